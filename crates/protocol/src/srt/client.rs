@@ -31,6 +31,7 @@ mod end;
 mod hands;
 mod playing;
 mod publish;
+mod sweeps;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -264,7 +265,13 @@ impl Client {
         self.phase = Phase::Playing;
         self.check = Some(cx.now + self.config.no_media.0);
         let six = self.ends.is_some_and(|(local, _)| local.is_ipv6());
-        let playing = Playing::new(negotiated, self.clock, (self.due, self.wall_clock), six);
+        let playing = Playing::new(
+            negotiated,
+            self.clock,
+            (self.due, self.wall_clock),
+            six,
+            self.seed,
+        );
         self.playing = Some(Box::new(match self.carries_messages() {
             true => playing.counting_messages(),
             false => playing,
@@ -272,7 +279,7 @@ impl Client {
         // Nothing has to be answered at once any more.
         cx.out.push_back(Output::Read {
             channel: self.channel,
-            reading: Reading::Late,
+            reading: Reading::AtDeadlines,
         });
     }
 
@@ -452,6 +459,9 @@ impl Session for Client {
         self.look_at_media(cx);
         self.say(cx);
         self.look(cx);
+        if let Some(playing) = &mut self.playing {
+            playing.plan_sweep(cx.now);
+        }
     }
 
     fn deadline(&self) -> Option<Time> {
@@ -463,11 +473,10 @@ impl Session for Client {
                 let hands = self.hands.as_ref();
                 hands.map_or(own, |hands| hands.due())
             }
+            // Whatever else is due is done then.
             Phase::Playing => {
-                let receiver = self.playing.as_ref();
-                let receiver = receiver.map_or(Time::NEVER, |playing| playing.due());
-                let due = receiver.min(self.liveness.due()).min(self.sample_at);
-                on_grid(due.min(own))
+                let playing = self.playing.as_ref();
+                playing.map_or(own, |playing| playing.sweep_at())
             }
             Phase::Publishing | Phase::Finishing => {
                 on_grid(self.liveness.due().min(self.sample_at).min(own))

@@ -529,6 +529,11 @@ impl Receiver {
         self.latency
     }
 
+    /// What it has counted.
+    pub fn statistics_so_far(&self) -> &ReceiverStatistics {
+        &self.statistics
+    }
+
     /// What it has counted, and how things stand.
     pub fn statistics(&self) -> ReceiverStatistics {
         ReceiverStatistics {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use measure::{Recorder, Run, Time};
 
 use super::counting::Counting;
+use super::sweeps::Sweeps;
 use crate::media::rtp::StreamSummary;
 use crate::media::ts::checker::{Checker, CheckerConfig};
 use crate::media::ts::metrics as ts;
@@ -45,6 +46,7 @@ pub(super) struct Playing {
     counted: ReceiverStatistics,
     reply: Vec<u8>,
     began: bool,
+    sweeps: Sweeps,
 }
 
 impl Playing {
@@ -55,6 +57,7 @@ impl Playing {
         clock: SocketClock,
         (due, wall_clock): (Time, Option<Duration>),
         over_ipv6: bool,
+        seed: u64,
     ) -> Playing {
         let first = negotiated.peer_initial_sequence;
         let tsbpd = TsbpdConfig {
@@ -85,6 +88,7 @@ impl Playing {
             counted: ReceiverStatistics::default(),
             reply: Vec::new(),
             began: false,
+            sweeps: Sweeps::new(seed),
         }
     }
 
@@ -165,7 +169,9 @@ impl Playing {
             });
         }
         self.receiver.control(control, timestamp, at);
-        self.settle(at, recorder);
+        if matches!(control, Control::DropRequest { .. }) {
+            self.settle(at, recorder);
+        }
         None
     }
 
@@ -180,6 +186,18 @@ impl Playing {
             self.order.give_up(given_up, now, &mut check);
         }
         self.count(recorder);
+    }
+
+    /// When it is to be looked at what has come.
+    pub(super) fn sweep_at(&self) -> Time {
+        self.sweeps.at()
+    }
+
+    /// What has come was looked at.
+    pub(super) fn plan_sweep(&mut self, now: Time) {
+        let receiver = &self.receiver;
+        let counted = receiver.statistics_so_far();
+        self.sweeps.plan(now, receiver.latency(), counted);
     }
 
     /// Adds what was counted since the last time.
@@ -238,11 +256,6 @@ impl Playing {
             any = true;
         }
         any
-    }
-
-    /// When there is something to say.
-    pub(super) fn due(&self) -> Time {
-        self.receiver.due()
     }
 
     /// When the first packet of media came; said once.

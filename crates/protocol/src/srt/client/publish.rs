@@ -8,7 +8,7 @@ use measure::Time;
 use mediagen::ts::looped_stream::LoopedStream;
 
 use super::{Client, Phase};
-use crate::session::{ChannelId, Context, FlowId, Output};
+use crate::session::{ChannelId, Context, FlowId, Output, Reading};
 use crate::srt::arq::flow::{Left, SrtTsFlow, TsFlowSettings};
 use crate::srt::arq::sender::{Bandwidth, PayloadCipher, Sender, SenderConfig};
 use crate::srt::arq::statistics::SenderStatistics;
@@ -18,6 +18,9 @@ use crate::srt::metrics as m;
 
 /// How long beyond the latency what was sent may take to be acknowledged, and played.
 const REST: Duration = Duration::from_millis(200);
+
+/// How often it is asked whether the sender has something to say of itself, such as of a new key.
+const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// What a client publishes, and how far it is.
 #[derive(Debug)]
@@ -29,6 +32,11 @@ pub(super) struct Publishing {
     /// What goes before each packet on the wire.
     overhead: u64,
     counted: (SenderStatistics, Left),
+    /// Control packets to be sent, and where each of them ends.
+    answers: Vec<u8>,
+    ends: Vec<usize>,
+    /// When to ask next whether there are others than answers.
+    ask_at: Time,
 }
 
 impl Publishing {
@@ -39,16 +47,24 @@ impl Publishing {
             latency: Duration::ZERO,
             overhead: 0,
             counted: Default::default(),
+            answers: Vec::new(),
+            ends: Vec::new(),
+            ask_at: Time::ZERO,
         }
     }
 
     /// Takes in what the server says.
     pub(super) fn control(&mut self, cx: &mut Context<'_>, control: &Control<'_>, at: Time) {
-        if let Some(flow) = self.flow {
-            cx.flows.with(flow, |flow: &mut SrtTsFlow| {
-                flow.sender().control(control, at)
-            });
-        }
+        let Some(flow) = self.flow else { return };
+        let (now, answers, ends) = (cx.now, &mut self.answers, &mut self.ends);
+        // The thread that sends is kept from the flow meanwhile: so it is reached once.
+        cx.flows.with(flow, |flow: &mut SrtTsFlow| {
+            let sender = flow.sender();
+            sender.control(control, at);
+            while sender.write_next(now, answers) {
+                ends.push(answers.len());
+            }
+        });
     }
 
     /// Says what is due; says whether there was anything.
@@ -57,22 +73,28 @@ impl Publishing {
             return false;
         };
         let now = cx.now;
-        // Media that leaves keeps the connection alive as well.
-        let sent = cx
-            .flows
-            .with(flow, |flow: &mut SrtTsFlow| flow.left_so_far());
-        let mut any = sent.first + sent.again > self.counted.1.first + self.counted.1.again;
-        loop {
-            let mut answer = Vec::new();
-            let more = cx.flows.with(flow, |flow: &mut SrtTsFlow| {
-                flow.sender().write_next(now, &mut answer)
+        let mut any = false;
+        if now >= self.ask_at {
+            self.ask_at = now + ASK_EVERY;
+            let (answers, ends) = (&mut self.answers, &mut self.ends);
+            let sent = cx.flows.with(flow, |flow: &mut SrtTsFlow| {
+                while flow.sender().write_next(now, answers) {
+                    ends.push(answers.len());
+                }
+                flow.left_so_far()
             });
-            if !more {
-                return any;
-            }
-            cx.transmit(channel, None, |out| out.extend_from_slice(&answer));
+            // Media that leaves keeps the connection alive as well.
+            any = sent.first + sent.again > self.counted.1.first + self.counted.1.again;
+        }
+        let mut begin = 0;
+        for end in self.ends.drain(..) {
+            let answer = &self.answers[begin..end];
+            cx.transmit(channel, None, |out| out.extend_from_slice(answer));
+            begin = end;
             any = true;
         }
+        self.answers.clear();
+        any
     }
 
     /// Adds what was sent since the last time, and looks at levels where that is wanted.
@@ -171,6 +193,11 @@ impl Client {
         cx.out.push_back(Output::StartFlow {
             flow,
             channel: self.channel,
+        });
+        // The server measures the round trip by how soon it is answered.
+        cx.out.push_back(Output::Read {
+            channel: self.channel,
+            reading: Reading::Soon,
         });
         for (histogram, from) in [
             (crate::metrics::STARTUP_DELAY, self.due),

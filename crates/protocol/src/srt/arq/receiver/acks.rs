@@ -18,7 +18,7 @@ const RATES_EVERY: Duration = Duration::from_millis(500);
 pub(super) struct Acks {
     /// The number of the last full one.
     number: u32,
-    /// What the last full one acknowledged, and when it was sent.
+    /// What the last full one acknowledged, and when it was due.
     last: SeqNumber,
     at: Time,
     /// The highest that the peer knows to be acknowledged.
@@ -78,7 +78,9 @@ impl Acks {
     /// A full one is sent: its number.
     pub(super) fn sent(&mut self, next: SeqNumber, now: Time) -> u32 {
         self.number = self.number.checked_add(1).unwrap_or(1);
-        (self.last, self.at) = (next, now);
+        // From when it was due: who looks every 10 ms is to find one due each time.
+        let planned = (self.at + ACK_EVERY).max(now - ACK_EVERY / 2);
+        (self.last, self.at) = (next, planned.min(now));
         (self.since, self.light) = (0, 0);
         let number = self.number;
         self.unanswered[number as usize % REMEMBERED] = Unanswered {

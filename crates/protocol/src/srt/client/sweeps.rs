@@ -7,8 +7,10 @@ use measure::Time;
 use super::GRID;
 use crate::srt::arq::statistics::ReceiverStatistics;
 
-/// How many turns of the grid lie between two sweeps at most, while packets come.
-const TURNS_MAX: u64 = 3;
+/// How many turns of the grid lie between two sweeps at most, while packets come: as many as lie
+/// between two full acknowledgements (draft-sharabayko-srt-01, section 4.8.1). Fewer of those would
+/// be cheaper, but the server would have less to do than other players give it.
+const TURNS_MAX: u64 = 2;
 
 /// The longest time between two sweeps of a client to which nothing comes.
 const IDLE_MAX: Duration = Duration::from_millis(40);
@@ -50,7 +52,7 @@ impl Sweeps {
     }
 
     /// There was one now, if it was time for it; plans the next. That is after an eighth of the
-    /// latency, up to 15 ms; sooner while packets are lost, later while none come.
+    /// latency, up to 10 ms; sooner while packets are lost, later while none come.
     pub(super) fn plan(&mut self, now: Time, latency: Duration, counted: &ReceiverStatistics) {
         if now < self.at {
             return;
@@ -107,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_client_is_swept_as_seldom_as_its_latency_allows() {
-        for (latency, expected) in [(120, 15), (1000, 15), (80, 10), (40, 5), (0, 5)] {
+        for (latency, expected) in [(120, 10), (1000, 10), (80, 10), (79, 5), (0, 5)] {
             let mut sweeps = Sweeps::new(0);
             let waits = waits(&mut sweeps, 4, Duration::from_millis(latency), true);
             assert_eq!(waits, [expected; 4], "{latency}");
@@ -120,7 +122,7 @@ mod tests {
         sweeps.plan(Time::ZERO, LATENCY, &counted(1, 0));
         sweeps.plan(sweeps.at(), LATENCY, &counted(2, 1));
         assert_eq!(waits(&mut sweeps, 5999, LATENCY, true), [5; 5999]);
-        assert_eq!(waits(&mut sweeps, 3, LATENCY, true)[2], 15);
+        assert_eq!(waits(&mut sweeps, 3, LATENCY, true)[2], 10);
     }
 
     #[test]
@@ -131,7 +133,7 @@ mod tests {
         assert_eq!(idle[1..], [20; 4]);
         let idle = waits(&mut sweeps, 5, Duration::from_secs(1), false);
         assert_eq!(idle[1..], [40; 4]);
-        assert_eq!(waits(&mut sweeps, 2, LATENCY, true)[1], 15);
+        assert_eq!(waits(&mut sweeps, 2, LATENCY, true)[1], 10);
     }
 
     #[test]
@@ -141,10 +143,10 @@ mod tests {
             sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(1, 0));
             sweeps.at().since_start().as_millis()
         };
-        assert_eq!([0, 1, 2, 3].map(at), [135, 130, 125, 135]);
+        assert_eq!([0, 1, 2, 3].map(at), [130, 125, 130, 125]);
         let mut sweeps = Sweeps::new(1);
         sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(1, 0));
         sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(2, 0));
-        assert_eq!(sweeps.at(), Time::from_start(Duration::from_millis(130)));
+        assert_eq!(sweeps.at(), Time::from_start(Duration::from_millis(125)));
     }
 }

@@ -21,7 +21,7 @@ fn meet(keys: &str) -> Option<Report> {
         "network: veth
 server: {{ launch: janus }}
 clients:
-  people:
+  viewers:
     protocol: webrtc
     urls: ['janus+ws://{{server}}:8188/videoroom/77']
     participate: {{ bitrate: 256kbps, audio: true }}

@@ -339,10 +339,6 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
         "streamgauge/src/commands/calibrate/",
         "one protocol is calibrated by its reference server's log of every packet",
     ),
-    (
-        "streamgauge/src/args/load.rs",
-        "the help of `demo` says what is usual of each",
-    ),
 ];
 
 /// Names of protocols that are ordinary words too: they are looked for as modules and as values

@@ -24,6 +24,10 @@ const USUAL_MTU: u16 = 1500;
 /// What stands for this machine's address in the program's arguments.
 const HOST: &str = "{host}";
 
+/// The variable that is the same in the program's environment. To a run behind a link it sets no
+/// key.
+pub(crate) const HOST_VARIABLE: &str = "STREAMGAUGE_LINK_HOST";
+
 /// The version of the record in JSON.
 const RECORD_VERSION: u32 = 1;
 
@@ -118,7 +122,7 @@ fn start(words: &[OsString], behind: &Behind) -> Result<Child, Failure> {
         return Err(Failure::bad("no program: name it behind `--`"));
     };
     let mut command = Command::new(program);
-    command.args(arguments).env("STREAMGAUGE_LINK_HOST", &host);
+    command.args(arguments).env(HOST_VARIABLE, &host);
     behind.spawn(&mut command).map_err(|error| {
         let program = program.to_string_lossy();
         Failure::bad(format_args!("cannot start `{program}`: {error}"))

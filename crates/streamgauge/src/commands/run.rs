@@ -6,6 +6,7 @@ use std::path::Path;
 use scenario::{OptionSetting, Overrides, Plan};
 
 use crate::args::{self, new_seed};
+use crate::commands::link::HOST_VARIABLE;
 use crate::commands::play::{Play, play};
 use crate::commands::series;
 use crate::console::Console;
@@ -104,5 +105,6 @@ pub(crate) fn overrides() -> Overrides {
     };
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    overrides.with_environment(variables, &[sut::catalogue::FOLDER_VARIABLE])
+    let reserved = [sut::catalogue::FOLDER_VARIABLE, HOST_VARIABLE];
+    overrides.with_environment(variables, &reserved)
 }

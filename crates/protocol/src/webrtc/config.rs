@@ -129,7 +129,7 @@ pub struct ClientConfig {
     /// PeerConnection), `each` (each over one of its own) or `nobody`.
     pub subscribe: Subscribe,
     /// The room that is made where it is not there, such as `{publishers: 100, bitrate: 256kbps}`.
-    /// Who made it takes it away at its end. Default: none is made.
+    /// Who leaves nobody behind in it takes it away. Default: none is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room: Option<RoomConfig>,
     /// How long a client waits for its stream where another population of the scenario publishes

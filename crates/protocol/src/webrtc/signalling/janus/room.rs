@@ -24,8 +24,6 @@ const FEEDS_MAX: usize = 5_000;
 /// What a client knows of its room.
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    /// Whether this client has made the room: it then takes it away.
-    made: bool,
     /// By which the room tells which subscriber goes with which publisher.
     private_id: Option<u64>,
     own: Option<Id>,
@@ -80,11 +78,7 @@ impl Janus {
         data: &Value,
     ) {
         match (name, plugin_error(data)) {
-            ("create", None) => {
-                self.room.made = true;
-                self.join(scope, handle);
-            }
-            ("create", Some((ROOM_EXISTS, _))) => self.join(scope, handle),
+            ("create", None | Some((ROOM_EXISTS, _))) => self.join(scope, handle),
             ("destroy", _) | (_, None) => {}
             (name, Some((code, reason))) => self.refused(scope, name, code, &reason),
         }
@@ -299,9 +293,12 @@ impl Janus {
         }
     }
 
-    /// Takes the room away, where this client has made it.
+    /// Takes a room of the run away, where nobody else is known to publish in it: others would be
+    /// hung up.
     pub(super) fn end_room(&mut self, scope: &mut Scope<'_>) {
-        if std::mem::take(&mut self.room.made) {
+        let is_of_run = self.settings.room.is_some();
+        let knows_others = self.settings.subscribe != Subscribe::Nobody;
+        if is_of_run && knows_others && self.room.own.is_some() && self.room.feeds.is_empty() {
             let room = self.room_id();
             self.ask_plugin(scope, 0, "destroy", json!({"room": room}), None);
         }

@@ -250,9 +250,13 @@ fn a_room_is_made_where_it_is_not_there_and_published_in() {
         "jsep": {"type": "answer", "sdp": "v=0\r\n"},
     }));
     assert!(matches!(side.wanted.last(), Some(Wanted::Answered { .. })));
-    // It was there before: somebody else takes it away.
+    // Nobody is left in it.
     side.does(|janus, scope| janus.leave(scope));
-    assert_eq!(side.last()["janus"], "destroy");
+    let [.., room, session] = &side.said[..] else {
+        panic!("{:?}", side.said);
+    };
+    assert_eq!(room["body"], json!({"request": "destroy", "room": 1234}));
+    assert_eq!(session["janus"], "destroy");
     let transaction = side.last_transaction();
     side.hears_json(json!({"janus": "success", "transaction": transaction}));
     assert_eq!(side.wanted.last(), Some(&Wanted::Left));
@@ -409,4 +413,14 @@ fn addresses_follow_where_they_are_to() {
     );
     assert_eq!(candidate["candidate"]["sdpMid"], "v");
     assert_eq!(end["candidate"], json!({"completed": true}));
+}
+
+#[test]
+fn a_room_in_which_others_are_is_left_to_them() {
+    let mut side = Side::in_room(room());
+    let one = json!({"videoroom": "event", "publishers": [{"id": 5}]});
+    side.room_says(ROOM_HANDLE, Value::Null, one, false);
+    side.does(|janus, scope| janus.leave(scope));
+    let destroyed = |said: &Value| said["body"]["request"] == "destroy";
+    assert!(!side.said.iter().any(destroyed), "{:?}", side.said);
 }

@@ -84,10 +84,10 @@ pub struct ClientConfig {
     /// `dtls_timeout`. Default 10s.
     pub dtls_timeout: TimeSpan,
     /// How long after the handshake the first media may take: then the client has failed with
-    /// `no_media`. Not of rooms, where there may be nobody who publishes. Default 10s.
+    /// `no_media`. In a room that counts only while somebody else publishes there. Default 10s.
     pub no_media: TimeSpan,
-    /// How long no media may come before the client has failed with `media_stopped`. Not of rooms.
-    /// Default 10s.
+    /// How long no media may come before the client has failed with `media_stopped`. In a room that
+    /// counts only while somebody else publishes there. Default 10s.
     pub silence: TimeSpan,
     /// The playout buffer for which stalls are counted. Default 1s.
     pub playout_buffer: TimeSpan,

@@ -75,8 +75,15 @@ impl Keys for ClientConfig {
 
     fn unwritten(&self) -> &'static [&'static str] {
         match (&self.publish, &self.participate) {
-            (Some(_), _) => &["sent_packets > 0", "not_taken == 0"],
-            (None, Some(_)) => &["sent_packets > 0", "not_taken == 0", "unauthentic == 0"],
+            // A server says what it receives (RFC 8834, 4.1): of one that says nothing nobody knows
+            // whether it took anything.
+            (Some(_), _) => &["sent_packets > 0", "not_taken == 0", "receiver_reports > 0"],
+            (None, Some(_)) => &[
+                "sent_packets > 0",
+                "not_taken == 0",
+                "receiver_reports > 0",
+                "unauthentic == 0",
+            ],
             (None, None) => &["received > 0", "unauthentic == 0"],
         }
     }

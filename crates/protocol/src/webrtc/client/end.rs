@@ -78,18 +78,26 @@ impl Client {
                 );
                 self.fail(cx, Failure::NoPublisher, detail);
             }
-            Phase::Active if !self.may_be_alone() => self.look_for_media(cx),
+            Phase::Active => self.look_for_media(cx),
             _ => {}
         }
     }
 
     fn look_for_media(&mut self, cx: &mut Context<'_>) {
+        // Whoever has come only now may take as long as the first did.
+        let begun = self
+            .expects_since
+            .map(|since| since + self.config.no_media.0);
+        let Some(begun) = begun.filter(|begun| *begun <= cx.now) else {
+            self.check = Some(begun.unwrap_or(cx.now + self.config.silence.0));
+            return;
+        };
         let Some(course) = self.course(cx.sinks) else {
             let within = self.config.no_media.to_string();
             let detail = self.without_media(&within);
             return self.fail(cx, Failure::NoMedia, detail);
         };
-        let until = course.last + self.config.silence.0;
+        let until = (course.last + self.config.silence.0).max(begun);
         if cx.now < until {
             self.check = Some(until);
             return;
@@ -107,9 +115,9 @@ impl Client {
 
     fn without_media(&self, within: &str) -> String {
         let what = format!("no media within {within} after the handshake");
-        match self.links.is_empty() {
-            true => format!("{what}, of {}", self.url),
-            false => self.of_link(0, &what),
+        match self.links.iter().position(|link| link.sink.is_some()) {
+            None => format!("{what}, of {}", self.url),
+            Some(at) => self.of_link(at, &what),
         }
     }
 
@@ -156,20 +164,23 @@ impl Client {
                 return Some((failure, detail));
             }
         }
-        if self.may_be_alone() || self.course(cx.sinks).is_some() {
+        let expected = self.expects_since?;
+        if self.course(cx.sinks).is_some() {
             return None;
         }
-        let stood = self.links.iter().filter_map(|link| link.stands).min()?;
+        let receive = self.links.iter().filter(|link| link.sink.is_some());
+        let stood = receive.filter_map(|link| link.stands).min()?.max(expected);
         long(stood).then(|| (Failure::NoMedia, self.without_media(&within(stood))))
     }
 
     /// Whether media has come to a stop, long enough ago not to be a gap like those before.
     fn silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
-        if self.publisher_has_left() || self.may_be_alone() {
-            return None;
-        }
+        let expected = self.expects_since.filter(|_| !self.publisher_has_left())?;
         let course = self.course(cx.sinks)?;
-        let (came, silent) = (course.last.since(course.first), cx.now.since(course.last));
+        let (came, silent) = (
+            course.last.since(course.first),
+            cx.now.since(course.last.max(expected)),
+        );
         let bound = silence::bound(came, course.longest_gap, self.config.silence.0);
         (silent >= bound).then(|| {
             let detail = format!(
@@ -250,3 +261,6 @@ impl Client {
         rows.into_iter().map(StreamRow::new).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

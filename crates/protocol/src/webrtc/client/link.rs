@@ -53,8 +53,9 @@ pub(super) struct Link {
     ask_at: Option<Time>,
     /// What is sent, where it sends.
     pub(super) sent: Sent,
-    /// What was counted of datagrams that are not authentic, and of replayed ones.
-    counted: (u64, u64),
+    /// What was counted of datagrams that are not authentic, replayed, malformed, and of too many
+    /// sources.
+    counted: [u64; 4],
 }
 
 /// Leaves our addresses in the first section alone: the others share its transport (RFC 9143, 7.2),
@@ -162,7 +163,7 @@ impl Client {
             report_at: None,
             ask_at: None,
             sent: Sent::default(),
-            counted: (0, 0),
+            counted: [0; 4],
         });
         cx.out.push_back(Output::Open {
             channel,
@@ -614,14 +615,23 @@ impl Client {
         };
         let counts = peer.counts();
         let opened = link.opener.as_ref().map(|opener| opener.counts());
-        let (unauthentic, replayed) = opened.map_or((0, 0), |own| (own.unauthentic, own.replayed));
-        let now = (
-            counts.rtcp.unauthentic + unauthentic,
-            counts.rtcp.replayed + replayed,
-        );
+        let media = opened.unwrap_or_default();
+        let now = [
+            counts.rtcp.unauthentic + media.unauthentic,
+            counts.rtcp.replayed + media.replayed,
+            media.malformed,
+            media.of_too_many_sources,
+        ];
         let before = std::mem::replace(&mut link.counted, now);
-        cx.recorder.add(m::UNAUTHENTIC, now.0 - before.0);
-        cx.recorder.add(m::REPLAYED, now.1 - before.1);
+        let counters = [
+            m::UNAUTHENTIC,
+            m::REPLAYED,
+            crate::media::rtp::metrics::MALFORMED,
+            m::UNKNOWN_MEDIA,
+        ];
+        for (at, counter) in counters.into_iter().enumerate() {
+            cx.recorder.add(counter, now[at] - before[at]);
+        }
     }
 
     /// Ends a PeerConnection: says so to the server, and hands its figures in.

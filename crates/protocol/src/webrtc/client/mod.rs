@@ -93,6 +93,8 @@ pub struct Client {
     published: bool,
     /// When to look whether media has come.
     check: Option<Time>,
+    /// Since when somebody sends whom it is to receive; none while nobody does.
+    expects_since: Option<Time>,
     /// How it ends, and until when it has to, while it leaves.
     outcome: Option<Outcome>,
     leave_by: Time,
@@ -179,6 +181,7 @@ impl Client {
             receives: false,
             published: false,
             check: None,
+            expects_since: None,
             outcome: None,
             leave_by: Time::NEVER,
             silent_until: None,
@@ -215,11 +218,6 @@ impl Client {
         ChannelId(self.channels)
     }
 
-    /// Whether nothing has to come: of who is in a room, where there may be nobody else.
-    fn may_be_alone(&self) -> bool {
-        matches!(self.url.place, Place::Room(_) | Place::Whip)
-    }
-
     fn is_leaving(&self) -> bool {
         matches!(self.phase, Phase::Leaving | Phase::Ended)
     }
@@ -243,6 +241,10 @@ impl Client {
             wanted: &mut self.wanted,
         };
         does(&mut *self.signalling, &mut scope);
+        self.expects_since = match self.signalling.expects_media() {
+            true => self.expects_since.or(Some(cx.now)),
+            false => None,
+        };
     }
 
     /// Does what the signalling wants.

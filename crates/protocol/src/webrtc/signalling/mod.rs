@@ -159,6 +159,10 @@ pub trait Signalling: Debug {
     /// Leaves in order; [`Wanted::Left`] follows, or nothing in time.
     fn leave(&mut self, scope: &mut Scope<'_>);
 
+    /// Whether somebody sends whom the client is to receive: not so for who only publishes, or is
+    /// alone in a room.
+    fn expects_media(&self) -> bool;
+
     /// What the client waits for, and since when; none where it waits for nothing: for who is
     /// stopped meanwhile.
     fn waits(&self) -> Option<(Time, String)>;

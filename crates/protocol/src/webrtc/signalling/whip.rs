@@ -472,6 +472,10 @@ impl Signalling for Whip {
         }
     }
 
+    fn expects_media(&self) -> bool {
+        self.direction == Direction::Receive
+    }
+
     fn waits(&self) -> Option<(Time, String)> {
         match self.phase {
             Phase::Connecting(_) => Some((self.asked, format!("for a connection to {}", self.url))),

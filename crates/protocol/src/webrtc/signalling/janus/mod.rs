@@ -694,6 +694,13 @@ impl Signalling for Janus {
         }
     }
 
+    fn expects_media(&self) -> bool {
+        match self.settings.place {
+            Place::Room(_) => self.has_feeds(),
+            _ => true,
+        }
+    }
+
     fn waits(&self) -> Option<(Time, String)> {
         let (what, since) = match self.phase {
             Phase::Connecting => ("a connection".to_owned(), self.asked),

@@ -45,6 +45,11 @@ impl Janus {
         }
     }
 
+    /// Whether others publish whom the client is to receive.
+    pub(super) fn has_feeds(&self) -> bool {
+        !self.room.feeds.is_empty()
+    }
+
     /// Enters the room, or makes it before.
     pub(super) fn enter(&mut self, scope: &mut Scope<'_>, handle: usize) {
         match self.settings.room.clone() {

@@ -1,0 +1,141 @@
+//! Who is in a room is failed by media that does not come, but only while somebody sends it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use measure::Recorder;
+
+use super::*;
+use crate::session::{Closed, Flows, Outbox};
+use crate::webrtc::certificate::Certificate;
+use crate::webrtc::config::ClientConfig;
+use crate::webrtc::signalling::{Direction, PeerNumber, Scope, Signalling};
+
+/// A room in which others publish, or nobody.
+#[derive(Debug)]
+struct Room(Arc<AtomicBool>);
+
+impl Signalling for Room {
+    fn begin(&mut self, _: &mut Scope<'_>) {}
+    fn connected(&mut self, _: &mut Scope<'_>) {}
+    fn bytes(&mut self, _: &mut Scope<'_>, _: &[u8]) {}
+    fn closed(&mut self, _: &mut Scope<'_>, _: Closed) {}
+    fn described(&mut self, _: &mut Scope<'_>, _: PeerNumber, _: &str) {}
+    fn stands(&mut self, _: &mut Scope<'_>, _: PeerNumber) {}
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+    fn look(&mut self, _: &mut Scope<'_>) {}
+    fn leave(&mut self, _: &mut Scope<'_>) {}
+    fn expects_media(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn waits(&self) -> Option<(Time, String)> {
+        None
+    }
+}
+
+/// A client in a room, whose PeerConnection that receives stands, and who else is there.
+struct Scene {
+    client: Client,
+    others: Arc<AtomicBool>,
+    recorder: Recorder,
+    sinks: Sinks,
+    flows: Flows,
+    out: std::collections::VecDeque<Output>,
+}
+
+fn at(millis: u64) -> Time {
+    Time::from_start(Duration::from_millis(millis))
+}
+
+impl Scene {
+    fn new(others: bool) -> Scene {
+        let config: ClientConfig = serde_json::from_str("{}").expect("all has defaults");
+        let certificate = Arc::new(Certificate::generate(1));
+        let url = "janus+ws://10.0.0.1/videoroom/1";
+        let mut client = Client::new(config, url, 1, certificate).expect("it is a URL");
+        let others = Arc::new(AtomicBool::new(others));
+        client.signalling = Box::new(Room(others.clone()));
+        client.phase = Phase::Active;
+        client.local = Some([127, 0, 0, 1].into());
+        let mut scene = Scene {
+            client,
+            others,
+            recorder: Recorder::new(crate::webrtc::PROTOCOL.catalogue),
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+            out: std::collections::VecDeque::new(),
+        };
+        scene.at(0, |client, cx| {
+            client.open_link(cx, PeerNumber(0), Direction::Receive, None);
+            client.links[0].stands = Some(cx.now);
+            client.check = Some(cx.now + client.config.no_media.0);
+            client.signal(cx, |_, _| ());
+        });
+        scene
+    }
+
+    fn at(&mut self, millis: u64, does: impl FnOnce(&mut Client, &mut Context<'_>)) {
+        let mut cx = Context {
+            now: at(millis),
+            recorder: &mut self.recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut self.out,
+            outbox: &mut Outbox::default(),
+        };
+        does(&mut self.client, &mut cx);
+    }
+
+    /// Whether others publish from now on.
+    fn others(&mut self, millis: u64, publish: bool) {
+        self.others.store(publish, Ordering::Relaxed);
+        self.at(millis, |client, cx| client.signal(cx, |_, _| ()));
+    }
+
+    /// Looks each half second up to then; gives why it failed, and when.
+    fn look_until(&mut self, millis: u64) -> Option<(&'static str, u64)> {
+        for now in (0..=millis).step_by(500) {
+            self.at(now, |client, cx| client.look_at_media(cx));
+            if let Some(Outcome::Failed(reason)) = &self.client.outcome {
+                return Some((reason.reason, now));
+            }
+        }
+        None
+    }
+
+    fn stopped(&mut self, millis: u64) -> Option<Outcome> {
+        self.at(millis, |client, cx| client.stop(cx, at(millis + 1000)));
+        self.client.outcome.take()
+    }
+}
+
+#[test]
+fn media_of_others_has_to_come() {
+    let mut scene = Scene::new(true);
+    assert_eq!(scene.look_until(20_000), Some(("no_media", 10_000)));
+}
+
+#[test]
+fn who_is_alone_waits_for_nobody() {
+    let mut scene = Scene::new(false);
+    assert_eq!(scene.look_until(30_000), None);
+    // Who comes later has as long as the first would have had.
+    scene.others(30_200, true);
+    assert_eq!(scene.look_until(60_000), Some(("no_media", 40_500)));
+    let mut scene = Scene::new(true);
+    scene.others(5_000, false);
+    assert_eq!(scene.look_until(60_000), None);
+}
+
+#[test]
+fn who_is_stopped_before_media_came_has_waited_in_vain() {
+    let failed = |outcome| matches!(outcome, Some(Outcome::Failed(_)));
+    assert!(failed(Scene::new(true).stopped(1_500)));
+    assert!(!failed(Scene::new(true).stopped(500)));
+    assert!(!failed(Scene::new(false).stopped(1_500)));
+    let mut scene = Scene::new(false);
+    scene.others(1_200, true);
+    assert!(!failed(scene.stopped(1_500)));
+}

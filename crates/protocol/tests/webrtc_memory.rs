@@ -63,7 +63,7 @@ fn heap<T>(value: T) -> i64 {
 #[test]
 fn media_allocates_nothing() {
     let mut peers = connected();
-    let mut sealer = peers[0].take_rtp_sealer().expect("it is connected");
+    let mut sealer = peers[0].rtp_sealer().expect("it is connected");
     let mut opener = peers[1].take_rtp_opener().expect("it is connected");
     let (mut missing, mut arrivals) = (Missing::new(Duration::ZERO), Arrivals::default());
     let mut packet = Vec::with_capacity(1500);

@@ -512,7 +512,7 @@ fn chromium_hears_what_it_is_sent() {
             let _ = driven.peer.handle_datagram(now, from, &buffer[..length]);
         }
         if driven.connected {
-            sealer = sealer.or_else(|| driven.peer.take_rtp_sealer());
+            sealer = sealer.or_else(|| driven.peer.rtp_sealer());
         }
         if let (Some(sealer), Some(payload_type)) = (&mut sealer, payload_type)
             && sent < 201

@@ -2,7 +2,6 @@
 
 use bytes::{Bytes, BytesMut};
 use measure::{Recorder, Time};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Client;
@@ -147,8 +146,8 @@ impl Sent {
 #[derive(Debug)]
 struct Sealed {
     flow: RtpFlow,
-    /// Shared by the streams of a PeerConnection, which one thread sends.
-    sealer: Arc<Mutex<RtpSealer>>,
+    /// Of this stream alone, and of what is sent again of it.
+    sealer: RtpSealer,
     /// Used again when all packets in it have left.
     room: BytesMut,
     /// What the server asks for, where that was agreed upon.
@@ -161,22 +160,24 @@ impl Sealed {
         let again = self.again.as_mut()?;
         again.next_due().filter(|due| *due <= now)?;
         let (header, due) = again.next(now, &mut self.room)?;
+        let payload = self.seal(&header)?;
         Some(FlowPacket {
             due,
             header,
-            payload: self.seal(&header),
+            payload,
             tag: Tag(AGAIN),
         })
     }
 
-    /// Encrypts what is in the room, and takes it out.
-    fn seal(&mut self, header: &PacketHeader) -> Bytes {
-        let mut sealer = self.sealer.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that cannot be sealed is sent as it is: the server drops it.
-        if let Ok(tag) = sealer.seal_parts(header, &mut self.room) {
-            self.room.extend_from_slice(&tag);
+    /// Encrypts what is in the room, and takes it out. None where it cannot be encrypted: it must
+    /// not leave then.
+    fn seal(&mut self, header: &PacketHeader) -> Option<Bytes> {
+        let tag = self.sealer.seal_parts(header, &mut self.room);
+        if let Ok(tag) = &tag {
+            self.room.extend_from_slice(tag);
         }
-        self.room.split().freeze()
+        let sealed = self.room.split().freeze();
+        tag.is_ok().then_some(sealed)
     }
 }
 
@@ -203,10 +204,13 @@ impl Flow for Sealed {
                 .reserve(ROOM.max(packet.payload.len() + TRAILER_MAX));
         }
         self.room.extend_from_slice(&packet.payload);
-        Some(FlowPacket {
-            payload: self.seal(&packet.header),
-            ..packet
-        })
+        match self.seal(&packet.header) {
+            Some(payload) => Some(FlowPacket { payload, ..packet }),
+            None => {
+                self.flow.left(packet.tag, None);
+                None
+            }
+        }
     }
 
     fn left(&mut self, tag: Tag, left: Option<Handover>) {
@@ -286,15 +290,11 @@ impl Client {
             return;
         };
         let channel = self.links[at].channel;
-        let Some(sealer) = self.links[at]
-            .peer
-            .as_mut()
-            .and_then(|peer| peer.take_rtp_sealer())
-        else {
-            return;
-        };
-        let sealer = Arc::new(Mutex::new(sealer));
         for (index, clip) in source.clips.iter().enumerate() {
+            let peer = self.links[at].peer.as_ref();
+            let Some(sealer) = peer.and_then(|peer| peer.rtp_sealer()) else {
+                return;
+            };
             let ssrc = self.own_ssrc(index);
             let mut flow = RtpFlow::new(FlowSettings {
                 clip: clip.clone(),
@@ -323,7 +323,7 @@ impl Client {
             });
             let flow = cx.flows.insert(Sealed {
                 flow,
-                sealer: sealer.clone(),
+                sealer,
                 room: BytesMut::new(),
                 again,
             });

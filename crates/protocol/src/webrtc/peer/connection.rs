@@ -60,7 +60,6 @@ pub struct Peer {
     certified: bool,
     keys: Option<SrtpKeys>,
     rtp_opener_taken: bool,
-    rtp_sealer_taken: bool,
     rtcp_opener: Option<RtcpOpener>,
     rtcp_sealer: Option<RtcpSealer>,
     /// Where media goes to.
@@ -106,7 +105,6 @@ impl Peer {
             certified: false,
             keys: None,
             rtp_opener_taken: false,
-            rtp_sealer_taken: false,
             rtcp_opener: None,
             rtcp_sealer: None,
             nominated: None,
@@ -256,11 +254,10 @@ impl Peer {
         Some(keys.rtp_opener())
     }
 
-    /// What seals this side's media; once, when connected.
-    pub fn take_rtp_sealer(&mut self) -> Option<RtpSealer> {
-        let keys = self.keys.filter(|_| !self.rtp_sealer_taken)?;
-        self.rtp_sealer_taken = true;
-        Some(keys.rtp_sealer())
+    /// What seals this side's media, once connected. There may be several, for several threads or
+    /// streams; but all packets of a source must be sealed by the same (RFC 3711, 3.2.1 and 9.1).
+    pub fn rtp_sealer(&self) -> Option<RtpSealer> {
+        self.keys.map(|keys| keys.rtp_sealer())
     }
 
     /// Takes in a datagram that came to the peer's socket.

@@ -20,7 +20,7 @@ fn keys(client: bool) -> SrtpKeys {
 fn stream(rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
     let now = Time::from_nanos(1_000_000_000);
     let mut flow = RtpFlow::new(FlowSettings {
-        clip: Arc::new(Clip::audio()),
+        clip: std::sync::Arc::new(Clip::audio()),
         pacing: Pacing::Spread,
         ssrc: 7,
         first_seq: 65_530,
@@ -39,7 +39,7 @@ fn stream(rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
     let mut flows = Flows::default();
     let flow = flows.insert(Sealed {
         flow,
-        sealer: Arc::new(Mutex::new(keys(true).rtp_sealer())),
+        sealer: keys(true).rtp_sealer(),
         room: BytesMut::new(),
         again: nack.then(|| Again::new(stream)),
     });

@@ -130,6 +130,13 @@ impl Whip {
         scope.want(Wanted::Connect(target));
     }
 
+    /// Whether the session's own address is that of the connection.
+    fn is_here(&self) -> bool {
+        let end = |url: &Url| (url.host().to_ascii_lowercase(), url.port(), url.is_secure());
+        let resource = self.resource.as_ref();
+        resource.is_none_or(|resource| end(resource) == end(&self.url))
+    }
+
     fn hang_up(&mut self, scope: &mut Scope<'_>) {
         if std::mem::take(&mut self.open) {
             scope.want(Wanted::HangUp);
@@ -153,7 +160,8 @@ impl Whip {
             Request::Delete => ("", String::new()),
         };
         let common = &self.settings.common;
-        let bearer = common.token.as_ref().map(|token| format!("Bearer {token}"));
+        let token = common.token.as_ref().filter(|_| self.may_see_token(url));
+        let bearer = token.map(|token| format!("Bearer {token}"));
         let authorization = bearer.or_else(|| url.user_info().map(auth::basic));
         let length = body.len().to_string();
         let mut headers = vec![("User-Agent", common.user_agent.as_str())];
@@ -182,6 +190,15 @@ impl Whip {
         self.asked = scope.now;
         scope.recorder.add(m::REQUESTS, 1);
         scope.want(Wanted::Send(bytes));
+    }
+
+    /// Whether the token is shown there: to the host and port that the user named, and not in the
+    /// clear where that was over TLS. So it is with passwords ([`Url::redirect`]).
+    fn may_see_token(&self, url: &Url) -> bool {
+        let own = self.visited.first().unwrap_or(&self.url);
+        own.host().eq_ignore_ascii_case(url.host())
+            && own.port() == url.port()
+            && (url.is_secure() || !own.is_secure())
     }
 
     /// Takes the head of an answer in.
@@ -274,9 +291,12 @@ impl Whip {
             Ok(url) => {
                 let own = self.url.host();
                 // Where it leads elsewhere, a whole run would send its last requests there.
-                if let Err(why) = self.settings.follow.check(own, None, url.host())
-                    && self.settings.follow != Follow::None
-                {
+                // A session has an address of its own also for who follows nowhere.
+                let follow = match self.settings.follow {
+                    Follow::None => Follow::SameHost,
+                    follow => follow,
+                };
+                if let Err(why) = follow.check(own, None, url.host()) {
                     let detail = format!("{status} with a Location of {url}: {why}");
                     return self.fail(scope, Failure::RedirectRefused, detail);
                 }
@@ -294,7 +314,12 @@ impl Whip {
         };
         scope.want(Wanted::Answered { peer: PEER, answer });
         match self.settings.trickle {
-            true => self.ask(scope, Request::Patch),
+            // The connection may have ended with the answer, and the session may be elsewhere.
+            true if self.open && self.is_here() => self.ask(scope, Request::Patch),
+            true => {
+                self.hang_up(scope);
+                self.connect(scope, Request::Patch);
+            }
             false => self.established(scope),
         }
     }

@@ -79,6 +79,12 @@ pub struct Jsep {
     pub sdp: String,
 }
 
+/// What a plug-in says, whatever stands in its place: to index what is no object would panic.
+fn plugin_data(message: &mut Value) -> Value {
+    let data = message.pointer_mut("/plugindata/data");
+    data.map(Value::take).unwrap_or_default()
+}
+
 impl Message {
     /// Reads a message.
     ///
@@ -93,7 +99,7 @@ impl Message {
             "ack" => Kind::Ack,
             "success" => Kind::Success {
                 id: number(&value["data"], "id"),
-                data: value["plugindata"]["data"].take(),
+                data: plugin_data(&mut value),
             },
             "error" => Kind::Error {
                 code: number(&value["error"], "code").unwrap_or(0),
@@ -101,7 +107,7 @@ impl Message {
             },
             "event" => Kind::Event {
                 jsep: Jsep::take(&mut value["jsep"])?,
-                data: value["plugindata"]["data"].take(),
+                data: plugin_data(&mut value),
             },
             "webrtcup" => Kind::WebrtcUp,
             "media" => Kind::Media {

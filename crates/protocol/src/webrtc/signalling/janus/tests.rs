@@ -360,6 +360,23 @@ fn a_session_shows_that_it_lives_and_what_is_not_answered_fails() {
 }
 
 #[test]
+fn parts_that_are_of_another_kind_are_no_parts() {
+    for part in ["5", "[]", "\"a\"", "null", "{\"data\":7}"] {
+        for kind in [
+            "event", "success", "error", "media", "slowlink", "trickle", "hangup",
+        ] {
+            let text = format!(
+                "{{\"janus\":\"{kind}\",\"transaction\":\"1\",\"plugindata\":{part},\"data\":{part},\
+                 \"error\":{part},\"candidate\":{part},\"sender\":{part}}}"
+            );
+            let mut side = Side::new(room());
+            side.hears(&text);
+            assert!(Message::parse(text.as_bytes()).is_ok(), "{text}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_message_fails_and_is_bounded() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for text in ["", "{", "[]", r#"{"a":1}"#, deep.as_str(), r#"{"janus":7}"#] {

@@ -166,6 +166,61 @@ fn a_token_goes_before_a_password() {
 }
 
 #[test]
+fn a_token_goes_to_the_host_and_port_of_the_url_alone() {
+    for (location, shown) in [
+        ("http://127.0.0.1:8889/other", true),
+        ("http://127.0.0.1:8890/", false),
+        ("http://10.0.0.1:8889/", false),
+        ("https://127.0.0.1:8889/", true),
+    ] {
+        let mut with_token = settings();
+        with_token.common.token = Some("abc".to_owned());
+        with_token.follow = Follow::Any;
+        let (mut side, _) = Side::posted(with_token);
+        side.hears(&format!(
+            "HTTP/1.1 307 No\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
+        ));
+        side.wanted.clear();
+        side.does(|whip, scope| whip.connected(scope));
+        assert_eq!(side.sent().contains("Bearer abc"), shown, "{location}");
+    }
+}
+
+#[test]
+fn who_follows_nowhere_sends_the_last_requests_to_the_same_host_alone() {
+    for (host, refused) in [("127.0.0.1:9", false), ("10.0.0.1", true)] {
+        let (mut side, _) = Side::posted(Settings {
+            follow: Follow::None,
+            ..settings()
+        });
+        side.hears(&format!(
+            "HTTP/1.1 201 Created\r\nLocation: http://{host}/a\r\nContent-Length: 0\r\n\r\n"
+        ));
+        let failure = side.failure().map(|own| own.0);
+        assert_eq!(failure == Some(Failure::RedirectRefused), refused, "{host}");
+    }
+}
+
+#[test]
+fn addresses_follow_on_a_new_connection_where_the_old_one_has_ended() {
+    let (mut side, _) = Side::posted(Settings {
+        trickle: true,
+        ..settings()
+    });
+    side.hears(
+        "HTTP/1.1 201 Created\r\nLocation: http://127.0.0.1:8889/live/whep/1\r\n\r\nv=0\r\n",
+    );
+    side.does(|whip, scope| whip.closed(scope, Closed::End));
+    let wanted: Vec<_> = side.wanted.drain(..).collect();
+    assert!(
+        matches!(wanted.last(), Some(Wanted::Connect(_))),
+        "{wanted:?}"
+    );
+    side.does(|whip, scope| whip.connected(scope));
+    assert!(side.sent().starts_with("PATCH /live/whep/1 "));
+}
+
+#[test]
 fn redirects_are_followed_within_the_rules() {
     let (mut side, _) = Side::posted(settings());
     side.hears("HTTP/1.1 307 No\r\nLocation: http://127.0.0.1:8890/b\r\nContent-Length: 0\r\n\r\n");

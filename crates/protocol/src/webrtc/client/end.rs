@@ -144,6 +144,18 @@ impl Client {
     /// is shorter than the time-outs would pass against a server that says nothing.
     fn in_vain(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let now = cx.now;
+        if self.phase == Phase::Waiting {
+            let waited = now.since(self.due);
+            let failed = waited >= IN_VAIN && !self.publisher_has_left();
+            return failed.then(|| {
+                let waited = waited.as_secs_f64();
+                let detail = format!(
+                    "{} was not published within {waited:.3} s, until the client was stopped",
+                    self.url
+                );
+                (Failure::NoPublisher, detail)
+            });
+        }
         let long = |since: Time| now.since(since) >= IN_VAIN;
         let within = |since: Time| {
             let waited = now.since(since).as_secs_f64();

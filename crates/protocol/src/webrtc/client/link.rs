@@ -332,7 +332,12 @@ impl Client {
             })
         });
         if let Some(sink) = link.sink {
-            cx.sinks.get::<Tracks>(sink).agree(agreed.collect());
+            let tracks = cx.sinks.get::<Tracks>(sink);
+            tracks.agree(agreed.collect());
+            // Else the client would be woken for nothing.
+            if link.stands.is_some() && link.ask_at.is_none() && tracks.may_ask() {
+                link.ask_at = Some(cx.now + super::ASK_EVERY);
+            }
         }
         link.sent.agree(sections);
         self.drain(cx, at);
@@ -478,7 +483,7 @@ impl Client {
             if self.config.receiver_reports {
                 link.report_at = Some(cx.now + super::REPORT_EVERY);
             }
-            if self.config.nack {
+            if cx.sinks.get::<Tracks>(sink).may_ask() {
                 link.ask_at = Some(cx.now + super::ASK_EVERY);
             }
             self.check.get_or_insert(cx.now + self.config.no_media.0);
@@ -566,23 +571,38 @@ impl Client {
             return self.fail(cx, failure, detail);
         }
         let link = &mut self.links[at];
-        if link.report_at.is_some_and(|due| due <= now)
-            && let (Some(peer), Some(sink)) = (&mut link.peer, link.sink)
-        {
+        if link.report_at.is_some_and(|due| due <= now) {
             link.report_at = Some(now + super::REPORT_EVERY);
-            let (own, name) = (self.ssrc, &self.cname);
-            let mut said = 0;
-            let tracks = cx.sinks.get::<Tracks>(sink);
-            tracks.write_reports(now, (own, name), |compound| {
-                said += u64::from(peer.send_rtcp(compound));
-            });
-            cx.recorder.add(m::REPORTS_SENT, said);
-            cx.sinks.get::<Tracks>(sink).count_questions(cx.recorder);
-            self.count_link(cx, at);
-            self.drain(cx, at);
+            self.report_received(cx, at);
+            if self.is_leaving() || at >= self.links.len() {
+                return;
+            }
         }
         self.ask_for_missing(cx, at);
         self.due_sending(cx, at);
+    }
+
+    /// Reports on what came, in pieces that the peer can keep until they are sent.
+    fn report_received(&mut self, cx: &mut Context<'_>, at: usize) {
+        let mut from = Some(0);
+        while let Some(first) = from
+            && !self.is_leaving()
+            && let Some(link) = self.links.get_mut(at)
+            && let (Some(peer), Some(sink)) = (&mut link.peer, link.sink)
+        {
+            let mut said = 0;
+            let names = (self.ssrc, &*self.cname);
+            let tracks = cx.sinks.get::<Tracks>(sink);
+            from = tracks.write_reports(cx.now, names, first, |compound| {
+                said += u64::from(peer.send_rtcp(compound));
+            });
+            if from.is_none() {
+                tracks.count_questions(cx.recorder);
+                self.count_link(cx, at);
+            }
+            cx.recorder.add(m::REPORTS_SENT, said);
+            self.drain(cx, at);
+        }
     }
 
     /// Asks for what is missing, where it is time to look.

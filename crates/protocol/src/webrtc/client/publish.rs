@@ -84,6 +84,8 @@ impl Sent {
         for message in messages(compound).map_while(Result::ok) {
             match message {
                 Message::Nack { media, missing, .. } => {
+                    // What is asked for counts, whatever becomes of it.
+                    recorder.add(m::NACKED_PACKETS, missing.len() as u64);
                     let mut streams = self.streams.iter();
                     if let Some(stream) = streams.find(|stream| stream.ssrc == media) {
                         flows.with(stream.flow, |sealed: &mut Sealed| {
@@ -389,8 +391,6 @@ impl Client {
             });
             let (now, again) = now;
             let asked = std::mem::replace(&mut stream.counted_again, again);
-            cx.recorder
-                .add(m::NACKED_PACKETS, again.asked - asked.asked);
             let sent_again = again.sent_again - asked.sent_again;
             cx.recorder.add(m::RETRANSMITTED_PACKETS, sent_again);
             let too_late = again.unknown - asked.unknown;

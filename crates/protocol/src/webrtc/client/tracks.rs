@@ -16,6 +16,9 @@ use crate::webrtc::metrics as m;
 /// The most streams that are told apart: what is beyond is counted as unknown media.
 const TRACKS_MAX: usize = 1024;
 
+/// How many streams are reported on before what was written is sent.
+pub(super) const AT_ONCE: usize = 32;
+
 /// Padding is said by this bit of the first byte (RFC 3550, 5.1).
 const PADDING: u8 = 0x20;
 
@@ -241,15 +244,17 @@ impl Tracks {
     }
 
     /// Writes a report on each stream, as a compound of its own: Janus takes what follows in a
-    /// compound for the first of its streams.
+    /// compound for the first of its streams. It begins with the stream at `from` and writes
+    /// [`AT_ONCE`] at most; says where to go on.
     pub(super) fn write_reports(
         &mut self,
         now: Time,
         (own, name): (u32, &str),
+        from: usize,
         mut send: impl FnMut(&[u8]),
-    ) {
+    ) -> Option<usize> {
         let mut compound = Vec::with_capacity(64);
-        for track in &mut self.tracks {
+        for track in self.tracks.iter_mut().skip(from).take(AT_ONCE) {
             let Some(receiver) = &mut track.receiver else {
                 continue;
             };
@@ -262,19 +267,28 @@ impl Tracks {
             rtcp::write_cname(&mut compound, own, name);
             send(&compound);
         }
+        Some(from + AT_ONCE).filter(|next| *next < self.tracks.len())
     }
 
-    /// Asks for what is missing, in a compound for each stream; says how often key frames were asked
-    /// for.
+    /// Whether there is media of which packets may be asked for.
+    pub(super) fn may_ask(&self) -> bool {
+        self.asks && self.agreed.iter().any(|agreed| agreed.nack)
+    }
+
+    /// Asks for what is missing, in a compound for each stream, of [`AT_ONCE`] streams at most: the
+    /// others have their turn the next time. Says how often key frames were asked for.
     pub(super) fn write_questions(
         &mut self,
         now: Time,
         own: u32,
         mut send: impl FnMut(&[u8]),
     ) -> u64 {
-        let mut pictures = 0;
+        let (mut pictures, mut said) = (0, 0);
         let (mut compound, mut asked) = (Vec::new(), Vec::new());
         for track in &mut self.tracks {
+            if said >= AT_ONCE {
+                break;
+            }
             let Some(missing) = &mut track.missing else {
                 continue;
             };
@@ -296,6 +310,7 @@ impl Tracks {
                 feedback::write_pli(&mut compound, own, track.ssrc);
                 pictures += 1;
             }
+            said += 1;
             send(&compound);
         }
         pictures
@@ -480,7 +495,7 @@ mod tests {
             take(&mut tracks, &mut recorder, &bytes, 1);
         }
         let mut about = Vec::new();
-        tracks.write_reports(Time::from_nanos(9), (1, "me"), |compound| {
+        let next = tracks.write_reports(Time::from_nanos(9), (1, "me"), 0, |compound| {
             for packet in rtcp::packets(compound) {
                 if let Ok(Packet::ReceiverReport { ssrc, blocks }) = packet {
                     about.push((ssrc, blocks.len(), blocks[0].ssrc));
@@ -488,6 +503,20 @@ mod tests {
             }
         });
         assert_eq!(about, [(1, 1, 20), (1, 1, 50)]);
+        assert_eq!(next, None);
+        for ssrc in 1000..1080 {
+            let bytes = packet(0x80, 96, 1, ssrc);
+            take(&mut tracks, &mut recorder, &bytes, 1);
+        }
+        let (mut from, mut pieces) = (Some(0), Vec::new());
+        while let Some(at) = from {
+            let mut count = 0;
+            let said = |_: &[u8]| count += 1;
+            from = tracks.write_reports(Time::from_nanos(9), (1, "me"), at, said);
+            pieces.push(count);
+        }
+        // One of the first is of retransmissions.
+        assert_eq!(pieces, [31, 32, 19]);
     }
 
     #[test]

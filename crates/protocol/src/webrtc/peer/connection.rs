@@ -31,7 +31,7 @@ pub const MEDIA_MARK: MediaMark = MediaMark {
 const LAST_FLIGHT: Duration = Duration::from_secs(30);
 
 /// The most datagrams that wait to be sent. Whoever drives the peer takes them after each call.
-const OUT_MAX: usize = 64;
+pub(in crate::webrtc) const OUT_MAX: usize = 64;
 
 /// The content type of an alert, and where a record's epoch ends (RFC 6347, 4.1).
 const ALERT: u8 = 21;
@@ -352,13 +352,16 @@ impl Peer {
         }
     }
 
-    /// Seals a compound of RTCP and has it sent. Says whether it could: there are keys, and it is
-    /// RTCP.
+    /// Seals a compound of RTCP and has it sent. Says whether it could: there are keys, it is RTCP,
+    /// and not too much waits to be sent already.
     pub fn send_rtcp(&mut self, compound: &[u8]) -> bool {
         let (Some(keys), Some(to), PeerState::Connected) = (self.keys, self.nominated, self.state)
         else {
             return false;
         };
+        if self.out.len() >= OUT_MAX {
+            return false;
+        }
         let sealer = self.rtcp_sealer.get_or_insert_with(|| keys.rtcp_sealer());
         let mut sealed = Vec::with_capacity(compound.len() + sealer.overhead());
         let is_sealed = sealer.seal(compound, &mut sealed).is_ok();

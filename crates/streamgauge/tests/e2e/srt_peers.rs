@@ -73,18 +73,19 @@ fn messages_of_many_packets_that_srt_live_transmit_sends_are_counted_whole() {
     std::fs::write(folder.path().join("file"), vec![7; bytes]).expect("it can be written");
     let scenario = format!(
         "name: messages\nduration: 30s\nclients:\n  viewers:\n    protocol: srt\n    \
-         messages: true\n    at_shutdown: complete\n    \
+         messages: true\n    at_shutdown: complete\n    silence: 25s\n    \
          urls: [\"srt://127.0.0.1:{port}?transtype=file&messageapi=1\"]\n    \
          load: {{ clients: 1, start: at_once }}\n"
     );
     write(folder.path(), "run.yaml", &scenario);
-    // It begins to read when somebody is there, and does not end with its input.
+    // It begins to read when somebody is there, and does not end with its input: the client must not
+    // give it up before it is ended.
     let mut command = Command::new("sh");
     command.args([
         "-c",
         &format!(
             "(while sleep 0.2; do ss -Hun | grep -q ':{port}$' && break; done; sleep 0.5; cat file; \
-             sleep 9) | exec timeout 12 srt-live-transmit -q -a:no -chunk:{chunk} file://con \
+             sleep 9) | exec timeout 8 srt-live-transmit -q -a:no -chunk:{chunk} file://con \
              'srt://127.0.0.1:{port}?mode=listener&transtype=file&messageapi=1'"
         ),
     ]);

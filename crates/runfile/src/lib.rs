@@ -38,6 +38,7 @@ mod catalogue;
 mod database;
 mod error;
 mod open;
+mod plain;
 mod reader;
 mod rows;
 mod schema;
@@ -45,6 +46,7 @@ pub mod series;
 mod writer;
 
 pub use error::{RunFileError, io_reason};
+pub use plain::make_plain;
 pub use reader::{Reader, Rows, Subject};
 pub use rows::{
     ClientOutcome, ClientRow, EventRow, FailureRow, Header, Machine, SubjectHeader, WindowRow,

@@ -483,8 +483,8 @@ impl Writer {
             put_meta(database, "ended", &true.into())?;
         }
         self.commit(database)?;
-        // One plain file: the log is folded in and removed. Where a reader keeps it open, the last
-        // one that closes it does that.
+        // One plain file: the log is folded in and removed. Where a reader keeps it open, that is
+        // left to `make_plain`.
         match database.pragma_update(None, "journal_mode", "DELETE") {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseLocked) => Ok(()),

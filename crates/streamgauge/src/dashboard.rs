@@ -26,6 +26,8 @@ pub(crate) const USUAL: &str = "127.0.0.1:9106";
 const EVERY: Duration = Duration::from_secs(1);
 /// How much longer than it takes to tell them the pause after it is at least.
 const REST: u32 = 20;
+/// How long a browser may take to be told of a change.
+const TELL_WITHIN: Duration = Duration::from_secs(1);
 /// How many browsers may look on.
 const VIEWERS_MAX: usize = 8;
 /// How much less urgent its threads are than the measurement (nice(2)).
@@ -56,6 +58,14 @@ struct Shared {
 struct State {
     run: Option<Run>,
     viewers: Vec<Viewer>,
+    /// How many more there are, who are being told something.
+    being_told: usize,
+}
+
+impl State {
+    fn looking_on(&self) -> usize {
+        self.viewers.len() + self.being_told
+    }
 }
 
 /// The run that is shown.
@@ -85,7 +95,8 @@ impl Dashboard {
     pub(crate) fn start(address: SocketAddr) -> Result<Dashboard, Failure> {
         let failed = |error: io::Error| {
             Failure::bad(format_args!(
-                "cannot serve the dashboard at {address}: {}; name another address with `--dashboard=ADDRESS`",
+                "cannot serve the dashboard at {address}: {}; name another address with \
+                 `--dashboard=ADDRESS`",
                 io_reason(&error)
             ))
         };
@@ -135,7 +146,11 @@ impl Dashboard {
 
 impl Drop for Dashboard {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Release);
+        {
+            // With the lock: else it could fall between a look at it and the wait for news.
+            let _state = self.shared.state();
+            self.shared.over.store(true, Ordering::Release);
+        }
         self.shared.news.notify_all();
         if http::wake(self.address) {
             for thread in self.threads.drain(..) {
@@ -233,7 +248,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
             respond(&mut stream, "200 OK", "text/html; charset=utf-8", &page)
         }
         Some(head) if head.path == "/events" => {
-            if shared.state().viewers.len() >= VIEWERS_MAX {
+            if shared.state().looking_on() >= VIEWERS_MAX {
                 return refused(&mut stream, "503 Service Unavailable", "too many look on");
             }
             let head = format!(
@@ -270,11 +285,16 @@ fn tell(shared: &Shared) {
         let is_last = shared.is_over();
         let begun = Instant::now();
         // What cannot be read now can be a second later.
-        let _ = tell_once(shared, &mut open);
+        let events = news(shared, &mut open).unwrap_or_default();
+        // What it takes to send them is the browsers' matter.
+        let spent = begun.elapsed();
+        if let Some(events) = events {
+            send(shared, &events);
+        }
         if is_last {
             return;
         }
-        rest(shared, (begun.elapsed() * REST).max(EVERY));
+        rest(shared, (spent * REST).max(EVERY));
     }
 }
 
@@ -293,13 +313,20 @@ fn rest(shared: &Shared, pause: Duration) {
     }
 }
 
-fn tell_once(shared: &Shared, open: &mut Option<Open>) -> Result<(), ReportError> {
+/// What browsers are to be told; none where there is nothing new.
+struct Events {
+    /// For those who have not been told yet what metrics mean.
+    definitions: String,
+    run: String,
+}
+
+fn news(shared: &Shared, open: &mut Option<Open>) -> Result<Option<Events>, ReportError> {
     let (run, viewers) = {
         let state = shared.state();
         (state.run.clone(), state.viewers.len())
     };
     let Some(run) = run.filter(|_| viewers > 0) else {
-        return Ok(());
+        return Ok(None);
     };
     if open.as_ref().is_none_or(|open| open.run != run) {
         let reader = report::open(&run.path, engine::catalogue_of)?;
@@ -315,28 +342,60 @@ fn tell_once(shared: &Shared, open: &mut Option<Open>) -> Result<(), ReportError
         }
     }
     let Some(open) = open else {
-        return Ok(());
+        return Ok(None);
     };
     let news = open.live.update(&open.reader)?;
     let ends = open.reader.is_finished()? && !open.said_end;
     let is_new = |viewer: &Viewer| !viewer.greeted;
     let somebody_new = shared.state().viewers.iter().any(is_new);
     if !news && !ends && !somebody_new {
-        return Ok(());
+        return Ok(None);
     }
     open.said_end |= ends;
-    let run = event("run", &open.live.value(&open.reader)?);
-    let definitions = event("definitions", &Live::definitions(&open.reader));
-    let mut state = shared.state();
-    state.viewers.retain_mut(|viewer| {
+    Ok(Some(Events {
+        run: event("run", &open.live.value(&open.reader)?),
+        definitions: event("definitions", &Live::definitions(&open.reader)),
+    }))
+}
+
+/// Tells all browsers. Whoever takes too long looks on no more; the lock is free meanwhile, because
+/// the run waits for it where it ends.
+fn send(shared: &Shared, events: &Events) {
+    let mut viewers = {
+        let mut state = shared.state();
+        let viewers = std::mem::take(&mut state.viewers);
+        state.being_told = viewers.len();
+        viewers
+    };
+    viewers.retain_mut(|viewer| {
+        let until = Instant::now() + TELL_WITHIN;
         let mut told = Ok(());
-        if !viewer.greeted {
-            told = viewer.stream.write_all(definitions.as_bytes());
-            viewer.greeted = true;
+        if !std::mem::replace(&mut viewer.greeted, true) {
+            told = write_until(&mut viewer.stream, events.definitions.as_bytes(), until);
         }
-        told.and_then(|()| viewer.stream.write_all(run.as_bytes()))
+        told.and_then(|()| write_until(&mut viewer.stream, events.run.as_bytes(), until))
             .is_ok()
     });
+    let mut state = shared.state();
+    state.being_told = 0;
+    state.viewers.append(&mut viewers);
+}
+
+/// Writes all of it up to then: the time-out of a socket begins anew with each byte that it takes.
+fn write_until(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
     Ok(())
 }
 
@@ -371,6 +430,34 @@ mod tests {
         for host in ["evil.example:9106", "evil.example", ""] {
             assert!(!shared.admits(&asked(host, "")), "{host}");
         }
+    }
+
+    /// A browser that takes a little now and then is let go in time, and holds nobody up.
+    #[test]
+    fn a_browser_that_hardly_reads_is_let_go() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let address = listener.local_addr().expect("it is bound");
+        let mut slow = TcpStream::connect(address).expect("it listens");
+        let (mut stream, _) = listener.accept().expect("it was asked");
+        let over = Arc::new(AtomicBool::new(false));
+        let theirs = over.clone();
+        let reading = thread::spawn(move || {
+            let mut some = [0; 4096];
+            while !theirs.load(Ordering::Acquire) {
+                match slow.read(&mut some) {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => thread::park_timeout(Duration::from_millis(20)),
+                }
+            }
+        });
+        let much = vec![b'a'; 64 << 20];
+        let begun = Instant::now();
+        let until = begun + Duration::from_millis(300);
+        assert!(write_until(&mut stream, &much, until).is_err());
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        over.store(true, Ordering::Release);
+        drop(stream);
+        reading.join().expect("it ends");
     }
 
     #[test]

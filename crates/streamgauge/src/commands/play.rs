@@ -60,7 +60,8 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         display.update(progress);
     });
     display.finish();
-    drop(dashboard);
+    drop((dashboard, scraped));
+    made_plain(&place.path, console);
     let said = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());
     let finished = finished.map_err(|error| failed_to_begin(&error, said(&error), watch.any()))?;
     // From here on a signal would only keep the report from being written, once; twice still ends
@@ -80,6 +81,14 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
             exit: Exit::of_run(finished.verdict.stopped_by_user, true, true),
             message: Message::Plain(error),
         }),
+    }
+}
+
+/// Makes a run file one file again, which it is not where it was read while it was written. The run
+/// itself is whole in any case.
+pub(crate) fn made_plain(path: &Path, console: Console) {
+    if let Err(error) = runfile::make_plain(path) {
+        console.say(&format!("warning: {error}"));
     }
 }
 

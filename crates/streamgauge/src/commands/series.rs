@@ -14,7 +14,7 @@ use scenario::{Scenario, Search, Secrets, Series, StopAt};
 
 use crate::again;
 use crate::args::{Results, Tracing};
-use crate::commands::play::{claimed, dashboard, scraped};
+use crate::commands::play::{claimed, dashboard, made_plain, scraped};
 use crate::console::Console;
 use crate::dashboard::Dashboard;
 use crate::exit::{Exit, Failure};
@@ -81,7 +81,9 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     for line in play.series.lines() {
         console.say(&line);
     }
-    course.go()?;
+    let gone = course.go();
+    course.let_go();
+    gone?;
     let exit = match play.series.find() {
         None => exit_of(&course.index, course.control.is_stopped()),
         // Runs that fail are part of the search.
@@ -129,6 +131,14 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
+    /// Shows no run any more, and makes their files plain ones.
+    fn let_go(&mut self) {
+        drop((self.scraped.take(), self.dashboard.take()));
+        for run in &self.index.runs {
+            made_plain(&self.place.path.join(&run.file), self.console);
+        }
+    }
+
     fn go(&mut self) -> Result<(), Failure> {
         self.write()?;
         let searches = self.play.series.searches();

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpgrp, getpid, kill_process};
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr,
@@ -18,8 +19,11 @@ use rustix::termios::{
 /// How the terminal was before.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// How long a read waits for a key, in tenths of a second (termios(3), VTIME).
-const WAIT: u8 = 2;
+/// How long to wait for a key before it is looked whether the run is over.
+const WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
 
 /// Listens for keys until it is dropped.
 pub(super) struct Keys {
@@ -39,7 +43,7 @@ impl Keys {
             .local_modes
             .remove(LocalModes::ICANON | LocalModes::ECHO);
         during.special_codes[SpecialCodeIndex::VMIN] = 0;
-        during.special_codes[SpecialCodeIndex::VTIME] = WAIT;
+        during.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(io::stdin(), OptionalActions::Now, &during).ok()?;
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
         let over = Arc::new(AtomicBool::new(false));
@@ -66,10 +70,11 @@ impl Drop for Keys {
     }
 }
 
-/// Leaves the terminal as it was before.
+/// Leaves the terminal as it was before. Where it is another's meanwhile, it is left alone: to set
+/// it would stop the process, and the shell sets it anew.
 pub(crate) fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(before) = before {
+    if let Some(before) = before.filter(|_| is_in_front()) {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }
 }
@@ -81,8 +86,16 @@ fn is_in_front() -> bool {
 fn listen(over: &AtomicBool) {
     let mut asked = false;
     while !over.load(Ordering::Relaxed) {
+        // A wait goes on where it was when the process is put into the background; a read there would
+        // stop it again. So only what is there already is read.
+        let stdin = io::stdin();
+        let mut there = [PollFd::new(&stdin, PollFlags::IN)];
+        let any = poll(&mut there, Some(&WAIT)).unwrap_or(0) > 0;
         if !is_in_front() {
             thread::park_timeout(Duration::from_millis(200));
+            continue;
+        }
+        if !any {
             continue;
         }
         let mut key = [0];

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, a_little, folder, free_port, run, streamgauge, wait_for,
+    Process, RUN_WITHIN, a_little, assert_one_plain_file, folder, free_port, run, streamgauge,
+    wait_for,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -71,6 +72,7 @@ fn browser_is_told_of_a_run_until_its_verdict() {
     );
     demo.finish(RUN_WITHIN).expect(0);
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    assert_one_plain_file(folder.path());
 }
 
 #[test]

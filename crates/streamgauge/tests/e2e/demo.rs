@@ -1,6 +1,6 @@
 //! The first thing anybody types.
 
-use crate::support::{Report, a_little, folder, run};
+use crate::support::{Report, a_little, assert_one_plain_file, folder, run};
 
 #[test]
 fn passes_and_reports() {
@@ -64,12 +64,7 @@ fn a_run_is_reported_again_with_the_same_figures() {
     let first = Report::read(&folder.path().join("first.json"));
     let again = Report::read(&folder.path().join("again.json"));
     assert_eq!(first.0, again.0);
-    for left_over in ["x.run-wal", "x.run-shm"] {
-        assert!(
-            !folder.path().join(left_over).exists(),
-            "{left_over} is still there"
-        );
-    }
+    assert_one_plain_file(folder.path());
 }
 
 #[test]

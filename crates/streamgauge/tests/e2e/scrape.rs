@@ -10,7 +10,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, a_little, folder, free_port, run, streamgauge, wait_for,
+    Process, RUN_WITHIN, a_little, assert_one_plain_file, folder, free_port, run, streamgauge,
+    wait_for,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -140,6 +141,7 @@ fn prometheus_knows_what_the_run_file_says() {
     let other = get(metrics, "/else").expect("it answers");
     assert!(other.starts_with("HTTP/1.1 404 "), "{other}");
     demo.finish(RUN_WITHIN).expect(0);
+    assert_one_plain_file(folder.path());
     assert!(received > 0.0 && at > 0.0);
     run(folder.path(), ["report", "x.run", "--csv", "tables"]).expect(0);
     assert_eq!(

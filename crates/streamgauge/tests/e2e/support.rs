@@ -34,6 +34,17 @@ pub(crate) fn a_little() -> RwLockReadGuard<'static, ()> {
     MEDIA.read().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Asserts that the run of a folder is one plain file, and none of a database's others is left.
+#[track_caller]
+pub(crate) fn assert_one_plain_file(folder: &Path) {
+    let entries = fs::read_dir(folder).expect("it can be read");
+    let names = entries.map(|entry| entry.expect("it can be read").file_name());
+    let names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+    let ends = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
+    let found = [".run", "-wal", "-shm"].map(ends);
+    assert_eq!(found, [1, 0, 0], "{names:?}");
+}
+
 /// A folder of the test's own, in which everything it starts works.
 pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new()

@@ -31,6 +31,9 @@ impl Item for bytes::Bytes {
 struct Stream<T> {
     /// Which of the streams that can be it is.
     index: usize,
+    /// Which of all that ever were it is: who played the one before of that name is none of its
+    /// players.
+    serial: u64,
     /// What players need before the first item that follows.
     before: [Option<T>; BEFORE_MAX],
     /// How many play it. Nothing is kept for nobody.
@@ -46,6 +49,8 @@ struct Stream<T> {
 struct Streams<T> {
     all: BTreeMap<String, Stream<T>>,
     bytes: usize,
+    /// How many there ever were.
+    begun: u64,
 }
 
 /// Why a stream cannot be published.
@@ -66,6 +71,8 @@ pub(crate) struct Joined<T> {
     pub(crate) next: u64,
     /// The number of the stream.
     pub(crate) index: usize,
+    /// By which the player leaves it.
+    pub(crate) serial: u64,
 }
 
 /// All streams that are published, by name.
@@ -77,6 +84,7 @@ impl<T> Default for PublishedStreams<T> {
         PublishedStreams(Mutex::new(Streams {
             all: BTreeMap::new(),
             bytes: 0,
+            begun: 0,
         }))
     }
 }
@@ -96,8 +104,11 @@ impl<T: Item> PublishedStreams<T> {
         let used: BTreeSet<usize> = streams.all.values().map(|stream| stream.index).collect();
         let index = (0..STREAMS_MAX).find(|index| !used.contains(index));
         let index = index.ok_or(Refusal::Full)?;
+        streams.begun += 1;
+        let serial = streams.begun;
         let stream = Stream {
             index,
+            serial,
             before: [const { None }; BEFORE_MAX],
             players: 0,
             items: VecDeque::new(),
@@ -162,15 +173,16 @@ impl<T: Item> PublishedStreams<T> {
             before: stream.before.iter().flatten().cloned().collect(),
             next: stream.first + stream.items.len() as u64,
             index: stream.index,
+            serial: stream.serial,
         })
     }
 
-    /// Somebody plays the stream of that name and number no more.
-    pub(crate) fn leave(&self, name: &str, index: usize) {
+    /// Somebody plays the stream no more that had that name and that serial number.
+    pub(crate) fn leave(&self, name: &str, serial: u64) {
         let mut streams = self.streams();
         let streams = &mut *streams;
         let stream = streams.all.get_mut(name);
-        let Some(stream) = stream.filter(|stream| stream.index == index) else {
+        let Some(stream) = stream.filter(|stream| stream.serial == serial) else {
             return;
         };
         stream.players = stream.players.saturating_sub(1);
@@ -238,12 +250,27 @@ mod tests {
         let (items, next) = streams.take("a", 1);
         assert_eq!((items.len(), next), (ITEMS_MAX, 3 + ITEMS_MAX as u64));
         // Nothing is kept for nobody, and numbers go on.
-        streams.leave("a", 0);
+        streams.leave("a", joined.serial);
         assert_eq!(streams.take("a", next), (Vec::new(), next));
         assert_eq!(streams.join("a").map(|joined| joined.next), Some(next));
         streams.end("a");
         assert!(streams.join("a").is_none() && streams.get("a", next).is_none());
         assert_eq!(streams.streams().bytes, 0);
+    }
+
+    #[test]
+    fn who_leaves_the_one_before_takes_nothing_from_who_plays_the_next() {
+        let streams = PublishedStreams::default();
+        assert_eq!(streams.begin("a"), Ok(0));
+        let old = streams.join("a").expect("it is there");
+        streams.end("a");
+        assert_eq!(streams.begin("a"), Ok(0));
+        let new = streams.join("a").expect("it is there again");
+        streams.leave("a", old.serial);
+        assert!(streams.push("a", item(b"1"), None));
+        assert_eq!(streams.get("a", new.next), Some((item(b"1"), new.next)));
+        streams.leave("a", new.serial);
+        assert!(!streams.push("a", item(b"2"), None));
     }
 
     #[test]

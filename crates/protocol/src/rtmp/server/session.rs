@@ -51,7 +51,7 @@ enum State {
     Relaying {
         flow: FlowId,
         name: String,
-        index: usize,
+        serial: u64,
     },
     /// The client publishes.
     Publishing {
@@ -365,6 +365,7 @@ impl ServerSession {
                 before,
                 next,
                 index,
+                serial,
             }) => {
                 for message in &before {
                     head(message, STREAM).write(&[&message.payload], self.chunk_size, out);
@@ -379,7 +380,7 @@ impl ServerSession {
                 cx.out.push_back(Output::Listen {
                     topic: topic(index),
                 });
-                self.state = State::Relaying { flow, name, index };
+                self.state = State::Relaying { flow, name, serial };
             }
             None => {
                 let tracks = &self.shared.tracks;
@@ -450,8 +451,8 @@ impl ServerSession {
                 cx.out.push_back(Output::StopFlow { flow });
                 self.account.sent = cx.flows.take::<MediaFlow>(flow).sent();
             }
-            State::Relaying { flow, name, index } => {
-                self.shared.published.leave(&name, index);
+            State::Relaying { flow, name, serial } => {
+                self.shared.published.leave(&name, serial);
                 cx.out.push_back(Output::StopFlow { flow });
                 self.account.sent = cx.flows.take::<RelayFlow>(flow).sent();
             }

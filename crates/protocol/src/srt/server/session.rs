@@ -81,7 +81,7 @@ struct Sending {
     flow: FlowId,
     latency: Duration,
     /// Of what another publishes: its name and number, and the next payload.
-    relay: Option<(String, usize, u64)>,
+    relay: Option<(String, u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -278,7 +278,7 @@ impl ServerSession {
         let relay = joined.map(|joined| {
             let topic = topic(joined.index);
             cx.out.push_back(Output::Listen { topic });
-            (name, joined.index, joined.next)
+            (name, joined.serial, joined.next)
         });
         self.role = Role::Sends(Sending {
             flow,
@@ -489,8 +489,8 @@ impl ServerSession {
                     self.done.media = counted.pkt_sent_unique;
                 }
                 self.done.sender = Some(Box::new(counted));
-                if let Some((name, index, _)) = sending.relay {
-                    self.shared.published.leave(&name, index);
+                if let Some((name, serial, _)) = sending.relay {
+                    self.shared.published.leave(&name, serial);
                 }
             }
             Role::TakesIn(mut taking) => {

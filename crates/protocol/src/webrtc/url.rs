@@ -48,6 +48,9 @@ pub enum Id {
     Text(String),
 }
 
+/// The longest number in letters that is taken, in bytes: thousands of them are kept.
+const TEXT_MAX: usize = 256;
+
 impl Id {
     fn parse(text: &str) -> Id {
         match text.parse() {
@@ -69,7 +72,9 @@ impl Id {
     pub fn of_json(value: &serde_json::Value) -> Option<Id> {
         match value {
             serde_json::Value::Number(number) => number.as_u64().map(Id::Number),
-            serde_json::Value::String(text) => Some(Id::Text(text.clone())),
+            serde_json::Value::String(text) if text.len() <= TEXT_MAX => {
+                Some(Id::Text(text.clone()))
+            }
             _ => None,
         }
     }

@@ -24,6 +24,9 @@ use crate::webrtc::sdp::{
 use crate::webrtc::signalling::{Direction, PeerNumber};
 use crate::webrtc::srtp::RtpOpener;
 
+/// The most addresses of the server that are kept until there is a socket.
+const EARLY_MAX: usize = 32;
+
 /// A PeerConnection.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -33,14 +36,17 @@ pub(super) struct Link {
     /// Once its socket is there.
     local: Option<SocketAddr>,
     pub(super) peer: Option<Box<Peer>>,
-    /// The server's offer, until the socket is there.
+    /// The server's offer, until the socket is there; and addresses that came meanwhile.
     offer: Option<String>,
+    early: Vec<String>,
     /// Our offer, and how many answers of ours there were.
     offered: Option<Box<SessionDescription>>,
     answers: u64,
     /// What counts its media, where it receives.
     pub(super) sink: Option<SinkId>,
     opener: Option<RtpOpener>,
+    /// When its socket was asked for.
+    begun: Time,
     /// When both descriptions were known, ICE had found a way, and DTLS was through.
     pub(super) agreed: Option<Time>,
     pub(super) found: Option<Time>,
@@ -97,7 +103,9 @@ impl Link {
     /// Until when it must have come as far as next, and why the client fails else.
     pub(super) fn limit(&self, client: &crate::webrtc::config::ClientConfig) -> Option<Time> {
         match (self.agreed, self.found, self.stands) {
-            (_, _, Some(_)) | (None, ..) => None,
+            (_, _, Some(_)) => None,
+            // Each request has its own time-out: this is for an answer that tells nothing of media.
+            (None, ..) => Some(self.begun + 2 * client.request_timeout.0),
             (_, Some(found), None) => Some(found + client.dtls_timeout.0),
             (Some(agreed), None, None) => Some(agreed + client.ice_timeout.0),
         }
@@ -152,10 +160,12 @@ impl Client {
             local: None,
             peer: None,
             offer,
+            early: Vec::new(),
             offered: None,
             answers: 0,
             sink,
             opener: None,
+            begun: cx.now,
             agreed: None,
             found: None,
             stands: None,
@@ -193,6 +203,14 @@ impl Client {
         match link.offer.take() {
             Some(offer) => self.answer(cx, at, &offer),
             None => self.offer(cx, at),
+        }
+        while !self.is_leaving()
+            && let Some(text) = self
+                .links
+                .get_mut(at)
+                .and_then(|link| (!link.early.is_empty()).then(|| link.early.remove(0)))
+        {
+            self.candidate(cx, at, &text);
         }
     }
 
@@ -348,9 +366,14 @@ impl Client {
         let Ok(candidate) = text.parse::<Candidate>() else {
             return;
         };
-        if let Some(peer) = &mut self.links[at].peer {
-            peer.add_remote_candidate(cx.now, &candidate);
-            self.drain(cx, at);
+        let link = &mut self.links[at];
+        match &mut link.peer {
+            Some(peer) => {
+                peer.add_remote_candidate(cx.now, &candidate);
+                self.drain(cx, at);
+            }
+            None if link.early.len() < EARLY_MAX => link.early.push(text.to_owned()),
+            None => {}
         }
     }
 
@@ -560,9 +583,14 @@ impl Client {
             .limit(&self.config)
             .is_some_and(|due| due <= now)
         {
-            let (failure, what) = match self.links[at].found {
-                None => (Failure::IceTimeout, "no way to the server in time"),
-                Some(_) => (
+            let link = &self.links[at];
+            let (failure, what) = match (link.agreed, link.found) {
+                (None, _) => (
+                    Failure::RequestTimeout,
+                    "no description of the server's media in time",
+                ),
+                (_, None) => (Failure::IceTimeout, "no way to the server in time"),
+                (_, Some(_)) => (
                     Failure::DtlsTimeout,
                     "no end of the handshake of DTLS in time",
                 ),

@@ -10,7 +10,7 @@ use crate::media::rtcp::{self, Packet};
 use crate::media::rtp::{Faults, FlowSettings, RtpFlow};
 use crate::mix::mix;
 use crate::session::{
-    Context, Flow, FlowId, FlowPacket, Flows, Handover, Output, PacketHeader, Reading, Tag,
+    Context, Flow, FlowId, FlowPacket, Flows, Handover, Note, Output, PacketHeader, Reading, Tag,
 };
 use crate::webrtc::failure::Failure;
 use crate::webrtc::feedback::{HistoryCounts, Message, Retransmissions, messages};
@@ -68,7 +68,8 @@ impl Sent {
         self.count_at
     }
 
-    /// Both descriptions are known: what may be asked for again, and where it is sent.
+    /// Both descriptions are known: what the server takes, what of it may be asked for again, and
+    /// where that is sent.
     pub(super) fn agree(&mut self, sections: &[Agreed]) {
         let again = |section: &Agreed| {
             let mut codecs = section.codecs.iter();
@@ -76,7 +77,8 @@ impl Sent {
             let rtx = section.codecs.iter().find(|codec| codec.is("rtx"));
             (section.place, nack, rtx.map(|codec| codec.payload_type))
         };
-        self.agreed = sections.iter().map(again).collect();
+        let taken = sections.iter().filter(|section| section.direction.sends());
+        self.agreed = taken.map(again).collect();
     }
 
     /// Takes in what the server asks for. What cannot be read is let go.
@@ -293,6 +295,14 @@ impl Client {
         };
         let channel = self.links[at].channel;
         for (index, clip) in source.clips.iter().enumerate() {
+            let agreed = &self.links[at].sent.agreed;
+            let agreed = agreed.iter().find(|(place, ..)| *place == index).copied();
+            let Some((_, nack, rtx)) = agreed else {
+                let text = self.of_link(at, &format!("the server takes no {}", clip.media()));
+                let kind = "media_refused";
+                cx.out.push_back(Output::Note(Note { kind, text }));
+                continue;
+            };
             let peer = self.links[at].peer.as_ref();
             let Some(sealer) = peer.and_then(|peer| peer.rtp_sealer()) else {
                 return;
@@ -314,9 +324,7 @@ impl Client {
                 flow = flow.with_time_codes(wall_clock);
             }
             flow.start(cx.now);
-            let agreed = &self.links[at].sent.agreed;
-            let agreed = agreed.iter().find(|(place, ..)| *place == index);
-            let again = agreed.filter(|(_, nack, _)| *nack).map(|(.., rtx)| {
+            let again = nack.then(|| {
                 Again::new(rtx.map(|payload_type| Retransmissions {
                     ssrc: self.rtx_ssrc(index),
                     payload_type,
@@ -337,6 +345,10 @@ impl Client {
                 reported_lost: 0,
             });
             cx.out.push_back(Output::StartFlow { flow, channel });
+        }
+        if self.links[at].sent.streams.is_empty() {
+            let detail = self.of_link(at, "the server takes nothing of what was offered");
+            return self.fail(cx, Failure::OfferRefused, detail);
         }
         self.links[at].sent.count_at = Some(cx.now + COUNT_EVERY);
         self.links[at].sent.began = Some(cx.now);

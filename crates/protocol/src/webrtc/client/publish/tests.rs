@@ -149,4 +149,11 @@ fn what_is_agreed_is_found_in_the_answer() {
         section(1, vec![codec(98, "H264", &["nack pli"])]),
     ]);
     assert_eq!(sent.agreed, [(0, true, Some(97)), (1, false, None)]);
+    // What the server does not take is not sent.
+    let inactive = Agreed {
+        direction: Way::Inactive,
+        ..section(0, vec![codec(96, "H264", &["nack"])])
+    };
+    sent.agree(&[inactive]);
+    assert_eq!(sent.agreed, []);
 }

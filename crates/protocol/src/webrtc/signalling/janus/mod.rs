@@ -375,14 +375,20 @@ impl Janus {
                     m::SLOW_DOWNLINKS
                 };
                 scope.recorder.add(counter, 1);
-                scope.recorder.add(m::SLOW_LINK_LOST, lost);
+                scope
+                    .recorder
+                    .add(m::SLOW_LINK_LOST, lost.min(u64::from(u32::MAX)));
             }
             Kind::HangUp { reason } => {
                 let Some(handle) = handle.filter(|&handle| !self.handles[handle].gone) else {
                     return;
                 };
                 if let Role::Feed(_) = self.handles[handle].role {
-                    // Whoever is received has left, or is about to be told of as having left.
+                    // Whoever is received has left, or is about to be told of as having left. If not,
+                    // the note says what is missing from now on.
+                    let kind = "feed_hung_up";
+                    let text = format!("{reason}, by {}", self.url);
+                    scope.want(Wanted::Note { kind, text });
                     return self.detach(scope, handle);
                 }
                 let detail = format!("{reason}, by {}", self.url);

@@ -15,7 +15,7 @@ use crate::cause::cause;
 use crate::gate;
 use crate::human::figure;
 use crate::model::{Outcome, Report, Threshold};
-use crate::series::{Row, RowOutcome, Series};
+use crate::series::{Row, RowOutcome, Series, words};
 
 /// The name of everything together: how such a file is told from those of other programs.
 pub const NAME: &str = "streamgauge";
@@ -32,14 +32,39 @@ pub fn write_series(
     report_of: impl Fn(&str) -> Option<Report>,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
-    let suites = series.runs.iter().map(|row| {
+    let mut suites: Vec<TestSuite> = Vec::new();
+    let searches = !series.found.is_empty();
+    for row in &series.runs {
         let name = name_of(series, row);
-        match report_of(&row.file) {
+        suites.push(match report_of(&row.file) {
+            // That runs fail is part of a search: what it found counts.
+            Some(_) if searches && row.outcome == RowOutcome::Fail => of_search(row, &name),
             Some(report) => suite(&report, &name),
             None => without_run_file(row, &name),
+        });
+    }
+    if searches {
+        let mut suite = TestSuite::new(gate::plain(&series.name).into_owned());
+        for found in &series.found {
+            let text = words::found(found);
+            let status = match found.passed.is_some() && found.finished {
+                true => TestCaseStatus::success(),
+                false => not_passed(NonSuccessKind::Failure, &text),
+            };
+            suite.add_test_case(case(&gate::plain(&text), &series.name, status));
         }
-    });
-    write_suites(suites.collect(), out)
+        suites.push(suite);
+    }
+    write_suites(suites, out)
+}
+
+fn of_search(row: &Row, name: &str) -> TestSuite {
+    let name = gate::plain(name).into_owned();
+    let mut suite = TestSuite::new(name.clone());
+    let mut status = TestCaseStatus::skipped();
+    status.set_message(gate::plain(&row.reasons.join("; ")).into_owned());
+    suite.add_test_case(case("run", &name, status));
+    suite
 }
 
 fn write_suites(suites: Vec<TestSuite>, out: &mut dyn Write) -> Result<(), ReportError> {

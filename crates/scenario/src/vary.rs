@@ -207,7 +207,8 @@ impl Series {
         }
         if let Some(key) = self.find() {
             lines.push(format!(
-                "finds: the first {key} with which a run passes, by halves: not every run is needed"
+                "finds: the first {key} with which a run passes, by halves: not every run is \
+                 needed, if every later value passes too"
             ));
         }
         if self.stop_at == StopAt::Fail {

@@ -50,24 +50,36 @@ fn mean<'a>(of: impl Iterator<Item = &'a Metrics>, name: &str) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// The parts; none without a link, or where no time codes came.
+/// How far the parts may be beside the whole before they are taken for parts of something else, in
+/// seconds.
+const TOLERANCE: f64 = 0.001;
+
+/// The parts; none without a link for all, or where not all players know when media was due. So a
+/// part is never of some populations, and another of others.
 pub(super) fn parts(report: &Report) -> Option<DelayParts> {
     let populations = || report.populations.iter().map(|one| &one.metrics);
     let publishers = || populations().filter(|metrics| publishes(metrics));
     let players = || populations().filter(|metrics| !publishes(metrics));
-    let media = ON_THE_WAY.iter().find_map(|name| mean(players(), name))?;
-    // A direction that all share, or that populations of that kind have for themselves.
+    let all_know = |name: &&&str| players().all(|metrics| metrics.distribution(name).is_some());
+    let known = ON_THE_WAY.iter().find(all_know)?;
+    let media = mean(players(), known)?;
+    // A direction that all share, or that each population of that kind has for itself.
     let direction = |way: &str, to_publish: bool| {
-        let links = report.links.iter().filter(|link| {
-            let Some(whose) = link.name.strip_suffix(way) else {
-                return false;
+        let of = |whose: &str| {
+            let mut links = report.links.iter();
+            let is_its = |name: &str| {
+                let own = name.strip_suffix(way);
+                own.is_some_and(|own| own.trim_end_matches('_') == whose)
             };
-            let whose = whose.trim_end_matches('_');
-            let mut owners = report.populations.iter();
-            whose.is_empty()
-                || owners.any(|one| one.name == whose && publishes(&one.metrics) == to_publish)
-        });
-        mean(links.map(|link| &link.metrics), "delay")
+            links
+                .find(|link| is_its(&link.name))
+                .map(|link| &link.metrics)
+        };
+        let owners = report.populations.iter();
+        let owners = owners.filter(|one| publishes(&one.metrics) == to_publish);
+        let links = owners.map(|one| of(&one.name).or_else(|| of("")));
+        let links: Option<Vec<&Metrics>> = links.collect();
+        mean(links?.into_iter(), "delay")
     };
     let up = match publishers().next() {
         Some(_) => direction(UPLINK, true)?,
@@ -75,17 +87,22 @@ pub(super) fn parts(report: &Report) -> Option<DelayParts> {
     };
     let link = up + direction(DOWNLINK, false)?;
     let sender = mean(publishers(), HELD_BACK);
-    let agreed = mean(players(), AGREED);
+    let agree = players().all(|metrics| metrics.distribution(AGREED).is_some());
+    let agreed = mean(players(), AGREED).filter(|_| agree);
     let needed = || {
         let all = players().filter_map(|metrics| metrics.distribution(NEEDED));
         all.map(|found| found.max).reduce(f64::max)
     };
     let buffer = agreed.or_else(needed);
+    let rest = media - link - sender.unwrap_or(0.0);
+    if rest < -TOLERANCE {
+        return None;
+    }
     Some(DelayParts {
         media: tidy(media),
         sender: sender.map(tidy),
         link: tidy(link),
-        rest: tidy(media - link - sender.unwrap_or(0.0)),
+        rest: tidy(rest),
         buffer: buffer.map(tidy),
         viewer: buffer.map(|buffer| tidy(media + buffer)),
     })

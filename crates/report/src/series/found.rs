@@ -20,6 +20,8 @@ pub struct Found {
     pub not_passed: Option<String>,
     /// How the run with that came out.
     pub outcome: Option<RowOutcome>,
+    /// Whether the search came to its end. Where it did not, an earlier value may pass as well.
+    pub finished: bool,
 }
 
 /// Values that were tried, and how the run with each came out.
@@ -38,7 +40,7 @@ pub(super) fn of(series: &Series, key: &str) -> Vec<Found> {
             .cloned()
             .zip(row.values.iter().cloned())
             .collect();
-        if axis >= with.len() || row.outcome == RowOutcome::Planned {
+        if axis >= with.len() {
             continue;
         }
         with.remove(axis);
@@ -49,7 +51,11 @@ pub(super) fn of(series: &Series, key: &str) -> Vec<Found> {
         }
     }
     all.into_iter()
-        .map(|(with, runs)| {
+        .map(|(with, mut runs)| {
+            // Runs that a search can do without are struck from the series when it ends.
+            let planned = runs.len();
+            runs.retain(|(_, outcome)| *outcome != RowOutcome::Planned);
+            let finished = runs.len() == planned;
             let failed = runs
                 .iter()
                 .rposition(|(_, outcome)| *outcome != RowOutcome::Pass);
@@ -61,7 +67,57 @@ pub(super) fn of(series: &Series, key: &str) -> Vec<Found> {
                 passed: passed.map(|(value, _)| (*value).to_owned()),
                 not_passed: failed.map(|(value, _)| value.to_owned()),
                 outcome: failed.map(|(_, outcome)| outcome),
+                finished,
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::Row;
+
+    fn found(outcomes: &[RowOutcome]) -> Found {
+        let row = |(at, outcome): (usize, &RowOutcome)| Row {
+            values: vec![at.to_string()],
+            file: String::new(),
+            outcome: *outcome,
+            reasons: Vec::new(),
+            figures: None,
+            out_of_contest: None,
+            best: Vec::new(),
+        };
+        let series = Series {
+            series_version: 1,
+            streamgauge: None,
+            name: "a".to_owned(),
+            started_at: None,
+            ended: None,
+            varied: vec!["latency".to_owned()],
+            runs: outcomes.iter().enumerate().map(row).collect(),
+            most_messages: Vec::new(),
+            capacity: Vec::new(),
+            found: Vec::new(),
+            scaling: Vec::new(),
+            folder: std::path::PathBuf::new(),
+        };
+        of(&series, "latency").remove(0)
+    }
+
+    #[test]
+    fn a_search_that_was_cut_off_says_so() {
+        use RowOutcome::{Fail, Pass, Planned};
+        let whole = found(&[Fail, Pass, Pass]);
+        assert_eq!((whole.passed.as_deref(), whole.finished), (Some("1"), true));
+        let cut = found(&[Planned, Planned, Pass]);
+        assert_eq!((cut.passed.as_deref(), cut.finished), (Some("2"), false));
+        let none = found(&[Planned, Planned]);
+        assert_eq!(
+            (none.passed, none.not_passed, none.finished),
+            (None, None, false)
+        );
+        let text = crate::series::words::found(&cut);
+        assert!(text.contains("cut off"), "{text}");
+    }
 }

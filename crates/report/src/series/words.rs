@@ -96,8 +96,16 @@ pub(crate) fn found(found: &Found) -> String {
         (Some(value), Some(outcome)) => {
             format!("the run with {} {}", one_line(value), how(outcome))
         }
+        _ if !found.finished => "no value before it was tried".to_owned(),
         _ => "no value before it was left to try".to_owned(),
     };
+    if !found.finished {
+        let so_far = match &found.passed {
+            Some(value) => format!("{} passed; {before}", one_line(value)),
+            None => "nothing has passed".to_owned(),
+        };
+        return format!("{others}the search for {} was cut off: {so_far}", found.key);
+    }
     match &found.passed {
         Some(value) => {
             let value = one_line(value);

@@ -207,7 +207,7 @@ class Page(unittest.TestCase):
         self.browser.open(self.folder / f"{name}.html", **how)
 
     def opening(self, name):
-        """How long a page takes to open, in seconds: of five times the one with least to wait for."""
+        """How long a page takes to open, in seconds: the shortest of five times."""
         times = []
         for _ in range(5):
             begun = time.monotonic()
@@ -450,7 +450,8 @@ class Page(unittest.TestCase):
             # Two panels in each chart, udp and tcp, with three runs each.
             marks = self.run_in(
                 """[...document.querySelectorAll('.multiple')].map(chart =>
-                [...chart.querySelectorAll('svg')].map(one => one.querySelectorAll('.mark').length))"""
+                    [...chart.querySelectorAll('svg')].map(
+                        one => one.querySelectorAll('.mark').length))"""
             )
             self.assertGreaterEqual(len(marks), 4)
             self.assertTrue(all(panels == [3, 3] for panels in marks), marks)
@@ -530,7 +531,8 @@ class Page(unittest.TestCase):
     def test_a_run_under_way_is_shown_live(self):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        demo = [PROGRAM, "demo", "-c", "5", "-d", "10s", f"--dashboard={port}", "-q", "--no-run-file"]
+        demo = [PROGRAM, "demo", "-c", "5", "-d", "10s", "-q", "--no-run-file"]
+        demo.append(f"--dashboard={port}")
         run = subprocess.Popen(demo, cwd=self.folder, stdout=subprocess.DEVNULL)
         try:
             until = time.monotonic() + 20

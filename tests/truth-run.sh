@@ -129,8 +129,8 @@ play() { # NAME PORT URL TRANSPORT
     await_line "$out/$name-dumpcap.log" '^File:' || return 1
 
     # Lost packets are what is tested here: the run must be valid, it need not pass.
-    "$STREAMGAUGE" load "$url" --clients "$clients" --transport "$transport" --seed 7 --no-run-file \
-        --json "$out/$name.json" >"$out/$name.log" 2>&1 || status=$?
+    "$STREAMGAUGE" load "$url" --clients "$clients" --transport "$transport" --seed 7 \
+        --no-run-file --json "$out/$name.json" >"$out/$name.log" 2>&1 || status=$?
     (( status == 0 || status == 99 )) || {
         echo "$name: streamgauge ended with $status:" >&2; cat "$out/$name.log" >&2; return 1; }
 

@@ -1,11 +1,15 @@
-/* The least that an emulated link can do: one thread carries packets from one TUN interface to another after a fixed delay,
- * and back at once. No loss, no rate, no record but how late packets left.
+/* The least that an emulated link can do: one thread carries packets from one TUN interface to
+ * another after a fixed delay, and back at once. No loss, no rate; it records only how late packets
+ * left.
  *
- *   bare_link DELAY_US PROGRAM ARGUMENTS...     the program runs in a network behind the link; this machine is 10.83.0.1 there
+ *   bare_link DELAY_US PROGRAM ARGUMENTS...
  *
- * As streamgauge it sleeps until 40 us before a packet is due, goes before all other threads where it may, and takes and
- * sends up to 16 packets at a time. Prints as JSON: packets of the direction from the program, dropped by the interface or
- * for lack of room, late by p50, p99 and at most in microseconds. */
+ * The program runs in a network behind the link; this machine is 10.83.0.1 there.
+ *
+ * Like streamgauge it sleeps until 40 us before a packet is due, runs before all other threads
+ * where it may, and takes and sends up to 16 packets at a time. It prints JSON about the direction
+ * from the program: packets; how many were dropped by the interface or for lack of room; and how
+ * late they left (p50, p99 and at most, in microseconds). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -88,7 +92,8 @@ int main(int count, char **words) {
     if (unshare(CLONE_NEWNET) < 0)
         die("unshare");
     int near = tun("barelink");
-    run("ip link set lo up; ip addr add 10.83.0.2/30 dev barelink && ip link set barelink up mtu 1500 txqueuelen 10000");
+    run("ip link set lo up; ip addr add 10.83.0.2/30 dev barelink && "
+        "ip link set barelink up mtu 1500 txqueuelen 10000");
     /* Has /sys show the new network. */
     if (unshare(CLONE_NEWNS) < 0)
         die("unshare");
@@ -145,7 +150,8 @@ int main(int count, char **words) {
         struct pollfd polled[2] = {{.fd = near, .events = POLLIN}, {.fd = far, .events = POLLIN}};
         ppoll(polled, 2, &timeout, NULL);
     }
-    printf("{\"packets\": %lu, \"overload\": %lu, \"p50\": %.1f, \"p99\": %.1f, \"max\": %.1f}\n", packets,
-           dropped + transmit_drops() - drops, quantile(0.5), quantile(0.99), latest / 1000.0);
+    printf("{\"packets\": %lu, \"overload\": %lu, \"p50\": %.1f, \"p99\": %.1f, \"max\": %.1f}\n",
+           packets, dropped + transmit_drops() - drops, quantile(0.5), quantile(0.99),
+           latest / 1000.0);
     return 0;
 }

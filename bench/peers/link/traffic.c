@@ -2,9 +2,10 @@
  *
  *   traffic HOST PORT PACKETS_A_SECOND BYTES SECONDS
  *
- * BYTES are those of the whole IP packet. A burst is given to the kernel as one, which cuts it apart (UDP_SEGMENT), so that
- * this program keeps up. Where it is late by more than two bursts it leaves the rest out: nobody is to measure a burst that
- * only this program made. Prints how many packets it sent. */
+ * BYTES is the size of the whole IP packet. The kernel gets a burst in one call and splits it
+ * (UDP_SEGMENT), so that this program keeps up. If it is late by more than two bursts it leaves out
+ * the rest, so that no burst is measured which only this program made. Prints how many packets it
+ * sent. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -34,7 +35,8 @@ int main(int count, char **words) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(words[2]))};
     inet_pton(AF_INET, words[1], &to.sin_addr);
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0 || setsockopt(fd, SOL_UDP, UDP_SEGMENT, &size, sizeof size) < 0) {
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0 ||
+        setsockopt(fd, SOL_UDP, UDP_SEGMENT, &size, sizeof size) < 0) {
         perror("socket");
         return 1;
     }

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many streams can be published at a time.
 const STREAMS_MAX: usize = 1000;
-/// How many items of a stream are kept for players that have not taken them yet, how many bytes, and
-/// how many bytes of all streams. A player that falls behind farther loses the oldest.
+/// How many items of a stream are kept for players that have not taken them yet, how many bytes,
+/// and how many bytes of all streams. A player that falls behind farther loses the oldest.
 pub(crate) const ITEMS_MAX: usize = 4096;
 const BYTES_MAX: usize = 8 << 20;
 const ALL_BYTES_MAX: usize = 256 << 20;
@@ -95,7 +95,7 @@ impl<T: Item> PublishedStreams<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a stream in, where there is room for it and nobody else publishes it; gives its number.
+    /// Takes a stream, if there is room and nobody else publishes it; returns its number.
     pub(crate) fn begin(&self, name: &str) -> Result<usize, Refusal> {
         let mut streams = self.streams();
         if streams.all.contains_key(name) {
@@ -202,8 +202,8 @@ impl<T: Item> PublishedStreams<T> {
         Some((stream.items.get(place)?.clone(), number))
     }
 
-    /// The items from that number on, and the number behind them. Those before that are not kept any
-    /// more are missing.
+    /// The items from that number on, and the number behind them. Those before that are not kept
+    /// any more are missing.
     pub(crate) fn take(&self, name: &str, next: u64) -> (Vec<T>, u64) {
         let streams = self.streams();
         let Some(stream) = streams.all.get(name) else {

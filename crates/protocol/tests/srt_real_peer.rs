@@ -53,7 +53,8 @@ fn is_installed() -> bool {
     if let Err(error) = &tried {
         assert!(
             std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
-            "srt-live-transmit does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it out"
+            "srt-live-transmit does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to \
+             leave it out"
         );
     }
     tried.is_ok()

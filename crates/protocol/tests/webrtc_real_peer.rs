@@ -112,7 +112,8 @@ impl Site {
             path => answer(path, &body),
         };
         let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n",
             content.len()
         );
         (&stream).write_all((head + &content).as_bytes()).ok()?;
@@ -220,7 +221,8 @@ const SENDING: &str = "<script>(async () => {
     (await peer.getStats()).forEach(one => all.push(one));
     const out = all.find(one => one.type == 'outbound-rtp');
     if (!out) continue;
-    const values = [out.nackCount, out.pliCount, out.retransmittedPacketsSent, out.keyFramesEncoded];
+    const values = [
+      out.nackCount, out.pliCount, out.retransmittedPacketsSent, out.keyFramesEncoded];
     await fetch('/stats', {method: 'POST', body: values.join(' ')});
   }
 })()</script>";
@@ -436,7 +438,8 @@ const HEARING: &str = "<script>(async () => {
   peer.addTransceiver('audio', {direction: 'recvonly'});
   await peer.setLocalDescription(await peer.createOffer());
   while (peer.iceGatheringState != 'complete') await new Promise(done => setTimeout(done, 10));
-  const answer = await (await fetch('/offer', {method: 'POST', body: peer.localDescription.sdp})).text();
+  const offer = {method: 'POST', body: peer.localDescription.sdp};
+  const answer = await (await fetch('/offer', offer)).text();
   await peer.setRemoteDescription({type: 'answer', sdp: answer});
   for (;;) {
     await new Promise(done => setTimeout(done, 200));

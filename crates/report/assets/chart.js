@@ -52,7 +52,8 @@ class Charts {
 
   // What tells whether charts of a run that goes on are those that are drawn.
   static form(course) {
-    return JSON.stringify(course.charts.map((chart) => [chart.subject, chart.title, chart.lines.map((line) => line.label)]));
+    const labels = (chart) => chart.lines.map((line) => line.label);
+    return JSON.stringify(course.charts.map((chart) => [chart.subject, chart.title, labels(chart)]));
   }
 
   // Draws what a run that goes on has come to; false where it has other charts than before.

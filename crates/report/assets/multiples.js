@@ -24,7 +24,7 @@ function shape(name, x, y, attributes) {
   return svg("path", { d: path, transform: `translate(${x} ${y})`, ...attributes });
 }
 
-// Steps of an axis that begins at zero: 1, 2 or 5 of a power of ten, or of two where bytes are shown.
+// Steps of an axis that begins at zero: 1, 2 or 5 times a power of ten; of bytes, a power of two.
 function steps(most, unit) {
   const rough = most / 4;
   if (unit === "bytes") {
@@ -100,10 +100,12 @@ class Multiple {
       return `${label ? `${label}: ` : ""}${points.join(", ")}`;
     });
     const models = chart.models.filter((model) => model.panel === at);
-    const drawing = svg("svg", { viewBox: `0 0 ${PANEL.width} ${PANEL.height}`, role: "group",
-      "aria-label": `${chart.title} by ${axis.title}${name ? `, ${name}` : ""}. ${words.join("; ") || "No data"}. The table below has all values.` },
+    const spoken = `${chart.title} by ${axis.title}${name ? `, ${name}` : ""}. `
+      + `${words.join("; ") || "No data"}. The table below has all values.`;
+    const drawing = svg("svg", { viewBox: `0 0 ${PANEL.width} ${PANEL.height}`, role: "group", "aria-label": spoken },
     this.grid(), this.limits.map(([limit, text]) => this.limit(limit, text)), models.map((model) => this.knee(model)),
-    all.length ? null : svg("text", { class: "tick", x: 200, y: 90, "text-anchor": "middle" }, document.createTextNode("not measured")),
+    all.length ? null : svg("text", { class: "tick", x: 200, y: 90, "text-anchor": "middle" },
+      document.createTextNode("not measured")),
     lines.map((line) => this.line(line)), models.map((model) => this.curve(model)),
     axis.numeric ? lines.map((line) => line.rows.map((one) => this.mark(one))) : this.bars(lines));
     return el("div", { class: "panel" }, name ? el("p", { class: "panel-name" }, name) : null, drawing);
@@ -137,7 +139,8 @@ class Multiple {
       if (at % every !== 0 && !isEnd) return;
       if (x - last < space && numeric) return;
       last = x;
-      parts.push(svg("text", { class: "tick", x, y: height - bottom + 16, "text-anchor": "middle", "aria-hidden": "true" },
+      const place = { x, y: height - bottom + 16, "text-anchor": "middle" };
+      parts.push(svg("text", { class: "tick", ...place, "aria-hidden": "true" },
         svg("title", {}, document.createTextNode(text)), document.createTextNode(shown)));
     });
     parts.push(svg("text", { class: "tick axis", x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle",
@@ -177,9 +180,11 @@ class Multiple {
     const [low, high, at] = [model.knee.low, model.knee.high, model.knee.at].map(inside);
     const isRight = at > width - 90;
     return svg("g", {},
-      svg("rect", { class: "knee-range", x: low, y: top, width: Math.max(high - low, 1), height: height - top - bottom }),
+      svg("rect", { class: "knee-range", x: low, y: top, width: Math.max(high - low, 1),
+        height: height - top - bottom }),
       svg("line", { class: "knee", x1: at, x2: at, y1: top, y2: height - bottom }),
-      svg("text", { class: "tick knee-text", x: at + (isRight ? -5 : 5), y: top + 9, "text-anchor": isRight ? "end" : "start" },
+      svg("text", { class: "tick knee-text", x: at + (isRight ? -5 : 5), y: top + 9,
+        "text-anchor": isRight ? "end" : "start" },
         document.createTextNode(model.knee.text)));
   }
 
@@ -189,7 +194,8 @@ class Multiple {
     const about = series.rows[row];
     const settings = series.names.map((name, at) => `${name} ${about.values[at]}`).join(", ");
     const lines = [{ text: settings, class: "of" }, { text: `${chart.title}: ${figure(chart.unit, y)}` },
-      { text: about.verdict }, about.page ? { text: "Select it for the page of this run.", class: "source" } : null].filter(Boolean);
+      { text: about.verdict }];
+    if (about.page) lines.push({ text: "Select it for the page of this run.", class: "source" });
     const label = `${settings}: ${figure(chart.unit, y)}, ${about.verdict}`;
     const element = about.page
       ? svg("a", { href: `#run-${row + 1}`, class: `run ${about.mark}`, "aria-label": label }, drawn)
@@ -217,7 +223,8 @@ class Multiple {
         const x = this.x(value) + (at - here.length / 2) * each;
         const top = this.y(y);
         const height = Math.max(this.y(0) - top, 1.5);
-        const bar = svg("rect", { class: `bar-of of-${on % 6}`, x: x + 1, y: this.y(0) - height, width: Math.max(each - 2, 1), height });
+        const bar = svg("rect", { class: `bar-of of-${on % 6}`, x: x + 1, y: this.y(0) - height,
+          width: Math.max(each - 2, 1), height });
         return this.leads(row, y, bar);
       });
     });
@@ -228,7 +235,8 @@ class Multiple {
 function markKeys(series) {
   const { axis, rows } = series;
   const keys = [];
-  const key = (drawn, text) => keys.push(el("li", {}, svg("svg", { viewBox: "-8 -8 16 16", class: "mark-key", "aria-hidden": "true" }, drawn), text));
+  const key = (drawn, text) => keys.push(el("li", {},
+    svg("svg", { viewBox: "-8 -8 16 16", class: "mark-key", "aria-hidden": "true" }, drawn), text));
   if (axis.lines.length > 1) {
     axis.lines.forEach((label, at) => key(axis.numeric
       ? shape(SHAPES[at % SHAPES.length], 0, 0, { class: `mark of-${at % 6}` })
@@ -236,15 +244,19 @@ function markKeys(series) {
   }
   const has = (mark) => rows.some((row) => row.mark === mark);
   const sample = (mark) => svg("g", { class: `run ${mark}` }, axis.numeric
-    ? shape("circle", 0, 0, { class: "mark of-0" }) : svg("rect", { class: "bar-of of-0", x: -5, y: -6, width: 10, height: 12 }));
+    ? shape("circle", 0, 0, { class: "mark of-0" })
+    : svg("rect", { class: "bar-of of-0", x: -5, y: -6, width: 10, height: 12 }));
   if (has("out") || has("doubt")) key(sample("counts"), "passed, and served all");
   if (has("out")) key(sample("out"), "failed, or did not serve all");
   if (has("doubt")) key(sample("doubt"), "cannot be trusted");
-  if (series.charts.some((chart) => chart.limits.length)) key(svg("line", { class: "limit", x1: -8, x2: 8, y1: 0, y2: 0 }), "threshold");
+  if (series.charts.some((chart) => chart.limits.length)) {
+    key(svg("line", { class: "limit", x1: -8, x2: 8, y1: 0, y2: 0 }), "threshold");
+  }
   if (series.charts.some((chart) => chart.models.length)) {
     key(svg("line", { class: "model", x1: -8, x2: 8, y1: 0, y2: 0 }), "the model");
     if (series.charts.some((chart) => chart.models.some((model) => model.knee))) {
-      key([svg("rect", { class: "knee-range", x: -8, y: -7, width: 16, height: 14 }), svg("line", { class: "knee", x1: 0, x2: 0, y1: -7, y2: 7 })],
+      key([svg("rect", { class: "knee-range", x: -8, y: -7, width: 16, height: 14 }),
+        svg("line", { class: "knee", x1: 0, x2: 0, y1: -7, y2: 7 })],
         "its knee, with 95 % confidence");
     }
   }

@@ -1,4 +1,4 @@
-// Reads the page's data and shows it: a run, or a series and whichever of its runs the address names.
+// Reads the page's data and shows it: a run, or a series, or the run of it that the address names.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const root = document.getElementById("page");
@@ -24,8 +24,12 @@ function show() {
   const word = of && data.series ? (VERDICTS[of.run.verdict.result] || VERDICTS.stopped)[1] : null;
   document.title = word ? `${word}: ${data.series.rows[of.at].values.join(", ")}, ${data.series.name}` : TITLE;
   empty(root);
-  root.append(...parts, el("footer", {}, `Made by streamgauge ${data.streamgauge} from ${data.series ? "run files" : "the run file"} alone.`),
-    ...(data.live ? [el("p", { class: "stale-note", role: "status" }, "Nothing has come for a while: the run is over, or cannot be reached.")] : []));
+  const source = data.series ? "run files" : "the run file";
+  root.append(...parts, el("footer", {}, `Made by streamgauge ${data.streamgauge} from ${source} alone.`));
+  if (data.live) {
+    root.append(el("p", { class: "stale-note", role: "status" },
+      "No data for a while: the run is over, or cannot be reached."));
+  }
   document.body.append(tip);
 }
 

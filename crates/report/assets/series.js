@@ -29,8 +29,9 @@ class SeriesPage {
   findings() {
     const { findings } = this.series;
     if (!findings.length) return null;
-    const parts = findings.flatMap(([name, text, lines]) => [el("dt", {}, name), el("dd", {}, text,
-      lines.length ? el("dl", { class: "inner" }, lines.flatMap(([what, figures]) => [el("dt", {}, what), el("dd", {}, figures)])) : null)]);
+    const pair = (what, ...figures) => [el("dt", {}, what), el("dd", {}, ...figures)];
+    const inner = (lines) => el("dl", { class: "inner" }, lines.flatMap(([what, figures]) => pair(what, figures)));
+    const parts = findings.flatMap(([name, text, lines]) => pair(name, text, lines.length ? inner(lines) : null));
     return el("section", {}, el("h2", {}, "What follows"), el("dl", { class: "findings" }, parts));
   }
 
@@ -39,7 +40,9 @@ class SeriesPage {
     if (!series.axis || !series.charts.length) return null;
     const all = series.charts.map((chart) => new Multiple(series, chart).make());
     const by = series.axis.title;
-    return el("section", {}, el("h2", {}, `Figures by ${by}`), markKeys(series), el("div", { class: `multiples across-${Math.min(series.axis.panels.length, 3)}` }, all));
+    const across = Math.min(series.axis.panels.length, 3);
+    return el("section", {}, el("h2", {}, `Figures by ${by}`), markKeys(series),
+      el("div", { class: `multiples across-${across}` }, all));
   }
 
   table() {
@@ -48,13 +51,17 @@ class SeriesPage {
       ...series.columns.map((column) => term(column.heading, definition(series.definitions, "series", column.name)))];
     const rows = series.rows.map((row, at) => {
       const link = (text) => (row.page ? el("a", { href: `#run-${at + 1}` }, text) : text);
-      const values = row.values.map((value, key) => el(key === 0 ? "th" : "td", key === 0 ? { scope: "row" } : {}, key === 0 ? link(value) : value));
+      const values = row.values.map((value, key) => (
+        key === 0 ? el("th", { scope: "row" }, link(value)) : el("td", {}, value)));
       const cells = series.columns.map((column) => {
         const [text, best] = column.cells[at];
-        return el("td", { class: best ? "number best" : "number" }, text, best ? el("span", { class: "star", title: "the best of its column" }, "*") : null);
+        const star = best ? el("span", { class: "star", title: "the best of its column" }, "*") : null;
+        return el("td", { class: best ? "number best" : "number" }, text, star);
       });
       const [sign] = VERDICTS[row.outcome] || VERDICTS.stopped;
-      const verdict = el("td", { class: "verdict-cell" }, el("span", { class: `chip ${row.outcome}` }, el("span", { "aria-hidden": "true" }, `${sign} `), link(row.verdict)),
+      const verdict = el("td", { class: "verdict-cell" },
+        el("span", { class: `chip ${row.outcome}` },
+          el("span", { "aria-hidden": "true" }, `${sign} `), link(row.verdict)),
         row.reason ? el("span", { class: "why", title: row.reason }, row.reason) : null);
       return el("tr", {}, values, verdict, cells);
     });
@@ -64,7 +71,8 @@ class SeriesPage {
         el("table", {}, el("caption", {}, "Each run leads to a page of its own."),
           el("thead", {}, el("tr", {}, head.map((text) => el("th", { scope: "col" }, text)))),
           el("tbody", {}, rows))),
-      any ? el("p", { class: "note" }, "* the best of its column among the runs that passed and served every client right.") : null);
+      any ? el("p", { class: "note" },
+        "* the best of its column among the runs that passed and served every client right.") : null);
   }
 }
 

@@ -156,8 +156,8 @@ impl Series {
         self.find.map(|at| self.axes[at].key.as_str())
     }
 
-    /// The runs among which one is looked for, in the order of its values: those of each combination
-    /// of the other values. Empty where all runs are wanted.
+    /// The runs among which one is looked for, in the order of its values: those of each
+    /// combination of the other values. Empty where all runs are wanted.
     pub fn searches(&self) -> Vec<Vec<usize>> {
         let Some(at) = self.find else {
             return Vec::new();

@@ -228,7 +228,10 @@ fn a_wrong_argument_names_itself() {
             urls: vec!["ftp://h/a".to_owned()],
             ..OneLiner::default()
         }),
-        "ftp://h/a: `ftp://h/a` has an unsupported URL scheme | a URL begins with rtsp://, rtsps://, http://, https://, tcp://, tls://, ws://, wss://, unix://, rtmp://, rtmps://, srt://, whep+http://, whep+https://, whip+http://, whip+https://, janus+ws://, janus+wss://\n"
+        "ftp://h/a: `ftp://h/a` has an unsupported URL scheme | a URL begins with rtsp://, \
+         rtsps://, http://, https://, tcp://, tls://, ws://, wss://, unix://, rtmp://, rtmps://, \
+         srt://, whep+http://, whep+https://, whip+http://, whip+https://, janus+ws://, \
+         janus+wss://\n"
     );
     assert_eq!(
         refused(&OneLiner {

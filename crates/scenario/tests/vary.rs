@@ -79,7 +79,8 @@ fn the_server_can_be_varied_and_keys_that_are_not_there_are_made() {
 #[test]
 fn a_search_is_among_the_runs_of_each_combination_of_the_other_values() {
     let series = series(
-        "vary:\n  clients.viewers.transport: [udp, tcp]\n  clients.viewers.load.clients: [5, 6, 7]\n  \
+        "vary:\n  clients.viewers.transport: [udp, tcp]\n  \
+         clients.viewers.load.clients: [5, 6, 7]\n  \
          tester.receive: [ring, sockets]\nfind: clients.viewers.load.clients\n",
         &[],
     );

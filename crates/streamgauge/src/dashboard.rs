@@ -1,8 +1,8 @@
 //! `--dashboard`: the page of the run under way, live in a browser, out of its run file.
 //!
 //! One thread answers requests, another reads the run file and tells every browser what has come
-//! (server-sent events). Both only read, so they share nothing with the measurement. Nothing is read
-//! while nobody looks, and reading takes a twentieth of one core at most, at a low priority.
+//! (server-sent events). Both only read, so they share nothing with the measurement. Nothing is
+//! read while nobody looks, and reading takes a twentieth of one core at most, at a low priority.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};

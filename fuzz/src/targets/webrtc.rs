@@ -39,13 +39,15 @@ pub(crate) fn sdp(bytes: &[u8]) {
     let Ok(read) = SessionDescription::parse(text) else {
         return;
     };
-    let again = |written: &SessionDescription| match SessionDescription::parse(&written.to_string()) {
-        Ok(again) => Some(again),
+    let again = |written: &SessionDescription| {
+        let error = match SessionDescription::parse(&written.to_string()) {
+            Ok(again) => return Some(again),
+            Err(error) => error,
+        };
         // What one line said of all codecs is a line for each of them.
-        Err(error) => {
-            assert!(matches!(error.reason, SdpReason::TooManyLines | SdpReason::TooLong), "{error}");
-            None
-        }
+        let too_large = [SdpReason::TooManyLines, SdpReason::TooLong].contains(&error.reason);
+        assert!(too_large, "{error}");
+        None
     };
     // What means nothing in a section is not written.
     let Some(first) = again(&read) else {
@@ -108,7 +110,9 @@ pub(crate) fn srtp(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let profile = SrtpProfile::ALL[usize::from(input.byte() % 3)];
     let material = vec![7; 2 * (profile.key_length() + profile.salt_length())];
-    let keys = |client| SrtpKeys::exported(profile, &material, client).expect("it is as long as it must be");
+    let keys = |client| {
+        SrtpKeys::exported(profile, &material, client).expect("it is as long as it must be")
+    };
     let (here, there) = (keys(true), keys(false));
     let (mut sealer, mut opener) = (here.rtp_sealer(), there.rtp_opener());
     let (mut rtcp_sealer, mut rtcp_opener) = (here.rtcp_sealer(), there.rtcp_opener());

@@ -24,8 +24,8 @@ pub struct Delivery<T> {
 }
 
 /// Packets under way. Nearly all leave in the order in which they were sent, so these stand in a
-/// line; those that are overtaken, or overtake, are in a heap. With 5,000 packets under way the heap
-/// alone costs as much as all the rest of the model.
+/// line; those that are overtaken, or overtake, are in a heap. With 5,000 packets under way the
+/// heap alone costs as much as all the rest of the model.
 #[derive(Debug)]
 pub(super) struct Departures<T> {
     line: VecDeque<Departure<T>>,

@@ -122,9 +122,9 @@ pub struct ClientConfig {
     /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
     /// Default 30s.
     pub wait_for_publisher: TimeSpan,
-    /// How long after its stream was published a client that waited for it asks for it. Some servers
-    /// have a stream only once they have seen some of its media: MediaMTX takes up to a second. Its
-    /// delays count from when it asks. Default 0s.
+    /// How long after its stream was published a client that waited for it asks for it. Some
+    /// servers have a stream only once they have seen some of its media: MediaMTX takes up to a
+    /// second. Its delays count from when it asks. Default 0s.
     pub join_after: TimeSpan,
     /// Whether time codes are looked for in the frames where no population of the scenario
     /// publishes: another run, on another machine, does. In a run that publishes they always are.

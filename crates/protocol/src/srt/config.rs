@@ -187,9 +187,9 @@ pub struct ClientConfig {
     /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
     /// Default 30s.
     pub wait_for_publisher: TimeSpan,
-    /// How long after its stream was published a client that waited for it asks for it. Some servers
-    /// have a stream only once they have seen some of its media: MediaMTX takes up to a second. Its
-    /// delays count from when it asks. Default 0s.
+    /// How long after its stream was published a client that waited for it asks for it. Some
+    /// servers have a stream only once they have seen some of its media: MediaMTX takes up to a
+    /// second. Its delays count from when it asks. Default 0s.
     pub join_after: TimeSpan,
 }
 
@@ -332,7 +332,8 @@ mod tests {
     fn keys_are_read_and_senseless_ones_refused() {
         assert_eq!(read("{}"), Ok(ClientConfig::default()));
         let config = read(
-            r#"{"latency":"200ms","passphrase":"0123456789","key_length":32,"cipher":"gcm","publish":{"bitrate":"2Mbps"}}"#,
+            r#"{"latency":"200ms","passphrase":"0123456789","key_length":32,"cipher":"gcm",
+                "publish":{"bitrate":"2Mbps"}}"#,
         )
         .expect("valid");
         assert_eq!(config.key_length.agreed(), crypto::KeyLength::Aes256);

@@ -43,8 +43,9 @@ measure::metrics! {
         /// come. Nothing in SRT tells of them: they are known of streams that another population of
         /// the run published, once that has left and the server has ended the stream.
         TAIL_LOST = "tail_lost", Count, "";
-        /// Messages that were due to come, of clients that receive messages, as far as their numbers
-        /// and packets tell: those that came whole, and those of which packets were given up.
+        /// Messages that were due to come, of clients that receive messages, as far as their
+        /// numbers and packets tell: those that came whole, and those of which packets were given
+        /// up.
         MESSAGES_EXPECTED = "messages_expected", Count, "SRT, 3.1";
         /// Of these, the ones that came whole.
         MESSAGES_WHOLE = "messages_whole", Count, "SRT, 3.1";
@@ -74,8 +75,9 @@ measure::metrics! {
         PKT_SND_LOSS = "pkt_snd_loss", Count, "libsrt, pktSndLossTotal";
         /// Packets that were dropped unacknowledged, because their latency was over.
         PKT_SND_DROP = "pkt_snd_drop", Count, "libsrt, pktSndDropTotal";
-        /// Packets that had left and were not acknowledged when the latency and 0.2 s were over after
-        /// the last of them: lost at the very end of the stream, where nothing behind them shows it.
+        /// Packets that had left and were not acknowledged when the latency and 0.2 s were over
+        /// after the last of them: lost at the very end of the stream, where nothing behind them
+        /// shows it.
         PKT_SND_UNACKED = "pkt_snd_unacked", Count, "";
         /// Acknowledgements that came.
         PKT_RECV_ACK = "pkt_recv_ack", Count, "libsrt, pktRecvACKTotal";

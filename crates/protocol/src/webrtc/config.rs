@@ -96,8 +96,8 @@ pub struct ClientConfig {
     /// Whether the server is asked for what is missing (NACK), every 40 ms where it agrees to that,
     /// and for a key frame where too much is missing (PLI). Default true.
     pub nack: bool,
-    /// Whether clients that publish send again what the server asks for (NACK): of video in a stream
-    /// of its own (RTX) where the server takes that. Default true.
+    /// Whether clients that publish send again what the server asks for (NACK): of video in a
+    /// stream of its own (RTX) where the server takes that. Default true.
     pub retransmit: bool,
     /// Whether our addresses follow the description in a request of their own (trickle ICE; RFC
     /// 8838), and are not in it. Default false.

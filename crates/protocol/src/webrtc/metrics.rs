@@ -96,9 +96,14 @@ measure::metrics! {
         "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
     }
     table {
-        TableColumn::larger("sent_bitrate", "sent_bitrate", Statistic::Value, ["sent", "Mb/s"]).means(measure::Meaning::BitRate);
-        TableColumn::smaller("ice_delay", "ice_delay", Statistic::Quantile(0.95), ["ICE", "p95 ms"]);
-        TableColumn::smaller("dtls_delay", "dtls_delay", Statistic::Quantile(0.95), ["DTLS", "p95 ms"]);
+        TableColumn::larger("sent_bitrate", "sent_bitrate", Statistic::Value, ["sent", "Mb/s"])
+            .means(measure::Meaning::BitRate);
+        TableColumn::smaller(
+            "ice_delay", "ice_delay", Statistic::Quantile(0.95), ["ICE", "p95 ms"]
+        );
+        TableColumn::smaller(
+            "dtls_delay", "dtls_delay", Statistic::Quantile(0.95), ["DTLS", "p95 ms"]
+        );
     }
     summary {
         super::summary::PEERS;

@@ -139,7 +139,7 @@ impl Live {
             "result": "running",
             "sentence": sentence(&report),
             "more": report.verdict.reasons,
-            "meaning": "Thresholds are those of the run so far; it comes to its verdict when it is over.",
+            "meaning": "Thresholds are of the run so far. The verdict comes when it is over.",
         });
         run["course"] = self.course.value(reader);
         run["clients"] = clients::clients(reader, false)?;

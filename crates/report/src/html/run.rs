@@ -11,8 +11,8 @@ use super::{clients, head, page};
 use crate::ReportError;
 use crate::model::Report;
 
-/// How finely the charts of a single run are drawn: more than a screen has columns, so that there is
-/// something to zoom into.
+/// How finely the charts of a single run are drawn: more than a screen has columns, so that there
+/// is something to zoom into.
 pub(super) const FINE: Fineness = Fineness {
     points: 4_000,
     columns: 600,

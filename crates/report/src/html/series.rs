@@ -325,7 +325,8 @@ fn notes(series: &Series, left_out: usize) -> Vec<String> {
     }
     if left_out > 0 {
         notes.push(format!(
-            "{} would make this file too large: `streamgauge report RUNFILE --html FILE` makes the page of one.",
+            "{} would make this file too large: `streamgauge report RUNFILE --html FILE` makes the \
+             page of one.",
             plural(left_out as f64, "run's page", "runs' pages")
         ));
     }
@@ -464,7 +465,9 @@ fn charts(series: &Series, spots: &Spots, pages: &[Page]) -> Vec<Value> {
             },
             "values": of_values.map(|value| value.map_or(Value::Null, short)).collect::<Vec<_>>(),
             "limits": limits(shown.column, pages),
-            "models": models.filter_map(|scaling| model(series, spots, scaling)).collect::<Vec<_>>(),
+            "models": models
+                .filter_map(|scaling| model(series, spots, scaling))
+                .collect::<Vec<_>>(),
         }))
     });
     charts.collect()

@@ -17,7 +17,8 @@ pub(super) static SERVER: [TableColumn; 3] = [
 pub(super) static LINK_LOSS: TableColumn =
     TableColumn::smaller("link_loss", "", Statistic::Value, ["link", "loss %"]);
 
-/// What a viewer's delay over an emulated link is made of. No run is the best of what was asked for.
+/// The parts of a viewer's delay over an emulated link. No run is marked as the best: the delay was
+/// asked for.
 pub(super) static DELAY: [TableColumn; 5] = [
     TableColumn::smaller("delay_viewer", "", Statistic::Mean, ["viewer", "delay ms"]),
     TableColumn::smaller("delay_sender", "", Statistic::Mean, ["sender", "ms"]),

@@ -30,8 +30,8 @@ pub struct DelayParts {
     pub link: f64,
     /// What is left: the server, and the wait for what was lost and sent again.
     pub rest: f64,
-    /// What players wait before they play: the latency agreed upon, or the smallest buffer without a
-    /// stall.
+    /// What players wait before they play: the latency agreed upon, or the smallest buffer without
+    /// a stall.
     pub buffer: Option<f64>,
     /// What a viewer sees: media and buffer.
     pub viewer: Option<f64>,

@@ -122,10 +122,18 @@ pub(crate) struct Tracing {
 #[command(after_long_help = help::ENVIRONMENT)]
 pub(crate) struct Demo {
     /// Which protocol to show
-    #[arg(value_parser = PossibleValuesParser::new(demonstrated()), default_value = demonstrated()[0])]
+    #[arg(
+        value_parser = PossibleValuesParser::new(demonstrated()),
+        default_value = demonstrated()[0]
+    )]
     pub(crate) protocol: String,
-    /// How many clients [default: 500, of srt 100]
-    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = help::LOAD)]
+    /// How many clients [default: 500; srt: 100]
+    #[arg(
+        short,
+        long,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        help_heading = help::LOAD
+    )]
     pub(crate) clients: Option<u32>,
     /// Start the clients evenly over this time [default: 2s, or a quarter of a shorter run]
     #[arg(long, value_name = "TIME", help_heading = help::LOAD)]
@@ -139,10 +147,10 @@ pub(crate) struct Demo {
     /// Seed of everything random [default: a new one each time]
     #[arg(long, default_value_t = new_seed(), hide_default_value = true, help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) seed: u64,
-    /// How media is carried, of RTSP [default: udp]
+    /// How media is carried over RTSP [default: udp]
     #[arg(long, value_enum, help_heading = help::MEDIA)]
     pub(crate) transport: Option<Transport>,
-    /// Bit rate of the media of each client [default: 100kbps, of rtmp 200kbps, of srt 500kbps]
+    /// Bit rate of the media of each client [default: 100kbps; rtmp: 200kbps; srt: 500kbps]
     #[arg(long, value_name = "RATE", help_heading = help::MEDIA)]
     pub(crate) bitrate: Option<BitRate>,
     /// Let the server do something wrong, such as loss=1%

@@ -18,8 +18,8 @@ fn srt_live_transmit_is_met_by_rendezvous_on_both_of_its_sides() {
     let [into, out, publishes, plays] = [(); 4].map(|()| free_port());
     let clients = |url: String, seconds: u32, with: &str| {
         format!(
-            "name: met\nduration: {seconds}s\nclients:\n  viewers:\n    protocol: srt\n    {with}\n    \
-             connect_timeout: 20s\n    urls: [\"{url}\"]\n    \
+            "name: met\nduration: {seconds}s\nclients:\n  viewers:\n    protocol: srt\n    \
+             {with}\n    connect_timeout: 20s\n    urls: [\"{url}\"]\n    \
              load: {{ clients: 1, start: at_once }}\n"
         )
     };
@@ -84,8 +84,9 @@ fn messages_of_many_packets_that_srt_live_transmit_sends_are_counted_whole() {
     command.args([
         "-c",
         &format!(
-            "(while sleep 0.2; do ss -Hun | grep -q ':{port}$' && break; done; sleep 0.5; cat file; \
-             sleep 9) | exec timeout 8 srt-live-transmit -q -a:no -chunk:{chunk} file://con \
+            "(while sleep 0.2; do ss -Hun | grep -q ':{port}$' && break; done; sleep 0.5; \
+             cat file; sleep 9) | exec timeout 8 \
+             srt-live-transmit -q -a:no -chunk:{chunk} file://con \
              'srt://127.0.0.1:{port}?mode=listener&transtype=file&messageapi=1'"
         ),
     ]);

@@ -19,8 +19,8 @@ const IDLE_MAX: Duration = Duration::from_millis(40);
 /// With 0.1 % of loss two losses are some seconds apart.
 const LOSSY_FOR: Duration = Duration::from_secs(30);
 
-/// The sweeps of a client. To read a socket and to acknowledge costs more than all else that is done
-/// for a packet, so it is done as seldom as the latency allows.
+/// The sweeps of a client. To read a socket and to acknowledge costs more than all else that is
+/// done for a packet, so it is done as seldom as the latency allows.
 #[derive(Debug)]
 pub(super) struct Sweeps {
     at: Time,

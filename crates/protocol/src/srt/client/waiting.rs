@@ -9,8 +9,8 @@ use crate::session::{Context, Output};
 
 /// Said of a stream that is there.
 const LIVE: &str = "live";
-/// Said of a stream that is there no more, followed by the number of the source whose stamps it bore
-/// and how many packets it had.
+/// Said of a stream that is there no more, followed by the number of the source whose stamps it
+/// bore and how many packets it had.
 const GONE: &str = "gone";
 
 /// A wait for whoever publishes a stream.

@@ -85,7 +85,7 @@ fn received(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
     }
 }
 
-/// Overhead of a datagram of media: the headers of IP (RFC 791, 3.1; RFC 8200, 3) and UDP (RFC 768).
+/// Overhead of a media datagram: the headers of IP (RFC 791, 3.1; RFC 8200, 3) and UDP (RFC 768).
 fn overhead(of: &SocketAddr) -> usize {
     8 + if of.is_ipv6() { 40 } else { 20 }
 }

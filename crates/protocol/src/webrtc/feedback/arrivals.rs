@@ -21,7 +21,7 @@ pub struct ArrivalsCounts {
     pub messages: u64,
 }
 
-/// The arrivals of the packets of a transport. Nothing is allocated for a packet once there is room.
+/// The arrivals of a transport's packets. Nothing is allocated for a packet once there is room.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     /// The number of the first packet that is kept, once one came.
@@ -73,9 +73,9 @@ impl Arrivals {
         self.kept.iter().all(Option::is_none)
     }
 
-    /// Appends a message with what is kept, which is then forgotten. Says whether there was anything. What
-    /// differs by more than 8 s from the packet before it begins another message: call again until
-    /// there is nothing.
+    /// Appends a message with what is kept, which is then forgotten. Says whether there was
+    /// anything. What differs by more than 8 s from the packet before it begins another message:
+    /// call again until there is nothing.
     pub fn write(&mut self, sender: u32, media: u32, out: &mut Vec<u8>) -> bool {
         let (Some(base), Some(place)) = (self.base, self.kept.iter().position(Option::is_some))
         else {

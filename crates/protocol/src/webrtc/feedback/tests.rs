@@ -115,7 +115,11 @@ fn arrivals_are_read_out_of_each_kind_of_chunk() {
 
 fn any_message() -> impl Strategy<Value = Message> {
     let ids = || (any::<u32>(), any::<u32>());
-    let delta = prop_oneof![4 => (0i16..256).prop_map(Some), 3 => Just(None), 1 => any::<i16>().prop_map(Some)];
+    let delta = prop_oneof![
+        4 => (0i16..256).prop_map(Some),
+        3 => Just(None),
+        1 => any::<i16>().prop_map(Some),
+    ];
     let runs = prop::collection::vec((delta, prop_oneof![Just(1usize), 1usize..40]), 1..60);
     prop_oneof![
         (ids(), prop::collection::btree_set(any::<u16>(), 1..200)).prop_map(

@@ -55,8 +55,8 @@ impl AnswerConfig {
 
 impl SessionDescription {
     /// The answer to this offer, of a peer with that transport. It has a section for each of the
-    /// offer's, in the same order (RFC 3264, 6). Refused are data channels, sections without a codec
-    /// that is taken, and sections that do not share the first one's transport.
+    /// offer's, in the same order (RFC 3264, 6). Refused are data channels, sections without a
+    /// codec that is taken, and sections that do not share the first one's transport.
     pub fn answer(&self, config: &AnswerConfig, transport: &Transport) -> SessionDescription {
         let mut answer = SessionDescription {
             session_id: config.session_id,

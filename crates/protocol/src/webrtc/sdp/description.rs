@@ -118,7 +118,8 @@ pub mod extension {
     pub const RID: &str = "urn:ietf:params:rtp-hdrext:sdes:rtp-stream-id";
     /// Which layer a retransmission is of (RFC 8852).
     pub const REPAIRED_RID: &str = "urn:ietf:params:rtp-hdrext:sdes:repaired-rtp-stream-id";
-    /// A number for each packet of a transport (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+    /// A number for each packet of a transport
+    /// (draft-holmer-rmcat-transport-wide-cc-extensions-01).
     pub const TRANSPORT_CC: &str =
         "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
     /// When a packet was sent, in 24 bits.

@@ -14,7 +14,8 @@ pub struct Feedback {
     pub pli: bool,
     /// A key frame is asked for by command (RFC 5104, 4.3.1).
     pub fir: bool,
-    /// When each packet of a transport arrived (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+    /// When each packet of a transport arrived
+    /// (draft-holmer-rmcat-transport-wide-cc-extensions-01).
     pub transport_cc: bool,
     /// How much the receiver thinks it can take (draft-alvestrand-rmcat-remb-03).
     pub remb: bool,

@@ -425,7 +425,8 @@ fn candidates_of_others_are_read() {
 
 prop_compose! {
     fn any_codec()(payload_type in 0u8..128, name in "[A-Za-z0-9-]{1,8}", clock_rate: u32,
-        channels in prop::option::of(1u8..9), parameters in prop::option::of("[a-z]{1,5}=[a-z0-9]{1,5}"),
+        channels in prop::option::of(1u8..9),
+        parameters in prop::option::of("[a-z]{1,5}=[a-z0-9]{1,5}"),
         feedback in prop::collection::vec("[a-z]{1,5}( [a-z]{1,5})?", 0..3)) -> Codec
     {
         Codec { payload_type, name, clock_rate, channels, parameters, feedback }
@@ -434,8 +435,10 @@ prop_compose! {
 
 prop_compose! {
     fn any_section(mid: usize)(is_audio: bool, rejected: bool, direction in 0usize..4,
-        codecs in prop::collection::vec(any_codec(), 1..5), ids in prop::collection::vec(1u16..256, 0..3),
-        ssrcs in prop::collection::btree_set(any::<u32>(), 0..3), msid in prop::option::of("[a-z]{1,5} [a-z]{1,5}"),
+        codecs in prop::collection::vec(any_codec(), 1..5),
+        ids in prop::collection::vec(1u16..256, 0..3),
+        ssrcs in prop::collection::btree_set(any::<u32>(), 0..3),
+        msid in prop::option::of("[a-z]{1,5} [a-z]{1,5}"),
         rids in prop::collection::vec(("[a-z]{1,3}", any::<bool>(), "(|pt=96;max-width=1)"), 0..3),
         rtcp_mux: bool, rtcp_reduced_size: bool, ports in prop::collection::vec(any::<u16>(), 0..3),
         end_of_candidates: bool) -> MediaSection
@@ -449,16 +452,21 @@ prop_compose! {
                 section.codecs.push(codec);
             }
         }
-        section.extensions = ids.iter().map(|id| Extension { id: *id, uri: format!("urn:x:{id}") }).collect();
-        section.ssrc_groups = vec![SourceGroup { semantics: "SIM".to_owned(), ssrcs: ssrcs.iter().copied().collect() }];
+        section.extensions = ids.iter()
+            .map(|id| Extension { id: *id, uri: format!("urn:x:{id}") }).collect();
+        section.ssrc_groups = vec![SourceGroup {
+            semantics: "SIM".to_owned(), ssrcs: ssrcs.iter().copied().collect(),
+        }];
         section.ssrcs = ssrcs.iter().map(|ssrc| SourceAttributes {
             ssrc: *ssrc, cname: Some("c".to_owned()), msid: msid.clone(),
         }).collect();
-        section.rids = rids.into_iter().map(|(id, sends, restrictions)| Rid { id, sends, restrictions }).collect();
+        section.rids = rids.into_iter()
+            .map(|(id, sends, restrictions)| Rid { id, sends, restrictions }).collect();
         section.simulcast = section.rids.first().map(|rid| format!("send {}", rid.id));
         section.msid = msid;
         section.candidates = ports.iter().zip(0..)
-            .map(|(port, number)| Candidate::host(([127, 0, 0, 1], *port).into(), number)).collect();
+            .map(|(port, number)| Candidate::host(([127, 0, 0, 1], *port).into(), number))
+            .collect();
         (section.rtcp_mux, section.rtcp_reduced_size) = (rtcp_mux, rtcp_reduced_size);
         section.end_of_candidates = end_of_candidates;
         section
@@ -490,11 +498,14 @@ proptest! {
     fn anything_that_is_read_can_be_answered(
         lines in prop::collection::vec(prop::sample::select(
             &[
-                "m=audio 9 UDP/TLS/RTP/SAVPF 111 0", "m=video 0 RTP/SAVPF 96 97", "m=video 9 UDP/TLS/RTP/SAVPF 96 97",
-                "m=application 9 UDP/DTLS/SCTP webrtc-datachannel", "a=mid:0", "a=mid:1", "a=sendonly", "a=recvonly",
-                "a=group:BUNDLE 0 1", "a=rtpmap:96 VP8/90000", "a=rtpmap:97 rtx/90000", "a=fmtp:97 apt=96",
-                "a=rtpmap:111 opus/48000/2", "a=rtcp-fb:* nack", "a=rid:h send", "a=simulcast:send h", "a=ssrc:1 cname:x",
-                "a=extmap:3/sendonly urn:x", "a=bundle-only", "a=ice-lite", "a=candidate:1 1 udp 1 h 1 typ host", "b=AS:1",
+                "m=audio 9 UDP/TLS/RTP/SAVPF 111 0", "m=video 0 RTP/SAVPF 96 97",
+                "m=video 9 UDP/TLS/RTP/SAVPF 96 97",
+                "m=application 9 UDP/DTLS/SCTP webrtc-datachannel", "a=mid:0", "a=mid:1",
+                "a=sendonly", "a=recvonly", "a=group:BUNDLE 0 1", "a=rtpmap:96 VP8/90000",
+                "a=rtpmap:97 rtx/90000", "a=fmtp:97 apt=96", "a=rtpmap:111 opus/48000/2",
+                "a=rtcp-fb:* nack", "a=rid:h send", "a=simulcast:send h", "a=ssrc:1 cname:x",
+                "a=extmap:3/sendonly urn:x", "a=bundle-only", "a=ice-lite",
+                "a=candidate:1 1 udp 1 h 1 typ host", "b=AS:1",
             ][..],
         ), 0..40),
     ) {

@@ -2,8 +2,9 @@
 //! the URL of a resource, and the session ends when that is deleted. Sections are those of RFC
 //! 9725.
 //!
-//! Each request has a connection of its own, but for candidates that follow the offer: servers close
-//! idle connections after some seconds, and a client may play for hours before it has to say more.
+//! Each request has a connection of its own, but for candidates that follow the offer: servers
+//! close idle connections after some seconds, and a client may play for hours before it has to say
+//! more.
 
 use measure::Time;
 

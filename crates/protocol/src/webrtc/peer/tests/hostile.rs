@@ -290,7 +290,8 @@ proptest! {
     fn any_datagrams_are_survived(
         seed: u64, runs in 0u64..60,
         datagrams in prop::collection::vec(
-            (any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..120), 0u8..4), 1..60,
+            (any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..120), 0u8..4),
+            1..60,
         ),
     ) {
         let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);

@@ -54,7 +54,7 @@ pub(crate) struct Global {
     /// Every metric and event in the summary
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// A plain line now and then in place of the live view, as where there is no terminal
+    /// Print a plain line now and then instead of the live view, as without a terminal
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) no_live: bool,
     /// When to use colours: auto (on a terminal), always or never. With auto, NO_COLOR in the
@@ -190,8 +190,8 @@ pub(crate) struct Results {
     /// 127.0.0.1: http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS", value_parser = crate::scrape::address, hide_short_help = true)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Show the run under way in a browser, at this address, or at this port of 127.0.0.1: the page
-    /// of --html, live [default: 127.0.0.1:9106]
+    /// Show the run live in a browser, on the page of --html: at this address, or at this port of
+    /// 127.0.0.1 [default: 127.0.0.1:9106]
     #[arg(
         long,
         value_name = "ADDRESS",

@@ -54,6 +54,7 @@ mod multicast;
 mod publish;
 mod remote_receiver;
 mod request;
+mod silent;
 #[cfg(test)]
 mod tests;
 mod timeline;

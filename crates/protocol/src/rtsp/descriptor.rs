@@ -72,7 +72,7 @@ impl Keys for ClientConfig {
     fn unwritten(&self) -> &'static [&'static str] {
         match self.publish {
             Some(_) => &["sent_packets > 0", "not_taken == 0"],
-            None => &["received > 0"],
+            None => &["received > 0", "streams_silent == 0"],
         }
     }
 

@@ -51,6 +51,11 @@ measure::metrics! {
         FRAMES_BROKEN = "frames_broken", Count, "";
         /// Times that playing would have stood still with the stated playout buffer.
         STALLS = "stalls", Count, "";
+        /// Streams of sound or pictures from which nothing came for as long as their client played,
+        /// at least 1 s, while others of the client came; and those of live media that had fallen
+        /// silent when their client left. Silent means: for 2 s, and for 4 times the longest gap
+        /// before. Counted when a client ends otherwise than as failed.
+        STREAMS_SILENT = "streams_silent", Count, "";
         /// Sender reports received.
         SENDER_REPORTS = "sender_reports", Count, "RFC 3550, 6.4.1";
         /// Streams for which the `seq` of RTP-Info does not go with the packets that came: it is

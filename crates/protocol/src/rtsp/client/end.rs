@@ -10,7 +10,7 @@ use crate::media::rtp::RtpReceiver;
 use crate::media::silence;
 use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
-use crate::session::{ChannelId, Context, Note, Outcome, Output, StreamRow};
+use crate::session::{ChannelId, Context, Outcome, Output, StreamRow};
 
 /// How long the answer to TEARDOWN is waited for.
 const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -18,7 +18,7 @@ const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a client must have waited for an answer or for media, when it is stopped, for that to
 /// count as the server's failure: well above what a server that works takes, and below what a
 /// viewer bears.
-const IN_VAIN: Duration = Duration::from_secs(1);
+pub(super) const IN_VAIN: Duration = Duration::from_secs(1);
 
 impl Client {
     /// Is told to come to an end by `until`.
@@ -130,6 +130,7 @@ impl Client {
         until: Option<Time>,
     ) {
         self.stop_sending(cx);
+        self.look_for_silent_streams(cx, matches!(outcome, Outcome::Failed(_)));
         let own = cx.now + TEARDOWN_TIMEOUT;
         self.ending = Some((outcome, until.map_or(own, |until| until.min(own))));
         if !self.can_tear_down() {
@@ -197,6 +198,7 @@ impl Client {
         if self.phase == Phase::Ended {
             return;
         }
+        self.look_for_silent_streams(cx, matches!(outcome, Outcome::Failed(_)));
         self.phase = Phase::Ended;
         self.pending = Vec::new();
         self.end_publishing(cx);
@@ -211,18 +213,6 @@ impl Client {
         let summaries = self.summaries(cx.sinks);
         for stream in std::mem::take(&mut self.streams) {
             cx.sinks.remove::<RtpReceiver>(stream.sink);
-        }
-        for summary in &summaries {
-            if summary.first_arrival.is_none() && self.first_media.is_some() {
-                cx.out.push_back(Output::Note(Note {
-                    kind: "silent_stream",
-                    text: format!(
-                        "no packet of {} {}, while others played",
-                        summary.kind.name(),
-                        summary.url
-                    ),
-                }));
-            }
         }
         if !summaries.is_empty() {
             let rows = summaries.into_iter().map(StreamRow::new).collect();

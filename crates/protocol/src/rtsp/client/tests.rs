@@ -26,6 +26,7 @@ mod multicast;
 mod play;
 mod publish;
 mod remote_receiver;
+mod silent;
 mod tunnel;
 
 const URL: &str = "rtsp://10.0.0.1:8554/clip";

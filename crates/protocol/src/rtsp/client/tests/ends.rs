@@ -10,6 +10,7 @@ fn torn_down(bench: &mut Bench) -> Outcome {
         bench.out.front(),
         Some(
             Output::Playing { .. }
+                | Output::Note(_)
                 | Output::Send {
                     port: Port::Control,
                     ..

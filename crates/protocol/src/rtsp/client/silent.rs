@@ -1,0 +1,73 @@
+//! Streams of a session from which nothing came, or nothing any more, while others played on.
+
+use super::end::IN_VAIN;
+use super::{Client, Phase};
+use crate::media::rtp::RtpReceiver;
+use crate::media::rtp::metrics::STREAMS_SILENT;
+use crate::media::sdp::MediaKind;
+use crate::media::silence;
+use crate::session::{Context, Note, Output};
+
+impl Client {
+    /// Counts silent streams at the end of playing, and says which they are. `failed`: the client
+    /// fails anyway, so that nothing is counted twice.
+    ///
+    /// Text and data may be silent for as long as there is nothing to say: they are told of, and
+    /// not counted.
+    pub(super) fn look_for_silent_streams(&self, cx: &mut Context<'_>, failed: bool) {
+        if self.phase != Phase::Playing || self.first_media.is_none() {
+            return;
+        }
+        let Some(answered) = self.play_answered else {
+            return;
+        };
+        if cx.now.since(answered) < IN_VAIN {
+            return;
+        }
+        for stream in &self.streams {
+            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
+            let what = match receiver.last_arrival() {
+                None => "no packet".to_owned(),
+                Some(_) if failed || !self.tells_when_it_stops() || stream.bye.is_some() => {
+                    continue;
+                }
+                Some(last) => {
+                    let first = receiver.position_arrival().unwrap_or(last);
+                    let silent = cx.now.since(last.max(answered));
+                    let bound = silence::bound(
+                        last.since(first),
+                        receiver.longest_gap(),
+                        self.config.silence.0,
+                    );
+                    if silent < bound {
+                        continue;
+                    }
+                    format!("no packet for {:.3} s", silent.as_secs_f64())
+                }
+            };
+            let text = format!(
+                "{what} of {} {}, while others played",
+                stream.kind.name(),
+                stream.url
+            );
+            cx.out.push_back(Output::Note(Note {
+                kind: "silent_stream",
+                text,
+            }));
+            let is_media = matches!(
+                stream.kind,
+                MediaKind::Video | MediaKind::Audio | MediaKind::Multiplex
+            );
+            if is_media && !failed {
+                cx.recorder.add(STREAMS_SILENT, 1);
+            }
+        }
+    }
+
+    /// Whether a silent stream is known to have stopped. In a file one may be shorter than the
+    /// others, after a pause or a seek none need have begun again, and what another machine
+    /// receives is heard of now and then only.
+    fn tells_when_it_stops(&self) -> bool {
+        self.length.is_none() && self.timeline.is_none() && self.link.is_none()
+    }
+}

@@ -83,6 +83,11 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         // Each side in turn is handed what the other sent, and 20 ms go by.
         "webrtc_peer" => vec![[0x38, 0x39].repeat(20), [0x29, 0x38, 0x2e, 0x39].repeat(15)],
         "webrtc_sdp" => captures("crates/protocol/src/webrtc/sdp/testdata"),
+        "webrtc_server" => captures("crates/protocol/src/webrtc/sdp/testdata")
+            .into_iter()
+            .flat_map(|offer| [1, 2].map(|how| [&[how], &offer[..]].concat()))
+            .chain([[&[0], &b"OPTIONS /whep/a HTTP/1.1\r\n\r\n"[..]].concat()])
+            .collect(),
         "webrtc_srtp" => (0..3).map(webrtc_srtp).collect(),
         _ => Vec::new(),
     }

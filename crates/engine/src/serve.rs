@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,27 +148,18 @@ fn stand(
     let mut listening = Vec::new();
     let count = u32::try_from(listen_on.len()).unwrap_or(1);
     for (index, &address) in (0u32..).zip(listen_on) {
-        let failed = || EngineError::system(format!("cannot listen on {address}"));
-        let (mut connections, mut endpoints) = (Vec::new(), Vec::new());
-        let bound = match server.endpoint(index) {
-            Some(endpoint) => {
-                let socket = net::ports::bind(address, RECEIVE_BUFFER).map_err(failed())?;
-                let bound = socket.local_addr();
-                endpoints.push(EndpointPlan {
-                    socket,
-                    endpoint,
-                    population: 0,
-                });
-                bound
-            }
-            None => {
-                let listener = listen(address).map_err(failed())?;
-                let bound = listener.local_addr();
-                connections.push((listener, serving()));
-                bound
-            }
-        };
-        listening.push(bound.map_err(failed())?);
+        let failed = EngineError::system(format!("cannot listen on {address}"));
+        let endpoint = server.endpoint(index);
+        let wanted = (server.accepts_connections(), endpoint.is_some());
+        let ports = Ports::bind(address, wanted).map_err(failed)?;
+        let endpoints = ports.datagrams.zip(endpoint);
+        let endpoints = endpoints.map(|(socket, endpoint)| EndpointPlan {
+            socket,
+            endpoint,
+            population: 0,
+        });
+        let connections = ports.connections.map(|listener| (listener, serving()));
+        listening.push(ports.bound);
         duties.push(Duty {
             populations: vec![PopulationPlan {
                 name: "serving".to_owned(),
@@ -177,13 +168,57 @@ fn stand(
             }],
             goes_first: false,
             in_real_time: false,
-            serving: connections,
-            endpoints,
+            serving: connections.into_iter().collect(),
+            endpoints: endpoints.into_iter().collect(),
             ports: PortRange::share(PORTS, index, count),
             ring: None,
         });
     }
     Ok((duties, listening))
+}
+
+/// The ports of one address at which a server listens: of TCP, of UDP, or of both with one number.
+struct Ports {
+    connections: Option<TcpListener>,
+    datagrams: Option<UdpSocket>,
+    bound: SocketAddr,
+}
+
+impl Ports {
+    /// How often another free number is tried, where one is taken of UDP.
+    const TRIES: usize = 16;
+
+    fn bind(address: SocketAddr, (connections, datagrams): (bool, bool)) -> io::Result<Ports> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let connections = connections.then(|| listen(address)).transpose()?;
+            let bound = match &connections {
+                Some(listener) => listener.local_addr()?,
+                None => address,
+            };
+            let socket = datagrams.then(|| net::ports::bind(bound, RECEIVE_BUFFER));
+            let datagrams = match socket.transpose() {
+                Err(error)
+                    if error.kind() == io::ErrorKind::AddrInUse
+                        && address.port() == 0
+                        && tries < Ports::TRIES =>
+                {
+                    continue;
+                }
+                socket => socket?,
+            };
+            let bound = match &datagrams {
+                Some(socket) => socket.local_addr()?,
+                None => bound,
+            };
+            return Ok(Ports {
+                connections,
+                datagrams,
+                bound,
+            });
+        }
+    }
 }
 
 pub(crate) fn settings(fault: net::tls::Fault) -> EngineError {

@@ -307,15 +307,21 @@ pub trait Serve: Debug + Send + Sync {
     fn url(&self, address: SocketAddr, tls: bool) -> String;
 
     /// A session for the connection that was accepted as number `number`: the number decides, with
-    /// the seed, what it draws. Of a server with an [`Serve::endpoint`] none is asked for.
+    /// the seed, what it draws. None is asked for of a server that accepts no connections.
     fn session(&self, _number: u64) -> Box<dyn Session> {
         unreachable!("who listens on UDP ports alone accepts no connection")
     }
 
-    /// What answers on a UDP port, of a server that listens there and for no connections. Each
-    /// worker, by its number, has one.
+    /// What answers on a UDP port, of a server that listens there. Each worker, by its number, has
+    /// one.
     fn endpoint(&self, _worker: u32) -> Option<Box<dyn Endpoint>> {
         None
+    }
+
+    /// Whether connections are accepted: with an [`Serve::endpoint`], at the port of TCP that has
+    /// the number of its port of UDP. Default: a server without an endpoint does.
+    fn accepts_connections(&self) -> bool {
+        self.endpoint(0).is_none()
     }
 
     /// Counts what its sessions do. `clock_monotonic_nanos` is what CLOCK_MONOTONIC showed when its

@@ -11,12 +11,13 @@ mod srt_handshake;
 mod srt_session;
 mod texts;
 mod webrtc;
+mod webrtc_server;
 
 /// Reads any bytes.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub(crate) const TARGETS: [(&str, Target); 38] = [
+pub(crate) const TARGETS: [(&str, Target); 39] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
@@ -53,6 +54,7 @@ pub(crate) const TARGETS: [(&str, Target); 38] = [
     ("webrtc_feedback", webrtc::feedback),
     ("webrtc_peer", webrtc::peer),
     ("webrtc_sdp", webrtc::sdp),
+    ("webrtc_server", webrtc_server::server),
     ("webrtc_srtp", webrtc::srtp),
     ("websocket", messages::websocket),
 ];

@@ -291,6 +291,11 @@ impl HeadReader {
         }
     }
 
+    /// Whether nothing of a head has come.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_empty()
+    }
+
     /// How many bytes are held.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn held(&self) -> usize {

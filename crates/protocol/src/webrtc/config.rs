@@ -136,6 +136,10 @@ pub struct ClientConfig {
     /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
     /// Default 30s.
     pub wait_for_publisher: TimeSpan,
+    /// Whether time codes are looked for in the frames where no population of the scenario
+    /// publishes: the server does, or another run on another machine. In a run that publishes they
+    /// always are. Needs `receive: decrypted`. Default false.
+    pub time_codes: bool,
     /// How TLS is spoken with secure URLs: `{verify: false}`, or `{ca: FILE}`. It is the
     /// signalling's; media is always encrypted.
     pub tls: TlsConfig,
@@ -168,6 +172,7 @@ impl Default for ClientConfig {
             subscribe: Subscribe::default(),
             room: None,
             wait_for_publisher: seconds(30),
+            time_codes: false,
             tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
@@ -198,6 +203,10 @@ impl ClientConfig {
         if !crate::http1::is_value(&self.user_agent) {
             let text = "`user_agent` must be one line";
             return Err(("user_agent", text.to_owned()));
+        }
+        if self.time_codes && self.receive != Receive::Decrypted {
+            let text = "`time_codes` needs `receive: decrypted`: they are in what is encrypted";
+            return Err(("time_codes", text.to_owned()));
         }
         self.tls.check().map_err(|text| ("tls", text))?;
         for (key, source) in [
@@ -289,6 +298,7 @@ mod tests {
             (r#"{"silence":"0s"}"#, "silence"),
             (r#"{"token":"two words"}"#, "token"),
             (r#"{"user_agent":"a\nb"}"#, "user_agent"),
+            (r#"{"time_codes":true}"#, "time_codes"),
             (r#"{"publish":{"mtu":10}}"#, "publish"),
             (r#"{"publish":{},"participate":{}}"#, "participate"),
             (

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use measure::Catalogue;
 
+use super::calibration::TRIALS;
 use super::certificate::Certificate;
 use super::client::Client;
 use super::config::{self, ClientConfig};
 use super::metrics::WEBRTC;
+use super::server::reference::SERVER;
 use super::url::{SCHEMES, Url};
 use crate::descriptor::{self, Keys, Location, MakeClients, Protocol, Surroundings};
 use crate::http1;
@@ -34,8 +36,8 @@ pub static PROTOCOL: Protocol = Protocol {
     stream_columns: &[rtp::RTP_COLUMNS],
     read_url,
     probe: None,
-    server: None,
-    trials: &[],
+    server: Some(&SERVER),
+    trials: TRIALS,
     options: &OPTIONS,
     former_key: |_| None,
 };
@@ -126,7 +128,7 @@ impl Keys for ClientConfig {
     }
 
     fn brings_time_codes(&self) -> bool {
-        self.source().is_some()
+        self.source().is_some() || self.time_codes
     }
 
     fn stays(&self) -> Option<String> {

@@ -5,8 +5,10 @@
 //! its way by ICE ([`ice`], RFC 8445), agrees on keys by DTLS ([`dtls`], RFC 5764) and keeps the
 //! secrets of media ([`srtp`], RFC 3711). What both sides agree on beforehand is [`sdp`]; how they
 //! tell it each other is [`signalling`]; what they tell of media while it flows is [`feedback`].
-//! A [`client`] has all of that.
+//! A [`client`] has all of that, and so has a reference [`server`].
 
+mod again;
+mod calibration;
 pub mod certificate;
 pub mod client;
 mod clock;
@@ -20,9 +22,11 @@ pub mod ice;
 pub mod metrics;
 pub mod peer;
 pub mod sdp;
+pub mod server;
 pub mod signalling;
 pub mod srtp;
 mod summary;
+mod tracks;
 pub mod url;
 
 pub use descriptor::PROTOCOL;

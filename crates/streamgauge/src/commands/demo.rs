@@ -62,10 +62,18 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
 /// A port that nobody has. Another program may take it before the server does, which then says so.
 pub(crate) fn free_port(of: descriptor::Transport) -> Result<u16, Failure> {
     let any = (Ipv4Addr::LOCALHOST, 0);
+    let tcp = || {
+        let listener = TcpListener::bind(any)?;
+        let address = listener.local_addr()?;
+        // A server may speak UDP there too.
+        UdpSocket::bind(address).map(|_| address)
+    };
     let bound = match of {
-        descriptor::Transport::Tcp => {
-            TcpListener::bind(any).and_then(|listener| listener.local_addr())
-        }
+        // Some numbers are free of TCP alone.
+        descriptor::Transport::Tcp => (0..16)
+            .map(|_| tcp())
+            .find(Result::is_ok)
+            .unwrap_or_else(tcp),
         descriptor::Transport::Udp => UdpSocket::bind(any).and_then(|socket| socket.local_addr()),
     };
     bound

@@ -104,6 +104,35 @@ fn every_figure_of_srt_is_true_also_over_a_link() {
 }
 
 #[test]
+fn every_figure_of_webrtc_is_true_by_headers_and_decrypted() {
+    let _alone = alone();
+    let folder = folder();
+    let found = calibrated(folder.path(), "webrtc");
+    let paths = found["paths"].as_array().expect("a list");
+    let missing = found["missing"].as_array().map_or(0, Vec::len);
+    assert_eq!(paths.len() + missing, 3, "ring, sockets, a link");
+    let (far, near): (Vec<_>, Vec<_>) = paths.iter().partition(|path| path["over_link"] == true);
+    assert!(!near.is_empty());
+    for path in near {
+        // That there was something to be found.
+        for (streams, metric) in [
+            ("faulty", "lost"),
+            ("faulty", "duplicated"),
+            ("faulty", "reordered"),
+            ("recovered", "recovered_packets"),
+            ("viewers", "lost"),
+            ("decrypted", "frames_delivered"),
+        ] {
+            assert!(truth(path, streams, metric) > 10.0, "{metric} of {streams}");
+        }
+    }
+    for path in far {
+        let delay = truth(path, "far", "frame_delay.mean");
+        assert!((0.025..0.030).contains(&delay), "{delay}");
+    }
+}
+
+#[test]
 fn every_figure_of_rtmp_is_true_also_over_a_link() {
     let _alone = alone();
     let folder = folder();

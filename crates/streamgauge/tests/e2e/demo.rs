@@ -70,7 +70,7 @@ fn a_run_is_reported_again_with_the_same_figures() {
 #[test]
 fn every_protocol_that_can_be_demonstrated_passes() {
     let _media = a_little();
-    for protocol in ["rtmp", "srt"] {
+    for protocol in ["rtmp", "srt", "webrtc"] {
         let folder = folder();
         let arguments = format!("demo {protocol} --clients 20 --duration 4s --json demo.json");
         run(folder.path(), arguments.split(' ')).expect(0);

@@ -47,5 +47,6 @@ mod support;
 mod trace;
 mod verdicts;
 mod webrtc;
+mod webrtc_server;
 mod whose_server;
 mod zapping;

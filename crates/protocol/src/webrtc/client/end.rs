@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::tracks::Tracks;
 use super::{Client, Phase};
 use crate::media::silence;
 use crate::session::{Context, Outcome, Output, Sinks, StreamRow};
 use crate::webrtc::failure::Failure;
+use crate::webrtc::tracks::Tracks;
 
 /// How long a client must have waited for an answer or for media, when it is stopped, for that to
 /// count as the server's failure: well above what a server that works takes, and below what a
@@ -66,6 +66,12 @@ impl Client {
         if self.phase == Phase::Leaving && cx.now >= self.leave_by {
             return self.left(cx);
         }
+        if self.phase == Phase::Active && self.over_at.is_some_and(|at| cx.now >= at) {
+            self.over_at = None;
+            if self.is_media_gone(cx.sinks) {
+                return self.end(cx, Outcome::Completed);
+            }
+        }
         if self.check.is_none_or(|check| cx.now < check) {
             return;
         }
@@ -81,6 +87,12 @@ impl Client {
             Phase::Active => self.look_for_media(cx),
             _ => {}
         }
+    }
+
+    /// Whether all that sent media has said goodbye.
+    fn is_media_gone(&self, sinks: &mut Sinks) -> bool {
+        let mut receive = self.links.iter().filter_map(|link| link.sink);
+        receive.all(|sink| sinks.get::<Tracks>(sink).are_gone())
     }
 
     fn look_for_media(&mut self, cx: &mut Context<'_>) {

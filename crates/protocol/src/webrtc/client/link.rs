@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use measure::Time;
 
 use super::publish::Sent;
-use super::tracks::{Agreed, Tracks};
 use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
 use crate::media::sdp::MediaKind as Carried;
@@ -23,6 +22,8 @@ use crate::webrtc::sdp::{
 };
 use crate::webrtc::signalling::{Direction, PeerNumber};
 use crate::webrtc::srtp::RtpOpener;
+use crate::webrtc::tracks::{Agreed, Tracks};
+use crate::webrtc::url::Place;
 
 /// The most addresses of the server that are kept until there is a socket.
 const EARLY_MAX: usize = 32;
@@ -62,16 +63,6 @@ pub(super) struct Link {
     /// What was counted of datagrams that are not authentic, replayed, malformed, and of too many
     /// sources.
     counted: [u64; 4],
-}
-
-/// Leaves our addresses in the first section alone: the others share its transport (RFC 9143, 7.2),
-/// and Janus complains of each address that it is told again.
-fn tell_addresses_once(description: &mut SessionDescription) {
-    let taken = description.media.iter_mut().filter(|media| !media.rejected);
-    for media in taken.skip(1) {
-        media.candidates.clear();
-        media.end_of_candidates = false;
-    }
 }
 
 /// What is offered to receive of a kind.
@@ -245,7 +236,7 @@ impl Client {
             },
         };
         let mut offer = SessionDescription::offer(&config, &peer.local_transport());
-        tell_addresses_once(&mut offer);
+        offer.tell_addresses_once();
         let text = offer.to_string();
         link.offered = Some(Box::new(offer));
         let number = link.number;
@@ -289,7 +280,7 @@ impl Client {
             ..AnswerConfig::receive_all(session_id)
         };
         let mut answer = description.answer(&config, &peer.local_transport());
-        tell_addresses_once(&mut answer);
+        answer.tell_addresses_once();
         let text = answer.to_string();
         let number = link.number;
         let agreed = sdp::agreed(&answer, &description, true);
@@ -398,6 +389,9 @@ impl Client {
                 if let Some(sink) = link.sink {
                     let tracks = cx.sinks.get::<Tracks>(sink);
                     tracks.reports(compound, datagram.at, cx.recorder);
+                    if tracks.are_gone() && self.url.place == Place::Whep {
+                        self.over_at.get_or_insert(cx.now + super::AFTER_GOODBYE);
+                    }
                 }
                 link.sent.reports(compound, cx.now, cx.flows, cx.recorder);
                 self.look_whether_live(cx, at);

@@ -24,11 +24,9 @@ use crate::session::{
 };
 use crate::url::UrlError;
 
-mod again;
 mod end;
 mod link;
 mod publish;
-mod tracks;
 mod waiting;
 
 use link::Link;
@@ -39,6 +37,9 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether packets are missing: as often as sockets are read.
 const ASK_EVERY: Duration = Duration::from_millis(40);
+
+/// How long what was late may still come when all sources have said goodbye.
+const AFTER_GOODBYE: Duration = Duration::from_millis(200);
 
 /// Times at which nothing is done at once, but up to so much later, while media goes: all clients
 /// of a worker are woken together.
@@ -93,6 +94,8 @@ pub struct Client {
     published: bool,
     /// When to look whether media has come.
     check: Option<Time>,
+    /// When it leaves, because the server said that its media is over.
+    over_at: Option<Time>,
     /// Since when somebody sends whom it is to receive; none while nobody does.
     expects_since: Option<Time>,
     /// How it ends, and until when it has to, while it leaves.
@@ -182,6 +185,7 @@ impl Client {
             published: false,
             check: None,
             expects_since: None,
+            over_at: None,
             outcome: None,
             leave_by: Time::NEVER,
             silent_until: None,
@@ -462,6 +466,7 @@ impl Session for Client {
             Phase::Waiting | Phase::Active => {}
         }
         let mut due = self.check.unwrap_or(Time::NEVER);
+        due = due.min(self.over_at.unwrap_or(Time::NEVER));
         due = due.min(self.signalling.deadline().unwrap_or(Time::NEVER));
         let mut all_stand = !self.links.is_empty();
         for link in &self.links {

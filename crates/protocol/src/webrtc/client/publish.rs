@@ -5,13 +5,13 @@ use measure::{Recorder, Time};
 use std::time::Duration;
 
 use super::Client;
-use super::again::Again;
 use crate::media::rtcp::{self, Packet};
 use crate::media::rtp::{Faults, FlowSettings, RtpFlow};
 use crate::mix::mix;
 use crate::session::{
     Context, Flow, FlowId, FlowPacket, Flows, Handover, Note, Output, PacketHeader, Reading, Tag,
 };
+use crate::webrtc::again::Again;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::feedback::{HistoryCounts, Message, Retransmissions, messages};
 use crate::webrtc::metrics as m;
@@ -163,7 +163,7 @@ impl Sealed {
     fn next_again(&mut self, now: Time) -> Option<FlowPacket> {
         let again = self.again.as_mut()?;
         again.next_due().filter(|due| *due <= now)?;
-        let (header, due) = again.next(now, &mut self.room)?;
+        let (header, due, _) = again.next(now, &mut self.room)?;
         let payload = self.seal(&header)?;
         Some(FlowPacket {
             due,
@@ -201,7 +201,7 @@ impl Flow for Sealed {
         }
         let packet = self.flow.next_packet(now)?;
         if let Some(again) = &mut self.again {
-            again.sent(&packet, now);
+            again.sent(&packet.header, &packet.payload, now);
         }
         if self.room.capacity() < packet.payload.len() + TRAILER_MAX {
             self.room

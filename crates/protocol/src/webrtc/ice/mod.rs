@@ -8,6 +8,6 @@ mod agent;
 mod credentials;
 mod integrity;
 
-pub use addressed::addressed_to;
+pub use addressed::Check;
 pub use agent::{Ice, IceEvent, IceSettings, StunDropped};
 pub use credentials::Credentials;

@@ -26,6 +26,16 @@ pub struct Transport {
 }
 
 impl SessionDescription {
+    /// Leaves this side's addresses in the first section alone: the others share its transport (RFC
+    /// 9143, 7.2), and Janus complains of each address that it is told again.
+    pub fn tell_addresses_once(&mut self) {
+        let taken = self.media.iter_mut().filter(|media| !media.rejected);
+        for media in taken.skip(1) {
+            media.candidates.clear();
+            media.end_of_candidates = false;
+        }
+    }
+
     /// The transport that all media share: that of the first section that is not refused, completed
     /// by what is said for all sections. Without `a=setup` it is that of the protocol's default
     /// (RFC 4145, 4).

@@ -24,11 +24,17 @@ impl Course {
             linked: false,
         });
         let declared = PROTOCOLS.iter().flat_map(|&protocol| {
-            let way = match protocol.transport {
-                Transport::Tcp => Way::Tcp,
-                Transport::Udp => Way::Sockets,
+            let ways: &[(Way, bool)] = match (protocol.datagrams, protocol.transport) {
+                // Its media can come by the ring.
+                (Some(_), _) => &[
+                    (Way::Ring, false),
+                    (Way::Sockets, false),
+                    (Way::Sockets, true),
+                ],
+                (None, Transport::Tcp) => &[(Way::Tcp, false), (Way::Tcp, true)],
+                (None, Transport::Udp) => &[(Way::Sockets, false), (Way::Sockets, true)],
             };
-            [false, true].map(|linked| Course {
+            ways.iter().map(move |&(way, linked)| Course {
                 protocol,
                 way,
                 linked,
@@ -52,8 +58,9 @@ impl Course {
     /// As people read it.
     pub(super) fn title(self) -> String {
         let name = self.protocol.name;
-        match (self.logs_packets(), self.linked) {
-            (true, _) => format!("{name}: {}", self.way.title()),
+        match (self.protocol.datagrams.is_some(), self.linked) {
+            (true, true) => format!("{name}: {}, over a link", self.way.title()),
+            (true, false) => format!("{name}: {}", self.way.title()),
             (false, false) => format!("{name}: {}", self.protocol.transport),
             (false, true) => format!("{name}: {}, over a link", self.protocol.transport),
         }

@@ -7,7 +7,7 @@ use measure::Time;
 use proptest::prelude::*;
 
 use super::network::{FINE, Pair, REPORT, address, config};
-use crate::webrtc::ice::addressed_to;
+use crate::webrtc::ice::Check;
 use crate::webrtc::peer::{Dropped, Peer, PeerEvent, PeerFailure, PeerState, Received};
 use crate::webrtc::sdp::{Candidate, Setup};
 
@@ -39,7 +39,10 @@ fn forged_check(username: &str) -> Vec<u8> {
 }
 
 #[test]
-fn checks_say_whom_they_are_for() {
+fn checks_say_whom_they_are_for_and_whether_their_sender_knows_the_password() {
+    fn addressed_to(bytes: &[u8]) -> Option<&str> {
+        Check::parse(bytes).map(|check| check.addressed_to())
+    }
     assert_eq!(addressed_to(&forged_check("here:there")), Some("here"));
     assert_eq!(addressed_to(&forged_check("nowhere")), None);
     for bytes in [
@@ -59,6 +62,11 @@ fn checks_say_whom_they_are_for() {
     let mut check = Vec::new();
     pair.peers[0].poll_transmit(&mut check).expect("it checks");
     assert_eq!(addressed_to(&check), Some(&ufrag[..]));
+    let check = Check::parse(&check).expect("it is one");
+    assert!(check.is_authentic(&transport.pwd) && !check.is_authentic(&ufrag));
+    let forged = forged_check(&format!("{ufrag}:there"));
+    let forged = Check::parse(&forged).expect("it looks like one");
+    assert!(!forged.is_authentic(&transport.pwd));
 }
 
 fn connected(seed: u64) -> Pair {

@@ -1,11 +1,11 @@
-//! What a client sends again because the server asked for it.
+//! What is sent again because the other side asked for it.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use measure::Time;
 
-use crate::session::{FlowPacket, PacketHeader};
+use crate::session::PacketHeader;
 use crate::webrtc::feedback::{History, HistoryCounts, Retransmissions};
 
 /// How many packets are kept: of video of 1 Mb/s some four seconds.
@@ -35,15 +35,14 @@ impl Again {
     }
 
     /// A packet leaves for the first time.
-    pub(super) fn sent(&mut self, packet: &FlowPacket, now: Time) {
-        if let Some(&[high, low]) = packet.header.get(2..4) {
+    pub(super) fn sent(&mut self, header: &PacketHeader, payload: &Bytes, now: Time) {
+        if let Some(&[high, low]) = header.get(2..4) {
             let sequence = u16::from_be_bytes([high, low]);
-            self.history
-                .sent(sequence, packet.header, packet.payload.clone(), now);
+            self.history.sent(sequence, *header, payload.clone(), now);
         }
     }
 
-    /// The server asks for packets.
+    /// The other side asks for packets.
     pub(super) fn ask(&mut self, missing: &[u16], now: Time) {
         let room = WAITING_MAX - self.waiting.len();
         let asked = missing.iter().take(room);
@@ -55,9 +54,13 @@ impl Again {
         self.waiting.front().map(|(_, at)| *at)
     }
 
-    /// The next packet that is to be sent again, its payload appended to `out`, and when it was
-    /// asked for.
-    pub(super) fn next(&mut self, now: Time, out: &mut BytesMut) -> Option<(PacketHeader, Time)> {
+    /// The next packet that is to be sent again: its header, with its payload appended to `out`; when
+    /// it was asked for, and by which sequence number.
+    pub(super) fn next(
+        &mut self,
+        now: Time,
+        out: &mut BytesMut,
+    ) -> Option<(PacketHeader, Time, u16)> {
         while let Some((sequence, due)) = self.waiting.pop_front() {
             let Some(sent) = self.history.again(sequence, now) else {
                 continue;
@@ -71,7 +74,7 @@ impl Again {
                 }
             };
             if let Some(header) = header {
-                return Some((header, due));
+                return Some((header, due, sequence));
             }
         }
         None
@@ -86,23 +89,17 @@ impl Again {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Tag;
-
     fn at(millis: u64) -> Time {
         Time::from_nanos(1_000_000_000 + millis * 1_000_000)
     }
 
-    fn packet(sequence: u16) -> FlowPacket {
+    fn send(again: &mut Again, sequence: u16) {
         let header = PacketHeader::EMPTY
             .with(&[0x80, 96])
             .with(&sequence.to_be_bytes())
             .with(&[0, 0, 0, 1, 0, 0, 0, 7]);
-        FlowPacket {
-            due: at(0),
-            header,
-            payload: Bytes::from(sequence.to_be_bytes().to_vec()),
-            tag: Tag(0),
-        }
+        let payload = Bytes::from(sequence.to_be_bytes().to_vec());
+        again.sent(&header, &payload, at(0));
     }
 
     #[test]
@@ -117,14 +114,15 @@ mod tests {
         ] {
             let mut again = Again::new(stream);
             for sequence in [65_535, 0, 1] {
-                again.sent(&packet(sequence), at(0));
+                send(&mut again, sequence);
             }
             again.ask(&[65_535, 1, 1, 77], at(10));
             assert_eq!(again.next_due(), Some(at(10)));
             let mut out = BytesMut::new();
             let mut found = Vec::new();
-            while let Some((header, due)) = again.next(at(11), &mut out) {
+            while let Some((header, due, sequence)) = again.next(at(11), &mut out) {
                 assert_eq!(due, at(10));
+                assert!([65_535, 1].contains(&sequence));
                 found.push((header[2..4].to_vec(), header[11], out.split().to_vec()));
             }
             let expected = match stream {
@@ -150,7 +148,7 @@ mod tests {
         let mut again = Again::new(None);
         let all: Vec<u16> = (0..=u16::MAX).collect();
         for sequence in &all {
-            again.sent(&packet(*sequence), at(0));
+            send(&mut again, *sequence);
         }
         again.ask(&all[65_000..], at(10));
         again.ask(&all, at(10));

@@ -49,6 +49,8 @@ struct Track {
     receiver: Option<Box<RtpReceiver>>,
     /// What is to be asked for; none where nothing is.
     missing: Option<Box<Missing>>,
+    /// Whether its source has said goodbye.
+    gone: bool,
 }
 
 /// All streams of a PeerConnection.
@@ -203,6 +205,7 @@ impl Tracks {
                 missing: (self.asks && agreed.nack && receiver.is_some())
                     .then(|| Box::new(Missing::new(Duration::ZERO))),
                 receiver,
+                gone: false,
             },
         );
         Some(at)
@@ -227,15 +230,32 @@ impl Tracks {
                 }
                 Ok(Packet::Bye { sources, .. }) => {
                     for ssrc in sources {
-                        if let Some(receiver) = self.receiver(ssrc) {
-                            receiver.source_ended(ssrc);
-                        }
+                        self.goodbye(ssrc);
                     }
                 }
                 Ok(_) => {}
                 Err(_) => break,
             }
         }
+    }
+
+    /// A source says that it leaves (RFC 3550, 6.6).
+    fn goodbye(&mut self, ssrc: u32) {
+        let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
+        let Some(track) = place.ok().map(|place| &mut self.tracks[place]) else {
+            return;
+        };
+        track.gone = true;
+        if let Some(receiver) = &mut track.receiver {
+            receiver.source_ended(ssrc);
+        }
+    }
+
+    /// Whether media has come, and each of its sources has said goodbye.
+    pub(super) fn are_gone(&self) -> bool {
+        let mut media = self.tracks.iter().filter(|track| track.receiver.is_some());
+        let first = media.next().is_some_and(|track| track.gone);
+        first && media.all(|track| track.gone)
     }
 
     fn receiver(&mut self, ssrc: u32) -> Option<&mut RtpReceiver> {
@@ -314,6 +334,12 @@ impl Tracks {
             send(&compound);
         }
         pictures
+    }
+
+    /// How many packets were asked for, each time, and how many came then: up to when they were
+    /// counted last.
+    pub(super) fn questions(&self) -> (u64, u64) {
+        self.counted
     }
 
     /// Adds what was asked for and came since the last time.

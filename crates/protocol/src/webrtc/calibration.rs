@@ -1,0 +1,206 @@
+//! How what is measured of WebRTC is proved.
+
+use crate::calibration::{Check, Evidence, Known, Trial, TrialClients, TrialLink};
+
+/// What clients play.
+const MADE: &str = "whep+http://{address}/whep/stream1";
+
+pub(super) static TRIALS: &[Trial] = &[
+    Trial {
+        server: &["--bitrate", "1Mbps", "--audio", "--length", "{length}"],
+        link: None,
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "steady",
+            number: 10,
+            url: MADE,
+            keys: &["receive: headers"],
+        }],
+        checks: &[
+            Check::count("steady", "expected", &["/sent/planned"]),
+            Check::count("steady", "received", &["/sent/sent"]),
+            Check::count("steady", "payload_bytes", &["/sent/payload_bytes"]),
+            Check::none("steady", "duplicated"),
+            Check::none("steady", "reordered"),
+            Check::none("steady", "malformed"),
+            Check::none("steady", "unknown_media"),
+            Check::none("steady", "asked_packets"),
+            Check::delay("steady", "startup_delay", startup_delay),
+        ],
+    },
+    Trial {
+        server: &[
+            "--bitrate",
+            "400kbps",
+            "--fps",
+            "50",
+            "--length",
+            "{length}",
+        ],
+        link: None,
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "decrypted",
+            number: 10,
+            url: MADE,
+            keys: &["receive: decrypted", "time_codes: true"],
+        }],
+        checks: &[
+            Check::count("decrypted", "expected", &["/sent/planned"]),
+            Check::count("decrypted", "received", &["/sent/sent"]),
+            Check::count("decrypted", "payload_bytes", &["/sent/payload_bytes"]),
+            Check::count("decrypted", "frames_published", &["/sent/frames"]),
+            Check::count("decrypted", "frames_delivered", &["/sent/frames"]),
+            Check::none("decrypted", "time_codes_ahead"),
+            Check::none("decrypted", "unauthentic"),
+            Check::none("decrypted", "replayed"),
+            Check::delay("decrypted", "frame_delay", frame_delay),
+        ],
+    },
+    Trial {
+        server: &[
+            "--bitrate",
+            "1Mbps",
+            "--length",
+            "{length}",
+            "--fault",
+            "loss=2%",
+            "--fault",
+            "loss-burst=0.5%x4",
+            "--fault",
+            "duplicate=2%",
+            "--fault",
+            "reorder=2%x3",
+        ],
+        link: None,
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "faulty",
+            number: 10,
+            url: MADE,
+            keys: &["nack: false"],
+        }],
+        checks: &[
+            Check::count("faulty", "expected", &["/sent/expected"]),
+            Check::count("faulty", "received", &["/sent/sent"]),
+            Check::count("faulty", "lost", &["/sent/lost"]),
+            Check::count("faulty", "duplicated", &["/sent/duplicated"]),
+            Check::count("faulty", "reordered", &["/sent/reordered"]),
+            Check::count("faulty", "payload_bytes", &["/sent/payload_bytes"]),
+            Check::none("faulty", "malformed"),
+        ],
+    },
+    Trial {
+        server: &[
+            "--bitrate",
+            "1Mbps",
+            "--length",
+            "{length}",
+            "--fault",
+            "loss=3%",
+            "--fault",
+            "loss-again=10%",
+        ],
+        link: None,
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "recovered",
+            number: 10,
+            url: MADE,
+            keys: &["receive: decrypted"],
+        }],
+        checks: &[
+            Check::count("recovered", "expected", &["/sent/expected"]),
+            Check::count("recovered", "received", &["/sent/sent", "/sent/recovered"]),
+            Check::count("recovered", "lost", &["/sent/lost"]),
+            Check::count("recovered", "recovered_packets", &["/sent/recovered"]),
+            Check::count("recovered", "reordered", &["/sent/recovered"]),
+            Check::count("recovered", "replayed", &["/sent/again_in_vain"]),
+            Check::none("recovered", "unauthentic"),
+        ],
+    },
+    Trial {
+        server: &["--fault", "loss=2%"],
+        link: None,
+        thresholds: &[],
+        clients: &[
+            TrialClients {
+                name: "publishers",
+                number: 4,
+                url: "whip+http://{address}/whip/own{1..4}",
+                keys: &[
+                    "publish: { bitrate: 400kbps, frame_rate: 50 }",
+                    "leave: { after: {length} }",
+                ],
+            },
+            TrialClients {
+                name: "viewers",
+                number: 8,
+                url: "whep+http://{address}/whep/own{1..4}",
+                keys: &["pick: in_turn", "nack: false"],
+            },
+        ],
+        checks: &[
+            Check::count("publishers", "sent_packets", &["/received/received"]),
+            Check::count("publishers", "sent_bytes", &["/received/payload_bytes"]),
+            Check::none("publishers", "not_taken"),
+            Check::none("publishers", "reported_lost"),
+            Check::none("publishers", "nacked_packets"),
+            Check::count("viewers", "expected", &["/sent/expected"]),
+            Check::count("viewers", "received", &["/sent/sent"]),
+            Check::count("viewers", "lost", &["/sent/lost"]),
+            Check::none("viewers", "duplicated"),
+            Check::none("viewers", "reordered"),
+        ],
+    },
+    Trial {
+        server: &[
+            "--bitrate",
+            "400kbps",
+            "--fps",
+            "50",
+            "--length",
+            "{length}",
+        ],
+        link: Some(LINK),
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "far",
+            number: 5,
+            url: MADE,
+            keys: &["receive: decrypted", "time_codes: true"],
+        }],
+        checks: &[
+            Check::count("far", "expected", &["/sent/planned"]),
+            Check::count("far", "received", &["/sent/sent"]),
+            Check::count("far", "frames_delivered", &["/sent/frames"]),
+            Check::none("far", "duplicated"),
+            Check::delay("far", "frame_delay", frame_delay),
+        ],
+    },
+];
+
+/// Each way another delay, so that one that was taken for the other shows.
+const LINK: TrialLink = TrialLink { up: 10, down: 25 };
+
+/// How late the server was with the last packet of a frame, and the way from there.
+fn frame_delay(evidence: &Evidence) -> Option<Known> {
+    let frames = evidence.sum("/sent/frames")?;
+    let late = evidence.sum("/sent/frames_late_nanos")?;
+    Some(Known::exactly(late / frames / 1e9) + evidence.down)
+}
+
+/// From when each client was due to when its first packet left the server, and the way from there.
+fn startup_delay(evidence: &Evidence) -> Option<Known> {
+    let place = "/sent/first_left_nanos";
+    let clients = evidence.numbers(place).count() as f64;
+    let played = evidence.served.iter().filter(|line| {
+        let first = line.pointer(place);
+        first.is_some_and(serde_json::Value::is_u64)
+    });
+    let clocks = played.map(|line| line["clock_monotonic_nanos"].as_f64());
+    let clock = clocks.sum::<Option<f64>>()? / clients;
+    let due = evidence.began_nanos + evidence.one_every_nanos * (clients - 1.0) / 2.0;
+    let first = Known::exactly((clock + evidence.mean(place)? - due) / 1e9);
+    Some(first + evidence.down)
+}

@@ -1,0 +1,165 @@
+//! The server's UDP port: it finds the PeerConnection that a datagram is for by the user fragment
+//! in checks of ICE, whose sender has to know the password, and by the address from then on.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use measure::Time;
+
+use super::faults::Silence;
+use super::registry::Claim;
+use super::session::PeerSession;
+use super::{Shared, add};
+use crate::session::{self, Datagram, PeerId, Route};
+use crate::webrtc::ice::Check;
+
+/// The most addresses of one PeerConnection: as many as ICE remembers.
+const ADDRESSES_MAX: usize = 32;
+
+/// A PeerConnection that has begun on this port.
+#[derive(Debug)]
+struct Begun {
+    ufrag: String,
+    pwd: String,
+    addresses: Vec<SocketAddr>,
+}
+
+/// The port of one worker.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    shared: Arc<Shared>,
+    worker: u32,
+    peers: HashMap<PeerId, Begun>,
+    by_ufrag: HashMap<String, PeerId>,
+    by_address: HashMap<SocketAddr, PeerId>,
+    next: u64,
+}
+
+impl Endpoint {
+    pub(super) fn new(shared: Arc<Shared>, worker: u32) -> Endpoint {
+        Endpoint {
+            shared,
+            worker,
+            peers: HashMap::new(),
+            by_ufrag: HashMap::new(),
+            by_address: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    /// How many addresses it knows.
+    #[cfg(test)]
+    pub(super) fn addresses(&self) -> usize {
+        self.by_address.len()
+    }
+
+    /// An authentic check came from there: what comes from there later is for the same.
+    fn learn(&mut self, peer: PeerId, from: SocketAddr) {
+        if self.by_address.get(&from) == Some(&peer) {
+            return;
+        }
+        let Some(begun) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        if begun.addresses.len() >= ADDRESSES_MAX {
+            let oldest = begun.addresses.remove(0);
+            if self.by_address.get(&oldest) == Some(&peer) {
+                self.by_address.remove(&oldest);
+            }
+        }
+        begun.addresses.push(from);
+        // Who had that address before has left it.
+        self.by_address.insert(from, peer);
+    }
+
+    fn check(&mut self, from: SocketAddr, bytes: &[u8], room: bool) -> Route {
+        let door = &self.shared.door;
+        let Some(check) = Check::parse(bytes) else {
+            add(&door.checks_malformed, 1);
+            return Route::Drop;
+        };
+        if self.shared.config.faults.silent == Some(Silence::Ice) {
+            return Route::Drop;
+        }
+        let ufrag = check.addressed_to();
+        if let Some(&peer) = self.by_ufrag.get(ufrag) {
+            let pwd = self.peers.get(&peer).map(|begun| &begun.pwd[..]);
+            if !pwd.is_some_and(|pwd| check.is_authentic(pwd)) {
+                add(&door.checks_unauthentic, 1);
+                return Route::Drop;
+            }
+            self.learn(peer, from);
+            return Route::Session(peer);
+        }
+        if !room {
+            return Route::Drop;
+        }
+        let claim = self
+            .shared
+            .registry()
+            .claim(ufrag, |pwd| check.is_authentic(pwd));
+        match claim {
+            Claim::Unknown => {
+                add(&door.checks_of_nobody, 1);
+                Route::Drop
+            }
+            Claim::Unauthentic => {
+                add(&door.checks_unauthentic, 1);
+                Route::Drop
+            }
+            Claim::Begins {
+                known,
+                pwd,
+                waiting,
+            } => {
+                let peer = PeerId(self.next << 8 | u64::from(self.worker & 0xff));
+                self.next += 1;
+                self.by_ufrag.insert(ufrag.to_owned(), peer);
+                let begun = Begun {
+                    ufrag: ufrag.to_owned(),
+                    pwd,
+                    addresses: Vec::new(),
+                };
+                self.peers.insert(peer, begun);
+                self.learn(peer, from);
+                let session = PeerSession::new(self.shared.clone(), waiting, known.slot);
+                Route::Accept(peer, Box::new(session))
+            }
+        }
+    }
+}
+
+impl session::Endpoint for Endpoint {
+    fn route(
+        &mut self,
+        _now: Time,
+        datagram: &Datagram<'_>,
+        room: bool,
+        _answer: &mut Vec<u8>,
+    ) -> Route {
+        // STUN, by its first byte (RFC 7983, 7).
+        if let [0..=3, ..] = datagram.bytes {
+            return self.check(datagram.from, datagram.bytes, room);
+        }
+        match self.by_address.get(&datagram.from) {
+            Some(&peer) => Route::Session(peer),
+            None => {
+                add(&self.shared.door.strangers, 1);
+                Route::Drop
+            }
+        }
+    }
+
+    fn ended(&mut self, session: PeerId) {
+        let Some(begun) = self.peers.remove(&session) else {
+            return;
+        };
+        self.by_ufrag.remove(&begun.ufrag);
+        for address in begun.addresses {
+            if self.by_address.get(&address) == Some(&session) {
+                self.by_address.remove(&address);
+            }
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! What is sent to a player.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::flow::{FlowConfig, Media, Relayed, ServedFlow};
+use super::negotiate::Planned;
+use super::relay::{Publication, Relay, Track, Word, topic_of_peer, topic_of_stream};
+use super::served::{SentCounts, SentMedia, ServedPeer};
+use super::{CHANNEL, Shared};
+use crate::media::rtcp::{SenderReportInfo, write_bye, write_cname, write_sender_report};
+use crate::media::rtp::{FlowSettings, RtpFlow};
+use crate::media::source::MediaSource;
+use crate::session::{Context, FlowId, Output};
+use crate::webrtc::feedback::{Message, Retransmissions, messages};
+use crate::webrtc::peer::Peer;
+use crate::webrtc::sdp::{Codec, MediaKind};
+
+/// How often it is reported what was sent.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// How often a publisher is told at most that a player wants a key frame.
+const PICTURE_EVERY: Duration = Duration::from_millis(500);
+
+/// What players can have of made media.
+pub(super) fn tracks_of(source: &MediaSource) -> Vec<Track> {
+    let track = |clip: &Arc<mediagen::clip::Clip>| {
+        let encoding = clip.encoding();
+        let (name, rate) = encoding.split_once('/').unwrap_or((encoding, ""));
+        let rate = rate.parse().unwrap_or(clip.clock_rate());
+        let codec = Codec::new(clip.payload_type(), name, rate);
+        Track {
+            kind: match clip.media() {
+                "audio" => MediaKind::Audio,
+                _ => MediaKind::Video,
+            },
+            codec: match clip.parameters() {
+                "" => codec,
+                parameters => codec.with_parameters(parameters),
+            },
+        }
+    };
+    source.clips.iter().map(track).collect()
+}
+
+/// A media on its way to the player.
+#[derive(Debug)]
+struct Stream {
+    planned: Planned,
+    flow: FlowId,
+    ended: bool,
+}
+
+/// What is sent to a player.
+#[derive(Debug)]
+pub(super) struct Playing {
+    shared: Arc<Shared>,
+    number: u64,
+    name: String,
+    planned: Vec<Planned>,
+    /// The stream of a client that is played, if it is one; and the next piece of it, and by which
+    /// number it is left, once it is played.
+    publication: Option<Arc<Publication>>,
+    joined: Option<(u64, u64)>,
+    streams: Vec<Stream>,
+    report_at: Option<Time>,
+    picture_after: Time,
+    pictures: u64,
+}
+
+impl Playing {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        number: u64,
+        name: String,
+        planned: Vec<Planned>,
+        publication: Option<Arc<Publication>>,
+    ) -> Playing {
+        Playing {
+            shared,
+            number,
+            name,
+            planned,
+            publication,
+            joined: None,
+            streams: Vec::new(),
+            report_at: None,
+            picture_after: Time::ZERO,
+            pictures: 0,
+        }
+    }
+
+    /// Where it is said that there is more of the stream.
+    pub(super) fn topic(&self) -> Option<String> {
+        let publication = self.publication.as_ref()?;
+        Some(topic_of_stream(publication.index))
+    }
+
+    /// Begins to send. Says whether there is anything to send.
+    pub(super) fn begin(&mut self, cx: &mut Context<'_>, peer: &Peer) -> bool {
+        if let Some(publication) = &self.publication {
+            let now = self.shared.publication(&self.name);
+            if now.is_none_or(|now| now.number != publication.number) {
+                return false;
+            }
+            let Some(joined) = self.shared.published.join(&self.name) else {
+                return false;
+            };
+            self.joined = Some((joined.next, joined.serial));
+        }
+        for planned in std::mem::take(&mut self.planned) {
+            let Some(sealer) = peer.rtp_sealer() else {
+                return false;
+            };
+            let track = planned.track;
+            let drawn = |of| self.shared.drawn(self.number, &[of, track as u64]);
+            let media = match &self.publication {
+                Some(_) => Media::Relayed(Relayed::default()),
+                None => {
+                    let config = &self.shared.config;
+                    let flow = RtpFlow::new(FlowSettings {
+                        clip: self.shared.source.clips[track].clone(),
+                        pacing: self.shared.source.pacing,
+                        ssrc: planned.ssrc,
+                        // Well below where numbers come round: players' indices are settled by then.
+                        first_seq: drawn(5) as u16 & 0x3fff,
+                        first_timestamp: drawn(6) as u32,
+                        length: config.length,
+                        faults: config.faults.of_making(),
+                        seed: drawn(7),
+                        log: false,
+                    });
+                    let mut flow = flow.with_time_codes(config.wall_clock);
+                    flow.start(cx.now);
+                    Media::Made(Box::new(flow))
+                }
+            };
+            let again = planned.nack.then(|| {
+                planned.rtx.map(|payload_type| Retransmissions {
+                    ssrc: planned.rtx_ssrc,
+                    payload_type,
+                    next: drawn(8) as u16 & 0x3fff,
+                })
+            });
+            let config = FlowConfig {
+                ssrc: planned.ssrc,
+                payload_type: planned.payload_type,
+                faults: self.shared.config.faults.clone(),
+                seed: drawn(9),
+                again,
+            };
+            let flow = cx.flows.insert(ServedFlow::new(media, config, sealer));
+            cx.out.push_back(Output::StartFlow {
+                flow,
+                channel: CHANNEL,
+            });
+            self.streams.push(Stream {
+                planned,
+                flow,
+                ended: false,
+            });
+        }
+        self.report_at = Some(cx.now + REPORT_EVERY);
+        // It cannot be decoded from anywhere else.
+        self.wants_picture(cx);
+        true
+    }
+
+    /// The player wants a key frame: made media has one when it has one.
+    fn wants_picture(&mut self, cx: &mut Context<'_>) {
+        if let Some(publication) = &self.publication
+            && cx.now >= self.picture_after
+        {
+            self.picture_after = cx.now + PICTURE_EVERY;
+            cx.out.push_back(Output::Tell {
+                topic: topic_of_peer(publication.slot),
+                message: Word::Picture.about(publication.number).into(),
+            });
+        }
+    }
+
+    /// Takes in what the player asks for. What cannot be read is let go.
+    pub(super) fn feedback(&mut self, cx: &mut Context<'_>, compound: &[u8]) {
+        for message in messages(compound).map_while(Result::ok) {
+            match message {
+                Message::Nack { media, missing, .. } => {
+                    let mut streams = self.streams.iter();
+                    if let Some(stream) = streams.find(|own| own.planned.ssrc == media) {
+                        let now = cx.now;
+                        cx.flows.with(stream.flow, |flow: &mut ServedFlow| {
+                            flow.ask(&missing, now);
+                        });
+                    }
+                }
+                Message::PictureLoss { .. } | Message::FullIntra { .. } => {
+                    self.pictures += 1;
+                    self.wants_picture(cx);
+                }
+                Message::Remb { .. } | Message::TransportCc(_) => {}
+            }
+        }
+    }
+
+    /// Hears something of the stream. When it is over, flows come to their end.
+    pub(super) fn told(&mut self, cx: &mut Context<'_>, peer: &mut Peer, message: &str) {
+        let (Some(publication), Some((next, _))) = (&self.publication, &mut self.joined) else {
+            return;
+        };
+        let Some(word) = Word::of(message, publication.number) else {
+            return;
+        };
+        let (pieces, end) = self.shared.published.take(&self.name, *next);
+        *next = end;
+        for piece in pieces {
+            match piece {
+                Relay::Media {
+                    track,
+                    header,
+                    payload,
+                } => {
+                    let mut streams = self.streams.iter();
+                    if let Some(stream) = streams.find(|own| own.planned.track == track) {
+                        let now = cx.now;
+                        cx.flows.with(stream.flow, |flow: &mut ServedFlow| {
+                            flow.push(now, &header, payload);
+                        });
+                    }
+                }
+                Relay::Clock {
+                    track,
+                    ntp_time,
+                    rtp_time,
+                } => self.report_relayed(cx, peer, track, (ntp_time, rtp_time)),
+            }
+        }
+        if word == Word::Over {
+            for stream in &self.streams {
+                cx.flows
+                    .with(stream.flow, |flow: &mut ServedFlow| flow.finish());
+            }
+        }
+    }
+
+    /// A flow has come to its end; says whether all have.
+    pub(super) fn ended(&mut self, flow: FlowId) -> bool {
+        for stream in &mut self.streams {
+            stream.ended |= stream.flow == flow;
+        }
+        !self.streams.is_empty() && self.streams.iter().all(|stream| stream.ended)
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        self.report_at.unwrap_or(Time::NEVER)
+    }
+
+    pub(super) fn look(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
+        if self.report_at.is_some_and(|due| due <= cx.now) {
+            self.report_at = Some(cx.now + REPORT_EVERY);
+            self.report(cx, peer, false);
+        }
+    }
+
+    /// Sends a sender report of each made media; of relayed media there are those of its publisher,
+    /// but for the last, which says goodbye.
+    pub(super) fn report(&self, cx: &mut Context<'_>, peer: &mut Peer, goodbye: bool) {
+        let (now, wall_clock) = (cx.now, self.shared.config.wall_clock);
+        let cname = self.shared.cname();
+        for stream in &self.streams {
+            let made = cx.flows.with(stream.flow, |flow: &mut ServedFlow| {
+                let made = flow.made();
+                made.map(|made| made.report(now, wall_clock, &cname, goodbye))
+            });
+            let compound = match made {
+                Some(compound) => compound,
+                None if !goodbye => continue,
+                None => {
+                    let ssrc = stream.planned.ssrc;
+                    let mut compound = Vec::with_capacity(64);
+                    crate::media::rtcp::write_receiver_report(&mut compound, ssrc, &[]);
+                    write_cname(&mut compound, ssrc, &cname);
+                    write_bye(&mut compound, &[ssrc], None);
+                    compound
+                }
+            };
+            peer.send_rtcp(&compound);
+        }
+    }
+
+    /// Sends a publisher's report on, with what was sent from here.
+    fn report_relayed(
+        &self,
+        cx: &mut Context<'_>,
+        peer: &mut Peer,
+        track: usize,
+        (ntp_time, rtp_time): (u64, u32),
+    ) {
+        let mut streams = self.streams.iter();
+        let Some(stream) = streams.find(|own| own.planned.track == track) else {
+            return;
+        };
+        let sent = cx
+            .flows
+            .with(stream.flow, |flow: &mut ServedFlow| flow.sent());
+        let info = SenderReportInfo {
+            ssrc: stream.planned.ssrc,
+            ntp_time,
+            rtp_time,
+            // Both wrap around (RFC 3550, 6.4.1).
+            packet_count: sent.0 as u32,
+            octet_count: sent.1 as u32,
+        };
+        let mut compound = Vec::with_capacity(64);
+        write_sender_report(&mut compound, &info, &[]);
+        write_cname(&mut compound, info.ssrc, &self.shared.cname());
+        peer.send_rtcp(&compound);
+    }
+
+    /// Sends no more, and hands in what was done.
+    pub(super) fn end(
+        &mut self,
+        cx: &mut Context<'_>,
+        peer: &mut Peer,
+        goodbye: bool,
+        done: &mut ServedPeer,
+    ) {
+        for stream in &self.streams {
+            cx.out.push_back(Output::StopFlow { flow: stream.flow });
+        }
+        if goodbye {
+            self.report(cx, peer, true);
+        }
+        let mut sum = SentCounts::default();
+        for stream in std::mem::take(&mut self.streams) {
+            let flow: Box<ServedFlow> = cx.flows.take(stream.flow);
+            let counts = flow.counts();
+            sum.add(&counts);
+            done.sent_media.push(SentMedia {
+                kind: stream.planned.kind.name(),
+                ssrc: stream.planned.ssrc,
+                counts,
+            });
+        }
+        done.sent = Some(sum);
+        done.key_frames_wanted = self.pictures;
+        if let Some((_, serial)) = self.joined {
+            self.shared.published.leave(&self.name, serial);
+        }
+    }
+}

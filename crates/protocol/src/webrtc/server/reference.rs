@@ -1,0 +1,303 @@
+//! The reference server as `serve webrtc` offers it: its flags, and what is said of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use measure::Catalogue;
+use measure::human::{count, plural};
+use measure::units::{BitRate, TimeSpan};
+use mediagen::frame_rate::FrameRate;
+use serde::Serialize;
+
+use super::{DoorCounts, SentCounts, ServedPeer, Server, ServerConfig, ServerFaults};
+use crate::http1::is_value;
+use crate::media::source::SourceConfig;
+use crate::reference::{
+    Demo, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
+    common, line, parses,
+};
+use crate::session::{self, Record, Session};
+
+/// The reference server.
+pub(crate) static SERVER: ReferenceServer = ReferenceServer {
+    title: "reference server",
+    about: "WebRTC: WHEP plays H.264, or what a client publishes by WHIP under the same name",
+    flags: FLAGS,
+    own_files: false,
+    read,
+    demo: Some(Demo {
+        url: "whep+http://127.0.0.1:{port}/whep/demo",
+        clients: 100,
+        bitrate: "500kbps",
+    }),
+};
+
+const FLAGS: &[Flag] = {
+    use Section::{Faults, Listening, Media, Output, Service};
+    &[
+        Flag::new(
+            Listening,
+            common::PORT,
+            Takes::Number("PORT", 0, 65_535),
+            "Port to listen on: of TCP for WHIP and WHEP, of UDP for media; 0 for one that is free",
+        )
+        .default("8889"),
+        Flag::new(
+            Listening,
+            common::LISTEN,
+            Takes::Text("ADDRESS", parses::<IpAddr>),
+            "Addresses to listen on",
+        )
+        .default("127.0.0.1")
+        .times(Times::Listed),
+        Flag::new(
+            Listening,
+            common::TLS_CERT,
+            Takes::File,
+            "Speak TLS (whip+https, whep+https) on all connections, with the certificates of this \
+             file (PEM), the server's own first",
+        )
+        .requires(&[common::TLS_KEY]),
+        Flag::new(
+            Listening,
+            common::TLS_KEY,
+            Takes::File,
+            "The key of that certificate (PEM)",
+        )
+        .requires(&[common::TLS_CERT]),
+        Flag::new(
+            Media,
+            "streams",
+            Takes::Number("NUMBER", 1, 100_000),
+            "How many streams there are, beside those that clients publish: stream1, stream2 and \
+             so on [default: any name is one]",
+        ),
+        Flag::new(
+            Media,
+            "bitrate",
+            Takes::Text("RATE", parses::<BitRate>),
+            "Bit rate of the video",
+        )
+        .default("1Mbps"),
+        Flag::new(
+            Media,
+            "fps",
+            Takes::Text("NUMBER", parses::<FrameRate>),
+            "Pictures of video a second, such as 25 or 30000/1001",
+        )
+        .default("25"),
+        Flag::new(
+            Media,
+            "gop",
+            Takes::Number("NUMBER", 1, 10_000),
+            "Pictures from one key picture to the next [default: as many as two seconds have]",
+        ),
+        Flag::new(
+            Media,
+            "length",
+            Takes::Text("TIME", parses::<TimeSpan>),
+            "Length of the media; then the server says goodbye (BYE) [default: endless]",
+        ),
+        Flag::new(Media, "audio", Takes::Nothing, "Add a stream of G.711"),
+        Flag::new(
+            Service,
+            "token",
+            Takes::Text("TOKEN", token),
+            "The token that clients have to show (Authorization: Bearer) [default: none]",
+        ),
+        Flag::new(
+            Service,
+            "sessions",
+            Takes::Number("NUMBER", 1, 60_000),
+            "How many sessions there may be at a time; more are refused with 503",
+        )
+        .default("10000"),
+        Flag::new(
+            Faults,
+            "fault",
+            Takes::any("FAULT"),
+            "Do something wrong on purpose, such as loss=1% (may be repeated; a wrong one names \
+             all)",
+        )
+        .times(Times::Any),
+        Flag::new(
+            Faults,
+            "seed",
+            Takes::Number("SEED", 0, u64::MAX),
+            "Seed of everything random",
+        )
+        .default("1"),
+        Flag::new(
+            Output,
+            common::REPORT,
+            Takes::File,
+            "Write what was done for each session to this file, as lines of JSON",
+        ),
+    ]
+};
+
+fn token(text: &str) -> Result<(), String> {
+    let plain = is_value(text) && !text.is_empty() && !text.contains([' ', '\t']);
+    plain
+        .then_some(())
+        .ok_or_else(|| "it is a word without blanks".to_owned())
+}
+
+fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+    let mut faults = ServerFaults::default();
+    for text in flags.all("fault") {
+        faults.add(text)?;
+    }
+    let source = SourceConfig {
+        bitrate: flags.get("bitrate"),
+        frame_rate: flags.get("fps"),
+        gop: flags.get("gop"),
+        audio: Some(flags.has("audio")),
+        ..SourceConfig::default()
+    };
+    source.check()?;
+    Ok(Box::new(ServerConfig {
+        source,
+        streams: flags.get("streams"),
+        length: flags.get("length").map(|TimeSpan(length)| length),
+        token: flags.text("token").map(str::to_owned),
+        sessions: flags.value("sessions"),
+        faults,
+        seed: flags.value("seed"),
+        ..ServerConfig::default()
+    }))
+}
+
+impl Settings for ServerConfig {
+    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+        let config = ServerConfig {
+            wall_clock,
+            ..*self
+        };
+        Ok(Box::new(Server::new(config)?))
+    }
+}
+
+impl Serve for Server {
+    fn catalogue(&self) -> Catalogue {
+        Server::catalogue(self)
+    }
+
+    fn seed(&self) -> u64 {
+        self.config().seed
+    }
+
+    fn url(&self, address: SocketAddr, tls: bool) -> String {
+        let secure = if tls { "s" } else { "" };
+        format!("whep+http{secure}://{address}/whep/stream1")
+    }
+
+    fn session(&self, _number: u64) -> Box<dyn Session> {
+        Server::session(self)
+    }
+
+    fn endpoint(&self, worker: u32) -> Option<Box<dyn session::Endpoint>> {
+        Some(Server::endpoint(self, worker))
+    }
+
+    fn accepts_connections(&self) -> bool {
+        true
+    }
+
+    fn tally(&self, clock_monotonic_nanos: i64) -> Box<dyn Tally> {
+        Box::new(Peers {
+            server: self.clone(),
+            clock_monotonic_nanos,
+            served: Served::default(),
+        })
+    }
+}
+
+/// What the server did, for all sessions together: the last line of its report.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Served {
+    /// Sessions that are over.
+    sessions: u64,
+    /// Those of them whose PeerConnection stood.
+    connected: u64,
+    /// Those of them that published.
+    published: u64,
+    /// What left to those that played.
+    sent: SentCounts,
+    /// Packets of publishers that came, and that are missing.
+    received: u64,
+    lost: u64,
+    /// What came of requests, and of datagrams of nobody.
+    door: DoorCounts,
+}
+
+/// Counts what the server does.
+#[derive(Debug)]
+struct Peers {
+    server: Server,
+    clock_monotonic_nanos: i64,
+    served: Served,
+}
+
+impl Tally for Peers {
+    fn second(&mut self, _: Second<'_>) -> Option<String> {
+        None
+    }
+
+    fn done(&mut self, done: Record) -> Option<String> {
+        let mut peer = done.take::<ServedPeer>()?;
+        let served = &mut self.served;
+        served.sessions += 1;
+        served.connected += u64::from(peer.connected);
+        served.published += u64::from(peer.published);
+        if let Some(sent) = &peer.sent {
+            served.sent.add(sent);
+        }
+        if let Some(received) = &peer.received {
+            served.received += received.received;
+            served.lost += received.lost;
+        }
+        peer.clock_monotonic_nanos = self.clock_monotonic_nanos;
+        Some(line(peer.as_ref()))
+    }
+
+    fn so_far(&self) -> String {
+        let Served {
+            sessions,
+            connected,
+            published,
+            sent,
+            received,
+            lost,
+            ..
+        } = &self.served;
+        format!(
+            "{} to their end, {} connected, {} of publishers: {} packets sent, {} left out, {} \
+             twice, {} out of order, {} again; {} received, {} lost; {} requests, {} refused",
+            plural(*sessions as f64, "session", "sessions"),
+            count(*connected as f64),
+            count(*published as f64),
+            count(sent.sent as f64),
+            count(sent.left_out as f64),
+            count(sent.duplicated as f64),
+            count(sent.reordered as f64),
+            count(sent.again as f64),
+            count(*received as f64),
+            count(*lost as f64),
+            count(self.server.door().requests as f64),
+            count(self.server.door().refused as f64),
+        )
+    }
+
+    fn at_the_end(&self) -> Vec<String> {
+        vec![format!("served {}", self.so_far())]
+    }
+
+    fn last_line(&self) -> String {
+        let served = Served {
+            door: self.server.door(),
+            ..self.served
+        };
+        line(&serde_json::json!({ "served": served }))
+    }
+}

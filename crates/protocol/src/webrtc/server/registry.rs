@@ -1,0 +1,259 @@
+//! The PeerConnections that were agreed upon, until the first datagram of each comes, and what HTTP
+//! knows them by.
+
+use std::collections::{HashMap, VecDeque};
+
+use measure::Time;
+use slab::Slab;
+
+/// A PeerConnection as HTTP knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) slot: usize,
+    pub(super) number: u64,
+    /// The user fragment of the other side.
+    pub(super) remote_ufrag: String,
+}
+
+#[derive(Debug)]
+struct Entry<W> {
+    known: Known,
+    id: String,
+    ufrag: String,
+    pwd: String,
+    /// What is needed to begin; none once it has begun.
+    waiting: Option<W>,
+}
+
+/// What a check that names a user fragment comes to.
+#[derive(Debug)]
+pub(super) enum Claim<W> {
+    /// Nobody waits under that name.
+    Unknown,
+    /// Its sender does not know the password.
+    Unauthentic,
+    /// It begins, with that password.
+    Begins {
+        known: Known,
+        pwd: String,
+        waiting: W,
+    },
+}
+
+/// What is to be kept of a new PeerConnection.
+#[derive(Debug)]
+pub(super) struct New<W> {
+    pub(super) id: String,
+    pub(super) number: u64,
+    pub(super) ufrag: String,
+    pub(super) pwd: String,
+    pub(super) remote_ufrag: String,
+    /// When it is forgotten unless it has begun.
+    pub(super) until: Time,
+    pub(super) waiting: W,
+}
+
+/// What became of a PeerConnection that was to end.
+#[derive(Debug)]
+pub(super) enum Removed<W> {
+    /// It had not begun.
+    Waiting(W),
+    /// It is to be told so.
+    Begun(Known),
+}
+
+/// All PeerConnections; `W` is what one begins with.
+#[derive(Debug)]
+pub(super) struct Registry<W> {
+    most: usize,
+    entries: Slab<Entry<W>>,
+    by_id: HashMap<String, usize>,
+    by_ufrag: HashMap<String, usize>,
+    /// Those that wait, in the order in which they are forgotten.
+    waiting: VecDeque<(Time, usize, u64)>,
+}
+
+impl<W> Registry<W> {
+    /// One of at most so many.
+    pub(super) fn new(most: usize) -> Registry<W> {
+        Registry {
+            most,
+            entries: Slab::new(),
+            by_id: HashMap::new(),
+            by_ufrag: HashMap::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Whether there is room for one more.
+    pub(super) fn has_room(&self) -> bool {
+        self.entries.len() < self.most
+    }
+
+    /// The place that the next one will have.
+    pub(super) fn next_slot(&self) -> usize {
+        self.entries.vacant_key()
+    }
+
+    /// Adds one that waits for its first datagram.
+    pub(super) fn add(&mut self, new: New<W>) {
+        let entry = Entry {
+            known: Known {
+                slot: self.entries.vacant_key(),
+                number: new.number,
+                remote_ufrag: new.remote_ufrag,
+            },
+            id: new.id.clone(),
+            ufrag: new.ufrag.clone(),
+            pwd: new.pwd,
+            waiting: Some(new.waiting),
+        };
+        let slot = self.entries.insert(entry);
+        self.by_id.insert(new.id, slot);
+        self.by_ufrag.insert(new.ufrag, slot);
+        self.waiting.push_back((new.until, slot, new.number));
+    }
+
+    /// Takes out what has waited for too long.
+    pub(super) fn purge(&mut self, now: Time) -> Vec<W> {
+        let mut gone = Vec::new();
+        while let Some(&(until, slot, number)) = self.waiting.front() {
+            let entry = self.entries.get(slot);
+            let waits =
+                entry.is_some_and(|own| own.known.number == number && own.waiting.is_some());
+            if waits && until > now {
+                break;
+            }
+            self.waiting.pop_front();
+            if waits {
+                gone.extend(self.take(slot).and_then(|entry| entry.waiting));
+            }
+        }
+        gone
+    }
+
+    /// The one that HTTP knows by that name.
+    pub(super) fn find(&self, id: &str) -> Option<&Known> {
+        Some(&self.entries[*self.by_id.get(id)?].known)
+    }
+
+    /// Ends the one that HTTP knows by that name: it is known no more.
+    pub(super) fn remove(&mut self, id: &str) -> Option<Removed<W>> {
+        let slot = self.by_id.remove(id)?;
+        if self.entries[slot].waiting.is_none() {
+            return Some(Removed::Begun(self.entries[slot].known.clone()));
+        }
+        let entry = self.take(slot)?;
+        entry.waiting.map(Removed::Waiting)
+    }
+
+    /// A check came for that user fragment: lets it begin, where `is_authentic` finds its sender to
+    /// know the password.
+    pub(super) fn claim(
+        &mut self,
+        ufrag: &str,
+        is_authentic: impl FnOnce(&str) -> bool,
+    ) -> Claim<W> {
+        let Some(&slot) = self.by_ufrag.get(ufrag) else {
+            return Claim::Unknown;
+        };
+        let entry = &mut self.entries[slot];
+        if entry.waiting.is_none() {
+            return Claim::Unknown;
+        }
+        if !is_authentic(&entry.pwd) {
+            return Claim::Unauthentic;
+        }
+        let (known, pwd) = (entry.known.clone(), entry.pwd.clone());
+        match entry.waiting.take() {
+            Some(waiting) => Claim::Begins {
+                known,
+                pwd,
+                waiting,
+            },
+            None => Claim::Unknown,
+        }
+    }
+
+    /// One that had begun is over.
+    pub(super) fn ended(&mut self, slot: usize, number: u64) {
+        let entry = self.entries.get(slot);
+        if entry.is_some_and(|own| own.known.number == number) {
+            self.take(slot);
+        }
+    }
+
+    fn take(&mut self, slot: usize) -> Option<Entry<W>> {
+        let entry = self.entries.try_remove(slot)?;
+        self.by_id.remove(&entry.id);
+        self.by_ufrag.remove(&entry.ufrag);
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn add(registry: &mut Registry<u64>, number: u64, until: u64) {
+        registry.add(New {
+            id: format!("id{number}"),
+            number,
+            ufrag: format!("ufrag{number}"),
+            pwd: format!("pwd{number}"),
+            remote_ufrag: "theirs".to_owned(),
+            until: at(until),
+            waiting: number,
+        });
+    }
+
+    #[test]
+    fn one_begins_once_by_who_knows_its_password_and_is_known_until_it_ends() {
+        let mut registry = Registry::new(2);
+        add(&mut registry, 7, 10);
+        assert!(registry.has_room());
+        assert!(matches!(registry.claim("other", |_| true), Claim::Unknown));
+        let claim = registry.claim("ufrag7", |pwd| pwd == "guessed");
+        assert!(matches!(claim, Claim::Unauthentic));
+        let claim = registry.claim("ufrag7", |pwd| pwd == "pwd7");
+        let Claim::Begins { known, waiting, .. } = claim else {
+            panic!("{claim:?}");
+        };
+        assert_eq!((known.number, waiting), (7, 7));
+        assert!(matches!(registry.claim("ufrag7", |_| true), Claim::Unknown));
+        // It has begun: time makes nobody forget it.
+        assert!(registry.purge(at(99)).is_empty());
+        assert_eq!(registry.find("id7").map(|known| known.number), Some(7));
+        add(&mut registry, 8, 200);
+        assert!(!registry.has_room());
+        let removed = registry.remove("id7");
+        assert!(matches!(removed, Some(Removed::Begun(of)) if of.number == 7));
+        assert!(registry.remove("id7").is_none() && registry.find("id7").is_none());
+        registry.ended(known.slot, 6);
+        assert!(!registry.has_room());
+        registry.ended(known.slot, 7);
+        assert!(registry.has_room());
+        let removed = registry.remove("id8");
+        assert!(matches!(removed, Some(Removed::Waiting(8))));
+        assert!(matches!(registry.claim("ufrag8", |_| true), Claim::Unknown));
+    }
+
+    #[test]
+    fn who_never_comes_is_forgotten() {
+        let mut registry = Registry::new(9);
+        for number in 0..3 {
+            add(&mut registry, number, 10 + number);
+        }
+        assert!(registry.remove("id0").is_some());
+        // Another has its place by then.
+        add(&mut registry, 9, 50);
+        assert_eq!(registry.purge(at(11)), [1]);
+        assert_eq!(registry.purge(at(12)), [2]);
+        assert!(registry.find("id9").is_some() && registry.find("id1").is_none());
+        assert!(registry.by_ufrag.len() == 1 && registry.entries.len() == 1);
+    }
+}

@@ -1,0 +1,333 @@
+//! A PeerConnection of the reference server: it plays to its client, or takes in what that
+//! publishes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::faults::Silence;
+use super::negotiate::{Planned, Taken};
+use super::playing::Playing;
+use super::relay::{Publication, Word, topic_of_peer};
+use super::served::{DroppedCounts, ServedPeer};
+use super::taking::Taking;
+use super::{CHANNEL, Shared};
+use crate::session::{Context, Datagram, FlowId, Input, Outcome, Output, Record, Session};
+use crate::webrtc::peer::{Peer, PeerEvent, Received};
+
+/// After how long without any datagram a client is taken to be gone: consent has to be renewed
+/// more often (RFC 7675, 5.1).
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// How long a client may take to leave when its stream is over.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// What a PeerConnection is for, as it was agreed upon.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// Made media goes to the client, or what another publishes.
+    Plays {
+        planned: Vec<Planned>,
+        publication: Option<Arc<Publication>>,
+    },
+    /// The client sends.
+    Publishes {
+        taken: Vec<Taken>,
+        publication: Arc<Publication>,
+    },
+}
+
+/// A PeerConnection that was agreed upon.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) number: u64,
+    /// The name of the stream.
+    pub(super) name: String,
+    pub(super) peer: Box<Peer>,
+    pub(super) role: Role,
+}
+
+impl Waiting {
+    /// The stream that its client publishes, if it does.
+    pub(super) fn publishes(&self) -> Option<&str> {
+        match &self.role {
+            Role::Publishes { .. } => Some(&self.name),
+            Role::Plays { .. } => None,
+        }
+    }
+}
+
+/// What is done for the client.
+#[derive(Debug)]
+enum Work {
+    Plays(Playing),
+    Publishes(Box<Taking>),
+}
+
+/// A PeerConnection.
+#[derive(Debug)]
+pub(super) struct PeerSession {
+    shared: Arc<Shared>,
+    slot: usize,
+    number: u64,
+    peer: Box<Peer>,
+    work: Work,
+    /// When something came last.
+    heard: Time,
+    /// When it ends, once its stream is over.
+    leave_by: Option<Time>,
+    over: bool,
+    done: ServedPeer,
+    /// Room for a datagram.
+    datagram: Vec<u8>,
+}
+
+impl PeerSession {
+    pub(super) fn new(shared: Arc<Shared>, waiting: Waiting, slot: usize) -> PeerSession {
+        let Waiting {
+            number,
+            name,
+            peer,
+            role,
+        } = waiting;
+        let mut done = ServedPeer {
+            number,
+            stream: name.clone(),
+            ..ServedPeer::default()
+        };
+        let work = match role {
+            Role::Plays {
+                planned,
+                publication,
+            } => {
+                done.relayed = publication.is_some();
+                Work::Plays(Playing::new(
+                    shared.clone(),
+                    number,
+                    name,
+                    planned,
+                    publication,
+                ))
+            }
+            Role::Publishes { taken, publication } => {
+                done.published = true;
+                let taking = Taking::new(shared.clone(), name, taken, publication);
+                Work::Publishes(Box::new(taking))
+            }
+        };
+        PeerSession {
+            shared,
+            slot,
+            number,
+            peer,
+            work,
+            heard: Time::ZERO,
+            leave_by: None,
+            over: false,
+            done,
+            datagram: Vec::new(),
+        }
+    }
+
+    fn opened(&mut self, cx: &mut Context<'_>, remote: Option<SocketAddr>) {
+        self.heard = cx.now;
+        self.done.remote = remote.map(|remote| remote.to_string());
+        cx.out.push_back(Output::Listen {
+            topic: topic_of_peer(self.slot),
+        });
+        if let Work::Plays(playing) = &self.work
+            && let Some(topic) = playing.topic()
+        {
+            cx.out.push_back(Output::Listen { topic });
+        }
+    }
+
+    fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
+        self.heard = cx.now;
+        let is_dtls = matches!(datagram.bytes, [20..=63, ..]);
+        if is_dtls && self.shared.config.faults.silent == Some(Silence::Dtls) {
+            return;
+        }
+        match self
+            .peer
+            .handle_datagram(cx.now, datagram.from, datagram.bytes)
+        {
+            Received::Rtp => {
+                if let Work::Publishes(taking) = &mut self.work {
+                    taking.media(cx, datagram);
+                }
+            }
+            Received::Rtcp(compound) => match &mut self.work {
+                Work::Plays(playing) => playing.feedback(cx, compound),
+                Work::Publishes(taking) => taking.reports(cx, compound, datagram.at),
+            },
+            Received::Handled | Received::Dropped(_) => {}
+        }
+    }
+
+    /// Does what the PeerConnection wants done.
+    fn drain(&mut self, cx: &mut Context<'_>) {
+        self.flush(cx);
+        while let Some(event) = self.peer.poll_event() {
+            match event {
+                PeerEvent::IceConnected { remote } => cx.out.push_back(Output::Peer {
+                    channel: CHANNEL,
+                    media: remote,
+                    control: remote,
+                }),
+                PeerEvent::DtlsConnected => self.connected(cx),
+                PeerEvent::Closed => return self.end(cx, "closed by the client"),
+                PeerEvent::Failed(failure) => return self.end(cx, failure.name()),
+            }
+        }
+        self.flush(cx);
+    }
+
+    /// Sends what the PeerConnection has to say.
+    fn flush(&mut self, cx: &mut Context<'_>) {
+        let bytes = &mut self.datagram;
+        loop {
+            bytes.clear();
+            let Some(to) = self.peer.poll_transmit(bytes) else {
+                return;
+            };
+            cx.transmit(CHANNEL, Some(to), |out| out.extend_from_slice(bytes));
+        }
+    }
+
+    /// ICE and DTLS are through.
+    fn connected(&mut self, cx: &mut Context<'_>) {
+        if std::mem::replace(&mut self.done.connected, true) {
+            return;
+        }
+        let profile = self.peer.srtp_profile();
+        self.done.srtp_profile = profile.map(|profile| format!("{profile:?}"));
+        match &mut self.work {
+            Work::Plays(_) if self.shared.config.faults.silent == Some(Silence::Media) => {}
+            Work::Plays(playing) => {
+                if !playing.begin(cx, &self.peer) {
+                    self.end(cx, "the stream was over before it could be played");
+                }
+            }
+            Work::Publishes(taking) => taking.begin(cx, &mut self.peer),
+        }
+    }
+
+    fn told(&mut self, cx: &mut Context<'_>, topic: &str, message: &str) {
+        if topic == topic_of_peer(self.slot) {
+            match Word::of(message, self.number) {
+                Some(Word::Close) => self.end(cx, "deleted by the client"),
+                Some(Word::Picture) => {
+                    if let Work::Publishes(taking) = &mut self.work {
+                        taking.wants_picture(cx, &mut self.peer);
+                    }
+                }
+                _ => {}
+            }
+            return;
+        }
+        if let Work::Plays(playing) = &mut self.work {
+            playing.told(cx, &mut self.peer, message);
+        }
+    }
+
+    /// A flow has ended. With the last one says goodbye.
+    fn flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
+        if let Work::Plays(playing) = &mut self.work
+            && playing.ended(flow)
+            && self.leave_by.is_none()
+        {
+            playing.report(cx, &mut self.peer, true);
+            self.leave_by = Some(cx.now + LINGER);
+        }
+    }
+
+    /// Does what is due.
+    fn look(&mut self, cx: &mut Context<'_>) {
+        if self.over {
+            return;
+        }
+        if self.peer.deadline().is_some_and(|due| due <= cx.now) {
+            self.peer.handle_timeout(cx.now);
+        }
+        match &mut self.work {
+            Work::Plays(playing) if self.leave_by.is_none() => playing.look(cx, &mut self.peer),
+            Work::Plays(_) => {}
+            Work::Publishes(taking) => taking.look(cx, &mut self.peer),
+        }
+        self.drain(cx);
+        if cx.now >= self.heard + SILENCE_MAX {
+            self.end(cx, "nothing was heard of the client");
+        } else if self.leave_by.is_some_and(|by| cx.now >= by) {
+            self.end(cx, "the stream is over");
+        }
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>, how: &str) {
+        self.end_as(cx, how, Outcome::Completed);
+    }
+
+    fn end_as(&mut self, cx: &mut Context<'_>, how: &str, outcome: Outcome) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        let goodbye = self.leave_by.is_none();
+        match &mut self.work {
+            Work::Plays(playing) => playing.end(cx, &mut self.peer, goodbye, &mut self.done),
+            Work::Publishes(taking) => taking.end(cx, &mut self.done),
+        }
+        self.peer.close(cx.now);
+        self.flush(cx);
+        let counts = self.peer.counts();
+        self.done.dropped = DroppedCounts {
+            stun_malformed: counts.stun_malformed,
+            stun_unauthentic: counts.stun_unauthentic,
+            dtls_unexpected: counts.dtls_unexpected,
+            rtcp_unauthentic: counts.rtcp.unauthentic,
+            rtcp_replayed: counts.rtcp.replayed,
+            foreign: counts.foreign,
+        };
+        self.done.ended = how.to_owned();
+        self.shared.registry().ended(self.slot, self.number);
+        let done = std::mem::take(&mut self.done);
+        cx.out.push_back(Output::Record(Record::new(done)));
+        cx.out.push_back(Output::Ended(outcome));
+    }
+}
+
+impl Session for PeerSession {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        if self.over {
+            return;
+        }
+        match input {
+            Input::Opened { remote, .. } => self.opened(cx, remote),
+            Input::Datagrams { datagrams, .. } => {
+                for datagram in datagrams {
+                    self.datagram(cx, datagram);
+                }
+            }
+            Input::Told { topic, message } => self.told(cx, topic, message),
+            Input::FlowEnded { flow } => self.flow_ended(cx, flow),
+            Input::Stop { .. } => self.end_as(cx, "the server was stopped", Outcome::Stopped),
+            _ => {}
+        }
+        self.look(cx);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        if self.over {
+            return None;
+        }
+        let work = match &self.work {
+            Work::Plays(_) if self.leave_by.is_some() => Time::NEVER,
+            Work::Plays(playing) => playing.deadline(),
+            Work::Publishes(taking) => taking.deadline(),
+        };
+        let due = work.min(self.heard + SILENCE_MAX);
+        let due = due.min(self.peer.deadline().unwrap_or(Time::NEVER));
+        Some(due.min(self.leave_by.unwrap_or(Time::NEVER)))
+    }
+}

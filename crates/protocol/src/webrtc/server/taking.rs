@@ -1,0 +1,283 @@
+//! What is taken in of a publisher, and passed on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use measure::Time;
+
+use super::Shared;
+use super::negotiate::Taken;
+use super::relay::{Publication, Relay, Word, topic_of_stream};
+use super::served::{ReceivedCounts, ServedPeer};
+use crate::media::rtcp::{self, Packet};
+use crate::media::sdp::MediaKind as Carried;
+use crate::session::{Arrival, Context, Datagram, Output, PacketHeader, Sink};
+use crate::webrtc::feedback::write_pli;
+use crate::webrtc::peer::Peer;
+use crate::webrtc::sdp::MediaKind;
+use crate::webrtc::srtp::RtpOpener;
+use crate::webrtc::tracks::{Agreed, Tracks};
+
+/// How often it is reported what came, and looked whether something is missing.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// How often a key frame is asked for at most.
+const PICTURE_EVERY: Duration = Duration::from_millis(500);
+
+/// The most sources of which it is known what they are.
+const SOURCES_MAX: usize = 16;
+
+/// The headers of IPv4 and UDP, and of IPv6 and UDP (RFC 791, RFC 8200, RFC 768).
+const OVERHEADS: [usize; 2] = [28, 48];
+
+/// What is taken in of a publisher.
+#[derive(Debug)]
+pub(super) struct Taking {
+    shared: Arc<Shared>,
+    name: String,
+    publication: Arc<Publication>,
+    taken: Vec<Taken>,
+    tracks: Tracks,
+    opener: Option<RtpOpener>,
+    opened: Vec<u8>,
+    /// Sources, and which media each is of.
+    sources: Vec<(u32, usize)>,
+    own_ssrc: u32,
+    report_at: Option<Time>,
+    ask_at: Option<Time>,
+    picture_after: Time,
+    counts: ReceivedCounts,
+}
+
+impl Taking {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        name: String,
+        taken: Vec<Taken>,
+        publication: Arc<Publication>,
+    ) -> Taking {
+        let mut tracks = Tracks::new(Duration::from_secs(1));
+        tracks.ask_for_missing();
+        let agreed = taken.iter().map(|taken| Agreed {
+            payload_type: taken.payload_type,
+            kind: match taken.track.kind {
+                MediaKind::Audio => Carried::Audio,
+                MediaKind::Video => Carried::Video,
+                MediaKind::Application => Carried::Application,
+            },
+            clock_rate: taken.track.codec.clock_rate,
+            is_rtx: false,
+            nack: taken.nack,
+        });
+        tracks.agree(agreed.collect());
+        Taking {
+            own_ssrc: shared.drawn(publication.number, &[20]) as u32,
+            shared,
+            name,
+            publication,
+            taken,
+            tracks,
+            opener: None,
+            opened: Vec::new(),
+            sources: Vec::new(),
+            report_at: None,
+            ask_at: None,
+            picture_after: Time::ZERO,
+            counts: ReceivedCounts::default(),
+        }
+    }
+
+    /// There are keys: media may come.
+    pub(super) fn begin(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
+        self.opener = peer.take_rtp_opener();
+        self.report_at = Some(cx.now + REPORT_EVERY);
+        self.ask_at = self.tracks.may_ask().then(|| cx.now + ASK_EVERY);
+    }
+
+    /// Opens a packet, counts it and passes it on.
+    pub(super) fn media(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
+        let Some(opener) = &mut self.opener else {
+            return;
+        };
+        // What cannot be opened is in the opener's counts.
+        let Ok(bytes) = opener.open(datagram.bytes, &mut self.opened) else {
+            return;
+        };
+        let headers = OVERHEADS[usize::from(datagram.from.is_ipv6())];
+        let arrival = Arrival {
+            at: datagram.at,
+            bytes,
+            length: bytes.len(),
+            overhead: headers + datagram.bytes.len() - bytes.len(),
+        };
+        self.tracks.packet(&arrival, cx.recorder);
+        let packet = plain(bytes).and_then(|(header, payload)| {
+            let mut taken = self.taken.iter();
+            let track = taken.position(|taken| taken.payload_type == header[1] & 0x7f)?;
+            Some((track, header, payload))
+        });
+        let Some((track, header, payload)) = packet else {
+            self.counts.foreign += 1;
+            return;
+        };
+        let ssrc = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+        let is_known = self.sources.iter().any(|(known, _)| *known == ssrc);
+        if !is_known && self.sources.len() < SOURCES_MAX {
+            self.sources.push((ssrc, track));
+        }
+        self.counts.forwarded += 1;
+        let piece = Relay::Media {
+            track,
+            header,
+            payload: Bytes::copy_from_slice(payload),
+        };
+        self.pass_on(cx, piece);
+    }
+
+    fn pass_on(&self, cx: &mut Context<'_>, piece: Relay) {
+        if self.shared.published.push(&self.name, piece, None) {
+            self.say(cx, Word::More);
+        }
+    }
+
+    fn say(&self, cx: &mut Context<'_>, word: Word) {
+        cx.out.push_back(Output::Tell {
+            topic: topic_of_stream(self.publication.index),
+            message: word.about(self.publication.number).into(),
+        });
+    }
+
+    /// Takes in what the publisher says of its media.
+    pub(super) fn reports(&mut self, cx: &mut Context<'_>, compound: &[u8], at: Time) {
+        self.tracks.reports(compound, at, cx.recorder);
+        for packet in rtcp::packets(compound).map_while(Result::ok) {
+            let Packet::SenderReport { info, .. } = packet else {
+                continue;
+            };
+            let mut sources = self.sources.iter();
+            if let Some((_, track)) = sources.find(|(ssrc, _)| *ssrc == info.ssrc) {
+                let piece = Relay::Clock {
+                    track: *track,
+                    ntp_time: info.ntp_time,
+                    rtp_time: info.rtp_time,
+                };
+                self.pass_on(cx, piece);
+            }
+        }
+    }
+
+    /// A player wants a key frame: the publisher is asked for one, unless it was just now.
+    pub(super) fn wants_picture(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
+        if cx.now < self.picture_after {
+            return;
+        }
+        self.picture_after = cx.now + PICTURE_EVERY;
+        for (ssrc, track) in &self.sources {
+            if self.taken[*track].track.kind != MediaKind::Video {
+                continue;
+            }
+            let mut compound = Vec::with_capacity(32);
+            rtcp::write_receiver_report(&mut compound, self.own_ssrc, &[]);
+            write_pli(&mut compound, self.own_ssrc, *ssrc);
+            self.counts.pictures_asked += u64::from(peer.send_rtcp(&compound));
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        let both = self.report_at.into_iter().chain(self.ask_at);
+        both.min().unwrap_or(Time::NEVER)
+    }
+
+    pub(super) fn look(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
+        let now = cx.now;
+        if self.report_at.is_some_and(|due| due <= now) {
+            self.report_at = Some(now + REPORT_EVERY);
+            self.report(now, peer);
+            self.tracks.count_questions(cx.recorder);
+        }
+        if self.ask_at.is_some_and(|due| due <= now) {
+            self.ask_at = Some(now + ASK_EVERY);
+            let pictures = self.tracks.write_questions(now, self.own_ssrc, |compound| {
+                peer.send_rtcp(compound);
+            });
+            self.counts.pictures_asked += pictures;
+        }
+    }
+
+    /// Says what came of each source. A publisher has few: all fit into what waits to be sent.
+    fn report(&mut self, now: Time, peer: &mut Peer) {
+        let cname = self.shared.cname();
+        let own = (self.own_ssrc, &cname[..]);
+        let mut from = Some(0);
+        while let Some(first) = from {
+            from = self.tracks.write_reports(now, own, first, |compound| {
+                peer.send_rtcp(compound);
+            });
+        }
+    }
+
+    /// The stream is published no more; hands in what came.
+    pub(super) fn end(&mut self, cx: &mut Context<'_>, done: &mut ServedPeer) {
+        self.tracks.finish(None, cx.recorder);
+        let rows = self.tracks.rows(&self.name);
+        let counts = &mut self.counts;
+        for row in &rows {
+            counts.received += row.counts.received;
+            counts.lost += row.counts.lost();
+            counts.reordered += row.counts.reordered;
+            counts.payload_bytes += row.counts.payload_bytes;
+        }
+        (counts.asked, counts.recovered) = self.tracks.questions();
+        if let Some(opener) = &self.opener {
+            counts.unauthentic = opener.counts().unauthentic;
+            counts.replayed = opener.counts().replayed;
+        }
+        done.received = Some(*counts);
+        done.received_streams = rows;
+        self.say(cx, Word::Over);
+        let number = self.publication.number;
+        self.shared.unpublish(&self.name, number);
+    }
+}
+
+/// A packet without what is between its publisher and this server alone: contributing sources and
+/// header extensions (RFC 3550, 5.1 and 5.3.1). None where it is shorter than it says.
+fn plain(bytes: &[u8]) -> Option<(PacketHeader, &[u8])> {
+    let fixed: &[u8; 12] = bytes.first_chunk()?;
+    let mut length = 12 + 4 * usize::from(fixed[0] & 0x0f);
+    if fixed[0] & 0x10 != 0 {
+        let extension: &[u8; 4] = bytes.get(length..)?.first_chunk()?;
+        let words = u16::from_be_bytes([extension[2], extension[3]]);
+        length += 4 + 4 * usize::from(words);
+    }
+    let payload = bytes.get(length..)?;
+    let header = PacketHeader::EMPTY
+        .with(&[fixed[0] & 0xe0])
+        .with(&fixed[1..]);
+    Some((header, payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_passed_on_without_sources_and_extensions() {
+        let fixed = |first: u8| [&[first, 0xe0, 0, 7][..], &[0; 4], &[9; 4]].concat();
+        let whole = [
+            &fixed(0xb2)[..],
+            &[1; 8],
+            &[0xbe, 0xde, 0, 1],
+            &[2; 4],
+            b"media",
+        ]
+        .concat();
+        let (header, payload) = plain(&whole).expect("it is whole");
+        assert_eq!((&header[..], payload), (&fixed(0xa0)[..], &b"media"[..]));
+        for length in 0..whole.len() - b"media".len() {
+            assert!(plain(&whole[..length]).is_none(), "{length}");
+        }
+    }
+}

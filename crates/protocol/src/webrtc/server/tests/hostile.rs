@@ -1,0 +1,329 @@
+//! Strangers that send what they should not: all is bounded and counted.
+
+use measure::{Recorder, Time};
+
+use super::*;
+use crate::session::{
+    ChannelId, Context, Datagram, Endpoint as _, Flows, Input, Outbox, Route, Sinks,
+};
+use crate::webrtc::peer::{Peer, PeerConfig};
+use crate::webrtc::sdp::{OfferConfig, OfferedMedia, SessionDescription, known};
+
+/// A server's doors, without a network.
+struct Doors {
+    server: Server,
+    endpoint: endpoint::Endpoint,
+    recorder: Recorder,
+    now: Time,
+}
+
+impl Doors {
+    fn new(config: ServerConfig) -> Doors {
+        let server = Server::new(config).expect("it can be made");
+        Doors {
+            endpoint: endpoint::Endpoint::new(server.0.clone(), 0),
+            recorder: Recorder::new(CATALOGUE),
+            now: Time::from_nanos(1_000_000_000),
+            server,
+        }
+    }
+
+    /// Says that on a connection, in pieces; gives all that is answered.
+    fn says(&mut self, text: &[u8]) -> String {
+        let mut session = self.server.session();
+        let (mut out, mut outbox) = (std::collections::VecDeque::new(), Outbox::default());
+        let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
+        let mut said = String::new();
+        let opened = Input::Opened {
+            channel: ChannelId(0),
+            local: ([10, 0, 0, 2], 554).into(),
+            remote: None,
+        };
+        let pieces = text.chunks(1 << 14).map(|bytes| Input::Bytes {
+            channel: ChannelId(0),
+            bytes,
+            at: self.now,
+            runs: &[],
+        });
+        for input in std::iter::once(opened).chain(pieces) {
+            let mut cx = Context {
+                now: self.now,
+                recorder: &mut self.recorder,
+                sinks: &mut sinks,
+                flows: &mut flows,
+                out: &mut out,
+                outbox: &mut outbox,
+            };
+            session.handle(&mut cx, input);
+            for output in out.drain(..) {
+                if let Output::Send { bytes, .. } = output {
+                    said.push_str(&String::from_utf8_lossy(&bytes));
+                }
+            }
+        }
+        said
+    }
+
+    fn posts(&mut self, path: &str, sdp: &str) -> String {
+        let length = sdp.len();
+        self.says(
+            format!(
+                "POST {path} HTTP/1.1\r\nContent-Type: application/sdp\r\nContent-Length: \
+                 {length}\r\n\r\n{sdp}"
+            )
+            .as_bytes(),
+        )
+    }
+
+    /// What becomes of a datagram.
+    fn hears(&mut self, port: u16, bytes: &[u8]) -> &'static str {
+        let datagram = Datagram {
+            from: ([10, 0, 0, 9], port).into(),
+            at: self.now,
+            bytes,
+        };
+        let mut answer = Vec::new();
+        let route = self.endpoint.route(self.now, &datagram, true, &mut answer);
+        assert!(answer.is_empty(), "strangers get no answer");
+        match route {
+            Route::Session(_) => "session",
+            Route::Accept(..) => "accept",
+            Route::Answer => "answer",
+            Route::Drop => "drop",
+        }
+    }
+
+    fn known(&self) -> usize {
+        let mut ids = 0;
+        while self.server.0.registry().next_slot() > ids {
+            ids += 1;
+        }
+        ids
+    }
+}
+
+/// A peer that wants to play, and its offer.
+fn offers(now: Time, seed: u64) -> (Peer, String) {
+    let config = PeerConfig::new(CERTIFICATE.clone(), seed);
+    let mut peer = Peer::offerer(now, &config);
+    peer.add_local_candidate(now, ([10, 0, 0, 9], 6000).into());
+    let media = |kind, codecs, direction| OfferedMedia {
+        kind,
+        direction,
+        codecs,
+        extensions: Vec::new(),
+        source: None,
+    };
+    use crate::webrtc::sdp::{Direction, Feedback, MediaKind};
+    let config = OfferConfig {
+        session_id: 1,
+        media: vec![
+            media(MediaKind::Audio, known::all_audio(), Direction::RecvOnly),
+            media(MediaKind::Video, known::all_video(), Direction::RecvOnly),
+        ],
+        feedback: Feedback::default(),
+    };
+    let offer = SessionDescription::offer(&config, &peer.local_transport());
+    (peer, offer.to_string())
+}
+
+fn status(answer: &str) -> &str {
+    answer.get(9..12).unwrap_or(answer)
+}
+
+fn field<'a>(answer: &'a str, name: &str) -> &'a str {
+    let mut lines = answer.lines();
+    let found = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    found.unwrap_or_else(|| panic!("no {name} in {answer}"))
+}
+
+#[test]
+fn only_who_was_answered_and_knows_the_password_begins_a_session() {
+    let mut doors = Doors::new(server(&[]));
+    let now = doors.now;
+    let (mut peer, offer) = offers(now, 1);
+    let answer = doors.posts("/whep/a", &offer);
+    assert_eq!(status(&answer), "201", "{answer}");
+    let sdp = answer.split_once("\r\n\r\n").expect("it has a body").1;
+    let sdp = SessionDescription::parse(sdp).expect("it is one");
+    let mut transport = sdp.transport().expect("it tells how");
+    assert!(transport.lite);
+    let (_, other) = offers(now, 2);
+    let other = SessionDescription::parse(&other).expect("it is one");
+    let mut wrong = offers(now, 3).0;
+    let check = |peer: &mut Peer, transport: &_| {
+        peer.set_remote(now, transport).expect("it can be used");
+        let mut bytes = Vec::new();
+        peer.poll_transmit(&mut bytes).expect("it checks");
+        bytes
+    };
+    // Somebody who has read the fragment, and not the password.
+    let pwd = std::mem::replace(
+        &mut transport.pwd,
+        other.transport().expect("it tells how").pwd,
+    );
+    let guessed = check(&mut wrong, &transport);
+    assert_eq!(doors.hears(1, &guessed), "drop");
+    transport.pwd = pwd;
+    let good = check(&mut peer, &transport);
+    let mut spoilt = good.clone();
+    *spoilt.last_mut().expect("it is long") ^= 1;
+    for garbage in [
+        &[][..],
+        &[0],
+        &good[..good.len() - 1],
+        &[0; 20],
+        &[22, 254, 253, 0, 0],
+        &[128, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1],
+        &[128, 200, 0, 1, 0, 0, 0, 0],
+        &[255; 1500],
+    ] {
+        assert_eq!(doors.hears(2, garbage), "drop");
+    }
+    assert_eq!(doors.hears(3, &good), "accept");
+    assert_eq!(doors.hears(3, &good), "session");
+    assert_eq!(doors.hears(3, &[22, 254, 253]), "session");
+    // From elsewhere, only what is authentic.
+    assert_eq!(doors.hears(4, &[22, 254, 253]), "drop");
+    assert_eq!(doors.hears(4, &guessed), "drop");
+    // Its addresses are bounded.
+    for port in 10..1000 {
+        assert_eq!(doors.hears(port, &good), "session");
+    }
+    assert!(doors.endpoint.addresses() <= 32);
+    let door = doors.server.door();
+    assert_eq!(door.checks_unauthentic, 2);
+    assert!(
+        door.checks_malformed >= 3 && door.strangers >= 4,
+        "{door:?}"
+    );
+    doors.endpoint.ended(crate::session::PeerId(0));
+    assert_eq!(doors.endpoint.addresses(), 0);
+    assert_eq!(doors.hears(3, &[22, 254, 253]), "drop");
+}
+
+#[test]
+fn a_flood_of_fragments_is_remembered_by_nobody() {
+    let mut doors = Doors::new(server(&[]));
+    let now = doors.now;
+    for seed in 0..300 {
+        let (mut peer, offer) = offers(now, 1000 + seed);
+        let theirs = SessionDescription::parse(&offer).expect("it is one");
+        let transport = theirs.transport().expect("it tells how");
+        let transport = crate::webrtc::sdp::Transport {
+            setup: crate::webrtc::sdp::Setup::Active,
+            ..transport
+        };
+        peer.set_remote(now, &transport).expect("it can be used");
+        let mut check = Vec::new();
+        peer.poll_transmit(&mut check).expect("it checks");
+        assert_eq!(doors.hears(seed as u16, &check), "drop");
+    }
+    assert_eq!(doors.endpoint.addresses(), 0);
+    assert_eq!(doors.server.door().checks_of_nobody, 300);
+}
+
+#[test]
+fn offers_are_bounded_and_what_is_wrong_with_one_is_said() {
+    let mut doors = Doors::new(ServerConfig {
+        sessions: 8,
+        ..server(&[])
+    });
+    let (_, offer) = offers(doors.now, 1);
+    let long = format!("{offer}{}", "a=x:y\r\n".repeat(10_000));
+    let huge = format!("{offer}{}", "a=x:y\r\n".repeat(100_000));
+    let audio_only = offer.replace("m=video 9", "m=video 0");
+    let no_ice = offer.replace("a=ice-pwd", "a=nice-pwd");
+    for (path, sdp, expected) in [
+        ("/whep/a", "", "400"),
+        ("/whep/a", "v=0\r\n", "400"),
+        ("/whep/a", &long[..], "400"),
+        ("/whep/a", &huge, "413"),
+        ("/whep/a", &no_ice, "400"),
+        ("/whip/a", &offer, "406"),
+        ("/whep/", &offer, "404"),
+        ("/nothing/a", &offer, "404"),
+        ("/", &offer, "404"),
+    ] {
+        let answer = doors.posts(path, sdp);
+        assert_eq!(status(&answer), expected, "{path} {answer}");
+    }
+    let answer = doors.posts("/whep/a", &audio_only);
+    assert_eq!(status(&answer), "201", "{answer}");
+    assert!(answer.contains("m=video 0 "), "{answer}");
+    for _ in 1..8 {
+        assert_eq!(status(&doors.posts("/whep/a", &offer)), "201");
+    }
+    for _ in 0..20 {
+        assert_eq!(status(&doors.posts("/whep/a", &offer)), "503");
+    }
+    assert_eq!(doors.known(), 8);
+    // They are forgotten when they have not come.
+    doors.now += Duration::from_secs(16);
+    assert_eq!(status(&doors.posts("/whep/a", &offer)), "201");
+    assert_eq!(doors.server.door().never_came, 8);
+}
+
+#[test]
+fn a_session_is_patched_and_deleted_by_the_rules_of_whip() {
+    let mut doors = Doors::new(server(&[]));
+    let (_, offer) = offers(doors.now, 1);
+    let answer = doors.posts("/whep/a", &offer);
+    let (location, etag) = (field(&answer, "Location"), field(&answer, "ETag"));
+    let mut asks = |method: &str, path: &str, fields: &str, body: &str| {
+        let length = body.len();
+        let text =
+            format!("{method} {path} HTTP/1.1\r\n{fields}Content-Length: {length}\r\n\r\n{body}");
+        let answer = doors.says(text.as_bytes());
+        status(&answer).to_owned()
+    };
+    let kind = "Content-Type: application/trickle-ice-sdpfrag\r\n";
+    let matching = format!("{kind}If-Match: {etag}\r\n");
+    let ufrag = offer.lines().find(|line| line.starts_with("a=ice-ufrag"));
+    let ufrag = format!("{}\r\n", ufrag.expect("it has one"));
+    for (method, path, fields, body, expected) in [
+        ("OPTIONS", "/whep/a", "", "", "204"),
+        ("GET", "/whep/a", "", "", "405"),
+        ("GET", location, "", "", "405"),
+        ("PATCH", location, &matching[..], &ufrag[..], "204"),
+        ("PATCH", location, kind, &ufrag, "428"),
+        ("PATCH", location, "", &ufrag, "415"),
+        (
+            "PATCH",
+            location,
+            &format!("{kind}If-Match: \"x\"\r\n"),
+            &ufrag,
+            "412",
+        ),
+        (
+            "PATCH",
+            location,
+            &format!("{kind}If-Match: *\r\n"),
+            &ufrag,
+            "422",
+        ),
+        ("PATCH", location, &matching, "a=ice-ufrag:other\r\n", "422"),
+        ("DELETE", location, "", "", "200"),
+        ("DELETE", location, "", "", "404"),
+        ("PATCH", location, &matching, &ufrag, "404"),
+    ] {
+        assert_eq!(
+            asks(method, path, fields, body),
+            expected,
+            "{method} {fields}"
+        );
+    }
+    assert_eq!(doors.known(), 0);
+}
+
+#[test]
+fn of_a_request_without_end_a_bounded_part_is_held() {
+    let mut doors = Doors::new(server(&[]));
+    let endless = format!("POST /whep/a HTTP/1.1\r\nA: {}", "x".repeat(1 << 20));
+    assert_eq!(status(&doors.says(endless.as_bytes())), "431");
+    assert_eq!(
+        status(&doors.says(b"\x16\x03\x01 TLS, perhaps\r\n\r\n")),
+        "400"
+    );
+    assert_eq!(doors.server.door().refused, 2);
+}

@@ -1,0 +1,149 @@
+//! What clients publish is passed on to those who play it.
+
+use super::*;
+use crate::media::source::MediaSource;
+
+/// A client that publishes under that name, sound and pictures.
+fn publisher(name: &str, seed: u64) -> Client {
+    let config = SourceConfig {
+        bitrate: Some(BitRate(1_000_000)),
+        audio: Some(true),
+        ..SourceConfig::default()
+    };
+    let source = MediaSource::new(&crate::webrtc::config::usual(&config), None);
+    let client = client(ClientConfig::default(), &url("whip", name), seed);
+    client.publishing(Arc::new(source.expect("it can be made")))
+}
+
+fn player(name: &str, seed: u64, nack: bool) -> Client {
+    let config = receiving(Receive::Decrypted, nack);
+    let client = client(config, &url("whep", name), seed);
+    client.looking_for_codes().waiting_for_publisher()
+}
+
+/// A publisher and two players, for some seconds, and then no more publisher; what the server did
+/// for the publisher, and for the players.
+fn meet(settings: PairSettings, faults: &[&str]) -> (Played, ServedPeer, Vec<ServedPeer>) {
+    let nack = !faults.is_empty();
+    let mut played = Played::begin(settings, publisher("own", 1), server(faults));
+    let players = [2, 3].map(|seed| {
+        let player = player("own", seed, nack);
+        played.pair.add_client(Box::new(player))
+    });
+    played.pair.run(Duration::from_secs(8));
+    played.pair.stop(CLIENT, Duration::from_secs(2));
+    assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+    for player in players {
+        assert_eq!(played.pair.outcome(player), Some(&Outcome::Completed));
+    }
+    let (publishers, players): (Vec<_>, Vec<_>) =
+        played.served().into_iter().partition(|peer| peer.published);
+    let [publisher] = &publishers[..] else {
+        panic!("{publishers:?}");
+    };
+    assert_eq!(players.len(), 2);
+    (played, publisher.clone(), players)
+}
+
+#[test]
+fn every_packet_is_passed_on_to_each_player_and_time_codes_with_it() {
+    let (mut played, publisher, players) = meet(settings(1), &[]);
+    let received = publisher.received.expect("it published");
+    assert_eq!(received.received, played.count(m::SENT_PACKETS));
+    assert_eq!((received.lost, received.forwarded), (0, received.received));
+    // Each player asks for a key frame when it comes.
+    assert!(received.pictures_asked > 0);
+    assert_eq!(played.count(m::KEY_FRAME_REQUESTS), received.pictures_asked);
+    assert!(played.count(m::RECEIVER_REPORTS) > 0);
+    assert_eq!(played.count(m::REPORTED_LOST), 0);
+    let sent = players.iter().map(|player| player.sent.expect("it played"));
+    let mut all = SentCounts::default();
+    for sent in sent {
+        assert!(
+            sent.sent > 300 && sent.sent <= received.forwarded,
+            "{sent:?}"
+        );
+        assert_eq!((sent.lost, sent.overflown), (0, 0));
+        all.add(&sent);
+    }
+    assert!(players.iter().all(|player| player.relayed));
+    for (id, expected) in [
+        (rtp::EXPECTED, all.sent),
+        (rtp::RECEIVED, all.sent),
+        (rtp::PAYLOAD_BYTES, all.payload_bytes),
+        (rtp::REORDERED, 0),
+        (m::UNAUTHENTIC, 0),
+        (m::UNKNOWN_MEDIA, 0),
+    ] {
+        assert_eq!(played.count(id), expected, "{id:?}");
+    }
+    assert!(played.count(rtp::FRAMES_DELIVERED) > 100);
+    assert_eq!(
+        played.count(rtp::FRAMES_DELIVERED),
+        played.count(rtp::FRAMES_PUBLISHED)
+    );
+    assert!(played.count(rtp::SENDER_REPORTS) > 2);
+    // Its name is free again.
+    assert!(played.server.0.publication("own").is_none());
+}
+
+#[test]
+fn what_is_lost_on_either_side_is_asked_for_on_that_side() {
+    for seed in 0..8 {
+        let link = LinkSettings {
+            delay: Duration::from_millis(5),
+            loss: Loss::Random(0.02),
+            ..LinkSettings::default()
+        };
+        let settings = PairSettings {
+            up: link,
+            ..settings(seed)
+        };
+        let (mut played, publisher, players) = meet(settings, &["loss=2%", "duplicate=1%"]);
+        let received = publisher.received.expect("it published");
+        assert!(received.asked > 0 && received.recovered > 0, "{received:?}");
+        assert!(played.count(m::RETRANSMITTED_PACKETS) >= received.recovered);
+        let mut all = SentCounts::default();
+        for player in &players {
+            all.add(&player.sent.expect("it played"));
+        }
+        assert!(all.recovered > 0 && all.left_out > 0);
+        for (id, expected) in [
+            (rtp::EXPECTED, all.expected),
+            (rtp::RECEIVED, all.sent + all.recovered),
+            (m::UNAUTHENTIC, 0),
+        ] {
+            assert_eq!(played.count(id), expected, "{id:?} {seed} {all:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_published_by_one_at_a_time() {
+    let mut played = Played::begin(settings(1), publisher("own", 1), server(&[]));
+    played.pair.run(Duration::from_secs(1));
+    let second = played.pair.add_client(Box::new(publisher("own", 2)));
+    played.pair.run(Duration::from_secs(1));
+    let outcome = played.pair.outcome(second);
+    assert!(matches!(outcome, Some(Outcome::Failed(_))), "{outcome:?}");
+    played.pair.stop(CLIENT, Duration::from_secs(2));
+    played.pair.run(Duration::from_secs(1));
+    let third = played.pair.add_client(Box::new(publisher("own", 3)));
+    played.pair.run(Duration::from_secs(3));
+    played.pair.stop(third, Duration::from_secs(2));
+    assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+    let published = played.served().into_iter().filter(|peer| peer.published);
+    assert_eq!(published.count(), 2);
+}
+
+#[test]
+fn a_publisher_that_never_comes_keeps_its_name_for_some_seconds_only() {
+    let config = server(&["silent=ice"]);
+    let mut played = Played::begin(settings(1), publisher("own", 1), config);
+    played.pair.run(Duration::from_secs(5));
+    assert!(played.server.0.publication("own").is_some());
+    // It says that it leaves, once it has given up.
+    played.pair.run(Duration::from_secs(60));
+    assert!(played.server.0.publication("own").is_none());
+    assert_eq!(played.server.door().never_came, 1);
+}

@@ -1,0 +1,159 @@
+//! WebRTC: what the reference server did is found exactly, by WHEP and through WHIP.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    Process, Report, a_little, folder, free_port, listens, number, run, streamgauge, wait_for,
+};
+
+/// The reference server on that port.
+fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
+    let mut command = streamgauge(["serve", "webrtc", "--port", &port.to_string()]);
+    command.args(["--report", "served.jsonl"]).args(with);
+    let server = Process::start(command, folder);
+    wait_for("it listens", Duration::from_secs(20), || {
+        listens(port).then_some(())
+    });
+    server
+}
+
+/// What it did for each session, and in all.
+fn served(server: Process, folder: &Path) -> (Vec<Value>, Value) {
+    server.signal("TERM");
+    server.finish(Duration::from_secs(10));
+    let text = fs::read_to_string(folder.join("served.jsonl")).expect("it was written");
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    let mut lines: Vec<Value> = lines.map(|line| line.expect("a line of JSON")).collect();
+    let all = lines.pop().expect("a last line");
+    (lines, all["served"].clone())
+}
+
+fn sum(lines: &[Value], place: &str) -> u64 {
+    let counts = lines
+        .iter()
+        .filter_map(|line| line.pointer(place)?.as_u64());
+    counts.sum()
+}
+
+fn play(folder: &Path, scenario: &str) -> Report {
+    fs::write(folder.join("run.yaml"), scenario).expect("the folder can be written to");
+    run(folder, ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    Report::read(&folder.join("out.json"))
+}
+
+#[test]
+fn every_count_of_the_faulty_reference_server_is_found_by_headers_and_decrypted() {
+    let _media = a_little();
+    for (keys, replays) in [
+        ("nack: false", false),
+        ("nack: false, receive: decrypted", true),
+    ] {
+        let folder = folder();
+        let port = free_port();
+        let faults =
+            "--audio --length 4s --fault loss=2% --fault duplicate=2% --fault reorder=2%x3";
+        let with: Vec<&str> = faults.split(' ').collect();
+        let server = serve(folder.path(), port, &with);
+        let keys = keys.replace(", ", "\n    ");
+        let report = play(
+            folder.path(),
+            &format!(
+                "duration: 20s\nclients:\n  viewers:\n    {keys}\n    \
+                 urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
+                 load: {{ clients: 5, start: at_once }}\n"
+            ),
+        );
+        let (served, all) = served(server, folder.path());
+        assert_eq!(report.clients("completed"), 5);
+        let count = |name: &str| number(report.metric(name));
+        let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
+        assert!(sent("lost") > 20 && sent("duplicated") > 20 && sent("reordered") > 20);
+        let doubled = if replays { "replayed" } else { "duplicated" };
+        for (name, truth) in [
+            ("expected", sent("expected")),
+            ("received", sent("sent")),
+            (doubled, sent("duplicated")),
+            ("reordered", sent("reordered")),
+            ("payload_bytes", sent("payload_bytes")),
+            ("unauthentic", 0),
+            ("malformed", 0),
+        ] {
+            assert_eq!(count(name), truth, "{name} {keys}");
+        }
+        assert_eq!(number(&all["sessions"]), 5);
+        assert_eq!(number(&all["connected"]), 5);
+        assert_eq!(number(&all["door"]["refused"]), 0);
+    }
+}
+
+#[test]
+fn what_is_left_out_is_asked_for_and_what_clients_publish_is_passed_on() {
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    let with = ["--fault", "loss=3%", "--token", "hush-hush"];
+    let server = serve(folder.path(), port, &with);
+    let report = play(
+        folder.path(),
+        &format!(
+            "duration: 20s\nclients:\n  cameras:\n    token: hush-hush\n    \
+             urls: [\"whip+http://127.0.0.1:{port}/whip/cam{{1..2}}\"]\n    \
+             publish: {{ bitrate: 1Mbps, audio: true }}\n    leave: {{ after: 5s }}\n    \
+             load: {{ clients: 2, start: at_once }}\n  viewers:\n    token: hush-hush\n    \
+             receive: decrypted\n    pick: in_turn\n    \
+             urls: [\"whep+http://127.0.0.1:{port}/whep/cam{{1..2}}\"]\n    \
+             load: {{ clients: 4, start: at_once }}\n"
+        ),
+    );
+    let (served, all) = served(server, folder.path());
+    let of = |population: &str, name: &str| {
+        let populations = report.0["populations"].as_array().expect("a list");
+        let mut populations = populations.iter();
+        let own = populations.find(|own| own["name"] == population);
+        number(&own.expect("it is there")["metrics"][name])
+    };
+    let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
+    let received = |place: &str| sum(&served, &format!("/received/{place}"));
+    assert!(received("received") > 2 * 400);
+    assert_eq!(of("cameras", "sent_packets"), received("received"));
+    assert_eq!((received("lost"), received("unauthentic")), (0, 0));
+    assert_eq!(of("cameras", "reported_lost"), 0);
+    assert!(sent("recovered") > 10, "{all}");
+    for (name, truth) in [
+        ("expected", sent("expected")),
+        ("received", sent("sent") + sent("recovered")),
+        ("recovered_packets", sent("recovered")),
+        ("replayed", sent("again_in_vain")),
+        ("unauthentic", 0),
+        ("time_codes_ahead", 0),
+    ] {
+        assert_eq!(of("viewers", name), truth, "{name} {all}");
+    }
+    assert!(of("viewers", "frames_delivered") > 4 * 50);
+    let text = fs::read(folder.path().join("out.json")).expect("it is there");
+    assert!(!String::from_utf8_lossy(&text).contains("hush-hush"));
+}
+
+#[test]
+fn a_wrong_token_and_a_wrong_fault_are_named() {
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    let finished = run(folder.path(), ["serve", "webrtc", "--fault", "lose=1%"]);
+    finished.expect(104).names("`loss-again=10%`");
+    let server = serve(folder.path(), port, &["--token", "hush-hush"]);
+    let url = format!("whep+http://127.0.0.1:{port}/whep/one");
+    let arguments = [
+        "load", &url, "-c", "2", "-d", "2s", "--json", "out.json", "--force",
+    ];
+    run(folder.path(), arguments).expect(99);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(report.failures("unauthorized"), 2);
+    let (sessions, all) = served(server, folder.path());
+    assert!(sessions.is_empty());
+    assert_eq!(number(&all["door"]["unauthorized"]), 2);
+}

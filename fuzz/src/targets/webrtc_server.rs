@@ -1,0 +1,104 @@
+//! The WebRTC server's doors, at which anybody says anything.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use measure::{Recorder, Time};
+use protocol::session::{
+    ChannelId, Context, Datagram, Endpoint, Flows, Input as Heard, Outbox, Output, Route, Sinks,
+};
+use protocol::webrtc::sdp::SessionDescription;
+use protocol::webrtc::server::{Server, ServerConfig};
+
+use crate::input::Input;
+
+const CHANNEL: ChannelId = ChannelId(0);
+
+/// How many sessions the server has at most.
+const SESSIONS: usize = 50;
+
+thread_local! {
+    static SERVER: RefCell<Option<(Server, Box<dyn Endpoint>)>> = const { RefCell::new(None) };
+}
+
+/// Each request gets an answer, or the connection waits for more; an offer that is taken gets a
+/// description that can be read. No datagram of a stranger begins a session or is answered.
+pub(crate) fn server(bytes: &[u8]) {
+    SERVER.with_borrow_mut(|kept| {
+        let (server, endpoint) = kept.get_or_insert_with(|| {
+            let config = ServerConfig { sessions: SESSIONS, ..ServerConfig::default() };
+            let server = Server::new(config).expect("its media can be made");
+            let endpoint = server.endpoint(0);
+            (server, endpoint)
+        });
+        let mut input = Input::new(bytes);
+        match input.byte() & 3 {
+            0 => {
+                said(server, input.rest());
+            }
+            1 => posted(server, "/whep/a", input.rest()),
+            2 => posted(server, "/whip/a", input.rest()),
+            _ => {
+                while !input.is_empty() {
+                    strange(&mut **endpoint, u16::from(input.byte()), input.piece());
+                }
+            }
+        }
+    });
+}
+
+fn posted(server: &Server, path: &str, sdp: &[u8]) {
+    let length = sdp.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nContent-Type: application/sdp\r\nContent-Length: {length}\r\n\r\n"
+    );
+    let answer = said(server, &[head.as_bytes(), sdp].concat());
+    let (head, body) = answer.split_once("\r\n\r\n").expect("each offer gets an answer");
+    if head.starts_with("HTTP/1.1 201 ") {
+        let read = SessionDescription::parse(body).expect("an answer can be read");
+        assert!(read.transport().is_ok() && read.ice_lite);
+        let id = head.lines().find_map(|line| line.strip_prefix("Location: "));
+        let id = id.expect("it says where the session is");
+        // So that there is room for the next.
+        let gone = said(server, format!("DELETE {id} HTTP/1.1\r\n\r\n").as_bytes());
+        assert!(gone.starts_with("HTTP/1.1 200 "));
+    }
+}
+
+/// What is answered to that on a connection.
+fn said(server: &Server, text: &[u8]) -> String {
+    let mut session = server.session();
+    let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
+    let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
+    let mut recorder = Recorder::new(server.catalogue());
+    let now = Time::from_nanos(1_000_000_000);
+    let local = ([10, 0, 0, 2], 8889).into();
+    let opened = Heard::Opened { channel: CHANNEL, local, remote: None };
+    let bytes = Heard::Bytes { channel: CHANNEL, bytes: text, at: now, runs: &[] };
+    let mut answer = Vec::new();
+    for heard in [opened, bytes] {
+        let mut cx = Context {
+            now,
+            recorder: &mut recorder,
+            sinks: &mut sinks,
+            flows: &mut flows,
+            out: &mut out,
+            outbox: &mut outbox,
+        };
+        session.handle(&mut cx, heard);
+        for output in out.drain(..) {
+            if let Output::Send { bytes, .. } = output {
+                answer.extend(bytes);
+            }
+        }
+    }
+    String::from_utf8(answer).expect("answers are text")
+}
+
+fn strange(endpoint: &mut dyn Endpoint, port: u16, bytes: &[u8]) {
+    let now = Time::from_nanos(1_000_000_000);
+    let datagram = Datagram { from: ([10, 0, 0, 9], port).into(), at: now, bytes };
+    let mut answer = Vec::new();
+    let route = endpoint.route(now, &datagram, true, &mut answer);
+    assert!(matches!(route, Route::Drop) && answer.is_empty());
+}

@@ -120,7 +120,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &["--fault", "loss=2%"],
+        server: &["--fault", "loss=5%"],
         link: None,
         thresholds: &[],
         clients: &[

@@ -18,6 +18,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::human;
 use crate::metric::Statistic;
 use crate::metric::{Catalogue, CounterId, MetricSource, Unit};
 use crate::recorder::Window;
@@ -216,6 +217,7 @@ impl Health {
             .named("overflow", Statistic::Value)
             .unwrap_or_default() as i64;
         if overflow > 0 {
+            let overflow = human::count(overflow as f64);
             self.last.push(format!(
                 "{overflow} packets were lost in the tester's own queues (tester.overflow)"
             ));
@@ -418,21 +420,22 @@ impl Health {
         let unit = check.unit();
         let bound = figure(check.bound(&self.bounds), unit);
         let windows = seen.windows();
+        let count = |packets: i64| human::count(packets as f64);
         match check {
             Check::Overflow => format!(
                 "{} packets were lost in the tester's own queues (tester.overflow: {} in its ring, {} \
                  at its sockets), {} received, where {bound} are allowed; in {windows}",
-                self.ring_overflow + self.socket_overflow,
-                self.ring_overflow,
-                self.socket_overflow,
-                self.received,
+                count(self.ring_overflow + self.socket_overflow),
+                count(self.ring_overflow),
+                count(self.socket_overflow),
+                count(self.received),
             ),
             Check::KernelDrops => format!(
                 "this machine's kernel dropped {} packets before any socket (tester.softnet_drops), and \
                  {} are missing, {} received, where {bound} are allowed; in {windows}",
-                self.softnet_drops,
-                self.expected - self.received,
-                self.received,
+                count(self.softnet_drops),
+                count(self.expected - self.received),
+                count(self.received),
             ),
             Check::LateClients => format!(
                 "{} of {} clients began more than 1 s late (tester.not_started_in_time), where {bound} \

@@ -260,5 +260,5 @@ function markKeys(series) {
         "its knee, with 95 % confidence");
     }
   }
-  return keys.length ? el("ul", { class: "keys" }, keys) : null;
+  return keys.length ? el("ul", { class: "keys mark-keys" }, keys) : null;
 }

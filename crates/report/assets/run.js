@@ -78,7 +78,9 @@ class RunPage {
       const text = `${implied.length} implied ${implied.length === 1 ? "threshold" : "thresholds"} held`;
       parts.push(closed(text, () => implied.map((one) => this.threshold(one))));
     }
-    return this.section("Thresholds", ...parts);
+    if (this.run.verdict.result !== "invalid") return this.section("Thresholds", ...parts);
+    const note = el("p", { class: "note" }, "The measurement cannot be trusted, so none of these says anything about the server.");
+    return this.section("Thresholds", note, el("div", { class: "no-judge" }, ...parts));
   }
 
   threshold(one) {
@@ -159,16 +161,21 @@ class RunPage {
     return table("Clients that failed", ["reason", "clients", "for example"], rows);
   }
 
+  // What is said of a bound that was crossed, and no more often than is allowed.
+  forgiven(one) {
+    if (!one.crossed || one.invalid) return "";
+    return `; past it in ${one.windows} ${one.windows === 1 ? "second" : "seconds"}, which is forgiven`;
+  }
+
   tester() {
     const { tester } = this.run;
     const word = el("small", { class: tester.fit ? "good" : "doubtful" }, ` ${tester.fit ? "✓" : "!"} ${tester.word}`);
     const nearest = tester.health.filter((one) => one.share !== null && one.share !== undefined)
       .reduce((a, b) => (a === null || b.share > a.share ? b : a), null);
-    const crossed = tester.health.filter((one) => one.crossed);
     const cards = [
       { label: "lost in the tester", metric: "overflow", first: tester.lost_here, rest: "packets" },
       nearest ? { label: "nearest to its bound", metric: nearest.metric, first: ratio(nearest.share),
-        rest: `${nearest.bound}: ${nearest.worst}, at most ${nearest.limit}` } : null,
+        rest: `${nearest.bound}: ${nearest.worst}, at most ${nearest.limit}${this.forgiven(nearest)}` } : null,
     ].filter(Boolean);
     const rows = tester.health.map((one) => [
       term(one.bound, definition(this.definitions, "tester", one.metric)),
@@ -181,7 +188,7 @@ class RunPage {
     return el("div", { class: "group" }, el("h3", {}, "tester", word),
       el("div", { class: "cards" }, cards.map((one) => this.card("tester", one))),
       tester.hint ? el("p", { class: "note" }, tester.hint) : null,
-      crossed.length ? bounds() : closed("All bounds of its health", bounds));
+      tester.fit ? closed("All bounds of its health", bounds) : bounds());
   }
 
   course() {

@@ -31,7 +31,10 @@ class SeriesPage {
     if (!findings.length) return null;
     const pair = (what, ...figures) => [el("dt", {}, what), el("dd", {}, ...figures)];
     const inner = (lines) => el("dl", { class: "inner" }, lines.flatMap(([what, figures]) => pair(what, figures)));
-    const parts = findings.flatMap(([name, text, lines]) => pair(name, text, lines.length ? inner(lines) : null));
+    // Several models would push the charts off the screen.
+    const isAlone = findings.filter(([, , lines]) => lines.length).length === 1;
+    const details = (lines) => (isAlone ? inner(lines) : closed("its parameters", () => inner(lines)));
+    const parts = findings.flatMap(([name, text, lines]) => pair(name, text, lines.length ? details(lines) : null));
     return el("section", {}, el("h2", {}, "What follows"), el("dl", { class: "findings" }, parts));
   }
 

@@ -1,5 +1,7 @@
 //! The repository's rules, as tests: what ARCHITECTURE.md says of the crates holds.
 
+#[path = "layout/book.rs"]
+mod book;
 #[path = "layout/circles.rs"]
 mod circles;
 

@@ -119,7 +119,11 @@ fn passed(report: &Report) -> String {
     let both = match (written, implied) {
         (0, _) => format!("every threshold held ({implied} implied)"),
         (_, 0) => plural(written as f64, "threshold held", "thresholds held"),
-        _ => format!("{written} thresholds and {implied} implied ones held"),
+        _ => {
+            let written = plural(written as f64, "threshold", "thresholds");
+            let implied = plural(implied as f64, "implied one", "implied ones");
+            format!("{written} and {implied} held")
+        }
     };
     let clients: u64 = report
         .populations

@@ -442,8 +442,8 @@ fn charts(series: &Series, spots: &Spots, pages: &[Page]) -> Vec<Value> {
         let figures = |row: &Row| row.figures.as_ref()?.value(shown.column);
         let values: Vec<Option<f64>> = series.runs.iter().map(figures).collect();
         let known: Vec<f64> = values.iter().copied().flatten().collect();
-        // What is zero everywhere, or known of one run, has no course.
-        if known.len() < 2 || known.iter().all(|value| *value == 0.0) {
+        // What is the same in every run, or known of one run, has no course: the table has it.
+        if known.windows(2).all(|pair| pair[0] == pair[1]) {
             return None;
         }
         let models = match shown.column.meaning {

@@ -7,6 +7,7 @@ mod catalogue;
 mod contest;
 mod dashboard;
 mod demo;
+mod documents;
 mod endings;
 mod examples;
 mod faults;

@@ -1,0 +1,217 @@
+//! `docs/metrics.md` is made from the catalogues.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use measure::metric::{Group, MetricSource};
+use measure::{Catalogue, LINK_CATALOGUE, Metric, SERVER_CATALOGUE, TESTER_CATALOGUE, Unit};
+use protocol::registry::PROTOCOLS;
+
+/// The longest line of a document, in characters.
+const COLUMNS: usize = 100;
+
+const HEAD: &str = "\
+# Metrics
+
+Every metric of every report, as `streamgauge metrics` prints it. Thresholds name them:
+`viewers.startup_delay.p95 < 2s` ([thresholds.md](thresholds.md)). Reports and CSV files use the
+same names, and Prometheus names made from them ([reports.md](reports.md)).
+
+Behind each name stand its unit and its kind:
+
+- **counter**: counted over the run; what counts clients also in the warm-up.
+- **level**: taken once a second; it has a mean, a minimum and a maximum.
+- **distribution**: of single values; it has a mean, a minimum, a maximum, a count and percentiles
+  such as `p95`, each within 0.1 %.
+- **derived**: worked out from counters.
+
+Units are SI base units: seconds, bytes, bits per second. A share is from 0 to 1, and processor
+time is in cores. What a population has depends on its protocol.
+
+A test makes this page from the code and fails if it is stale. To write it anew:
+`STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report --test metrics_page`.
+";
+
+/// A group of metrics and the protocols whose populations have it.
+struct Section {
+    protocols: Vec<&'static str>,
+    groups: Vec<&'static Group>,
+}
+
+/// The groups of all protocols, those of the same protocols together.
+fn sections() -> Vec<Section> {
+    let mut groups: Vec<(&'static Group, Vec<&'static str>)> = Vec::new();
+    for protocol in PROTOCOLS {
+        for &group in protocol.catalogue.0 {
+            match groups
+                .iter_mut()
+                .find(|(known, _)| std::ptr::eq(*known, group))
+            {
+                Some((_, protocols)) => protocols.push(protocol.name),
+                None => groups.push((group, vec![protocol.name])),
+            }
+        }
+    }
+    let mut sections: Vec<Section> = Vec::new();
+    for (group, protocols) in groups {
+        match sections
+            .iter_mut()
+            .find(|section| section.protocols == protocols)
+        {
+            Some(section) => section.groups.push(group),
+            None => sections.push(Section {
+                protocols,
+                groups: vec![group],
+            }),
+        }
+    }
+    sections
+}
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    for section in sections() {
+        let title = match section.protocols.as_slice() {
+            all if all.len() == PROTOCOLS.len() => "Every population".to_owned(),
+            [one] => format!("Populations of {one}"),
+            [most @ .., last] => format!("Populations of {} and {last}", most.join(", ")),
+            [] => unreachable!("a section has the protocol it was found at"),
+        };
+        let metrics = section.groups.iter().flat_map(|group| group.metrics);
+        list(&mut page, &title, metrics);
+    }
+    for (title, catalogue) in [
+        ("Emulated links: uplink and downlink", LINK_CATALOGUE),
+        ("The server", SERVER_CATALOGUE),
+        ("The tester", TESTER_CATALOGUE),
+    ] {
+        list(&mut page, title, Catalogue::metrics(catalogue));
+    }
+    page
+}
+
+fn list<'a>(page: &mut String, title: &str, metrics: impl Iterator<Item = &'a Metric>) {
+    let _ = write!(page, "\n## {title}\n\n");
+    for metric in metrics {
+        let mut text = format!("`{}` ({}): ", metric.name, kind(metric));
+        text.push_str(&paragraph(metric.doc));
+        if !metric.reference.is_empty() {
+            let _ = write!(text, " Source: {}.", metric.reference);
+        }
+        fold(page, &text);
+    }
+}
+
+/// Unit and kind of a metric.
+fn kind(metric: &Metric) -> String {
+    let unit = match metric.unit {
+        Unit::Count => "",
+        Unit::Ratio => "share, ",
+        Unit::Seconds => "s, ",
+        Unit::BitsPerSecond => "bit/s, ",
+        Unit::Bytes => "bytes, ",
+        Unit::Cores => "cores, ",
+    };
+    let kind = match metric.source {
+        MetricSource::Counter(_) => "counter",
+        MetricSource::Gauge(..) => "level",
+        MetricSource::Distribution(_) => "distribution",
+        _ => "derived",
+    };
+    format!("{unit}{kind}")
+}
+
+/// A definition as one paragraph, which Markdown shows as it is written.
+fn paragraph(doc: &str) -> String {
+    let words: Vec<&str> = doc.split_whitespace().collect();
+    let mut code = false;
+    let mut text = String::new();
+    for letter in words.join(" ").chars() {
+        if letter == '`' {
+            code = !code;
+        }
+        if !code && matches!(letter, '<' | '*' | '[') {
+            text.push('\\');
+        }
+        text.push(letter);
+    }
+    text
+}
+
+/// The words of a text. What is code stays in one piece.
+fn words(text: &str) -> Vec<String> {
+    let (mut words, mut code) = (vec![String::new()], false);
+    for letter in text.chars() {
+        code ^= letter == '`';
+        let last = words.last_mut().expect("there is always one");
+        match letter {
+            ' ' if !code => words.push(String::new()),
+            _ => last.push(letter),
+        }
+    }
+    words
+}
+
+/// Adds an item of a list, in lines that are short enough.
+fn fold(page: &mut String, text: &str) {
+    let mut line = "-".to_owned();
+    for word in words(text) {
+        if line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            page.push_str(&line);
+            page.push('\n');
+            line = " ".to_owned();
+        }
+        line.push(' ');
+        line.push_str(&word);
+    }
+    page.push_str(&line);
+    page.push('\n');
+}
+
+/// To write the file anew: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report`.
+#[test]
+fn the_page_of_metrics_is_the_one_that_is_made() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let made = page();
+    if std::env::var_os("STREAMGAUGE_WRITE_SCHEMA").is_some() {
+        std::fs::write(&path, &made).expect("the page can be written");
+    }
+    let kept = std::fs::read_to_string(&path).expect("the page is in the repository");
+    assert!(
+        kept == made,
+        "write docs/metrics.md anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report"
+    );
+}
+
+#[test]
+fn the_page_names_every_metric_of_every_subject() {
+    let page = page();
+    let populations = PROTOCOLS.iter().map(|protocol| protocol.catalogue);
+    let others = [LINK_CATALOGUE, SERVER_CATALOGUE, TESTER_CATALOGUE];
+    for metric in populations.chain(others).flat_map(Catalogue::metrics) {
+        let name = format!("\n- `{}` (", metric.name);
+        assert!(page.contains(&name), "{}", metric.name);
+    }
+}
+
+#[test]
+fn definitions_are_shown_as_they_are_written() {
+    assert_eq!(
+        paragraph("a < b,\n`c < d`  and e_f"),
+        "a \\< b, `c < d` and e_f"
+    );
+    assert_eq!(words("a `b c`: d"), ["a", "`b c`:", "d"]);
+    let mut page = String::new();
+    fold(
+        &mut page,
+        &"word ".repeat(40).trim_end().replace("word", "words"),
+    );
+    assert!(
+        page.lines().all(|line| line.chars().count() <= COLUMNS),
+        "{page}"
+    );
+    assert!(
+        page.starts_with("- words") && page.contains("\n  words"),
+        "{page}"
+    );
+}

@@ -1,0 +1,457 @@
+//! Every command that the documents show is run, shortened, against a server of its kind. What no
+//! server of ours can answer is read at least: a renamed option fails here, not at a reader's.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rcgen::{CertificateParams, KeyPair};
+
+use crate::namespace::Namespace;
+use crate::support::{Process, RUN_WITHIN, a_little, folder, streamgauge, wait_for};
+
+/// What documents call beside streamgauge. It is not run: it is not ours, or does too much.
+const OTHERS: [&str; 13] = [
+    "./test",
+    "cargo",
+    "cd",
+    "curl",
+    "docs/pictures.py",
+    "export",
+    "ffmpeg",
+    "fuzz/run",
+    "ip",
+    "mdbook",
+    "sysctl",
+    "tshark",
+    "unshare",
+];
+
+/// URLs that no reference server answers.
+const WITHOUT_SERVER: [&str; 4] = ["whip+", "janus+", "unix:", "ws"];
+
+/// How many commands run at a time: most of what they do is wait.
+const AT_A_TIME: usize = 4;
+
+/// A command of a document.
+#[derive(Debug)]
+struct Shown {
+    /// Where it stands.
+    place: String,
+    /// Its words; the first is the program.
+    words: Vec<String>,
+    /// The file that its standard input is.
+    input: Option<String>,
+}
+
+fn root() -> PathBuf {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    found
+        .canonicalize()
+        .expect("the workspace is two folders up")
+}
+
+/// The documents that show commands, by path.
+fn documents() -> Vec<PathBuf> {
+    let mut found = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
+    for folder in ["docs", "docs/tutorials"] {
+        let entries = fs::read_dir(root().join(folder)).expect("it is in the repository");
+        let paths = entries.map(|entry| entry.expect("it can be read").path());
+        found.extend(paths.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    found.sort();
+    found
+}
+
+/// The words of a line as a shell takes it, up to its comment.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word) = (Vec::new(), None::<String>);
+    let mut quote = None;
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, '#') if word.is_none() => break,
+            (None, ' ') => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The commands in the blocks of a document that are marked `sh`.
+fn commands(place: &str, text: &str) -> Vec<Shown> {
+    let (mut found, mut inside, mut line) = (Vec::new(), false, String::new());
+    for (number, written) in text.lines().enumerate() {
+        if let Some(language) = written.trim_start().strip_prefix("```") {
+            inside = language == "sh";
+            continue;
+        }
+        if !inside {
+            continue;
+        }
+        line.push_str(written);
+        if line.ends_with('\\') {
+            line.pop();
+            continue;
+        }
+        let mut words = words(&std::mem::take(&mut line));
+        words.retain(|word| !matches!(word.as_str(), "sudo" | "&"));
+        let input = words.iter().position(|word| word == "<").map(|at| {
+            let file = words.remove(at + 1);
+            words.remove(at);
+            file
+        });
+        if let Some(at) = words.iter().position(|word| word == ">") {
+            words.truncate(at);
+        }
+        if !words.is_empty() {
+            let place = format!("{place}:{}", number + 1);
+            found.push(Shown {
+                place,
+                words,
+                input,
+            });
+        }
+    }
+    found
+}
+
+/// The commands of streamgauge that documents show, without the program's name.
+fn shown() -> Vec<Shown> {
+    let mut found = Vec::new();
+    for path in documents() {
+        let text = fs::read_to_string(&path).expect("documents are UTF-8");
+        let place = path.strip_prefix(root()).expect("it is in the workspace");
+        for mut shown in commands(&place.display().to_string(), &text) {
+            let program = shown.words.remove(0);
+            if program.ends_with("streamgauge") {
+                found.push(shown);
+            } else {
+                let known = OTHERS.contains(&program.as_str());
+                assert!(known, "{}: what is {program}?", shown.place);
+            }
+        }
+    }
+    found
+}
+
+/// What a command is replaced with so that it ends soon.
+#[derive(Debug, PartialEq, Eq)]
+enum Plan {
+    /// It is read: options and their values.
+    Read,
+    /// It runs to its end, beside a server if it plays.
+    Run(Vec<String>),
+    /// It serves until it is stopped.
+    Serve(Vec<String>),
+}
+
+/// The value of an option, if it is there.
+fn set(words: &mut [String], options: [&str; 2], value: &str) -> bool {
+    let at = words
+        .iter()
+        .position(|word| options.contains(&word.as_str()));
+    let place = at.and_then(|at| words.get_mut(at + 1));
+    place.map(|found| value.clone_into(found)).is_some()
+}
+
+fn plan(shown: &Shown) -> Plan {
+    let mut words = shown.words.clone();
+    let has = |name: &str| shown.words.iter().any(|word| word == name);
+    match words[0].as_str() {
+        "check" => words.push("--offline".to_owned()),
+        "run" if words[1].starts_with("examples/") => {
+            let mut check = vec!["check".to_owned(), words[1].clone(), "--offline".to_owned()];
+            for (at, _) in words
+                .iter()
+                .enumerate()
+                .filter(|(_, word)| *word == "--set")
+            {
+                check.extend_from_slice(&words[at..at + 2]);
+            }
+            words = check;
+        }
+        "demo" => words.extend(["-c", "4", "-d", "2s"].map(str::to_owned)),
+        "load" => {
+            if WITHOUT_SERVER
+                .iter()
+                .any(|scheme| words[1].starts_with(scheme))
+            {
+                return Plan::Read;
+            }
+            // A client that is traced has to be there.
+            let clients = if has("--trace") { "18" } else { "4" };
+            set(&mut words, ["-c", "--clients"], clients);
+            set(&mut words, ["--ramp", "--ramp"], "500ms");
+            if !set(&mut words, ["-d", "--duration"], "2s") {
+                words.extend(["-d", "2s"].map(str::to_owned));
+            }
+        }
+        "link" if Path::new("/dev/net/tun").exists() => {
+            let command = words.iter().position(|word| word == "--");
+            words.truncate(command.expect("a link is before a command") + 1);
+            words.push("true".to_owned());
+        }
+        // What reads files of readers, needs their interfaces, writes to their folders, or takes
+        // minutes.
+        "calibrate" | "link" | "man" => return Plan::Read,
+        "send" if has("--file") || has("eth1") => return Plan::Read,
+        "send" => {
+            set(&mut words, ["-b", "--bitrate"], "1Mbps");
+            if !set(&mut words, ["-d", "--duration"], "1s") {
+                words.extend(["-d", "1s"].map(str::to_owned));
+            }
+        }
+        "serve" | "receive" => return Plan::Serve(words),
+        _ => {}
+    }
+    Plan::Run(words)
+}
+
+/// A network of a command's own, in which its servers are.
+struct Stage {
+    space: Namespace,
+    folder: tempfile::TempDir,
+    servers: Vec<Process>,
+}
+
+impl Stage {
+    /// `None` where this may not be, which is said.
+    fn new() -> Option<Stage> {
+        let space = Namespace::with_multicast()?;
+        space.ip("address add 10.0.0.1/32 dev lo");
+        space.ip("address add 10.0.0.3/32 dev lo");
+        let stage = Stage {
+            space,
+            folder: folder(),
+            servers: Vec::new(),
+        };
+        let folder = stage.path();
+        std::os::unix::fs::symlink(root().join("examples"), folder.join("examples"))
+            .expect("the folder is the test's");
+        fs::create_dir(folder.join("results")).expect("the folder is the test's");
+        fs::write(folder.join("scenario.yaml"), SCENARIO).expect("the folder is the test's");
+        Some(stage)
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn start<S: AsRef<str>>(&self, words: &[S], input: Option<&str>) -> Process {
+        let mut command = self
+            .space
+            .within(&streamgauge(words.iter().map(AsRef::as_ref)));
+        if let Some(input) = input {
+            // `nsenter` hands its input on.
+            let script = format!("exec \"$@\" < {input}");
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script, "sh"]).arg(command.get_program());
+            command = with_arguments(shell, &command);
+        }
+        for (bound, value) in [
+            ("CPU_WAIT", "100%"),
+            ("LAG_P99", "10s"),
+            ("LONGEST_STALL", "10s"),
+            ("SEND_LATENESS_P99", "10s"),
+            ("LINK_LATENESS_P99", "10s"),
+        ] {
+            command.env(format!("STREAMGAUGE_TESTER__HEALTH__{bound}"), value);
+        }
+        command.env("NO_COLOR", "1");
+        Process::start(command, self.path())
+    }
+
+    /// Runs a server that stays until the command has ended.
+    fn serve(&mut self, line: &str) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut server = self.start(&words, None);
+        wait_for(line, Duration::from_secs(20), || {
+            assert!(server.runs(), "{line}: {}", server.said());
+            let told = server.told() + &server.said();
+            (words[0] == "send" || told.contains("listening on")).then_some(())
+        });
+        self.servers.push(server);
+    }
+
+    /// Starts what a command plays from, and says where that is.
+    fn serve_for(&mut self, words: &mut [String]) {
+        let url = words
+            .iter_mut()
+            .skip(1)
+            .find(|word| word.contains("://") || *word == "URL");
+        let url = url.expect("a load has a URL");
+        let (scheme, rest) = url.split_once("://").unwrap_or(("rtsp", "host/stream"));
+        let path = rest.split_once('/').map_or("", |(_, path)| path);
+        let query = rest.split_once('?').map_or("", |(_, query)| query);
+        let here = match scheme {
+            "rtsp" => {
+                self.serve("serve rtsp --port 7000");
+                format!("rtsp://127.0.0.1:7000/{path}")
+            }
+            "rtsps" => {
+                let key = KeyPair::generate().expect("a key");
+                let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]);
+                let signed = params.expect("a good name").self_signed(&key);
+                let signed = signed.expect("it signs itself").pem();
+                for (name, text) in [("cam.pem", signed), ("key.pem", key.serialize_pem())] {
+                    fs::write(self.path().join(name), text).expect("the folder is the test's");
+                }
+                self.serve("serve rtsp --port 7000 --tls-cert cam.pem --tls-key key.pem");
+                format!("rtsps://127.0.0.1:7000/{path}")
+            }
+            "rtmp" => {
+                self.serve("serve rtmp --port 7000");
+                format!("rtmp://127.0.0.1:7000/{path}")
+            }
+            "srt" => {
+                self.serve("serve srt --port 7000");
+                format!("srt://127.0.0.1:7000?{query}")
+            }
+            "tcp" => {
+                self.serve("serve messages --mode echo --port 7000");
+                "tcp://127.0.0.1:7000".to_owned()
+            }
+            "whep+http" => {
+                self.serve("serve webrtc --port 7000");
+                "whep+http://127.0.0.1:7000/whep/live".to_owned()
+            }
+            "http" => {
+                self.serve("send rtp://239.81.0.{1..8}:4056 --bitrate 1Mbps --interface lo");
+                self.serve("serve http-ts --interface lo --port 7000");
+                format!("http://127.0.0.1:7000/{path}")
+            }
+            other => panic!("no server for {other}://"),
+        };
+        *url = here;
+    }
+
+    /// Makes the run file or the series that a command reports.
+    fn make_report(&self, name: &str) {
+        let series = !name.ends_with(".run");
+        let mut words = vec!["run", "scenario.yaml", "-q", "-o", name];
+        if series {
+            words.extend(["--set", "vary={clients.viewers.load.clients: [1, 2]}"]);
+            words.extend(["--set", "settle=0s"]);
+        }
+        self.start(&words, None).finish(RUN_WITHIN).expect(0);
+    }
+}
+
+/// A command with the arguments of another behind its own.
+fn with_arguments(mut command: Command, other: &Command) -> Command {
+    command.args(other.get_args());
+    command
+}
+
+/// What stands for a reader's scenario.
+const SCENARIO: &str = "\
+name: evening
+server: { command: [streamgauge, serve, rtsp, --port, '7001'], ready: { port: 7001 } }
+clients: { viewers: { urls: ['rtsp://127.0.0.1:7001/a'], load: { clients: 2 } } }
+duration: 2s
+";
+
+/// Runs one command to its end.
+fn carry_out(shown: &Shown) {
+    let Some(mut stage) = Stage::new() else {
+        return;
+    };
+    match plan(shown) {
+        Plan::Read => {}
+        Plan::Run(mut words) => {
+            match words[0].as_str() {
+                "load" => stage.serve_for(&mut words),
+                "report" => stage.make_report(&words[1]),
+                _ => {}
+            }
+            let ended = stage
+                .start(&words, shown.input.as_deref())
+                .finish(RUN_WITHIN);
+            let code = ended.status.code();
+            let (told, said) = (ended.stdout, ended.stderr);
+            assert_eq!(code, Some(0), "{}: {words:?}\n{told}\n{said}", shown.place);
+        }
+        Plan::Serve(words) => {
+            stage.serve(&words.join(" "));
+            let server = stage.servers.pop().expect("it was just started");
+            server.signal("INT");
+            server.finish(RUN_WITHIN).expect(0);
+        }
+    }
+}
+
+/// An option that is there no more, or a value that it does not take, is told before the help.
+#[test]
+fn every_command_in_the_documents_is_read() {
+    let folder = folder();
+    let all = shown();
+    assert!(all.len() > 50, "{} commands", all.len());
+    for shown in all {
+        let mut words = shown.words.clone();
+        let end = words
+            .iter()
+            .position(|word| word == "--")
+            .unwrap_or(words.len());
+        words.insert(end, "--help".to_owned());
+        let ended = Process::start(streamgauge(&words), folder.path()).finish(RUN_WITHIN);
+        assert!(ended.status.success(), "{}: {}", shown.place, ended.stderr);
+    }
+}
+
+#[test]
+fn commands_in_the_documents_run() {
+    if Stage::new().is_none() {
+        return;
+    }
+    let _media = a_little();
+    let waiting = Mutex::new(VecDeque::from(shown()));
+    let next = || {
+        waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front()
+    };
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(shown) = next() {
+                    carry_out(&shown);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn commands_are_found_in_documents() {
+    let text = "a\n```sh\nsudo x 'b c' \\\n  --d \"e\"  # f\n# g\ny - < h > i &\n```\nz\n```yaml\nz\n```\n";
+    let found = commands("p", text);
+    assert_eq!(found[0].words, ["x", "b c", "--d", "e"]);
+    assert_eq!(found[1].words, ["y", "-"]);
+    assert_eq!(found[1].input.as_deref(), Some("h"));
+    assert_eq!((found.len(), found[0].place.as_str()), (2, "p:4"));
+    let line = |text: &str| Shown {
+        place: String::new(),
+        words: words(text),
+        input: None,
+    };
+    assert_eq!(plan(&line("load janus+ws://h/a -c 5")), Plan::Read);
+    assert_eq!(
+        plan(&line("load rtsp://h/a -c 500 --ramp 9s")),
+        Plan::Run(words("load rtsp://h/a -c 4 --ramp 500ms -d 2s"))
+    );
+    assert_eq!(
+        plan(&line("run examples/a.yaml --html b.html --set c=1")),
+        Plan::Run(words("check examples/a.yaml --offline --set c=1"))
+    );
+}

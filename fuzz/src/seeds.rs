@@ -85,8 +85,8 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "webrtc_sdp" => captures("crates/protocol/src/webrtc/sdp/testdata"),
         "webrtc_server" => captures("crates/protocol/src/webrtc/sdp/testdata")
             .into_iter()
-            .flat_map(|offer| [1, 2].map(|how| [&[how], &offer[..]].concat()))
-            .chain([[&[0], &b"OPTIONS /whep/a HTTP/1.1\r\n\r\n"[..]].concat()])
+            .flat_map(|offer| [1u8, 2].map(|how| [&[how][..], &offer].concat()))
+            .chain([[&[0][..], b"OPTIONS /whep/a HTTP/1.1\r\n\r\n"].concat()])
             .collect(),
         "webrtc_srtp" => (0..3).map(webrtc_srtp).collect(),
         _ => Vec::new(),

@@ -10,6 +10,11 @@ use crate::support::{
     Process, Report, a_little, folder, free_port, listens, number, run, streamgauge, wait_for,
 };
 
+/// Tests share this machine with much else: what is counted has to be right however late the tester
+/// was.
+const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, \
+                         worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
+
 /// The reference server on that port.
 fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     let mut command = streamgauge(["serve", "webrtc", "--port", &port.to_string()]);
@@ -64,7 +69,7 @@ fn every_count_of_the_faulty_reference_server_is_found_by_headers_and_decrypted(
             &format!(
                 "duration: 20s\nclients:\n  viewers:\n    {keys}\n    \
                  urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
-                 load: {{ clients: 5, start: at_once }}\n"
+                 load: {{ clients: 5, start: at_once }}\n{FORGIVING}\n"
             ),
         );
         let (served, all) = served(server, folder.path());
@@ -106,15 +111,12 @@ fn what_is_left_out_is_asked_for_and_what_clients_publish_is_passed_on() {
              load: {{ clients: 2, start: at_once }}\n  viewers:\n    token: hush-hush\n    \
              receive: decrypted\n    pick: in_turn\n    \
              urls: [\"whep+http://127.0.0.1:{port}/whep/cam{{1..2}}\"]\n    \
-             load: {{ clients: 4, start: at_once }}\n"
+             load: {{ clients: 4, start: at_once }}\n{FORGIVING}\n"
         ),
     );
     let (served, all) = served(server, folder.path());
     let of = |population: &str, name: &str| {
-        let populations = report.0["populations"].as_array().expect("a list");
-        let mut populations = populations.iter();
-        let own = populations.find(|own| own["name"] == population);
-        number(&own.expect("it is there")["metrics"][name])
+        number(&report.0["populations"][population]["metrics"][name])
     };
     let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
     let received = |place: &str| sum(&served, &format!("/received/{place}"));

@@ -21,9 +21,6 @@ use crate::webrtc::sdp::{Codec, MediaKind};
 /// How often it is reported what was sent.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// How often a publisher is told at most that a player wants a key frame.
-const PICTURE_EVERY: Duration = Duration::from_millis(500);
-
 /// What players can have of made media.
 pub(super) fn tracks_of(source: &MediaSource) -> Vec<Track> {
     let track = |clip: &Arc<mediagen::clip::Clip>| {
@@ -66,7 +63,6 @@ pub(super) struct Playing {
     joined: Option<(u64, u64)>,
     streams: Vec<Stream>,
     report_at: Option<Time>,
-    picture_after: Time,
     pictures: u64,
 }
 
@@ -87,7 +83,6 @@ impl Playing {
             joined: None,
             streams: Vec::new(),
             report_at: None,
-            picture_after: Time::ZERO,
             pictures: 0,
         }
     }
@@ -169,11 +164,8 @@ impl Playing {
     }
 
     /// The player wants a key frame: made media has one when it has one.
-    fn wants_picture(&mut self, cx: &mut Context<'_>) {
-        if let Some(publication) = &self.publication
-            && cx.now >= self.picture_after
-        {
-            self.picture_after = cx.now + PICTURE_EVERY;
+    fn wants_picture(&self, cx: &mut Context<'_>) {
+        if let Some(publication) = &self.publication {
             cx.out.push_back(Output::Tell {
                 topic: topic_of_peer(publication.slot),
                 message: Word::Picture.about(publication.number).into(),

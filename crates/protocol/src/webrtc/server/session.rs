@@ -221,7 +221,7 @@ impl PeerSession {
                 Some(Word::Close) => self.end(cx, "deleted by the client"),
                 Some(Word::Picture) => {
                     if let Work::Publishes(taking) = &mut self.work {
-                        taking.wants_picture(cx, &mut self.peer);
+                        taking.wants_picture();
                     }
                 }
                 _ => {}

@@ -47,6 +47,8 @@ pub(super) struct Taking {
     own_ssrc: u32,
     report_at: Option<Time>,
     ask_at: Option<Time>,
+    /// Whether a key frame is wanted, and from when on it may be asked for.
+    wants_picture: bool,
     picture_after: Time,
     counts: ReceivedCounts,
 }
@@ -84,6 +86,7 @@ impl Taking {
             sources: Vec::new(),
             report_at: None,
             ask_at: None,
+            wants_picture: false,
             picture_after: Time::ZERO,
             counts: ReceivedCounts::default(),
         }
@@ -168,12 +171,15 @@ impl Taking {
         }
     }
 
-    /// A player wants a key frame: the publisher is asked for one, unless it was just now.
-    pub(super) fn wants_picture(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
-        if cx.now < self.picture_after {
-            return;
-        }
-        self.picture_after = cx.now + PICTURE_EVERY;
+    /// A player wants a key frame: the publisher is asked for one, or a little later where it was
+    /// just now: that one may have left before this player came.
+    pub(super) fn wants_picture(&mut self) {
+        self.wants_picture = true;
+    }
+
+    fn ask_for_picture(&mut self, now: Time, peer: &mut Peer) {
+        self.wants_picture = false;
+        self.picture_after = now + PICTURE_EVERY;
         for (ssrc, track) in &self.sources {
             if self.taken[*track].track.kind != MediaKind::Video {
                 continue;
@@ -186,12 +192,16 @@ impl Taking {
     }
 
     pub(super) fn deadline(&self) -> Time {
-        let both = self.report_at.into_iter().chain(self.ask_at);
-        both.min().unwrap_or(Time::NEVER)
+        let picture = self.wants_picture.then_some(self.picture_after);
+        let all = [self.report_at, self.ask_at, picture];
+        all.into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 
     pub(super) fn look(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
         let now = cx.now;
+        if self.wants_picture && now >= self.picture_after {
+            self.ask_for_picture(now, peer);
+        }
         if self.report_at.is_some_and(|due| due <= now) {
             self.report_at = Some(now + REPORT_EVERY);
             self.report(now, peer);

@@ -252,6 +252,8 @@ pub fn cases() -> Vec<Case> {
         flows::STARTED_AGAIN_IN_A_CONNECTION,
         flows::TO_NOWHERE,
         flows::TO_NOBODY,
+        flows::TAKEN_OUT_AT_ONCE,
+        flows::TAKEN_OUT_AT_ONCE_IN_A_CONNECTION,
         LATE_BEFORE_THE_DEADLINE,
         NOBODY,
         DEADLINE,

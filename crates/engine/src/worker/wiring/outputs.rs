@@ -318,6 +318,11 @@ impl Worker {
     }
 
     fn start_flow(&mut self, key: SessionKey, flow: FlowId, channel: ChannelId) {
+        // What its session did in the same turn may have ended it: a request to end that came in
+        // one read with the request to begin.
+        if !self.flows.contains(flow) {
+            return;
+        }
         let Some(slot) = self.slot(key) else { return };
         let whose = Whose {
             session: key,
@@ -344,8 +349,7 @@ impl Worker {
             }) => self.lend_to_pacer(whose, Place::Single(place), to),
             Some(Channel::Stream(socket)) => {
                 let flows = &mut self.flows;
-                if flows.contains(flow)
-                    && flows.reach(flow, |flow| flow.waits_for_room())
+                if flows.reach(flow, |flow| flow.waits_for_room())
                     && let Some(stream) = self.connections.get(socket)
                 {
                     stream.keep_little_unsent();

@@ -379,3 +379,59 @@ pub(super) const TO_NOBODY: Case = Case {
     client_hears: &["Reset"],
     server_hears: &[],
 };
+
+pub(super) const TAKEN_OUT_AT_ONCE: Case = Case {
+    name: "a flow that is taken out in the turn that started it is not started",
+    client: |server, log| {
+        script(move |cx, input, _| match input {
+            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
+            Input::Opened { channel, .. } => {
+                let flow = cx.flows.insert(Numbers::new(cx.now, true));
+                cx.out.push_back(Output::StartFlow { flow, channel });
+                cx.out.push_back(Output::StopFlow { flow });
+                let flow: Box<Numbers> = cx.flows.take(flow);
+                log.add(format!("{} left", flow.left));
+                end(cx, Outcome::Completed);
+            }
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Nobody,
+    stop: None,
+    client_hears: &["0 left"],
+    server_hears: &[],
+};
+
+pub(super) const TAKEN_OUT_AT_ONCE_IN_A_CONNECTION: Case = Case {
+    name: "nor is it in a connection, in which the session goes on",
+    client: |server, log| {
+        script(move |cx, input, _| match input {
+            Input::Start { .. } => open_tcp(cx, server),
+            Input::Opened { .. } => {}
+            Input::Bytes { bytes, .. } => log.add(format!("{} bytes", bytes.len())),
+            Input::Closed { .. } => end(cx, Outcome::Completed),
+            _ => log.add("something else"),
+        })
+    },
+    server: Server::Tcp(|log| {
+        script(move |cx, input, deadline| match input {
+            Input::Opened { channel, .. } => {
+                let flow = cx.flows.insert(Numbers::new(cx.now, true));
+                cx.out.push_back(Output::StartFlow { flow, channel });
+                let flow: Box<Numbers> = cx.flows.take(flow);
+                log.add(format!("{} left", flow.left));
+                *deadline = Some(cx.now + Duration::from_millis(50));
+            }
+            Input::Deadline => {
+                *deadline = None;
+                cx.out.push_back(Output::Close { channel: CHANNEL });
+                end(cx, Outcome::Completed);
+            }
+            Input::FlowEnded { .. } => log.add("a flow has ended"),
+            _ => {}
+        })
+    }),
+    stop: None,
+    client_hears: &[],
+    server_hears: &["0 left"],
+};

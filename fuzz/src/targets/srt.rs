@@ -132,7 +132,10 @@ pub(crate) fn receiver(bytes: &[u8]) {
 pub(crate) fn sender(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let settings = input.byte();
+    let messages = settings & 3 == 3;
     let mut sender = Sender::new(SenderConfig {
+        messages,
+        message_ttl: Some(LATENCY),
         bandwidth: match settings & 3 {
             0 => Bandwidth::Unlimited,
             1 => Bandwidth::Most(100_000),
@@ -148,7 +151,14 @@ pub(crate) fn sender(bytes: &[u8]) {
     let (mut now, mut out, mut taken) = (START, Vec::new(), 0);
     while !input.is_empty() {
         for _ in 0..input.byte() % 16 {
-            taken += u64::from(sender.push(now, vec![0x47; 5].into()).is_ok());
+            taken += match messages {
+                false => u64::from(sender.push(now, vec![0x47; 5].into()).is_ok()),
+                // Three packets.
+                true => match sender.push_message(now, &vec![0x47; 3000].into(), true) {
+                    Ok(_) => 3,
+                    Err(_) => 0,
+                },
+            };
         }
         let datagram = datagrams(&mut input, &mut now);
         if let Ok(Packet::Control(_, control)) = Packet::parse(&datagram) {
@@ -165,7 +175,11 @@ pub(crate) fn sender(bytes: &[u8]) {
         while sender.write_next(now, &mut out) {}
         let count = sender.statistics();
         assert!(count.pkt_snd_buf <= 64 && count.pkt_flight_size <= count.pkt_snd_buf);
-        assert_eq!(count.byte_snd_buf, 5 * count.pkt_snd_buf);
+        if let Some(messages) = sender.messages() {
+            assert!(messages.acknowledged + messages.dropped <= messages.taken);
+        } else {
+            assert_eq!(count.byte_snd_buf, 5 * count.pkt_snd_buf);
+        }
         assert!(count.pkt_sent_unique <= taken);
         out.clear();
     }

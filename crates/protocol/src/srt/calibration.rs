@@ -8,6 +8,8 @@ use crate::calibration::{
 const MADE: &str = "srt://{address}?streamid=stream1";
 /// Long enough that what is asked for comes in time on a machine that is busy.
 const LATENCY: &str = "latency: 500ms";
+/// Of trials of messages.
+const MESSAGES: &str = "messages: true";
 /// The media of trials has an end.
 const ENDS: &str = "at_shutdown: complete";
 
@@ -154,6 +156,88 @@ pub(super) static TRIALS: &[Trial] = &[
             count_of_missed("viewers", "pkt_rcv_recovered"),
             Check::count("viewers", "pkt_rcv_retrans", &["/sent/again"]),
             Check::none("viewers", "pkt_rcv_drop"),
+        ],
+    },
+    Trial {
+        server: &[
+            "--messages",
+            "10kB",
+            "--bitrate",
+            "1Mbps",
+            "--length",
+            "{length}",
+            "--fault",
+            "lose=3%",
+            "--fault",
+            "lose-again=10%",
+        ],
+        link: None,
+        thresholds: &[],
+        clients: &[
+            TrialClients {
+                name: "readers",
+                number: 10,
+                url: MADE,
+                keys: &[MESSAGES, ENDS],
+            },
+            TrialClients {
+                name: "writers",
+                number: 4,
+                url: "srt://{address}?streamid=publish:own{1..4}",
+                keys: &[
+                    MESSAGES,
+                    "message_size: 10kB",
+                    "publish: { bitrate: 1Mbps }",
+                    "leave: { after: {length} }",
+                ],
+            },
+        ],
+        checks: &[
+            Check::count("readers", "messages_whole", &["/messages/sent/taken"]),
+            Check::count("readers", "messages_expected", &["/messages/sent/taken"]),
+            exactly("readers", "message_bytes", |evidence| {
+                let sent = evidence.sum("/messages/sent/taken")?;
+                Some(Known::exactly(10_000.0 * sent))
+            }),
+            Check::none("readers", "messages_incomplete"),
+            Check::none("readers", "message_contradictions"),
+            Check::count("writers", "messages_sent", &["/messages/received/whole"]),
+            Check::count(
+                "writers",
+                "messages_acknowledged",
+                &["/messages/received/whole"],
+            ),
+            Check::none("writers", "messages_dropped"),
+            Check::none("writers", "messages_unacked"),
+        ],
+    },
+    Trial {
+        server: &[
+            "--messages",
+            "10kB",
+            "--message-ttl",
+            "500ms",
+            "--bitrate",
+            "1Mbps",
+            "--length",
+            "{length}",
+            "--fault",
+            "lose=3%",
+            "--fault",
+            "lose-again=100%",
+        ],
+        link: None,
+        thresholds: &[],
+        clients: &[TrialClients {
+            name: "late",
+            number: 10,
+            url: MADE,
+            keys: &[MESSAGES, ENDS],
+        }],
+        checks: &[
+            Check::count("late", "messages_whole", &["/messages/sent/acknowledged"]),
+            Check::count("late", "messages_incomplete", &["/messages/sent/dropped"]),
+            Check::count("late", "messages_expected", &["/messages/sent/taken"]),
         ],
     },
     Trial {

@@ -2,11 +2,9 @@
 //! stop or the stream ends.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
-use mediagen::ts::looped_stream::LoopedStream;
 
 use super::arq::liveness::Liveness;
 use super::codec::packet::{Control, ControlHeader, PAYLOAD_MAX, Packet};
@@ -15,6 +13,7 @@ use super::config::ClientConfig;
 use super::crypto::{Passphrase, Secret};
 use super::failure::Failure;
 use super::handshake::{Negotiated, Settings};
+use super::made::Made;
 use super::metrics as m;
 use super::seq::{SeqNumber, SocketClock};
 use super::url::Url;
@@ -160,8 +159,8 @@ impl Client {
     }
 
     /// Lets it publish that, and not play.
-    pub fn publishing(mut self, looped: Arc<LoopedStream>) -> Client {
-        self.publishing = Some(Box::new(Publishing::new(looped)));
+    pub fn publishing(mut self, made: impl Into<Made>) -> Client {
+        self.publishing = Some(Box::new(Publishing::new(made.into())));
         self
     }
 
@@ -284,10 +283,12 @@ impl Client {
     }
 
     fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
-        if self.hands.is_some() && self.is_of_handshake(cx, datagram.bytes, datagram.at) {
+        let packet = Packet::parse(datagram.bytes);
+        let is_handshake = matches!(packet, Ok(Packet::Control(_, Control::Handshake(_))));
+        if self.hands.is_some() && self.is_of_handshake(cx, datagram, is_handshake) {
             return;
         }
-        let packet = match Packet::parse(datagram.bytes) {
+        let packet = match packet {
             Ok(packet) if packet_is_for(&packet, self.socket_id) => packet,
             _ => {
                 cx.recorder.add(m::PKT_MALFORMED, 1);
@@ -479,7 +480,10 @@ impl Session for Client {
                 playing.map_or(own, |playing| playing.sweep_at())
             }
             Phase::Publishing | Phase::Finishing => {
-                on_grid(self.liveness.due().min(self.sample_at).min(own))
+                let publishing = self.publishing.as_ref();
+                let asks = publishing.map_or(Time::NEVER, |publishing| publishing.asks_at());
+                let due = self.liveness.due().min(self.sample_at);
+                on_grid(due.min(own).min(asks))
             }
         };
         (due != Time::NEVER).then_some(due)

@@ -1,20 +1,32 @@
 //! The keys that a scenario may set for SRT clients.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use measure::units::{BitRate, TimeSpan};
+use measure::units::{BitRate, Size, TimeSpan};
 use mediagen::ts::looped_stream::{LoopedStream, RATE_MIN};
 use mediagen::ts::synthetic::Programme;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::arq::message_flow::MadeMessages;
+use super::arq::sender::PACKETS_MAX;
+use super::codec::packet::PAYLOAD_MAX;
 use super::codec::stream_id::StreamId;
 use super::crypto::{self, Passphrase};
+use super::made::Made;
 use crate::media::rtp::Pacing;
 use crate::media::source::SourceConfig;
 
 /// The longest latency: a handshake has 16 bits for it.
 pub(super) const LATENCY_MAX_MS: u64 = 65_535;
+
+/// The longest message, in bytes. Two of them fit into a send buffer, also where they are encrypted.
+const MESSAGE_SIZE_MAX: u64 = 5_000_000;
+const _: () = assert!(2 * MESSAGE_SIZE_MAX < PACKETS_MAX as u64 * (PAYLOAD_MAX as u64 - 16));
+
+/// The lowest bit rate of messages.
+const MESSAGES_RATE_MIN: u64 = 1000;
 
 /// How a connection comes about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -168,20 +180,32 @@ pub struct ClientConfig {
     pub at_shutdown: AtShutdown,
     /// Whether messages are carried (`SRTT_FILE` with `SRTO_MESSAGEAPI`) and not live media: of one
     /// packet or of many, in order or not. Clients count them, and look at nothing that is in them.
-    /// Default: false.
+    /// With `publish` they send them, evenly, at its `bitrate`. Default: false.
     pub messages: bool,
+    /// How long each message is, of clients that publish messages: from 1B to 5MB. It goes in
+    /// packets of up to 1456 bytes. Default 10kB.
+    pub message_size: Size,
+    /// Whether messages that clients publish are to be handed on in order, each once all before it
+    /// have come or were dropped (SRT, 3.1: the order flag). Default: true.
+    pub messages_in_order: bool,
+    /// After how long a message is dropped that the server has not acknowledged, from when it was
+    /// due, of clients that publish messages (`msgttl` of `srt_sendmsg2`; SRT, 3.2.9). Default:
+    /// never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_ttl: Option<TimeSpan>,
     /// What the clients publish, such as `{bitrate: 2Mbps}`, `{file: clip.ts}`, or `{}` for all
     /// defaults: a transport stream at a constant bit rate, 1316 bytes in a packet. `bitrate` is
     /// that of the stream; what is made has a time code in each packet, and with `audio: true`
-    /// silence in AAC of 192 kb/s. Default: nothing, they play.
+    /// silence in AAC of 192 kb/s. With `messages: true` only `bitrate` goes, which is that of the
+    /// messages. Default: nothing, they play.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish: Option<SourceConfig>,
     /// The most that a client sends, retransmissions included, of clients that publish. Default: by
-    /// `overhead`.
+    /// `overhead`; of messages: none, they leave as soon as the server has room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bandwidth: Option<BitRate>,
     /// How much more than the media a client may send for the sake of retransmissions, in percent:
-    /// 5 to 100. Default 25.
+    /// 5 to 100. Messages have no such bound. Default 25.
     pub overhead: u32,
     /// How long a client waits for its stream where another population of the scenario publishes
     /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
@@ -209,6 +233,9 @@ impl Default for ClientConfig {
             peer_idle: seconds(5),
             at_shutdown: AtShutdown::default(),
             messages: false,
+            message_size: Size(10_000),
+            messages_in_order: true,
+            message_ttl: None,
             publish: None,
             max_bandwidth: None,
             overhead: 25,
@@ -250,10 +277,10 @@ impl ClientConfig {
         if !is_overhead(&self.overhead) {
             return Err(("overhead", "`overhead` is from 5 to 100 percent".to_owned()));
         }
+        self.check_messages()?;
         match &self.publish {
-            Some(_) if self.messages => {
-                let text = "clients do not publish messages; take `publish` or `messages` out";
-                Err(("messages", text.to_owned()))
+            Some(source) if self.messages => {
+                check_messages_source(source).map_err(|text| ("publish", text))
             }
             Some(source) => check_source(source).map_err(|text| ("publish", text)),
             None if self.max_bandwidth.is_some() => {
@@ -262,6 +289,89 @@ impl ClientConfig {
             }
             None => Ok(()),
         }
+    }
+
+    fn check_messages(&self) -> Result<(), (&'static str, String)> {
+        let usual = ClientConfig::default();
+        let sends = self.messages && self.publish.is_some();
+        for (key, written) in [
+            ("message_size", self.message_size != usual.message_size),
+            (
+                "messages_in_order",
+                self.messages_in_order != usual.messages_in_order,
+            ),
+            ("message_ttl", self.message_ttl.is_some()),
+        ] {
+            if written && !sends {
+                return Err((
+                    key,
+                    format!(
+                        "`{key}` is of clients that publish messages: write `messages: true` and \
+                         `publish: {{ bitrate: 1Mbps }}`, or take it out"
+                    ),
+                ));
+            }
+        }
+        check_message_size(self.message_size)
+            .map_err(|text| ("message_size", format!("`message_size` {text}")))?;
+        if self.message_ttl.is_some_and(|ttl| ttl.0.is_zero()) {
+            let text = "`message_ttl` must be longer than nothing";
+            return Err(("message_ttl", text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What the clients publish; none where they play. Takes up to some seconds. `file` is what
+    /// their file holds, where there is one.
+    ///
+    /// # Errors
+    /// No stream can be made by the settings, or out of the file; the text says why.
+    pub(super) fn made(&self, file: Option<&[u8]>) -> Result<Option<Made>, String> {
+        let Some(source) = &self.publish else {
+            return Ok(None);
+        };
+        if !self.messages {
+            return stream(source, file).map(|looped| Some(Made::Stream(Arc::new(looped))));
+        }
+        Ok(Some(Made::Messages(MadeMessages {
+            size: usize::try_from(self.message_size.0).unwrap_or(usize::MAX),
+            bits_per_second: source.made_bitrate(),
+            in_order: self.messages_in_order,
+            ttl: self.message_ttl.map(|ttl| ttl.0),
+        })))
+    }
+}
+
+/// Whether messages may be that long.
+///
+/// # Errors
+/// What it is instead.
+pub(super) fn check_message_size(size: Size) -> Result<(), String> {
+    match size.0 {
+        1..=MESSAGE_SIZE_MAX => Ok(()),
+        _ => Err(format!("is from 1B to {}", Size(MESSAGE_SIZE_MAX))),
+    }
+}
+
+/// Whether the keys of a source make sense for messages.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn check_messages_source(source: &SourceConfig) -> Result<(), String> {
+    let rest = SourceConfig {
+        bitrate: None,
+        ..source.clone()
+    };
+    if rest != SourceConfig::default() {
+        let text = "with `messages: true` only `bitrate` is used of `publish`; take the rest out";
+        return Err(text.to_owned());
+    }
+    match source.bitrate {
+        Some(BitRate(rate)) if rate < MESSAGES_RATE_MIN => {
+            let least = MESSAGES_RATE_MIN / 1000;
+            Err(format!("`bitrate` of messages is at least {least} kb/s"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -346,7 +456,29 @@ mod tests {
             (r#"{"stream_id":""}"#, "stream_id"),
             (r#"{"overhead":4}"#, "overhead"),
             (r#"{"max_bandwidth":"2Mbps"}"#, "max_bandwidth"),
-            (r#"{"publish":{},"messages":true}"#, "messages"),
+            (r#"{"publish":{"gop":5},"messages":true}"#, "publish"),
+            (
+                r#"{"publish":{"bitrate":"999bps"},"messages":true}"#,
+                "publish",
+            ),
+            (r#"{"publish":{},"message_size":"1kB"}"#, "message_size"),
+            (
+                r#"{"messages":true,"messages_in_order":false}"#,
+                "messages_in_order",
+            ),
+            (r#"{"message_ttl":"1s"}"#, "message_ttl"),
+            (
+                r#"{"publish":{},"messages":true,"message_size":"0B"}"#,
+                "message_size",
+            ),
+            (
+                r#"{"publish":{},"messages":true,"message_size":"6MB"}"#,
+                "message_size",
+            ),
+            (
+                r#"{"publish":{},"messages":true,"message_ttl":"0s"}"#,
+                "message_ttl",
+            ),
             (r#"{"publish":{"mtu":500}}"#, "publish"),
             (r#"{"publish":{"file":"a.ts","audio":false}}"#, "publish"),
             (r#"{"publish":{"bitrate":"100kbps"}}"#, "publish"),

@@ -1,14 +1,13 @@
 //! SRT as the registry lists it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use measure::Catalogue;
-use mediagen::ts::looped_stream::LoopedStream;
 
 use super::calibration;
 use super::client::Client;
-use super::config::{self, ClientConfig};
+use super::config::ClientConfig;
+use super::made::Made;
 use super::metrics::SRT;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
@@ -67,6 +66,14 @@ impl Keys for ClientConfig {
 
     fn unwritten(&self) -> &'static [&'static str] {
         match self.publish {
+            Some(_) if self.messages => &[
+                "messages_sent > 0",
+                "messages_acknowledged > 0",
+                "messages_dropped == 0",
+                "messages_unacked == 0",
+                "messages_not_taken == 0",
+                "not_taken == 0",
+            ],
             Some(_) => &[
                 "pkt_sent > 0",
                 "pkt_recv_ack > 0",
@@ -89,11 +96,9 @@ impl Keys for ClientConfig {
         file: Option<&[u8]>,
         surroundings: &Surroundings,
     ) -> Result<Box<dyn MakeClients>, String> {
-        let source = self.publish.as_ref();
-        let looped = source.map(|source| config::stream(source, file));
         Ok(Box::new(Clients {
             config: self.clone(),
-            looped: looped.transpose()?.map(Arc::new),
+            made: self.made(file)?,
             surroundings: surroundings.clone(),
         }))
     }
@@ -116,7 +121,7 @@ impl Keys for ClientConfig {
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,
-    looped: Option<Arc<LoopedStream>>,
+    made: Option<Made>,
     surroundings: Surroundings,
 }
 
@@ -127,8 +132,8 @@ impl MakeClients for Clients {
         if let Some(wall_clock) = self.surroundings.wall_clock() {
             client = client.with_wall_clock(wall_clock);
         }
-        if let Some(looped) = &self.looped {
-            client = client.publishing(looped.clone());
+        if let Some(made) = &self.made {
+            client = client.publishing(made.clone());
         } else if self.surroundings.publishes(url) {
             client = client.waiting_for_publisher();
         }

@@ -1,5 +1,5 @@
 //! Messages of several packets (SRT, 3.1 and 7.1): what came of each is found as the packets come,
-//! in whatever order. Nothing of a payload is kept.
+//! in whatever order. Nothing of a payload is kept here; [`assembly`] does where it is wanted.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,6 +9,8 @@ use measure::Time;
 use super::codec::packet::{DataHeader, MESSAGE_MAX, Position};
 use super::seq::SeqNumber;
 
+pub mod assembly;
+
 /// The most messages that are looked after at a time. Where more would be, the oldest is given up:
 /// a peer may begin as many as it likes.
 const OPEN_MAX: usize = 1024;
@@ -16,6 +18,12 @@ const OPEN_MAX: usize = 1024;
 /// A message that came whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
+    /// Its number.
+    pub number: u32,
+    /// Its first packet.
+    pub first: SeqNumber,
+    /// How many packets it has.
+    pub packets: u32,
     /// Its bytes.
     pub bytes: u64,
     /// How long after its first packet that came it could be handed on: it was whole, and where it
@@ -114,6 +122,18 @@ impl Open {
         self.has_first && self.has_last && self.packets == span
     }
 
+    /// What it is once it is whole, and can be handed on.
+    fn whole(&self, at: Time, is_early: bool) -> Message {
+        Message {
+            number: self.number,
+            first: self.lowest,
+            packets: self.packets,
+            bytes: self.bytes,
+            took: at.since(self.began),
+            is_early,
+        }
+    }
+
     /// Whether nothing more comes of it, where everything before `acknowledged` has come or was
     /// given up.
     fn is_over(&self, acknowledged: SeqNumber) -> bool {
@@ -164,11 +184,9 @@ impl Messages {
         }
         if !open.in_order && open.is_whole() {
             open.was_told = true;
-            told(Outcome::Whole(Message {
-                bytes: open.bytes,
-                took: at.since(open.began),
-                is_early: acknowledged.is_before(open.lowest),
-            }));
+            told(Outcome::Whole(
+                open.whole(at, acknowledged.is_before(open.lowest)),
+            ));
         }
         self.settle(at, acknowledged, told);
     }
@@ -179,11 +197,7 @@ impl Messages {
             if oldest.is_whole() && !acknowledged.is_before(oldest.lowest) {
                 self.pop(told);
                 if !oldest.was_told {
-                    told(Outcome::Whole(Message {
-                        bytes: oldest.bytes,
-                        took: at.since(oldest.began),
-                        is_early: false,
-                    }));
+                    told(Outcome::Whole(oldest.whole(at, false)));
                 }
             } else if oldest.is_over(acknowledged) {
                 self.settle_oldest(told);
@@ -213,6 +227,11 @@ impl Messages {
         if step > 0 || self.settled.is_none() {
             self.settled = Some(oldest.number);
         }
+    }
+
+    /// The number of the oldest that is looked after: all before it are settled.
+    pub fn oldest(&self) -> Option<u32> {
+        self.open.front().map(|oldest| oldest.number)
     }
 
     /// How many are looked after.

@@ -58,6 +58,19 @@ measure::metrics! {
         MESSAGE_CONTRADICTIONS = "message_contradictions", Count, "SRT, 3.1";
         /// Bytes of whole messages.
         MESSAGE_BYTES = "message_bytes", Bytes, "";
+        /// Messages that clients gave to SRT to be sent. Each is acknowledged, dropped, or not
+        /// acknowledged at the end.
+        MESSAGES_SENT = "messages_sent", Count, "SRT, 3.1";
+        /// Of these, the ones that the server acknowledged to their last packet.
+        MESSAGES_ACKNOWLEDGED = "messages_acknowledged", Count, "SRT, 3.2.4";
+        /// Of these, the ones that were dropped, because `message_ttl` was over before the server
+        /// had acknowledged all of them.
+        MESSAGES_DROPPED = "messages_dropped", Count, "SRT, 3.2.9";
+        /// Of these, the ones that were neither when the client ended.
+        MESSAGES_UNACKED = "messages_unacked", Count, "";
+        /// Messages that were due and found no room in the send buffer. Their packets are part of
+        /// `not_taken`.
+        MESSAGES_NOT_TAKEN = "messages_not_taken", Count, "";
         /// Datagrams that are no packets of SRT, or are for another socket.
         PKT_MALFORMED = "pkt_malformed", Count, "SRT, 3";
         /// Acknowledgements sent.
@@ -73,18 +86,20 @@ measure::metrics! {
         PKT_RETRANS = "pkt_retrans", Count, "libsrt, pktRetransTotal";
         /// Packets that the server reported as lost, as often as it did.
         PKT_SND_LOSS = "pkt_snd_loss", Count, "libsrt, pktSndLossTotal";
-        /// Packets that were dropped unacknowledged, because their latency was over.
+        /// Packets that were dropped unacknowledged, because their latency was over, or of messages
+        /// `message_ttl`.
         PKT_SND_DROP = "pkt_snd_drop", Count, "libsrt, pktSndDropTotal";
-        /// Packets that had left and were not acknowledged when the latency and 0.2 s were over
-        /// after the last of them: lost at the very end of the stream, where nothing behind them
-        /// shows it.
+        /// Packets that had left and were not acknowledged when the client ended, the latency and
+        /// 0.2 s after the last of them: lost at the very end of the stream, where nothing behind
+        /// them shows it. Clients that publish messages wait longer, as long as the run lets them.
         PKT_SND_UNACKED = "pkt_snd_unacked", Count, "";
         /// Acknowledgements that came.
         PKT_RECV_ACK = "pkt_recv_ack", Count, "libsrt, pktRecvACKTotal";
         /// Loss reports that came.
         PKT_RECV_NAK = "pkt_recv_nak", Count, "libsrt, pktRecvNAKTotal";
         /// Packets of media that were due and never left: no room in the buffer of what is not
-        /// acknowledged, or in the network stack.
+        /// acknowledged, or in the network stack. Of messages those are not in it that were dropped
+        /// when `message_ttl` was over.
         NOT_TAKEN = "not_taken", Count, "";
         /// Bytes of media that left for the first time.
         SENT_BYTES = "sent_bytes", Bytes, "libsrt, byteSentUniqueTotal";
@@ -106,6 +121,10 @@ measure::metrics! {
         MESSAGE_TIME = "message_time", Seconds, "";
         /// How long after it was due a packet came that was given up.
         BELATED_BY = "belated_by", Seconds, "libsrt, pktRcvAvgBelatedTime";
+        /// What SRT holds back: of each packet that is published, from when it was due to when it
+        /// left for the first time. It waits in the send buffer while others are sent again, the
+        /// bandwidth is used up, or the server has no room.
+        SEND_QUEUE_DELAY = "send_queue_delay", Seconds, "SRT, 5.1";
         /// What waits to be sent or acknowledged, from its oldest to its youngest packet, of each
         /// client that publishes, once a second.
         SND_BUFFER = "snd_buffer", Seconds, "libsrt, msSndBuf";

@@ -13,6 +13,7 @@ mod descriptor;
 pub mod failure;
 pub mod handshake;
 mod in_order;
+pub mod made;
 pub mod messages;
 pub mod metrics;
 pub mod seq;

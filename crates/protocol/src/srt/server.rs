@@ -6,19 +6,22 @@ pub mod faults;
 mod flow;
 pub(super) mod reference;
 mod session;
+mod taking;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use measure::Catalogue;
-use mediagen::ts::looped_stream::LoopedStream;
 use serde::Serialize;
 
 use super::arq::flow::Left;
+use super::arq::message_flow::MadeMessages;
+use super::arq::sender::SentMessages;
 use super::arq::statistics::{ReceiverStatistics, SenderStatistics};
 use super::config;
 use super::crypto::{self, Passphrase};
+use super::made::Made;
 use crate::media::source::SourceConfig;
 use crate::metrics::CLIENTS;
 use crate::published_streams::PublishedStreams;
@@ -26,6 +29,7 @@ use crate::session::Endpoint;
 
 pub use faults::ServerFaults;
 pub use flow::Wrongs;
+pub use taking::ReceivedMessages;
 
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
@@ -35,6 +39,9 @@ const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
 pub struct ServerConfig {
     /// The media that it plays under every name that no client publishes.
     pub source: SourceConfig,
+    /// The messages that it sends in place of that, and so takes of clients. Default: it serves
+    /// live media.
+    pub messages: Option<MadeMessages>,
     /// How many streams there are: `stream1`, `stream2` and so on. Default: any name is one, and
     /// none.
     pub streams: Option<u32>,
@@ -56,6 +63,7 @@ impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
             source: SourceConfig::default(),
+            messages: None,
             streams: None,
             length: None,
             latency: Duration::from_millis(120),
@@ -80,8 +88,12 @@ pub struct ServedClient {
     pub rejected: Option<String>,
     /// Whether the client published. Else it played.
     pub published: bool,
-    /// Payloads that were made for it, or passed on to it.
+    /// Payloads or messages that were made for it, or passed on to it, or came from it and were
+    /// passed on.
     pub media: u64,
+    /// What became of messages, where it carries messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<ServedMessages>,
     /// What left to a client that plays; what was left out on purpose among it.
     pub sent: Left,
     /// What was done wrong on purpose.
@@ -98,6 +110,17 @@ pub struct ServedClient {
     pub malformed: u64,
 }
 
+/// What became of the messages of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ServedMessages {
+    /// Of those sent to a client that plays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<SentMessages>,
+    /// Of those that came from a client that publishes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received: Option<ReceivedMessages>,
+}
+
 /// A reference server.
 #[derive(Clone, Debug)]
 pub struct Server(Arc<Shared>);
@@ -106,7 +129,7 @@ pub struct Server(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     config: ServerConfig,
-    looped: Arc<LoopedStream>,
+    made: Made,
     published: PublishedStreams<Bytes>,
 }
 
@@ -127,9 +150,12 @@ impl Server {
     /// # Errors
     /// Its media cannot be made; the text says why.
     pub fn new(config: ServerConfig) -> Result<Server, String> {
-        let looped = config::stream(&config.source, None)?;
+        let made = match config.messages {
+            Some(messages) => Made::Messages(messages),
+            None => Made::Stream(Arc::new(config::stream(&config.source, None)?)),
+        };
         Ok(Server(Arc::new(Shared {
-            looped: Arc::new(looped),
+            made,
             published: PublishedStreams::default(),
             config,
         })))

@@ -23,10 +23,29 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
             Part::If("pkt_snd_unacked", "; {} not acknowledged at the end"),
         ],
     ),
+    SummaryRow::text(
+        "messages",
+        &[When::Above("messages_sent")],
+        &[
+            Part::Text("{messages_acknowledged} of {messages_sent} acknowledged"),
+            Part::If(
+                "messages_dropped",
+                "; {} dropped, because they were too late",
+            ),
+            Part::If("messages_unacked", "; {} not acknowledged at the end"),
+            Part::If("messages_not_taken", "; {} found no room to wait"),
+        ],
+    ),
     SummaryRow::distribution(
         "round trip",
         &[When::Above("pkt_sent"), When::HasData("rtt")],
         "rtt",
+        "p50",
+    ),
+    SummaryRow::distribution(
+        "send queue",
+        &[When::Above("pkt_sent"), When::HasData("send_queue_delay")],
+        "send_queue_delay",
         "p50",
     ),
     SummaryRow::distribution(

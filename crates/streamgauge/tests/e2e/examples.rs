@@ -75,7 +75,7 @@ const ROOMS: [Example; 1] = [Example {
 }];
 
 /// Those with an emulated link, which the run makes itself.
-const LINKS: [Example; 6] = [
+const LINKS: [Example; 7] = [
     Example {
         file: "link-changes.yaml",
         set: &[
@@ -113,6 +113,15 @@ const LINKS: [Example; 6] = [
             "duration=5s",
             "vary.link.rtt=[17ms]",
             "vary.clients.publisher.publish.bitrate=[1Mbps]",
+            LATE_LINK,
+        ],
+    },
+    Example {
+        file: "srt-messages.yaml",
+        set: &[
+            "duration=5s",
+            "clients.readers.load={clients: 4, start: at_once}",
+            "thresholds=[\"readers.message_loss <= 0%\"]",
             LATE_LINK,
         ],
     },

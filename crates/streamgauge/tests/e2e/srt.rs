@@ -49,7 +49,7 @@ pub(crate) fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
 }
 
 /// What it did for each connection.
-fn served(server: Process, folder: &Path) -> Vec<Value> {
+pub(crate) fn served(server: Process, folder: &Path) -> Vec<Value> {
     server.signal("TERM");
     server.finish(Duration::from_secs(10));
     let text = fs::read_to_string(folder.join("served.jsonl")).expect("it was written");
@@ -58,7 +58,7 @@ fn served(server: Process, folder: &Path) -> Vec<Value> {
     lines.filter(|line| line["connection"].is_u64()).collect()
 }
 
-fn sum(lines: &[Value], place: &str) -> u64 {
+pub(crate) fn sum(lines: &[Value], place: &str) -> u64 {
     let counts = lines
         .iter()
         .filter_map(|line| line.pointer(place)?.as_u64());

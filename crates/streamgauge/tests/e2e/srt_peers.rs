@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::srt::{free_port, sockets, wait_for_port, write};
+use crate::srt::{free_port, serve, served, sockets, sum, wait_for_port, write};
 use crate::support::{
     Process, RUN_WITHIN, Report, a_little, folder, have, number, run, streamgauge, wait_for,
 };
@@ -109,4 +109,92 @@ fn messages_of_many_packets_that_srt_live_transmit_sends_are_counted_whole() {
     }
     // Nothing is due at a certain time.
     assert_eq!(count("ts_packets"), 0);
+}
+
+/// Whether these bytes are `count` messages of that size, as they are made: each begins with its
+/// number.
+fn demand_messages(bytes: &[u8], size: usize, count: u64) {
+    assert_eq!(bytes.len() as u64, count * size as u64);
+    for (number, message) in (0u64..).zip(bytes.chunks_exact(size)) {
+        assert_eq!(message[..8], number.to_be_bytes(), "message {number}");
+        let follow = message[8..].iter().zip(8u64..);
+        let wrong = follow.filter(|&(&byte, place)| byte != (number + place) as u8);
+        assert_eq!(wrong.count(), 0, "message {number}");
+    }
+}
+
+#[test]
+fn messages_that_clients_publish_come_whole_and_in_order_to_srt_live_transmit() {
+    if !have("srt-live-transmit") {
+        return;
+    }
+    let _media = a_little();
+    for (query, in_order) in [("", true), ("&passphrase=hush-hush-hush", false)] {
+        let folder = folder();
+        let port = free_port();
+        let scenario = format!(
+            "name: messages\nduration: 3s\nclients:\n  viewers:\n    protocol: srt\n    \
+             messages: true\n    messages_in_order: {in_order}\n    message_size: 10kB\n    \
+             publish: {{ bitrate: 2Mbps }}\n    \
+             urls: [\"srt://127.0.0.1:{port}?transtype=file&messageapi=1{query}\"]\n    \
+             load: {{ clients: 1, start: at_once }}\n"
+        );
+        write(folder.path(), "run.yaml", &scenario);
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            &format!(
+                "exec srt-live-transmit -q -a:no -chunk:10000 \
+                 'srt://127.0.0.1:{port}?mode=listener&transtype=file&messageapi=1{query}' \
+                 file://con > file"
+            ),
+        ]);
+        let reader = Process::start(command, folder.path());
+        wait_for_port(port);
+        run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+        let report = Report::read(&folder.path().join("out.json"));
+        let count = |name: &str| number(report.metric(name));
+        let sent = count("messages_sent");
+        // 25 a second.
+        assert!(sent > 60, "{sent}");
+        assert_eq!(count("messages_acknowledged"), sent);
+        assert_eq!(count("messages_dropped"), 0);
+        assert_eq!(count("pkt_sent_unique"), sent * 7);
+        assert_eq!(
+            report.metric("send_queue_delay")["count"].as_u64(),
+            Some(sent * 7)
+        );
+        reader.finish(Duration::from_secs(20));
+        let file = std::fs::read(folder.path().join("file")).expect("it was written");
+        demand_messages(&file, 10_000, sent);
+    }
+}
+
+#[test]
+fn messages_of_the_reference_server_come_whole_to_srt_live_transmit_whatever_is_left_out() {
+    if !have("srt-live-transmit") {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    let with = "--messages 10kB --bitrate 2Mbps --length 2s --fault lose=5%";
+    let with: Vec<&str> = with.split(' ').collect();
+    let server = serve(folder.path(), port, &with);
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        &format!(
+            "exec srt-live-transmit -q -a:no -chunk:10000 \
+             'srt://127.0.0.1:{port}?transtype=file&messageapi=1&conntimeo=20000' file://con > file"
+        ),
+    ]);
+    let reader = Process::start(command, folder.path());
+    reader.finish(Duration::from_secs(30));
+    let served = served(server, folder.path());
+    let sent = |what: &str| sum(&served, &format!("/messages/sent/{what}"));
+    assert_eq!((sent("taken"), sent("acknowledged")), (50, 50));
+    assert!(sum(&served, "/wrongs/left_out") > 3);
+    let file = std::fs::read(folder.path().join("file")).expect("it was written");
+    demand_messages(&file, 10_000, 50);
 }

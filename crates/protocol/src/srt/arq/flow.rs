@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::sender::{Outgoing, Sender};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
+use crate::srt::seq::SeqNumber;
 use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream, PACKETS};
 use mediagen::ts::mux::{Mux, Steps};
 use mediagen::ts::packet::PACKET;
@@ -35,19 +36,53 @@ pub struct Left {
     pub not_taken: u64,
 }
 
-impl Left {
+/// The most delays that are kept until they are asked for. Senders are asked every 50 ms, or once a
+/// second if nothing comes from the peer: that is enough for 500 Mb/s.
+const DELAYS_MAX: usize = 65_536;
+
+/// What became of the datagrams of a flow, and how long each waited.
+#[derive(Debug, Default)]
+pub(in crate::srt) struct Departures {
+    pub(super) left: Left,
+    /// Where these are wanted: how long packets waited in the send buffer until they left for the
+    /// first time, in nanoseconds.
+    delays: Option<Vec<u64>>,
+}
+
+impl Departures {
+    /// What became of a packet of that sender.
     #[inline]
-    fn count(&mut self, tag: Tag, left: Option<Handover>) {
+    pub(super) fn count(&mut self, sender: &Sender, tag: Tag, left: Option<Handover>) {
         match left {
-            None => self.not_taken += 1,
-            Some(_) if tag.0 & AGAIN == 0 => self.first += 1,
-            Some(_) => self.again += 1,
+            None => self.left.not_taken += 1,
+            Some(left) if tag.0 & AGAIN == 0 => {
+                self.left.first += 1;
+                if let Some(delays) = &mut self.delays
+                    && delays.len() < DELAYS_MAX
+                    && let Some(since) = sender.handed_in(SeqNumber::new(tag.0 as u32))
+                {
+                    delays.push(left.ended.since(since).as_nanos() as u64);
+                }
+            }
+            Some(_) => self.left.again += 1,
+        }
+    }
+
+    /// Keeps from now on how long packets wait.
+    pub(in crate::srt) fn keep_delays(&mut self) {
+        self.delays.get_or_insert_default();
+    }
+
+    /// Moves the delays since the last time behind those there.
+    pub(in crate::srt) fn take_delays(&mut self, into: &mut Vec<u64>) {
+        if let Some(delays) = &mut self.delays {
+            into.append(delays);
         }
     }
 }
 
 #[inline]
-fn packet(packet: Outgoing) -> FlowPacket {
+pub(super) fn packet(packet: Outgoing) -> FlowPacket {
     let again = if packet.retransmitted { AGAIN } else { 0 };
     FlowPacket {
         due: packet.due,
@@ -62,7 +97,7 @@ fn packet(packet: Outgoing) -> FlowPacket {
 pub struct SrtFlow {
     sender: Sender,
     finished: bool,
-    left: Left,
+    departures: Departures,
 }
 
 impl SrtFlow {
@@ -71,7 +106,7 @@ impl SrtFlow {
         SrtFlow {
             sender,
             finished: false,
-            left: Left::default(),
+            departures: Departures::default(),
         }
     }
 
@@ -87,12 +122,12 @@ impl SrtFlow {
 
     /// What became of its datagrams.
     pub fn left_so_far(&self) -> Left {
-        self.left
+        self.departures.left
     }
 }
 
 /// When a sender has something to do next; none once it has finished.
-fn next_due(sender: &Sender, finished: bool) -> Option<Time> {
+pub(super) fn next_due(sender: &Sender, finished: bool) -> Option<Time> {
     let due = sender.next_due();
     if !finished {
         return Some(due);
@@ -116,7 +151,7 @@ impl Flow for SrtFlow {
 
     #[inline]
     fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        self.left.count(tag, left);
+        self.departures.count(&self.sender, tag, left);
     }
 }
 
@@ -147,7 +182,7 @@ pub struct SrtTsFlow {
     count: u64,
     wall_clock: u64,
     room: BytesMut,
-    left: Left,
+    departures: Departures,
 }
 
 impl SrtTsFlow {
@@ -174,7 +209,7 @@ impl SrtTsFlow {
             count,
             wall_clock: u64::try_from(settings.wall_clock.as_nanos()).unwrap_or(u64::MAX),
             room: BytesMut::new(),
-            left: Left::default(),
+            departures: Departures::default(),
         }
     }
 
@@ -193,6 +228,10 @@ impl SrtTsFlow {
         &mut self.sender
     }
 
+    pub(in crate::srt) fn departures(&mut self) -> &mut Departures {
+        &mut self.departures
+    }
+
     /// How many payloads were made so far: their stamps are numbered from 0.
     pub fn made(&self) -> u64 {
         self.stamp.number
@@ -200,7 +239,7 @@ impl SrtTsFlow {
 
     /// What became of its datagrams.
     pub fn left_so_far(&self) -> Left {
-        self.left
+        self.departures.left
     }
 
     /// When the next payload is due; none before it has begun, and where none will follow.
@@ -258,7 +297,7 @@ impl Flow for SrtTsFlow {
 
     #[inline]
     fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        self.left.count(tag, left);
+        self.departures.count(&self.sender, tag, left);
     }
 }
 

@@ -33,7 +33,7 @@ const NAK_EVERY_MIN: Duration = Duration::from_millis(20);
 /// After so many packets in order the patience with reordered ones goes down by one, as in libsrt.
 const ORDERED_MAX: u32 = 50;
 
-/// The most gaps of a receiver that only counts: 12 KiB.
+/// The most gaps of a receiver that only counts, and gives up what is late: 12 KiB.
 const GAPS_MAX: usize = 512;
 
 /// The most packets of a window: libsrt's default flow window.
@@ -43,7 +43,7 @@ pub const WINDOW_MAX: u32 = 25_600;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Payloads are used as they come, and only it is counted what would have been delivered. Takes
-    /// less than 24 KiB.
+    /// less than 24 KiB; without TSBPD up to 200 KiB more while packets are missing.
     Counting,
     /// Payloads are kept, and handed out in order when they are due. Takes as much more as waits at
     /// a time: some 1.5 KiB for each packet of the latency, up to twice that while it grows.
@@ -153,6 +153,8 @@ impl Receiver {
         let window = config.window.clamp(1, WINDOW_MAX);
         let first = config.first_sequence;
         let (gaps, playout) = match config.delivery {
+            // Nothing may be given up: there are as many as the window has room for.
+            Delivery::Counting if config.tsbpd.is_none() => (window as usize, None),
             Delivery::Counting => (GAPS_MAX, None),
             Delivery::InOrder => (window as usize, Some(Playout::new(first))),
         };

@@ -17,12 +17,20 @@ use crate::srt::codec::packet::{
 };
 use crate::srt::seq::{SeqNumber, SocketClock};
 
+use messages::Reliable;
+
 pub use super::pacing::Bandwidth;
+pub use messages::SentMessages;
+
+mod messages;
 
 /// Unacknowledged packets are dropped after the peer's latency, but not before this, and 20 ms more
 /// (SRT, 4.6, and libsrt).
 const TOO_LATE_MIN: Duration = Duration::from_secs(1);
 const TOO_LATE_MORE: Duration = Duration::from_millis(20);
+
+/// How many packets are kept, sent or not, where nothing else is said.
+pub const PACKETS_MAX: u32 = 8192;
 
 /// The most answers that wait to be sent.
 const ANSWERS_MAX: usize = 64;
@@ -68,6 +76,12 @@ pub struct SenderConfig {
     pub latency: Duration,
     /// Whether unacknowledged packets are dropped that are too late (`SRTO_TLPKTDROP`).
     pub too_late_drop: bool,
+    /// Whether messages are sent, all of which are to come: what nobody acknowledges is sent again
+    /// (libsrt's `SRM_LATEREXMIT`). Nothing is dropped by the latency.
+    pub messages: bool,
+    /// After how long a message that is not acknowledged is dropped, all of it
+    /// (`SRT_MSGCTRL::msgttl`). Default: never.
+    pub message_ttl: Option<Duration>,
     /// How fast packets may leave.
     pub bandwidth: Bandwidth,
     /// How many packets may be unacknowledged, as the peer's handshake says (`SRTO_FC`).
@@ -90,9 +104,26 @@ impl SenderConfig {
             clock,
             latency,
             too_late_drop: true,
+            messages: false,
+            message_ttl: None,
             bandwidth: Bandwidth::Unlimited,
             flow_window: 8192,
-            packets_max: 8192,
+            packets_max: PACKETS_MAX,
+        }
+    }
+
+    /// Of messages (`SRTT_FILE` with `SRTO_MESSAGEAPI`), each of which is dropped after that time.
+    pub fn messages(
+        first_sequence: SeqNumber,
+        peer: u32,
+        clock: SocketClock,
+        ttl: Option<Duration>,
+    ) -> SenderConfig {
+        SenderConfig {
+            too_late_drop: false,
+            messages: true,
+            message_ttl: ttl,
+            ..SenderConfig::live(first_sequence, peer, clock, Duration::ZERO)
         }
     }
 }
@@ -148,6 +179,8 @@ pub struct Sender {
     pacing: Pacing,
     rtt: Rtt,
     answers: VecDeque<Answer>,
+    /// Of messages.
+    reliable: Option<Box<Reliable>>,
     statistics: SenderStatistics,
 }
 
@@ -176,7 +209,8 @@ struct Part {
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     AckAck(u32),
-    Drop(LossRange),
+    /// Of that message, or of 0: of no certain one.
+    Drop(u32, LossRange),
 }
 
 impl Sender {
@@ -185,9 +219,12 @@ impl Sender {
         Sender {
             peer: config.peer,
             clock: config.clock,
-            too_late_after: config
-                .too_late_drop
-                .then(|| config.latency.max(TOO_LATE_MIN) + TOO_LATE_MORE),
+            too_late_after: match config.messages {
+                true => config.message_ttl,
+                false => config
+                    .too_late_drop
+                    .then(|| config.latency.max(TOO_LATE_MIN) + TOO_LATE_MORE),
+            },
             flow_window: config.flow_window.max(1),
             window: config.flow_window.max(1),
             packets_max: config.packets_max.max(1) as usize,
@@ -204,6 +241,7 @@ impl Sender {
             pacing: Pacing::new(config.bandwidth),
             rtt: Rtt::default(),
             answers: VecDeque::new(),
+            reliable: config.messages.then(Box::default),
             statistics: SenderStatistics::default(),
         }
     }
@@ -227,47 +265,6 @@ impl Sender {
         self.accepts(at, payload.len())?;
         let part = self.solo();
         Ok(self.take(at, payload, part))
-    }
-
-    /// Takes a message of any length to be sent, in as many packets as it needs.
-    ///
-    /// # Errors
-    /// If the buffer has no room for all of it.
-    pub fn push_message(
-        &mut self,
-        at: Time,
-        message: &Bytes,
-        in_order: bool,
-    ) -> Result<SeqNumber, Refused> {
-        let most = match self.cipher {
-            None => PAYLOAD_MAX,
-            Some(_) => PAYLOAD_MAX - TAG,
-        };
-        let count = message.len().div_ceil(most).max(1);
-        self.accepts(at, 0)?;
-        if self.slots.len() + count > self.packets_max {
-            self.statistics.pkt_snd_refused += count as u64;
-            return Err(Refused::Full);
-        }
-        let first = self.next_sequence();
-        let number = next_message(self.message);
-        for place in 0..count {
-            let begin = place * most;
-            let end = message.len().min(begin + most);
-            let position = match (place, count - 1 - place) {
-                (0, 0) => Position::Solo,
-                (0, _) => Position::First,
-                (_, 0) => Position::Last,
-                _ => Position::Middle,
-            };
-            let part = Part {
-                message: number,
-                position,
-                in_order,
-            };
-            self.take(at, message.slice(begin..end), part);
-        }
-        Ok(first)
     }
 
     /// A message of one packet.
@@ -378,6 +375,10 @@ impl Sender {
             .front()
             .is_some_and(|slot| slot.origin + after < now)
         {
+            if self.reliable.is_some() {
+                self.drop_message();
+                continue;
+            }
             let sent = self.forget_first();
             self.statistics.pkt_snd_drop += 1;
             self.statistics.pkt_snd_drop_unsent += u64::from(!sent);
@@ -388,7 +389,7 @@ impl Sender {
     /// sender's; it passes over all others.
     pub fn control(&mut self, control: &Control<'_>, at: Time) {
         match control {
-            Control::Ack(ack) => self.acknowledged(ack),
+            Control::Ack(ack) => self.acknowledged(ack, at),
             Control::Nak(list) => self.asked(list, at),
             Control::UserDefined { .. } => {
                 if let Some(cipher) = &mut self.cipher {
@@ -399,16 +400,20 @@ impl Sender {
         }
     }
 
-    fn acknowledged(&mut self, ack: &Ack) {
+    fn acknowledged(&mut self, ack: &Ack, at: Time) {
         self.statistics.pkt_recv_ack += 1;
         let ahead = ack.next.since(self.first);
         if usize::try_from(ahead).is_ok_and(|ahead| ahead > self.sent) {
             self.statistics.pkt_recv_future_ack += 1;
             return;
         }
+        let mut whole = 0;
         for _ in 0..ahead.max(0) {
+            let position = self.slots.front().map(|slot| slot.part.position);
+            whole += u64::from(matches!(position, Some(Position::Last | Position::Solo)));
             self.forget_first();
         }
+        self.progressed(ack.next, whole, ahead > 0, at);
         if let Some(report) = ack.report {
             self.rtt.told(report.rtt, report.rtt_variance);
             self.window = report.room.clamp(1, self.flow_window);
@@ -435,14 +440,14 @@ impl Sender {
             let end = last.since(self.first);
             let Some(end) = usize::try_from(end).ok().map(|end| end + 1) else {
                 // All of it was acknowledged or dropped.
-                self.answer(Answer::Drop(LossRange { first, last }));
+                self.answer_gone(LossRange { first, last });
                 continue;
             };
             let begin = match usize::try_from(begin) {
                 Ok(begin) => begin,
                 Err(_) => {
                     let last = self.first.minus(1);
-                    self.answer(Answer::Drop(LossRange { first, last }));
+                    self.answer_gone(LossRange { first, last });
                     0
                 }
             };
@@ -462,6 +467,13 @@ impl Sender {
         }
     }
 
+    /// Packets were asked for that are kept no more.
+    fn answer_gone(&mut self, range: LossRange) {
+        if !self.answer_dropped(range) {
+            self.answer(Answer::Drop(0, range));
+        }
+    }
+
     /// Whether a packet may be sent for the first time.
     fn may_send_new(&self) -> bool {
         self.sent < self.slots.len() && self.sent < self.window as usize
@@ -474,8 +486,11 @@ impl Sender {
         let again = (self.wanted > 0).then_some(self.wanted_since);
         let new = self.slots.get(self.sent).map(|slot| slot.origin);
         let new = new.filter(|_| self.may_send_new());
-        let due = again.into_iter().chain(new).min();
-        due.map_or(Time::NEVER, |due| due.max(self.pacing.free_at()))
+        let due = again.into_iter().chain(new).min().unwrap_or(Time::NEVER);
+        match due.min(self.repeats_at()) {
+            Time::NEVER => Time::NEVER,
+            due => due.max(self.pacing.free_at()),
+        }
     }
 
     /// The next packet, if it is due. What was asked for goes first.
@@ -484,6 +499,7 @@ impl Sender {
         if self.next_due() > now {
             return None;
         }
+        self.repeat(now);
         let free_at = self.pacing.free_at();
         while let Some(place) = self.next_wanted() {
             let slot = &mut self.slots[place];
@@ -503,6 +519,9 @@ impl Sender {
         let due = self.slots[place].origin.max(free_at);
         if due > now {
             return None;
+        }
+        if self.sent == 0 {
+            self.sets_out(now);
         }
         self.sent += 1;
         Some(self.outgoing(place, due, false))
@@ -560,8 +579,8 @@ impl Sender {
     pub fn control_due(&self) -> Time {
         match &self.cipher {
             _ if !self.answers.is_empty() => Time::ZERO,
-            Some(cipher) => cipher.due(),
-            None => Time::NEVER,
+            Some(cipher) => cipher.due().min(self.says_dropped_at()),
+            None => self.says_dropped_at(),
         }
     }
 
@@ -571,6 +590,9 @@ impl Sender {
             timestamp: self.clock.timestamp(now),
             destination: self.peer,
         };
+        if self.answers.is_empty() {
+            self.say_dropped(now);
+        }
         let Some(answer) = self.answers.pop_front() else {
             let cipher = self.cipher.as_mut();
             return cipher.is_some_and(|cipher| cipher.write_next(now, header, out));
@@ -580,10 +602,10 @@ impl Sender {
                 self.statistics.pkt_sent_ackack += 1;
                 Control::AckAck { number }
             }
-            Answer::Drop(LossRange { first, last }) => {
+            Answer::Drop(message, LossRange { first, last }) => {
                 self.statistics.pkt_sent_drop_request += 1;
                 Control::DropRequest {
-                    message: 0,
+                    message,
                     first,
                     last,
                 }
@@ -598,6 +620,13 @@ impl Sender {
     pub fn drops_at(&self) -> Option<Time> {
         let oldest = self.slots.front()?.origin;
         Some(oldest + self.too_late_after? + Duration::from_nanos(1))
+    }
+
+    /// When that packet was handed in; none where it is kept no more.
+    #[inline]
+    pub fn handed_in(&self, sequence: SeqNumber) -> Option<Time> {
+        let place = usize::try_from(sequence.since(self.first)).ok()?;
+        self.slots.get(place).map(|slot| slot.origin)
     }
 
     /// How many packets are not sent, or not acknowledged.

@@ -54,6 +54,7 @@ impl Client {
             let detail = format!("nothing can be sent ({})", self.ends());
             self.fail(cx, Failure::NotSent, detail);
         }
+        self.messages_came(cx.now);
     }
 
     /// How far it was, in words.

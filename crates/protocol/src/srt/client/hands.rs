@@ -3,8 +3,7 @@
 use measure::Time;
 
 use super::{Client, Phase};
-use crate::session::{ChannelId, Context};
-use crate::srt::codec::packet::{Control, Packet};
+use crate::session::{ChannelId, Context, Datagram};
 use crate::srt::codec::stream_id::StreamId;
 use crate::srt::config::Mode;
 use crate::srt::failure::Failure;
@@ -68,12 +67,6 @@ impl Hands {
     }
 }
 
-/// Whether a datagram is a part of a handshake.
-fn is_handshake(datagram: &[u8]) -> bool {
-    let packet = Packet::parse(datagram);
-    matches!(packet, Ok(Packet::Control(_, Control::Handshake(_))))
-}
-
 impl Client {
     pub(super) fn mode(&self) -> Mode {
         self.url.mode.unwrap_or(self.config.mode)
@@ -89,27 +82,29 @@ impl Client {
         self.url.local_port.unwrap_or(usual)
     }
 
-    /// Takes a datagram in that may be of a handshake; says whether it was, or came too early.
+    /// Takes a datagram in that may be of a handshake, and `is_handshake` if it is one of that kind;
+    /// says whether it was of it, or came too early.
     pub(super) fn is_of_handshake(
         &mut self,
         cx: &mut Context<'_>,
-        datagram: &[u8],
-        at: Time,
+        datagram: &Datagram<'_>,
+        is_handshake: bool,
     ) -> bool {
+        let (bytes, at) = (datagram.bytes, datagram.at);
         let Some(hands) = &mut self.hands else {
             return false;
         };
         if self.phase == Phase::Handshake {
-            hands.handle(datagram, at);
+            hands.handle(bytes, at);
             self.shake_hands(cx, at);
             // Media of a peer that is connected already ends the handshake, and is media.
             let stands = matches!(self.phase, Phase::Playing | Phase::Publishing);
-            return !stands || is_handshake(datagram);
+            return !stands || is_handshake;
         }
-        if !is_handshake(datagram) {
+        if !is_handshake {
             return false;
         }
-        hands.handle(datagram, at);
+        hands.handle(bytes, at);
         let (now, channel) = (cx.now, self.channel);
         cx.transmit(channel, None, |out| {
             hands.write_next(now, out);

@@ -1,19 +1,18 @@
 //! A client that publishes: a flow sends its media, and again what the server asks for.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
-use mediagen::ts::looped_stream::LoopedStream;
 
 use super::{Client, Phase};
 use crate::session::{ChannelId, Context, FlowId, Output, Reading};
-use crate::srt::arq::flow::{Left, SrtTsFlow, TsFlowSettings};
-use crate::srt::arq::sender::{Bandwidth, PayloadCipher, Sender, SenderConfig};
+use crate::srt::arq::flow::Left;
+use crate::srt::arq::sender::{Bandwidth, SentMessages};
 use crate::srt::arq::statistics::SenderStatistics;
 use crate::srt::codec::packet::{Control, HEADER};
 use crate::srt::handshake::Negotiated;
+use crate::srt::made::{Made, MadeFlow, Place};
 use crate::srt::metrics as m;
 
 /// How long beyond the latency what was sent may take to be acknowledged, and played.
@@ -25,13 +24,15 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 /// What a client publishes, and how far it is.
 #[derive(Debug)]
 pub(super) struct Publishing {
-    looped: Arc<LoopedStream>,
+    made: Made,
     flow: Option<FlowId>,
     /// What the server receives with.
     latency: Duration,
     /// What goes before each packet on the wire.
     overhead: u64,
-    counted: (SenderStatistics, Left),
+    counted: (SenderStatistics, Left, SentMessages),
+    /// How long packets waited in the send buffer, in nanoseconds.
+    delays: Vec<u64>,
     /// Control packets to be sent, and where each of them ends.
     answers: Vec<u8>,
     ends: Vec<usize>,
@@ -40,13 +41,14 @@ pub(super) struct Publishing {
 }
 
 impl Publishing {
-    pub(super) fn new(looped: Arc<LoopedStream>) -> Publishing {
+    pub(super) fn new(made: Made) -> Publishing {
         Publishing {
-            looped,
+            made,
             flow: None,
             latency: Duration::ZERO,
             overhead: 0,
             counted: Default::default(),
+            delays: Vec::new(),
             answers: Vec::new(),
             ends: Vec::new(),
             ask_at: Time::ZERO,
@@ -57,14 +59,31 @@ impl Publishing {
     pub(super) fn control(&mut self, cx: &mut Context<'_>, control: &Control<'_>, at: Time) {
         let Some(flow) = self.flow else { return };
         let (now, answers, ends) = (cx.now, &mut self.answers, &mut self.ends);
+        let delays = &mut self.delays;
         // The thread that sends is kept from the flow meanwhile: so it is reached once.
-        cx.flows.with(flow, |flow: &mut SrtTsFlow| {
+        cx.flows.with(flow, |flow: &mut MadeFlow| {
             let sender = flow.sender();
             sender.control(control, at);
             while sender.write_next(now, answers) {
                 ends.push(answers.len());
             }
+            flow.take_delays(delays);
         });
+        self.record_delays(cx);
+    }
+
+    fn record_delays(&mut self, cx: &mut Context<'_>) {
+        for delay in self.delays.drain(..) {
+            cx.recorder.record(m::SEND_QUEUE_DELAY, delay);
+        }
+    }
+
+    /// When it is to be asked next whether a message was dropped: nothing that comes tells of it.
+    pub(super) fn asks_at(&self) -> Time {
+        match &self.made {
+            Made::Messages(messages) if messages.ttl.is_some() => self.ask_at,
+            _ => Time::NEVER,
+        }
     }
 
     /// Says what is due; says whether there was anything.
@@ -77,12 +96,15 @@ impl Publishing {
         if now >= self.ask_at {
             self.ask_at = now + ASK_EVERY;
             let (answers, ends) = (&mut self.answers, &mut self.ends);
-            let sent = cx.flows.with(flow, |flow: &mut SrtTsFlow| {
+            let delays = &mut self.delays;
+            let sent = cx.flows.with(flow, |flow: &mut MadeFlow| {
                 while flow.sender().write_next(now, answers) {
                     ends.push(answers.len());
                 }
+                flow.take_delays(delays);
                 flow.left_so_far()
             });
+            self.record_delays(cx);
             // Media that leaves keeps the connection alive as well.
             any = sent.first + sent.again > self.counted.1.first + self.counted.1.again;
         }
@@ -100,12 +122,27 @@ impl Publishing {
     /// Adds what was sent since the last time, and looks at levels where that is wanted.
     pub(super) fn count(&mut self, cx: &mut Context<'_>, levels: bool) {
         let Some(flow) = self.flow else { return };
-        let (now, left) = cx.flows.with(flow, |flow: &mut SrtTsFlow| {
-            (flow.sender().statistics(), flow.left_so_far())
+        let delays = &mut self.delays;
+        let all = cx.flows.with(flow, |flow: &mut MadeFlow| {
+            flow.take_delays(delays);
+            let left = flow.left_so_far();
+            let sender = flow.sender();
+            (sender.statistics(), left, sender.messages())
         });
-        let (before, left_before) = std::mem::replace(&mut self.counted, (now, left));
+        self.record_delays(cx);
+        let (now, left, messages) = (all.0, all.1, all.2.unwrap_or_default());
+        let counted = std::mem::replace(&mut self.counted, (now, left, messages));
+        let (before, left_before, messages_before) = counted;
         let sent = left.first + left.again - left_before.first - left_before.again;
-        let refused = |own: &SenderStatistics| own.pkt_snd_refused + own.pkt_snd_drop_unsent;
+        let is_stream = all.2.is_none();
+        let refused = |own: &SenderStatistics| {
+            own.pkt_snd_refused
+                + if is_stream {
+                    own.pkt_snd_drop_unsent
+                } else {
+                    0
+                }
+        };
         let bytes = |own: &SenderStatistics| own.byte_sent_unique + own.byte_retrans;
         for (counter, more) in [
             (m::PKT_SENT, sent),
@@ -127,6 +164,19 @@ impl Publishing {
                 m::SENT_WIRE_BYTES,
                 bytes(&now) - bytes(&before) + sent * self.overhead,
             ),
+            (m::MESSAGES_SENT, messages.taken - messages_before.taken),
+            (
+                m::MESSAGES_ACKNOWLEDGED,
+                messages.acknowledged - messages_before.acknowledged,
+            ),
+            (
+                m::MESSAGES_DROPPED,
+                messages.dropped - messages_before.dropped,
+            ),
+            (
+                m::MESSAGES_NOT_TAKEN,
+                messages.refused - messages_before.refused,
+            ),
         ] {
             cx.recorder.add(counter, more);
         }
@@ -142,7 +192,7 @@ impl Publishing {
 
 impl Client {
     /// Sends from now on, and tells who waits for it.
-    pub(super) fn publish(&mut self, cx: &mut Context<'_>, negotiated: Negotiated) {
+    pub(super) fn publish(&mut self, cx: &mut Context<'_>, mut negotiated: Negotiated) {
         let source = self.source();
         let Some(publishing) = &mut self.publishing else {
             return;
@@ -158,35 +208,28 @@ impl Client {
         };
         publishing.overhead = (HEADER + headers) as u64;
         publishing.latency = negotiated.send_latency;
-        let latency = negotiated.send_latency.as_nanos() as u64;
-        cx.recorder.record(m::AGREED_LATENCY, latency);
+        if let Made::Stream(_) = publishing.made {
+            let latency = negotiated.send_latency.as_nanos() as u64;
+            cx.recorder.record(m::AGREED_LATENCY, latency);
+        }
         let written = self.config.max_bandwidth.map(|rate| rate.0);
         let bandwidth = match self.url.max_bandwidth.or(written) {
             Some(most) => Bandwidth::Most(most),
-            None => Bandwidth::Input {
-                least: publishing.looped.bits_per_second(),
-                overhead_percent: self.url.overhead.unwrap_or(self.config.overhead),
-            },
+            None => {
+                let overhead = self.url.overhead.unwrap_or(self.config.overhead);
+                publishing.made.bandwidth(overhead)
+            }
         };
-        let (first, peer) = (negotiated.initial_sequence, negotiated.peer_socket_id);
-        let config = SenderConfig::live(first, peer, self.clock, negotiated.send_latency);
-        let mut sender = Sender::new(SenderConfig {
-            bandwidth,
-            flow_window: negotiated.flow_window,
-            ..config
-        });
-        if let Some(encryptor) = negotiated.encryptor {
-            let cipher: Box<dyn PayloadCipher> = Box::new(encryptor);
-            sender.set_cipher(cipher);
-        }
-        let settings = TsFlowSettings {
-            looped: publishing.looped.clone(),
-            place: remote.unwrap_or(nowhere),
+        let made = &publishing.made;
+        let sender = made.sender(&mut negotiated, self.clock, bandwidth);
+        let place = Place {
+            address: remote.unwrap_or(nowhere),
             source,
             wall_clock: self.wall_clock.unwrap_or_default(),
             length: None,
         };
-        let mut flow = SrtTsFlow::new(settings, sender);
+        let mut flow = made.flow(place, sender);
+        flow.keep_delays();
         flow.start(cx.now);
         let flow = cx.flows.insert(flow);
         publishing.flow = Some(flow);
@@ -219,12 +262,24 @@ impl Client {
         let Some(flow) = publishing.flow.filter(|_| self.phase == Phase::Publishing) else {
             return false;
         };
-        cx.flows.with(flow, |flow: &mut SrtTsFlow| flow.finish());
+        cx.flows.with(flow, |flow: &mut MadeFlow| flow.finish());
         self.phase = Phase::Finishing;
-        // Whoever receives hands the last packet on when its latency is over.
-        let played = cx.now + publishing.latency + REST;
-        self.check = Some(played.min(until));
+        self.check = Some(match publishing.made {
+            // Whoever receives hands the last packet on when its latency is over.
+            Made::Stream(_) => (cx.now + publishing.latency + REST).min(until),
+            // All are to come: the flow ends when they have.
+            Made::Messages(_) => until,
+        });
         true
+    }
+
+    /// All messages are acknowledged or dropped: what came is handed on, and that is all.
+    pub(super) fn messages_came(&mut self, now: Time) {
+        let made = self.publishing.as_ref().map(|publishing| &publishing.made);
+        if let (Phase::Finishing, Some(Made::Messages(_))) = (self.phase, made) {
+            let until = self.check.unwrap_or(Time::NEVER);
+            self.check = Some(until.min(now + REST));
+        }
     }
 
     /// Sends no more, and hands the figures in. `waited` says whether what was sent had the time to
@@ -240,12 +295,16 @@ impl Client {
         let Some(flow) = publishing.flow.take() else {
             return;
         };
-        let (made, last) = cx.flows.with(flow, |flow: &mut SrtTsFlow| {
+        let (made, last) = cx.flows.with(flow, |flow: &mut MadeFlow| {
             (flow.made(), flow.sender().statistics())
         });
         if waited {
             cx.recorder.add(m::PKT_SND_UNACKED, last.pkt_flight_size);
         }
+        let messages = publishing.counted.2;
+        let settled = messages.acknowledged + messages.dropped;
+        cx.recorder
+            .add(m::MESSAGES_UNACKED, messages.taken - settled);
         cx.out.push_back(Output::StopFlow { flow });
         cx.flows.remove(flow);
         self.say_gone(cx, made);

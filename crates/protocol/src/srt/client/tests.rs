@@ -1,7 +1,9 @@
 //! Client against the reference server in virtual time.
 
+mod messages;
 mod rendezvous;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use link::{Loss, Settings as LinkSettings};

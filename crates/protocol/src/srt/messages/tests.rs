@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::assembly::Assembly;
 use super::*;
 use crate::srt::codec::packet::Key;
 
@@ -54,7 +55,7 @@ fn hear(sizes: &[u32], in_order: bool, order: &[usize]) -> Vec<Outcome> {
             at(millis as u64),
             behind,
             &mut |outcome| {
-                heard.push(outcome);
+                heard.push(plain(outcome));
             },
         );
     }
@@ -63,10 +64,26 @@ fn hear(sizes: &[u32], in_order: bool, order: &[usize]) -> Vec<Outcome> {
 
 fn whole(bytes: u64, millis: u64, is_early: bool) -> Outcome {
     Outcome::Whole(Message {
+        number: 0,
+        first: FIRST,
+        packets: 0,
         bytes,
         took: Duration::from_millis(millis),
         is_early,
     })
+}
+
+/// The same, whichever message it is.
+fn plain(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Whole(message) => Outcome::Whole(Message {
+            number: 0,
+            first: FIRST,
+            packets: 0,
+            ..message
+        }),
+        other => other,
+    }
 }
 
 #[test]
@@ -140,11 +157,49 @@ fn packets_that_contradict_each_other_are_passed_over() {
         let mut messages = Messages::default();
         let mut heard = Vec::new();
         for header in [&all[0], &all[3], &wrong, &all[1], &all[2]] {
-            messages.packet(header, 1, at(0), FIRST, &mut |told| heard.push(told));
+            let told = &mut |told| heard.push(plain(told));
+            messages.packet(header, 1, at(0), FIRST, told);
         }
         let expected = [Outcome::Contradiction, whole(4, 0, false)];
         assert_eq!(heard, expected, "{wrong:?}");
     }
+}
+
+#[test]
+fn content_is_put_together_in_order_without_what_contradicts_and_forgotten_when_given_up() {
+    let all = packets(&[3, 2, 2], true);
+    let wrong = DataHeader {
+        sequence: FIRST.plus(9),
+        position: Position::Middle,
+        ..all[3]
+    };
+    let (mut messages, mut assembly) = (Messages::default(), Assembly::default());
+    let mut contents = Vec::new();
+    // The first comes whole, of the second the end, and a packet that is none of its.
+    for (header, text) in [
+        (&all[2], "c"),
+        (&all[0], "a"),
+        (&all[4], "y"),
+        (&wrong, "?"),
+        (&all[1], "b"),
+    ] {
+        assembly.keep(header, text.as_bytes());
+        let behind = if text == "b" { FIRST.plus(3) } else { FIRST };
+        messages.packet(header, 1, at(0), behind, &mut |told| {
+            if let Outcome::Whole(message) = told {
+                contents.extend(assembly.take(&message));
+            }
+        });
+    }
+    assert_eq!(contents, ["abc"]);
+    assert_eq!(assembly.bytes(), 2);
+    assembly.forget_settled(&messages);
+    assert_eq!(assembly.bytes(), 2);
+    let mut outcomes = Vec::new();
+    messages.settle(at(1), FIRST.plus(10), &mut |told| outcomes.push(told));
+    assert_eq!(outcomes, [Outcome::Incomplete]);
+    assembly.forget_settled(&messages);
+    assert_eq!(assembly.bytes(), 0);
 }
 
 #[test]

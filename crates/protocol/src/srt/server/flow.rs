@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use super::faults::FlowFaults;
 use crate::session::{Flow, FlowPacket, Handover, Tag};
-use crate::srt::arq::flow::{AGAIN, Left, SrtFlow, SrtTsFlow};
+use crate::srt::arq::flow::{AGAIN, Left, SrtFlow};
 use crate::srt::arq::sender::Sender;
+use crate::srt::made::MadeFlow;
 
 /// Marks the tags of packets that this flow sends beside those of the flow within.
 const BESIDE: u64 = 1 << 63;
@@ -38,7 +39,7 @@ pub struct Wrongs {
 #[derive(Debug)]
 pub(super) enum Media {
     /// It is made.
-    Made(Box<SrtTsFlow>),
+    Made(Box<MadeFlow>),
     /// Its session pushes it.
     Relayed(Box<SrtFlow>),
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use measure::Catalogue;
 use measure::human::{count, plural};
-use measure::units::{BitRate, TimeSpan};
+use measure::units::{BitRate, Size, TimeSpan};
 use serde::Serialize;
 
 use super::{ServedClient, Server, ServerConfig, ServerFaults};
@@ -15,6 +15,7 @@ use crate::reference::{
     common, line, parses,
 };
 use crate::session::{self, Record};
+use crate::srt::arq::message_flow::MadeMessages;
 use crate::srt::config;
 use crate::srt::crypto::Passphrase;
 use crate::srt::url::DEFAULT_PORT;
@@ -22,7 +23,8 @@ use crate::srt::url::DEFAULT_PORT;
 /// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
-    about: "SRT: plays a transport stream under any stream id, and passes on what clients publish",
+    about: "SRT: plays a transport stream, or messages, under any stream id, and passes on what \
+            clients publish",
     flags: FLAGS,
     own_files: false,
     read,
@@ -62,9 +64,31 @@ const FLAGS: &[Flag] = {
             Media,
             "bitrate",
             Takes::Text("RATE", parses::<BitRate>),
-            "Bit rate of the transport stream",
+            "Bit rate of the transport stream, or of the messages",
         )
         .default("2Mbps"),
+        Flag::new(
+            Media,
+            "messages",
+            Takes::Text("SIZE", parses::<Size>),
+            "Carry messages, and send those of this size in place of the transport stream, as \
+             srt-live-transmit with transtype=file&messageapi=1 [default: live media]",
+        ),
+        Flag::new(
+            Media,
+            "unordered",
+            Takes::Nothing,
+            "Let messages be handed on before others that are missing",
+        )
+        .requires(&["messages"]),
+        Flag::new(
+            Media,
+            "message-ttl",
+            Takes::Text("TIME", parses::<TimeSpan>),
+            "After how long a message is dropped that the client has not acknowledged [default: \
+             never]",
+        )
+        .requires(&["messages"]),
         Flag::new(
             Media,
             "length",
@@ -128,10 +152,14 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
         bitrate: flags.get("bitrate"),
         ..SourceConfig::default()
     };
-    config::check_source(&source)?;
+    let messages = messages(flags, &source)?;
+    if messages.is_none() {
+        config::check_source(&source)?;
+    }
     let passphrase = flags.text("passphrase").map(Passphrase::new);
     Ok(Box::new(ServerConfig {
         source,
+        messages,
         streams: flags.get("streams"),
         length: flags.get("length").map(|TimeSpan(length)| length),
         latency,
@@ -139,6 +167,24 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
         faults,
         seed: flags.value("seed"),
         ..ServerConfig::default()
+    }))
+}
+
+fn messages(flags: &Flags, source: &SourceConfig) -> Result<Option<MadeMessages>, String> {
+    let Some(size) = flags.get::<Size>("messages") else {
+        return Ok(None);
+    };
+    config::check_message_size(size).map_err(|text| format!("--messages {text}"))?;
+    config::check_messages_source(source)?;
+    let ttl = flags.get("message-ttl").map(|TimeSpan(ttl)| ttl);
+    if ttl.is_some_and(|ttl| ttl.is_zero()) {
+        return Err("--message-ttl must be longer than nothing".to_owned());
+    }
+    Ok(Some(MadeMessages {
+        size: usize::try_from(size.0).unwrap_or(usize::MAX),
+        bits_per_second: source.made_bitrate(),
+        in_order: !flags.has("unordered"),
+        ttl,
     }))
 }
 
@@ -193,6 +239,22 @@ struct Served {
     received: u64,
     /// Packets of publishers that were given up.
     lost: u64,
+    /// Messages that were sent to those that played, and that came whole from publishers.
+    messages_sent: u64,
+    messages_received: u64,
+}
+
+impl Served {
+    fn messages(&self) -> String {
+        if self.messages_sent == 0 && self.messages_received == 0 {
+            return String::new();
+        }
+        format!(
+            "; {} messages sent, {} received whole",
+            count(self.messages_sent as f64),
+            count(self.messages_received as f64),
+        )
+    }
 }
 
 impl Tally for Served {
@@ -208,6 +270,10 @@ impl Tally for Served {
         self.sent += client.sent.first;
         self.sent_again += client.sent.again;
         self.left_out += client.wrongs.left_out + client.wrongs.left_out_again;
+        if let Some(messages) = &client.messages {
+            self.messages_sent += messages.sent.map_or(0, |sent| sent.taken);
+            self.messages_received += messages.received.map_or(0, |received| received.whole);
+        }
         if let Some(receiver) = &client.receiver {
             self.received += receiver.pkt_recv_unique;
             self.lost += receiver.pkt_rcv_drop;
@@ -227,7 +293,7 @@ impl Tally for Served {
             count(self.left_out as f64),
             count(self.received as f64),
             count(self.lost as f64),
-        )
+        ) + &self.messages()
     }
 
     fn at_the_end(&self) -> Vec<String> {

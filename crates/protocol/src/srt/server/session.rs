@@ -5,27 +5,25 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use measure::Time;
 
 use super::flow::{Media, ServedFlow, after};
-use super::{ServedClient, Shared};
+use super::taking::Taking;
+use super::{ServedClient, ServedMessages, Shared};
 use crate::mix::mix;
 use crate::published_streams::Refusal;
 use crate::session::{
     ChannelId, Context, Datagram, FlowId, Input, Outcome, Output, Record, Session,
 };
-use crate::srt::arq::TsbpdConfig;
-use crate::srt::arq::flow::{SrtFlow, SrtTsFlow, TsFlowSettings};
+use crate::srt::arq::flow::SrtFlow;
 use crate::srt::arq::liveness::{Liveness, PEER_IDLE};
-use crate::srt::arq::receiver::{Receiver, ReceiverConfig, Verdict};
-use crate::srt::arq::sender::{Bandwidth, Sender, SenderConfig};
+use crate::srt::arq::message_flow::MadeMessages;
+use crate::srt::arq::sender::Bandwidth;
 use crate::srt::codec::handshake::{Extension, Rejection};
 use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, Packet};
 use crate::srt::codec::stream_id::StreamId;
-use crate::srt::crypto::Decryptor;
 use crate::srt::handshake::{Negotiated, Request, Responder, Settings};
-use crate::srt::in_order::InOrder;
+use crate::srt::made::{self, Place};
 use crate::srt::seq::{SeqNumber, SocketClock};
 use crate::srt::url;
 
@@ -41,6 +39,9 @@ const OVERHEAD: u32 = 25;
 /// Said of a stream that has more, and of one that is over.
 const MORE: &str = "more";
 const OVER: &str = "over";
+
+/// How often it is asked whether messages were dropped.
+const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// How long beyond the latency what was sent may take to be played, at the end.
 const REST: Duration = Duration::from_millis(200);
@@ -80,17 +81,10 @@ enum Role {
 struct Sending {
     flow: FlowId,
     latency: Duration,
+    /// Of messages that may be dropped: when to look next whether the client is to be told.
+    ask_at: Time,
     /// Of what another publishes: its name and number, and the next payload.
     relay: Option<(String, u64, u64)>,
-}
-
-#[derive(Debug)]
-struct Taking {
-    receiver: Receiver,
-    decryptor: Option<Decryptor>,
-    order: InOrder,
-    name: String,
-    index: usize,
 }
 
 impl ServerSession {
@@ -125,6 +119,11 @@ impl ServerSession {
 
     fn seed(&self, of: u64) -> u64 {
         mix(&[self.shared.config.seed, 3, self.number, of])
+    }
+
+    /// What it sends where it carries messages.
+    fn messages(&self) -> Option<MadeMessages> {
+        self.shared.config.messages
     }
 
     fn stream_id(&self) -> &str {
@@ -168,7 +167,7 @@ impl ServerSession {
         }
         self.clock = SocketClock::new(cx.now);
         let ip = remote.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
-        let settings = Settings {
+        let live = Settings {
             receive_latency: self.shared.config.latency,
             send_latency: self.shared.config.latency,
             secret: self.shared.secret(),
@@ -180,6 +179,10 @@ impl ServerSession {
                 ip,
                 self.seed(1),
             )
+        };
+        let settings = match self.messages() {
+            Some(_) => live.messages(),
+            None => live,
         };
         let mut answer = Vec::new();
         let accepted = request.accept(&settings, cx.now, &mut answer);
@@ -210,60 +213,38 @@ impl ServerSession {
 
     fn take_in(&mut self, negotiated: Negotiated, name: String, index: usize) {
         self.done.published = true;
-        let first = negotiated.peer_initial_sequence;
-        let tsbpd = TsbpdConfig {
-            reference: negotiated.reference,
-            timestamp: negotiated.timestamp,
-            latency: negotiated.receive_latency,
-        };
-        let config = ReceiverConfig::live(first, self.peer, self.clock, tsbpd);
-        self.role = Role::TakesIn(Box::new(Taking {
-            receiver: Receiver::new(config),
-            decryptor: negotiated.decryptor,
-            order: InOrder::new(first),
-            name,
-            index,
-        }));
+        let messages = self.messages().is_some();
+        let taking = Taking::new(negotiated, self.clock, messages, (name, index));
+        self.role = Role::TakesIn(Box::new(taking));
     }
 
     fn send(
         &mut self,
         cx: &mut Context<'_>,
-        negotiated: Negotiated,
+        mut negotiated: Negotiated,
         name: String,
         remote: Option<SocketAddr>,
     ) {
         let shared = self.shared.clone();
         let joined = shared.published.join(&name);
         let latency = negotiated.send_latency;
-        let config =
-            SenderConfig::live(negotiated.initial_sequence, self.peer, self.clock, latency);
-        let mut sender = Sender::new(SenderConfig {
-            bandwidth: match joined {
-                Some(_) => Bandwidth::Unlimited,
-                None => Bandwidth::Input {
-                    least: shared.looped.bits_per_second(),
-                    overhead_percent: OVERHEAD,
-                },
-            },
-            flow_window: negotiated.flow_window,
-            ..config
-        });
-        if let Some(encryptor) = negotiated.encryptor {
-            sender.set_cipher(Box::new(encryptor));
-        }
+        let bandwidth = match joined {
+            Some(_) => Bandwidth::Unlimited,
+            None => shared.made.bandwidth(OVERHEAD),
+        };
+        let ttl = self.messages().map(|messages| messages.ttl);
+        let sender = made::sender(&mut negotiated, self.clock, bandwidth, ttl);
         let media = match joined {
             Some(_) => Media::Relayed(Box::new(SrtFlow::new(sender))),
             None => {
                 let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-                let settings = TsFlowSettings {
-                    looped: shared.looped.clone(),
-                    place: remote.unwrap_or(nowhere),
+                let place = Place {
+                    address: remote.unwrap_or(nowhere),
                     source: self.seed(2),
                     wall_clock: shared.config.wall_clock,
                     length: shared.config.length,
                 };
-                let mut flow = SrtTsFlow::new(settings, sender);
+                let mut flow = shared.made.flow(place, sender);
                 flow.start(cx.now);
                 Media::Made(Box::new(flow))
             }
@@ -280,9 +261,14 @@ impl ServerSession {
             cx.out.push_back(Output::Listen { topic });
             (name, joined.serial, joined.next)
         });
+        let ask_at = match ttl {
+            Some(Some(_)) => cx.now,
+            _ => Time::NEVER,
+        };
         self.role = Role::Sends(Sending {
             flow,
             latency,
+            ask_at,
             relay,
         });
     }
@@ -329,10 +315,8 @@ impl ServerSession {
                     cif,
                     ..
                 } = *control
-                    && let Some(decryptor) = &mut taking.decryptor
+                    && let Some(reply) = taking.key_request(cif)
                 {
-                    let mut reply = Vec::new();
-                    decryptor.key_request(cif, &mut reply);
                     let reply = Control::UserDefined {
                         subtype: Extension::KM_RESPONSE,
                         info: 0,
@@ -340,7 +324,15 @@ impl ServerSession {
                     };
                     cx.transmit(CHANNEL, None, |out| reply.write(header, out));
                 }
-                taking.receiver.control(control, timestamp, at);
+                let shared = &self.shared;
+                let (media, mut wanted) = (&mut self.done.media, false);
+                taking.control(control, timestamp, at, |name, message| {
+                    *media += 1;
+                    wanted |= shared.published.push(name, message, None);
+                });
+                if wanted {
+                    say(cx, taking.index, MORE);
+                }
             }
         }
     }
@@ -349,31 +341,13 @@ impl ServerSession {
         let Role::TakesIn(taking) = &mut self.role else {
             return;
         };
-        if !matches!(
-            taking.receiver.data(header, payload, at),
-            Verdict::New { .. }
-        ) {
-            return;
-        }
-        let payload = match &mut taking.decryptor {
-            None => payload,
-            Some(decryptor) => match decryptor.open(header, payload) {
-                Ok(payload) => payload,
-                Err(_) => {
-                    self.done.undecryptable += 1;
-                    return;
-                }
-            },
-        };
-        let (published, name, media) = (&self.shared.published, &taking.name, &mut self.done.media);
-        let mut wanted = false;
-        let mut pass_on = |payload: &[u8], _| {
+        let shared = &self.shared;
+        let (media, mut wanted) = (&mut self.done.media, false);
+        let could = taking.data(header, payload, at, |name, payload| {
             *media += 1;
-            wanted |= published.push(name, Bytes::copy_from_slice(payload), None);
-        };
-        taking.order.put(header.sequence, at, payload, &mut pass_on);
-        let given_up = taking.receiver.acknowledged();
-        taking.order.give_up(given_up, at, &mut pass_on);
+            wanted |= shared.published.push(name, payload, None);
+        });
+        self.done.undecryptable += u64::from(!could);
         if wanted {
             say(cx, taking.index, MORE);
         }
@@ -391,12 +365,17 @@ impl ServerSession {
         };
         let (payloads, end) = self.shared.published.take(name, *next);
         *next = end;
+        let messages = self.shared.config.messages;
         let (now, media) = (cx.now, &mut self.done.media);
         cx.flows.with(*flow, |flow: &mut ServedFlow| {
+            let sender = flow.sender();
             for payload in payloads {
                 *media += 1;
                 // The sender counts what it does not take.
-                let _ = flow.sender().push(now, payload);
+                let _ = match messages {
+                    None => sender.push(now, payload),
+                    Some(own) => sender.push_message(now, &payload, own.in_order),
+                };
             }
         });
         if message == OVER {
@@ -405,7 +384,8 @@ impl ServerSession {
     }
 
     /// Sends no more media, and waits until what was sent has been played, but not beyond `until`.
-    /// Says whether there is anything to wait for.
+    /// Messages are waited for until all of them are acknowledged or dropped. Says whether there is
+    /// anything to wait for.
     fn finish(&mut self, cx: &mut Context<'_>, until: Time) -> bool {
         let Role::Sends(sending) = &self.role else {
             return false;
@@ -413,9 +393,20 @@ impl ServerSession {
         if self.finishing.is_none() {
             cx.flows
                 .with(sending.flow, |flow: &mut ServedFlow| flow.finish());
-            self.finishing = Some((cx.now + sending.latency + REST).min(until));
+            self.finishing = Some(match self.messages() {
+                None => (cx.now + sending.latency + REST).min(until),
+                Some(_) => until,
+            });
         }
         true
+    }
+
+    /// All that was sent is acknowledged, dropped or too late.
+    fn flow_ended(&mut self, cx: &mut Context<'_>) {
+        self.finish(cx, Time::NEVER);
+        if let (Some(until), Some(_)) = (self.finishing, self.messages()) {
+            self.finishing = Some(until.min(cx.now + REST));
+        }
     }
 
     /// Does what is due.
@@ -426,6 +417,9 @@ impl ServerSession {
             Role::None => return,
             Role::Sends(sending) => {
                 let flow = sending.flow;
+                if now >= sending.ask_at {
+                    sending.ask_at = now + ASK_EVERY;
+                }
                 loop {
                     let mut answer = Vec::new();
                     let more = cx.flows.with(flow, |flow: &mut ServedFlow| {
@@ -485,9 +479,15 @@ impl ServerSession {
                 self.done.sent = flow.left_so_far();
                 self.done.wrongs = flow.wrongs();
                 let counted = flow.sender().statistics();
+                let messages = flow.sender().messages();
                 if sending.relay.is_none() {
-                    self.done.media = counted.pkt_sent_unique;
+                    let messages = messages.map(|messages| messages.taken);
+                    self.done.media = messages.unwrap_or(counted.pkt_sent_unique);
                 }
+                self.done.messages = messages.map(|sent| ServedMessages {
+                    sent: Some(sent),
+                    received: None,
+                });
                 self.done.sender = Some(Box::new(counted));
                 if let Some((name, serial, _)) = sending.relay {
                     self.shared.published.leave(&name, serial);
@@ -495,6 +495,10 @@ impl ServerSession {
             }
             Role::TakesIn(mut taking) => {
                 taking.receiver.finish(cx.now);
+                self.done.messages = taking.messages().map(|received| ServedMessages {
+                    sent: None,
+                    received: Some(received),
+                });
                 self.done.receiver = Some(Box::new(taking.receiver.statistics()));
                 say(cx, taking.index, OVER);
                 self.shared.published.end(&taking.name);
@@ -537,9 +541,7 @@ impl Session for ServerSession {
             }
             Input::Told { message, .. } => self.told(cx, message),
             // All of a stream of a certain length was acknowledged, or is too late.
-            Input::FlowEnded { .. } => {
-                self.finish(cx, Time::NEVER);
-            }
+            Input::FlowEnded { .. } => self.flow_ended(cx),
             Input::Stop { until } => {
                 let waits = until > cx.now && self.finish(cx, until);
                 if !waits && !self.over {
@@ -555,7 +557,10 @@ impl Session for ServerSession {
         let faults = &self.shared.config.faults;
         let own = match &self.role {
             Role::None => return None,
-            Role::Sends(_) => self.finishing.unwrap_or(Time::NEVER),
+            Role::Sends(sending) => {
+                let over = self.finishing.unwrap_or(Time::NEVER);
+                over.min(sending.ask_at)
+            }
             Role::TakesIn(taking) => taking.receiver.due(),
         };
         let due = own.min(self.liveness.due());

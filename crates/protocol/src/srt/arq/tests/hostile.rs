@@ -325,3 +325,38 @@ proptest! {
         prop_assert_eq!(sender.unacknowledged(), 0);
     }
 }
+
+proptest! {
+    #[test]
+    fn a_sender_of_messages_stays_bounded_whatever_is_acknowledged_and_asked_for(
+        heard in prop::collection::vec((any::<bool>(), 0u32..60, 0u32..60, 0u64..90), 0..200),
+        ttl in prop::option::of(1u64..200),
+    ) {
+        let clock = SocketClock::new(START);
+        let ttl = ttl.map(millis);
+        let mut sender = Sender::new(SenderConfig::messages(CONFIG_FIRST, 7, clock, ttl));
+        let (mut now, mut said) = (START, Vec::new());
+        for (asks, first, more, wait) in heard {
+            now += millis(wait);
+            let message = Bytes::from(vec![7; 40 * more as usize * more as usize + 1]);
+            let _ = sender.push_message(now, &message, more % 2 == 0);
+            match asks {
+                true => ask(&mut sender, now, &[range(first, first + more)]),
+                false => sender.control(&ack(more, first * 10, None), now),
+            }
+            let mut left = 0;
+            while sender.next_packet(now).is_some() {
+                left += 1;
+                prop_assert!(left <= 2 * 8192);
+            }
+            let mut answers = 0;
+            while sender.write_next(now, &mut said) {
+                answers += 1;
+                prop_assert!(answers <= 2 * 64);
+            }
+            said.clear();
+            let messages = sender.messages().expect("it sends messages");
+            prop_assert!(messages.acknowledged + messages.dropped <= messages.taken);
+        }
+    }
+}

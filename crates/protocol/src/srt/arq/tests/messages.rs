@@ -1,14 +1,72 @@
 //! Messages of many packets over a link that loses and reorders.
 
+use std::collections::BTreeSet;
+
 use super::*;
+use crate::srt::arq::sender::SentMessages;
 use crate::srt::messages::{Messages, Outcome as Became};
 
 /// Every how long a message is handed in.
 const EVERY: Duration = Duration::from_millis(20);
 const COUNT: u32 = 120;
 
-/// Sends messages of growing sizes; gives what became of each, and the sizes.
-fn send(seed: u64, in_order: bool, loss: f64) -> (Vec<Became>, Vec<u64>) {
+/// How messages are sent.
+#[derive(Clone, Copy)]
+struct Sending {
+    seed: u64,
+    in_order: bool,
+    loss: f64,
+    ttl: Option<Duration>,
+}
+
+/// What came of it.
+#[derive(Default)]
+struct Sent {
+    became: Vec<Became>,
+    sizes: Vec<u64>,
+    /// Of each message the place of its first packet, and of the one behind its last.
+    places: Vec<(u32, u32)>,
+    /// When each packet came first, and was first known to be dropped.
+    came: BTreeMap<u32, Time>,
+    dropped: BTreeMap<u32, Time>,
+    messages: SentMessages,
+    statistics: SenderStatistics,
+    waiting: usize,
+}
+
+impl Sent {
+    fn whole(&self) -> impl Iterator<Item = &crate::srt::messages::Message> {
+        self.became.iter().filter_map(|became| match became {
+            Became::Whole(message) => Some(message),
+            _ => None,
+        })
+    }
+
+    /// The messages that could come whole, out of nothing but what came when: those of which no
+    /// packet was missing when the sender said that it drops it.
+    fn could_arrive(&self) -> BTreeSet<u32> {
+        let could = |&(first, end): &(u32, u32)| {
+            (first..end).all(
+                |place| match (self.came.get(&place), self.dropped.get(&place)) {
+                    (Some(came), Some(dropped)) => came <= dropped,
+                    (came, _) => came.is_some(),
+                },
+            )
+        };
+        let numbers = (1..).zip(&self.places);
+        let whole = numbers.filter(|(_, places)| could(places));
+        whole.map(|(number, _)| number).collect()
+    }
+}
+
+/// Sends messages of growing sizes.
+fn send(sending: Sending) -> Sent {
+    let Sending {
+        seed,
+        in_order,
+        loss,
+        ttl,
+    } = sending;
     let settings = Settings {
         delay: millis(10),
         jitter: Jitter {
@@ -21,11 +79,7 @@ fn send(seed: u64, in_order: bool, loss: f64) -> (Vec<Became>, Vec<u64>) {
     };
     let start = Time::from_start(Duration::from_secs(1));
     let clock = SocketClock::new(start);
-    let live = SenderConfig::live(CONFIG_FIRST, 7, clock, Duration::ZERO);
-    let mut sender = Sender::new(SenderConfig {
-        too_late_drop: false,
-        ..live
-    });
+    let mut sender = Sender::new(SenderConfig::messages(CONFIG_FIRST, 7, clock, ttl));
     let tsbpd = TsbpdConfig {
         reference: start,
         timestamp: 0,
@@ -38,17 +92,19 @@ fn send(seed: u64, in_order: bool, loss: f64) -> (Vec<Became>, Vec<u64>) {
     });
     let mut media: Link<Vec<u8>> = Link::new(settings.clone(), Vec::new(), seed);
     let mut back: Link<Vec<u8>> = Link::new(settings, Vec::new(), seed + 1);
-    let (mut messages, mut became) = (Messages::default(), Vec::new());
-    let mut sizes = Vec::new();
+    let mut messages = Messages::default();
+    let mut sent = Sent::default();
+    let place = |sequence: SeqNumber| sequence.since(CONFIG_FIRST) as u32;
     let (mut now, mut buffer) = (start, Vec::new());
-    let end = start + EVERY * COUNT + Duration::from_secs(5);
+    let end = start + EVERY * COUNT + Duration::from_secs(20);
     while now < end {
-        while sizes.len() < COUNT as usize && start + EVERY * sizes.len() as u32 <= now {
-            let size = (sizes.len() * 137 + 1) % 12_000 + 1;
-            sizes.push(size as u64);
+        while sent.sizes.len() < COUNT as usize && start + EVERY * sent.sizes.len() as u32 <= now {
+            let size = (sent.sizes.len() * 137 + 1) % 12_000 + 1;
+            sent.sizes.push(size as u64);
             let message = Bytes::from(vec![7; size]);
-            let taken = sender.push_message(now, &message, in_order);
-            assert!(taken.is_ok(), "{taken:?}");
+            let first = sender.push_message(now, &message, in_order).expect("room");
+            sent.places
+                .push((place(first), place(sender.next_sequence())));
         }
         while let Some(packet) = sender.next_packet(now) {
             let datagram = [&packet.header[..], &packet.payload].concat();
@@ -58,16 +114,24 @@ fn send(seed: u64, in_order: bool, loss: f64) -> (Vec<Became>, Vec<u64>) {
             let _ = media.send(now, buffer.len() + 28, std::mem::take(&mut buffer));
         }
         while let Some(delivery) = media.take(now) {
-            let (at, told) = (delivery.due, &mut |outcome| became.push(outcome));
+            let (at, told) = (delivery.due, &mut |outcome| sent.became.push(outcome));
             match Packet::parse(&delivery.packet).expect("it is one") {
                 Packet::Data(header, payload) => {
+                    sent.came.entry(place(header.sequence)).or_insert(at);
                     if let Verdict::New { .. } = receiver.data(&header, payload, at) {
                         let behind = receiver.acknowledged();
                         messages.packet(&header, payload.len(), at, behind, told);
                     }
                 }
                 Packet::Control(header, control) => {
+                    let refused = receiver.statistics().pkt_recv_refused_drop_request;
                     receiver.control(&control, header.timestamp, at);
+                    let is_taken = refused == receiver.statistics().pkt_recv_refused_drop_request;
+                    if let (Control::DropRequest { first, last, .. }, true) = (control, is_taken) {
+                        for place in place(first)..=place(last) {
+                            sent.dropped.entry(place).or_insert(at);
+                        }
+                    }
                     messages.settle(at, receiver.acknowledged(), told);
                 }
             }
@@ -82,16 +146,24 @@ fn send(seed: u64, in_order: bool, loss: f64) -> (Vec<Became>, Vec<u64>) {
         }
         now += millis(1);
     }
-    (became, sizes)
+    sent.messages = sender.messages().expect("it sends messages");
+    sent.statistics = sender.statistics();
+    sent.waiting = sender.unacknowledged();
+    sent
 }
 
 #[test]
 fn messages_of_many_packets_come_whole_whatever_is_lost() {
     for seed in 0..20 {
         for in_order in [true, false] {
-            let (became, mut sizes) = send(seed, in_order, 0.05);
+            let sent = send(Sending {
+                seed,
+                in_order,
+                loss: 0.05,
+                ttl: None,
+            });
             let mut early = 0;
-            let whole = became.iter().map(|outcome| match outcome {
+            let whole = sent.became.iter().map(|outcome| match outcome {
                 Became::Whole(message) => {
                     early += u32::from(message.is_early);
                     message.bytes
@@ -99,17 +171,136 @@ fn messages_of_many_packets_come_whole_whatever_is_lost() {
                 other => panic!("{other:?}"),
             });
             let mut whole: Vec<u64> = whole.collect();
-            // What is lost behind the last one that comes shows nowhere.
-            assert!(whole.len() + 1 >= sizes.len(), "{seed} {}", whole.len());
-            sizes.truncate(whole.len());
+            let mut sizes = sent.sizes;
             if !in_order {
                 whole.sort_unstable();
                 sizes.sort_unstable();
             }
-            if in_order || whole.len() == COUNT as usize {
-                assert_eq!(whole, sizes, "{seed}");
-            }
+            // The last ones too: what is not acknowledged is sent again.
+            assert_eq!(whole, sizes, "{seed}");
             assert_eq!(early > 0, !in_order, "{seed}");
+            let expected = SentMessages {
+                taken: COUNT.into(),
+                acknowledged: COUNT.into(),
+                ..SentMessages::default()
+            };
+            assert_eq!((sent.messages, sent.waiting), (expected, 0), "{seed}");
         }
     }
+}
+
+#[test]
+fn what_is_acknowledged_is_not_sent_again() {
+    let sent = send(Sending {
+        seed: 1,
+        in_order: true,
+        loss: 0.0,
+        ttl: None,
+    });
+    // Those that were reordered are asked for before they come.
+    let reordered = sent.statistics.pkt_snd_loss;
+    assert!(sent.statistics.pkt_retrans <= reordered);
+    assert_eq!(sent.whole().count(), COUNT as usize);
+}
+
+#[test]
+fn exactly_those_messages_come_whole_that_could_before_they_were_dropped() {
+    let (mut dropped, mut whole, mut incomplete) = (0, 0, 0);
+    for seed in 0..300 {
+        let sending = Sending {
+            seed,
+            in_order: seed % 2 == 0,
+            loss: [0.02, 0.1, 0.3][seed as usize % 3],
+            ttl: Some(millis([30, 60, 150, 400][seed as usize % 4])),
+        };
+        let sent = send(sending);
+        let came: BTreeSet<u32> = sent.whole().map(|message| message.number).collect();
+        assert_eq!(came.len(), sent.whole().count(), "{seed}: each once");
+        assert_eq!(came, sent.could_arrive(), "{seed}");
+        let messages = sent.messages;
+        assert_eq!(messages.taken, u64::from(COUNT), "{seed}");
+        // None is left, and none is acknowledged that did not come.
+        assert_eq!(
+            messages.acknowledged + messages.dropped,
+            messages.taken,
+            "{seed}"
+        );
+        assert_eq!(sent.waiting, 0, "{seed}");
+        assert!(messages.acknowledged <= came.len() as u64, "{seed}");
+        // Each message is accounted for where a later one shows it.
+        let known = sent.became.iter().map(|became| match became {
+            Became::Whole(_) | Became::Incomplete => 1,
+            Became::Missing(count) => *count,
+            Became::Contradiction => panic!("{seed}: nothing contradicts"),
+        });
+        let known: u32 = known.sum();
+        let last = sent
+            .became
+            .iter()
+            .filter(|became| **became == Became::Incomplete);
+        incomplete += last.count();
+        // Before the first and behind the last that came, nothing shows that there were any.
+        let beside = match (came.first(), came.last()) {
+            (Some(first), Some(last)) => first - 1 + COUNT - last,
+            _ => COUNT,
+        };
+        let unseen = COUNT - known;
+        assert!(unseen <= beside, "{seed}: {unseen} of {beside}");
+        dropped += messages.dropped;
+        whole += came.len();
+    }
+    // All of it happens, or nothing was shown.
+    assert!(
+        dropped > 1000 && whole > 1000 && incomplete > 100,
+        "{dropped} {whole} {incomplete}"
+    );
+}
+
+#[test]
+fn what_comes_in_time_is_not_dropped() {
+    // The way there and back takes up to 26 ms, and acknowledgements are said every 10 ms.
+    let sent = send(Sending {
+        seed: 3,
+        in_order: true,
+        loss: 0.0,
+        ttl: Some(millis(60)),
+    });
+    assert_eq!(sent.messages.dropped, 0);
+    assert_eq!(sent.whole().count(), COUNT as usize);
+    let sent = send(Sending {
+        seed: 3,
+        in_order: true,
+        loss: 1.0,
+        ttl: Some(millis(60)),
+    });
+    assert_eq!(sent.messages.dropped, u64::from(COUNT));
+    assert_eq!(sent.whole().count(), 0);
+}
+
+#[test]
+fn a_message_for_which_there_is_no_room_is_refused_whole() {
+    let clock = SocketClock::new(Time::ZERO);
+    let config = SenderConfig::messages(CONFIG_FIRST, 7, clock, None);
+    let mut sender = Sender::new(SenderConfig {
+        packets_max: 10,
+        ..config
+    });
+    let message = Bytes::from(vec![1; 6 * 1456]);
+    let now = Time::ZERO;
+    assert!(sender.push_message(now, &message, true).is_ok());
+    assert!(sender.push_message(now, &message, true).is_err());
+    assert!(
+        sender
+            .push_message(now, &message.slice(..4 * 1456), true)
+            .is_ok()
+    );
+    let expected = SentMessages {
+        taken: 2,
+        refused: 1,
+        ..SentMessages::default()
+    };
+    assert_eq!(sender.messages(), Some(expected));
+    assert_eq!(sender.statistics().pkt_snd_refused, 6);
+    let packets: Vec<_> = std::iter::from_fn(|| sender.next_packet(now)).collect();
+    assert_eq!(packets.len(), 10);
 }

@@ -1,0 +1,76 @@
+//! The content of messages whose packets come in whatever order.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Message, Messages, ahead};
+use crate::srt::codec::packet::DataHeader;
+use crate::srt::seq::SeqNumber;
+
+/// The most bytes that are kept of messages that are not whole: more than a window of libsrt holds.
+const BYTES_MAX: usize = 16 << 20;
+
+/// Keeps the packets of messages until these are whole.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    /// By their messages' numbers.
+    packets: BTreeMap<u32, Vec<(SeqNumber, Bytes)>>,
+    bytes: usize,
+}
+
+impl Assembly {
+    /// Keeps a packet that came for the first time. One for which there is no room is passed over:
+    /// then its message has no content.
+    pub fn keep(&mut self, header: &DataHeader, payload: &[u8]) {
+        if self.bytes + payload.len() > BYTES_MAX {
+            return;
+        }
+        self.bytes += payload.len();
+        let packets = self.packets.entry(header.message).or_default();
+        packets.push((header.sequence, Bytes::copy_from_slice(payload)));
+    }
+
+    /// The content of a message that is whole; none where there was no room for all of it.
+    pub fn take(&mut self, message: &Message) -> Option<Bytes> {
+        let mut packets = self.packets.remove(&message.number)?;
+        self.bytes -= bytes_of(&packets);
+        // Those that contradicted others are none of it.
+        let place = |sequence: SeqNumber| sequence.since(message.first);
+        packets.retain(|&(sequence, _)| {
+            u32::try_from(place(sequence)).is_ok_and(|place| place < message.packets)
+        });
+        packets.sort_unstable_by_key(|&(sequence, _)| place(sequence));
+        let length: usize = packets.iter().map(|(_, payload)| payload.len()).sum();
+        if length as u64 != message.bytes {
+            return None;
+        }
+        let mut content = BytesMut::with_capacity(length);
+        for (_, payload) in packets {
+            content.extend_from_slice(&payload);
+        }
+        Some(content.freeze())
+    }
+
+    /// Forgets messages that will not be whole.
+    pub fn forget_settled(&mut self, messages: &Messages) {
+        let oldest = messages.oldest();
+        let bytes = &mut self.bytes;
+        self.packets.retain(|&number, packets| {
+            let waits = oldest.is_some_and(|oldest| number == oldest || ahead(number, oldest) > 0);
+            if !waits {
+                *bytes -= bytes_of(packets);
+            }
+            waits
+        });
+    }
+
+    /// How many bytes are kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn bytes_of(packets: &[(SeqNumber, Bytes)]) -> usize {
+    packets.iter().map(|(_, payload)| payload.len()).sum()
+}

@@ -1,7 +1,7 @@
 //! Reports of a run or a series, made from run files and from nothing else: the summary or the
-//! table for a terminal, the JSON report, JUnit XML, Markdown, CSV, the HTML page, and the text
-//! that Prometheus scrapes. All text for a terminal goes through [`gate`], and so do the texts of a
-//! page.
+//! table for a terminal, the JSON report, JUnit XML, Markdown, CSV, the HTML page, the text that
+//! Prometheus scrapes and the messages that a collector of OpenTelemetry is sent. All text for a
+//! terminal goes through [`gate`], and so do the texts of a page.
 
 mod cause;
 pub mod csv;
@@ -17,9 +17,11 @@ pub mod markdown;
 pub mod media;
 pub mod metrics;
 pub mod model;
+pub mod otlp;
 pub mod paint;
 pub mod prometheus;
 mod rows;
+pub mod running;
 pub mod schema;
 pub mod series;
 mod shorten;

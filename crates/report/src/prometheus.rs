@@ -5,17 +5,14 @@
 //! `streamgauge_loss_ratio{population="viewers"}`. Figures of the server, the tester and a link
 //! have `server_`, `tester_` and `link_` before theirs. Rates are in bytes per second. Counters and
 //! distributions are of the whole run so far, its warm-up included; levels, shares and rates are of
-//! its last window.
+//! its last window of at least half a second.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use measure::metric::{Metric, MetricSource, Statistic, Unit};
-use measure::{Sparse, Totals};
-use runfile::{Header, Reader, Subject};
+use measure::Sparse;
+use measure::metric::Unit;
 
-use crate::ReportError;
-use crate::source::{SERVER, TESTER, is_link};
+use crate::running::{Kind, Running, Series};
 
 /// The content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -28,31 +25,8 @@ const SECONDS: [f64; 18] = [
 /// Upper bounds of the buckets of all else.
 const NUMBERS: [f64; 10] = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
-/// What a family of metrics is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
 impl Kind {
-    fn of(source: MetricSource) -> Kind {
-        match source {
-            MetricSource::Counter(_) | MetricSource::Sum(..) | MetricSource::Scaled(..) => {
-                Kind::Counter
-            }
-            MetricSource::Distribution(_) => Kind::Histogram,
-            MetricSource::Gauge(..)
-            | MetricSource::Difference(..)
-            | MetricSource::LossRatio(..)
-            | MetricSource::Share(..)
-            | MetricSource::NotRight(..)
-            | MetricSource::Rate(..) => Kind::Gauge,
-        }
-    }
-
-    fn name(self) -> &'static str {
+    fn in_prometheus(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -61,216 +35,62 @@ impl Kind {
     }
 }
 
-/// What is known of one subject.
-#[derive(Debug)]
-struct Figures {
-    subject: Subject,
-    /// Of all windows.
-    whole: Totals,
-    /// Of the last one; none before there was one.
-    last: Option<Totals>,
-    /// What each counter has shown, because one that falls is a restart to Prometheus, and of ours
-    /// some fall: what was taken for lost may come.
-    shown: BTreeMap<&'static str, f64>,
-}
-
-/// The figures of a run, kept up to date from its run file.
-#[derive(Debug)]
-pub struct Scrape {
-    run: BTreeMap<&'static str, String>,
-    subjects: Vec<Figures>,
-    last_window: Option<u64>,
-    seconds: f64,
-}
-
-/// Lines of one name.
-#[derive(Debug)]
-struct Family {
-    kind: Kind,
-    doc: &'static str,
-    lines: String,
-}
-
-impl Scrape {
-    /// Of a run of which nothing has been read yet.
-    pub fn new(reader: &Reader) -> Scrape {
-        let subjects = reader.subjects().iter().map(|subject| Figures {
-            subject: subject.clone(),
-            whole: Totals::new(subject.catalogue),
-            last: None,
-            shown: BTreeMap::new(),
-        });
-        let header = reader.header();
-        Scrape {
-            run: BTreeMap::from([
-                ("name", scenario_name(header)),
-                ("seed", header.seed.to_string()),
-                ("version", header.version.clone()),
-            ]),
-            subjects: subjects.collect(),
-            last_window: None,
-            seconds: 0.0,
+/// Writes all figures of a run.
+pub fn write(running: &Running) -> String {
+    let mut out = String::new();
+    let _ = write!(
+        out,
+        "# HELP streamgauge_run_info The run under way.\n\
+         # TYPE streamgauge_run_info gauge\n\
+         streamgauge_run_info{{name=\"{}\",seed=\"{}\",version=\"{}\"}} 1\n\
+         # HELP streamgauge_run_seconds How long it has been measured for.\n\
+         # TYPE streamgauge_run_seconds gauge\n\
+         streamgauge_run_seconds {}\n\
+         # HELP streamgauge_windows_total How many windows have been measured.\n\
+         # TYPE streamgauge_windows_total counter\n\
+         streamgauge_windows_total {}\n",
+        escaped(&running.name),
+        running.seed,
+        escaped(&running.version),
+        running.seconds,
+        running.windows(),
+    );
+    for (name, family) in running.families() {
+        let mut lines = String::new();
+        for series in &family.series {
+            series_of(&mut lines, &name, family.name.kind, series, running);
         }
+        if lines.is_empty() {
+            continue;
+        }
+        let doc = family.doc.split_whitespace().collect::<Vec<_>>().join(" ");
+        let doc = doc.replace('\\', "\\\\");
+        let _ = writeln!(out, "# HELP {name} {doc}");
+        let _ = writeln!(out, "# TYPE {name} {}", family.name.kind.in_prometheus());
+        out.push_str(&lines);
     }
+    out
+}
 
-    /// Takes in the windows that have been written since the last time. What that costs depends on
-    /// their number alone.
-    pub fn update(&mut self, reader: &Reader) -> Result<(), ReportError> {
-        let rows = match self.last_window {
-            None => reader.windows(),
-            Some(last) => reader.windows_after(last),
-        };
-        for row in rows {
-            let row = row?;
-            self.last_window = Some(row.index);
-            self.seconds = self.seconds.max(row.start.as_secs_f64() + row.seconds);
-            for figures in &mut self.subjects {
-                if let Some(window) = row.subjects.get(&figures.subject.name) {
-                    figures.whole.add(window, row.seconds);
-                    let catalogue = figures.subject.catalogue;
-                    figures.last = Some(Totals::of_window(catalogue, window, row.seconds));
-                }
+fn series_of(lines: &mut String, name: &str, kind: Kind, series: &Series<'_>, running: &Running) {
+    let labels = series.labels.iter();
+    let labels = labels.map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
+    let label = labels.collect::<Vec<_>>().join(",");
+    match (kind, series.metric) {
+        (Kind::Counter, _) => sample(lines, name, &label, series.count),
+        (Kind::Gauge, Some(metric)) => {
+            if let Some(value) = running.level(series.subject, metric) {
+                sample(lines, name, &label, value);
             }
         }
-        Ok(())
-    }
-
-    /// Writes all of it.
-    pub fn write(&mut self) -> String {
-        let mut out = String::new();
-        let labels = self
-            .run
-            .iter()
-            .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
-        let labels = labels.collect::<Vec<_>>().join(",");
-        let windows = self.last_window.map_or(0, |last| last + 1);
-        let _ = write!(
-            out,
-            "# HELP streamgauge_run_info The run under way.\n\
-             # TYPE streamgauge_run_info gauge\n\
-             streamgauge_run_info{{{labels}}} 1\n\
-             # HELP streamgauge_run_seconds How long it has been measured for.\n\
-             # TYPE streamgauge_run_seconds gauge\n\
-             streamgauge_run_seconds {}\n\
-             # HELP streamgauge_windows_total How many windows have been measured.\n\
-             # TYPE streamgauge_windows_total counter\n\
-             streamgauge_windows_total {windows}\n",
-            self.seconds
-        );
-        let mut families: BTreeMap<String, Family> = BTreeMap::new();
-        for figures in &mut self.subjects {
-            figures.add_to(&mut families);
-        }
-        for (name, family) in families {
-            if family.lines.is_empty() {
-                continue;
-            }
-            let doc = family.doc.split_whitespace().collect::<Vec<_>>().join(" ");
-            let doc = doc.replace('\\', "\\\\");
-            let _ = writeln!(out, "# HELP {name} {doc}");
-            let _ = writeln!(out, "# TYPE {name} {}", family.kind.name());
-            out.push_str(&family.lines);
-        }
-        out
-    }
-}
-
-impl Figures {
-    fn add_to(&mut self, families: &mut BTreeMap<String, Family>) {
-        let subject = &self.subject;
-        let (prefix, label) = match subject.kind.as_str() {
-            SERVER => ("server_", String::new()),
-            TESTER => ("tester_", String::new()),
-            _ if is_link(subject) => ("link_", labelled("link", &subject.name)),
-            _ => ("", labelled("population", &subject.name)),
-        };
-        let metrics = subject.catalogue.metrics();
-        for metric in metrics.filter(|metric| !subject.absent.contains(&metric.name)) {
-            let kind = Kind::of(metric.source);
-            let mut name = family_name(prefix, metric, kind);
-            if families.get(&name).is_some_and(|other| other.kind != kind) {
-                // Two protocols may mean something else by a name.
-                name = family_name(&format!("{prefix}{}_", plain(&subject.kind)), metric, kind);
-            }
-            let family = families.entry(name.clone()).or_insert_with(|| Family {
-                kind,
-                doc: metric.doc,
-                lines: String::new(),
-            });
-            let lines = &mut family.lines;
-            match kind {
-                Kind::Counter => {
-                    let value = self.whole.figure(metric, Statistic::Value);
-                    let shown = self.shown.entry(metric.name).or_default();
-                    *shown = shown.max(value.unwrap_or(0.0));
-                    sample(lines, &name, &label, *shown);
-                }
-                Kind::Gauge => {
-                    let last = self.last.as_ref();
-                    let value = last.and_then(|last| last.figure(metric, Statistic::Value));
-                    if let Some(value) = value {
-                        let value = match metric.unit {
-                            // The base unit of Prometheus.
-                            Unit::BitsPerSecond => value / 8.0,
-                            _ => value,
-                        };
-                        sample(lines, &name, &label, value);
-                    }
-                }
-                Kind::Histogram => {
-                    if let Some(values) = self.whole.distribution(metric) {
-                        histogram(lines, &name, &label, values, metric.unit);
-                    }
-                }
+        (Kind::Histogram, Some(metric)) => {
+            if let Some(values) = running.distribution(series.subject, metric) {
+                histogram(lines, name, &label, values, metric.unit);
             }
         }
-        for (reason, count) in self.whole.failures() {
-            let name = "streamgauge_failures_total";
-            let family = families.entry(name.to_owned()).or_insert_with(|| Family {
-                kind: Kind::Counter,
-                doc: "Clients that failed, by reason.",
-                lines: String::new(),
-            });
-            let label = format!("{label},{}", labelled("reason", reason));
-            sample(&mut family.lines, name, &label, *count as f64);
-        }
+        // What has no metric is a counter.
+        (Kind::Gauge | Kind::Histogram, None) => {}
     }
-}
-
-fn scenario_name(header: &Header) -> String {
-    let name = header.scenario.get("name").and_then(|name| name.as_str());
-    name.unwrap_or_default().to_owned()
-}
-
-/// A name of Prometheus: with the base unit behind, and `_total` behind what only grows.
-fn family_name(prefix: &str, metric: &Metric, kind: Kind) -> String {
-    let name = plain(metric.name);
-    let unit = match metric.unit {
-        Unit::Count => "",
-        Unit::Seconds => "_seconds",
-        Unit::BitsPerSecond => "_bytes_per_second",
-        Unit::Bytes => "_bytes",
-        Unit::Ratio => "_ratio",
-        Unit::Cores => "_cores",
-    };
-    let name = name.strip_suffix(unit).unwrap_or(&name);
-    let total = match kind {
-        Kind::Counter => "_total",
-        _ => "",
-    };
-    format!("streamgauge_{prefix}{name}{unit}{total}")
-}
-
-fn plain(name: &str) -> String {
-    let plain = |letter: char| match letter {
-        'a'..='z' | 'A'..='Z' | '0'..='9' => letter,
-        _ => '_',
-    };
-    name.chars().map(plain).collect()
-}
-
-fn labelled(key: &str, value: &str) -> String {
-    format!("{key}=\"{}\"", escaped(value))
 }
 
 /// A value of a label.

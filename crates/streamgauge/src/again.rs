@@ -2,7 +2,7 @@
 //! where results go.
 
 /// Options that say where results go, and take a value.
-const PLACES: [&str; 8] = [
+const PLACES: [&str; 9] = [
     "--out",
     "--json",
     "--html",
@@ -10,10 +10,11 @@ const PLACES: [&str; 8] = [
     "--markdown",
     "--csv",
     "--metrics",
+    "--otlp",
     "-o",
 ];
-/// Those that take none.
-const ABOUT_PLACES: [&str; 2] = ["--force", "--no-run-file"];
+/// Those that take none, or theirs behind `=`.
+const ABOUT_PLACES: [&str; 3] = ["--force", "--no-run-file", "--dashboard"];
 
 /// The command line of this process, which played a run with this seed, as a shell reads it.
 pub(crate) fn command(seed: u64) -> String {
@@ -67,7 +68,17 @@ mod tests {
 
     #[test]
     fn places_are_left_out_and_the_seed_is_there() {
-        let words = ["demo", "-c", "5", "-o", "x.run", "--html=x.html", "--force"];
+        let words = [
+            "demo",
+            "-c",
+            "5",
+            "-o",
+            "x.run",
+            "--html=x.html",
+            "--otlp",
+            "http://c",
+            "--force",
+        ];
         assert_eq!(of(&words), "streamgauge demo -c 5 --seed 7");
         let words = ["load", "rtsp://h/a{1..3}", "--seed", "3", "-ox.run"];
         assert_eq!(of(&words), "streamgauge load 'rtsp://h/a{1..3}' --seed 3");

@@ -187,18 +187,24 @@ pub(crate) struct Results {
     #[arg(long, conflicts_with_all = ["out", "trace"])]
     pub(crate) no_run_file: bool,
     /// Serve the figures of the run under way to Prometheus at this address, or at this port of
-    /// 127.0.0.1: http://ADDRESS/metrics
-    #[arg(long, value_name = "ADDRESS", value_parser = crate::scrape::address, hide_short_help = true)]
+    /// 127.0.0.1: http://ADDRESS/metrics. Other machines need the token that is printed, or that
+    /// STREAMGAUGE_TOKEN holds
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::view_server::address, hide_short_help = true)]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Push the figures of the run under way to a collector of OpenTelemetry once a second: OTLP over
+    /// HTTP, at this URL, such as http://127.0.0.1:4318. Headers are taken from
+    /// OTEL_EXPORTER_OTLP_HEADERS
+    #[arg(long, value_name = "URL", hide_short_help = true)]
+    pub(crate) otlp: Option<String>,
     /// Show the run live in a browser, on the page of --html: at this address, or at this port of
-    /// 127.0.0.1 [default: 127.0.0.1:9106]
+    /// 127.0.0.1. Other machines need a token, as with --metrics [default: 127.0.0.1:9106]
     #[arg(
         long,
         value_name = "ADDRESS",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = crate::dashboard::USUAL,
-        value_parser = crate::scrape::address,
+        value_parser = crate::view_server::address,
         hide_short_help = true
     )]
     pub(crate) dashboard: Option<SocketAddr>,

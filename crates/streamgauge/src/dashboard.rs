@@ -4,9 +4,9 @@
 //! (server-sent events). Both only read, so they share nothing with the measurement. Nothing is
 //! read while nobody looks, and reading takes a twentieth of one core at most, at a low priority.
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -18,7 +18,9 @@ use report::{Reader, ReportError, io_reason};
 use scenario::Scenario;
 
 use crate::exit::Failure;
-use crate::http::{self, Head};
+use crate::followed::Followed;
+use crate::http::{Head, write_until};
+use crate::view_server::{HEADERS, NICE, Served, ViewServer, refuse, respond};
 
 /// Where it is unless told otherwise.
 pub(crate) const USUAL: &str = "127.0.0.1:9106";
@@ -30,24 +32,21 @@ const REST: u32 = 20;
 const TELL_WITHIN: Duration = Duration::from_secs(1);
 /// How many browsers may look on.
 const VIEWERS_MAX: usize = 8;
-/// How much less urgent its threads are than the measurement (nice(2)).
-const NICE: i32 = 10;
-
-/// What keeps a page from being kept, framed, or taken for something else.
-const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
-                       Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\n";
+const SERVED: Served = Served {
+    what: "the dashboard",
+    option: "--dashboard=ADDRESS",
+    thread: "dashboard",
+};
 
 /// Shows the run under way until it is dropped.
 pub(crate) struct Dashboard {
     shared: Arc<Shared>,
-    address: SocketAddr,
-    threads: Vec<JoinHandle<()>>,
+    server: Option<ViewServer>,
+    teller: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// Needed in every request where the address can be reached from other machines.
-    token: Option<String>,
     state: Mutex<State>,
     /// Told of new browsers, of a new run, and of the end.
     news: Condvar,
@@ -71,7 +70,7 @@ impl State {
 /// The run that is shown.
 #[derive(Clone, PartialEq)]
 struct Run {
-    path: PathBuf,
+    followed: Followed,
     thresholds: Vec<String>,
     bounds: HealthBounds,
 }
@@ -93,50 +92,36 @@ struct Open {
 impl Dashboard {
     /// Begins to listen. There is no run yet.
     pub(crate) fn start(address: SocketAddr) -> Result<Dashboard, Failure> {
-        let failed = |error: io::Error| {
+        let shared = Arc::<Shared>::default();
+        let theirs = shared.clone();
+        let answer = move |stream: TcpStream, head: &Head| answer(stream, head, &theirs);
+        let server = ViewServer::start(address, SERVED, answer)?;
+        let theirs = shared.clone();
+        let teller = thread::Builder::new().name(SERVED.thread.to_owned());
+        let teller = teller.spawn(move || tell(&theirs)).map_err(|error| {
             Failure::bad(format_args!(
-                "cannot serve the dashboard at {address}: {}; name another address with \
-                 `--dashboard=ADDRESS`",
+                "cannot serve the dashboard: {}",
                 io_reason(&error)
             ))
-        };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let token = match address.ip().is_loopback() {
-            true => None,
-            false => Some(token().map_err(failed)?),
-        };
-        let shared = Arc::new(Shared {
-            token,
-            ..Shared::default()
-        });
-        let mut threads = Vec::new();
-        let theirs = shared.clone();
-        let serve = move || serve(&listener, &theirs);
-        let named = || thread::Builder::new().name("dashboard".to_owned());
-        threads.push(named().spawn(serve).map_err(failed)?);
-        let theirs = shared.clone();
-        threads.push(named().spawn(move || tell(&theirs)).map_err(failed)?);
+        })?;
         Ok(Dashboard {
             shared,
-            address,
-            threads,
+            server: Some(server),
+            teller: Some(teller),
         })
     }
 
     /// Where it is, for people.
     pub(crate) fn url(&self) -> String {
-        match &self.shared.token {
-            Some(token) => format!("http://{}/?token={token}", self.address),
-            None => format!("http://{}/", self.address),
-        }
+        let server = self.server.as_ref();
+        server.map_or_else(String::new, |server| server.url("/"))
     }
 
     /// From now on it is about the run of this file, which may not be there yet.
     pub(crate) fn show(&self, run_file: &Path, scenario: &Scenario) {
         let thresholds = scenario.thresholds.iter();
         self.shared.state().run = Some(Run {
-            path: run_file.to_owned(),
+            followed: Followed::new(run_file),
             thresholds: thresholds.map(|one| one.text.clone()).collect(),
             bounds: scenario.tester.health.clone(),
         });
@@ -152,10 +137,9 @@ impl Drop for Dashboard {
             self.shared.over.store(true, Ordering::Release);
         }
         self.shared.news.notify_all();
-        if http::wake(self.address) {
-            for thread in self.threads.drain(..) {
-                let _ = thread.join();
-            }
+        drop(self.server.take());
+        if let Some(teller) = self.teller.take() {
+            let _ = teller.join();
         }
     }
 }
@@ -168,88 +152,18 @@ impl Shared {
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
-
-    /// Whether whoever asks may look.
-    ///
-    /// Without a token the address is one of this machine alone. A page of another site could still
-    /// ask it through a name of its own that leads here, so only addresses are answered to.
-    fn admits(&self, head: &Head) -> bool {
-        if let Some(token) = &self.token {
-            let parts = head.query.split('&');
-            let mut given = parts.filter_map(|part| part.strip_prefix("token="));
-            return given.any(|given| same(given.as_bytes(), token.as_bytes()));
-        }
-        let Some(host) = &head.host else {
-            return false;
-        };
-        let socket = host.parse::<SocketAddr>().is_ok();
-        let name = host
-            .rsplit_once(':')
-            .map_or(host.as_str(), |(name, _)| name);
-        socket
-            || name == "localhost"
-            || host.parse::<IpAddr>().is_ok()
-            || name.parse::<Ipv4Addr>().is_ok()
-    }
 }
 
-/// Whether they are the same, in a time that does not tell where they differ.
-fn same(one: &[u8], other: &[u8]) -> bool {
-    let differences = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
-    one.len() == other.len() && differences == 0
-}
-
-/// A secret that nobody can guess: 128 bits.
-fn token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn serve(listener: &TcpListener, shared: &Shared) {
-    let _ = rustix::process::nice(NICE);
-    for stream in listener.incoming() {
-        if shared.is_over() {
-            return;
-        }
-        match stream {
-            // Whoever asks has gone, or is too slow: that is no matter of the run.
-            Ok(stream) => drop(answer(stream, shared)),
-            // There are no descriptors left, or so: not at once again.
-            Err(_) => thread::park_timeout(Duration::from_millis(100)),
-        }
-    }
-}
-
-fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    let head = http::head(&mut stream)?;
-    stream.set_write_timeout(Some(http::REQUEST_MAX))?;
-    let refused = |stream: &mut TcpStream, status: &str, text: &str| {
-        let kind = "text/plain; charset=utf-8";
-        respond(stream, status, kind, format!("{text}\n").as_bytes())
-    };
-    match head {
-        None => refused(
-            &mut stream,
-            "400 Bad Request",
-            "this is no request of HTTP/1",
-        ),
-        Some(head) if head.method != "GET" => {
-            refused(&mut stream, "405 Method Not Allowed", "there is only GET")
-        }
-        Some(head) if !shared.admits(&head) => refused(
-            &mut stream,
-            "403 Forbidden",
-            "use the address that streamgauge printed",
-        ),
-        Some(head) if head.path == "/" => {
+fn answer(mut stream: TcpStream, head: &Head, shared: &Shared) -> io::Result<()> {
+    match head.path.as_str() {
+        "/" => {
             let mut page = Vec::new();
             write_live(&mut page).map_err(io::Error::other)?;
             respond(&mut stream, "200 OK", "text/html; charset=utf-8", &page)
         }
-        Some(head) if head.path == "/events" => {
+        "/events" => {
             if shared.state().looking_on() >= VIEWERS_MAX {
-                return refused(&mut stream, "503 Service Unavailable", "too many look on");
+                return refuse(&mut stream, "503 Service Unavailable", "too many look on");
             }
             let head = format!(
                 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{HEADERS}\
@@ -263,18 +177,8 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
             shared.news.notify_all();
             Ok(())
         }
-        Some(_) => refused(&mut stream, "404 Not Found", "the page is at /"),
+        _ => refuse(&mut stream, "404 Not Found", "the page is at /"),
     }
-}
-
-fn respond(stream: &mut TcpStream, status: &str, kind: &str, body: &[u8]) -> io::Result<()> {
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{HEADERS}\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body)
 }
 
 /// Tells every browser what has come, until it is over: the last time then.
@@ -329,7 +233,10 @@ fn news(shared: &Shared, open: &mut Option<Open>) -> Result<Option<Events>, Repo
         return Ok(None);
     };
     if open.as_ref().is_none_or(|open| open.run != run) {
-        let reader = report::open(&run.path, engine::catalogue_of)?;
+        *open = None;
+        let Some(reader) = run.followed.open()? else {
+            return Ok(None);
+        };
         let live = Live::new(&reader, &run.thresholds, run.bounds.clone())?;
         *open = Some(Open {
             run,
@@ -381,97 +288,7 @@ fn send(shared: &Shared, events: &Events) {
     state.viewers.append(&mut viewers);
 }
 
-/// Writes all of it up to then: the time-out of a socket begins anew with each byte that it takes.
-fn write_until(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_write_timeout(Some(left))?;
-        match stream.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 /// An event as a browser reads it: JSON has no line ends of its own.
 fn event(name: &str, data: &serde_json::Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn asked(host: &str, query: &str) -> Head {
-        Head {
-            host: Some(host.to_owned()),
-            query: query.to_owned(),
-            ..Head::default()
-        }
-    }
-
-    #[test]
-    fn on_this_machine_only_addresses_of_it_are_answered() {
-        let shared = Shared::default();
-        for host in [
-            "127.0.0.1:9106",
-            "localhost:9106",
-            "[::1]:9106",
-            "127.0.0.1",
-        ] {
-            assert!(shared.admits(&asked(host, "")), "{host}");
-        }
-        for host in ["evil.example:9106", "evil.example", ""] {
-            assert!(!shared.admits(&asked(host, "")), "{host}");
-        }
-    }
-
-    /// A browser that takes a little now and then is let go in time, and holds nobody up.
-    #[test]
-    fn a_browser_that_hardly_reads_is_let_go() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-        let address = listener.local_addr().expect("it is bound");
-        let mut slow = TcpStream::connect(address).expect("it listens");
-        let (mut stream, _) = listener.accept().expect("it was asked");
-        let over = Arc::new(AtomicBool::new(false));
-        let theirs = over.clone();
-        let reading = thread::spawn(move || {
-            let mut some = [0; 4096];
-            while !theirs.load(Ordering::Acquire) {
-                match slow.read(&mut some) {
-                    Ok(0) | Err(_) => return,
-                    Ok(_) => thread::park_timeout(Duration::from_millis(20)),
-                }
-            }
-        });
-        let much = vec![b'a'; 64 << 20];
-        let begun = Instant::now();
-        let until = begun + Duration::from_millis(300);
-        assert!(write_until(&mut stream, &much, until).is_err());
-        assert!(begun.elapsed() < Duration::from_secs(10));
-        over.store(true, Ordering::Release);
-        drop(stream);
-        reading.join().expect("it ends");
-    }
-
-    #[test]
-    fn from_elsewhere_only_who_knows_the_token_is_answered() {
-        let shared = Shared {
-            token: Some("abc".to_owned()),
-            ..Shared::default()
-        };
-        assert!(shared.admits(&asked("host:1", "token=abc")));
-        for query in ["", "token=", "token=ab", "token=abcd", "token=abd", "abc"] {
-            assert!(!shared.admits(&asked("127.0.0.1:1", query)), "{query}");
-        }
-        let tokens = [(); 2].map(|()| token().expect("there is a source of chance"));
-        assert_eq!(tokens[0].len(), 32);
-        assert_ne!(tokens[0], tokens[1]);
-    }
 }

@@ -1,6 +1,7 @@
-//! What `--metrics` and `--dashboard` know of HTTP/1: how a request begins.
+//! What `--metrics`, `--dashboard` and `--otlp` know of connections and HTTP/1: how a request begins,
+//! and how to write in time.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,8 @@ pub(crate) struct Head {
     pub(crate) query: String,
     /// The host that was asked, with its port where one was named.
     pub(crate) host: Option<String>,
+    /// The bearer token (RFC 6750, 2.1).
+    pub(crate) bearer: Option<String>,
 }
 
 /// Reads the head of a request (RFC 9112, 2 and 3); none where it is malformed.
@@ -30,11 +33,7 @@ pub(crate) fn head(stream: &mut TcpStream) -> io::Result<Option<Head>> {
             Parsed::Partial if bytes.len() < HEAD_MAX => {}
             _ => return Ok(None),
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
+        stream.set_read_timeout(Some(left(deadline)?))?;
         let mut room = [0; 1024];
         match stream.read(&mut room)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -59,17 +58,50 @@ fn parse(bytes: &[u8]) -> Parsed {
     }
     let target = request.path.unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let host = request
-        .headers
-        .iter()
-        .find(|field| field.name.eq_ignore_ascii_case("host"));
-    let host = host.and_then(|field| std::str::from_utf8(field.value).ok());
+    let field = |name: &str| {
+        let mut fields = request.headers.iter();
+        let field = fields.find(|field| field.name.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(field.value).ok()
+    };
+    let bearer = field("authorization").and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
     Parsed::Head(Head {
         method: request.method.unwrap_or_default().to_owned(),
         path: path.to_owned(),
         query: query.to_owned(),
-        host: host.map(str::to_owned),
+        host: field("host").map(str::to_owned),
+        bearer: bearer.map(str::to_owned),
     })
+}
+
+/// Writes all of it, or fails when it is not written by then: the time-out of a socket begins anew
+/// with each byte that it takes.
+pub(crate) fn write_until(
+    stream: &mut TcpStream,
+    mut bytes: &[u8],
+    until: Instant,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(left(until)?))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// How long it is until then; an error where it is past.
+pub(crate) fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => Ok(left),
+    }
 }
 
 /// Makes whoever waits for connections at that address go on, and says whether it does.
@@ -85,6 +117,11 @@ pub(crate) fn wake(mut address: SocketAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -95,7 +132,41 @@ mod tests {
         let wanted = ["GET", "/events", "token=x"].map(str::to_owned);
         assert_eq!([head.method, head.path, head.query], wanted);
         assert_eq!(head.host.as_deref(), Some("a:1"));
+        assert_eq!(head.bearer, None);
+        let Parsed::Head(head) = parse(b"GET / HTTP/1.1\r\nAuthorization: bearer ab\r\n\r\n")
+        else {
+            panic!("it is whole");
+        };
+        assert_eq!(head.bearer.as_deref(), Some("ab"));
         assert!(matches!(parse(b"GET / HT"), Parsed::Partial));
         assert!(matches!(parse(b"\x01\r\n\r\n"), Parsed::Malformed));
+    }
+
+    /// A browser that takes a little now and then is let go in time, and holds nobody up.
+    #[test]
+    fn a_browser_that_hardly_reads_is_let_go() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let address = listener.local_addr().expect("it is bound");
+        let mut slow = TcpStream::connect(address).expect("it listens");
+        let (mut stream, _) = listener.accept().expect("it was asked");
+        let over = Arc::new(AtomicBool::new(false));
+        let theirs = over.clone();
+        let reading = thread::spawn(move || {
+            let mut some = [0; 4096];
+            while !theirs.load(Ordering::Acquire) {
+                match slow.read(&mut some) {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => thread::park_timeout(Duration::from_millis(20)),
+                }
+            }
+        });
+        let much = vec![b'a'; 64 << 20];
+        let begun = Instant::now();
+        let until = begun + Duration::from_millis(300);
+        assert!(write_until(&mut stream, &much, until).is_err());
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        over.store(true, Ordering::Release);
+        drop(stream);
+        reading.join().expect("it ends");
     }
 }

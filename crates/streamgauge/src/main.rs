@@ -9,13 +9,17 @@ mod dashboard;
 mod exit;
 mod files;
 mod fold;
+mod followed;
 mod force;
 mod http;
+mod otlp;
+mod outlets;
 mod output;
 mod place;
 mod progress;
 mod scrape;
 mod signals;
+mod view_server;
 
 use std::process::ExitCode;
 

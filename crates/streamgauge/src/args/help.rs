@@ -29,6 +29,11 @@ Environment:
       STREAMGAUGE_CLIENTS__VIEWERS__TRANSPORT=tcp
   STREAMGAUGE_CATALOGUE=FOLDER   descriptions of servers of your own, for --launch and `servers`
                                  [default: ~/.config/streamgauge/servers]
+  STREAMGAUGE_TOKEN=SECRET       what other machines must send to see --metrics and --dashboard
+                                 [default: another one each time, which is printed]
+  OTEL_EXPORTER_OTLP_HEADERS     headers of --otlp: NAME=VALUE,NAME=VALUE, percent-encoded
+  OTEL_EXPORTER_OTLP_CERTIFICATE a file of the certificates (PEM) that --otlp trusts
+                                 [default: those that this machine trusts]
   NO_COLOR=1                     no colours"
     };
 }

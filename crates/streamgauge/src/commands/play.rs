@@ -10,14 +10,13 @@ use scenario::Scenario;
 use crate::again;
 use crate::args::{Results, Tracing};
 use crate::console::Console;
-use crate::dashboard::Dashboard;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
 use crate::force::Force;
+use crate::outlets::Outlets;
 use crate::output::{Form, Outputs};
 use crate::place::{Kind, Place};
 use crate::progress::Display;
-use crate::scrape::Scraped;
 use crate::signals::Watch;
 
 /// What to play, and where results go.
@@ -36,14 +35,8 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     let name = &play.scenario.name;
     let place = Place::choose(Kind::Run, name, play.results, play.tracing, console)?;
     let outputs = claimed(play.results)?;
-    let scraped = scraped(play.results, console)?;
-    if let Some(scraped) = &scraped {
-        scraped.show(&place.path);
-    }
-    let dashboard = dashboard(play.results, console)?;
-    if let Some(dashboard) = &dashboard {
-        dashboard.show(&place.path, play.scenario);
-    }
+    let outlets = Outlets::start(play.results, console)?;
+    outlets.show(&place.path, play.scenario);
     let options = engine::Options {
         run_file: place.path.clone(),
         overwrite: place.overwrite,
@@ -60,7 +53,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         display.update(progress);
     });
     display.finish();
-    drop((dashboard, scraped));
+    outlets.finish();
     made_plain(&place.path, console);
     let said = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());
     let finished = finished.map_err(|error| failed_to_begin(&error, said(&error), watch.any()))?;
@@ -95,24 +88,6 @@ pub(crate) fn made_plain(path: &Path, console: Console) {
 /// The files of results, which can be written.
 pub(crate) fn claimed(results: &Results) -> Result<Outputs, Failure> {
     Outputs::claim(&results.reports, Force::of(results.force))
-}
-
-/// What serves figures of runs, where that was asked for.
-pub(crate) fn scraped(results: &Results, console: Console) -> Result<Option<Scraped>, Failure> {
-    let scraped = results.metrics.map(Scraped::start).transpose()?;
-    if let Some(scraped) = &scraped {
-        console.say(&format!("metrics for Prometheus at {}", scraped.url()));
-    }
-    Ok(scraped)
-}
-
-/// What shows runs in a browser, where that was asked for.
-pub(crate) fn dashboard(results: &Results, console: Console) -> Result<Option<Dashboard>, Failure> {
-    let dashboard = results.dashboard.map(Dashboard::start).transpose()?;
-    if let Some(dashboard) = &dashboard {
-        console.say(&format!("dashboard at {}", dashboard.url()));
-    }
-    Ok(dashboard)
 }
 
 fn failed_to_begin(error: &EngineError, said: String, stopped: bool) -> Failure {

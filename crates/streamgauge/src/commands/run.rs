@@ -11,6 +11,7 @@ use crate::commands::play::{Play, play};
 use crate::commands::series;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::view_server::TOKEN_VARIABLE;
 
 /// What messages call a scenario that comes from there.
 const STANDARD_INPUT: &str = "standard input";
@@ -105,6 +106,10 @@ pub(crate) fn overrides() -> Overrides {
     };
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let reserved = [sut::catalogue::FOLDER_VARIABLE, HOST_VARIABLE];
+    let reserved = [
+        sut::catalogue::FOLDER_VARIABLE,
+        HOST_VARIABLE,
+        TOKEN_VARIABLE,
+    ];
     overrides.with_environment(variables, &reserved)
 }

@@ -14,15 +14,14 @@ use scenario::{Scenario, Search, Secrets, Series, StopAt};
 
 use crate::again;
 use crate::args::{Results, Tracing};
-use crate::commands::play::{claimed, dashboard, made_plain, scraped};
+use crate::commands::play::{claimed, made_plain};
 use crate::console::Console;
-use crate::dashboard::Dashboard;
 use crate::exit::{Exit, Failure};
 use crate::files;
+use crate::outlets::Outlets;
 use crate::output::{Form, Outputs};
 use crate::place::{Kind, Place};
 use crate::progress::{Display, Status};
-use crate::scrape::Scraped;
 use crate::signals::Watch;
 
 /// How often it is looked whether the user wants the waiting between two runs to end.
@@ -58,8 +57,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         console,
     )?;
     let outputs = claimed(play.results)?;
-    let scraped = scraped(play.results, console)?;
-    let dashboard = dashboard(play.results, console)?;
+    let outlets = Outlets::start(play.results, console)?;
     folder::make(&place.path)?;
     let control = Control::new();
     let watch = Watch::start(control.clone())
@@ -67,8 +65,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     let mut course = Course {
         play,
         console,
-        scraped,
-        dashboard,
+        outlets: Some(outlets),
         control,
         watch,
         index: index(play.series, &first.name),
@@ -114,8 +111,8 @@ fn secrets_of(series: &Series) -> Result<Vec<Secrets>, Failure> {
 struct Course<'a> {
     play: &'a Play<'a>,
     console: Console,
-    scraped: Option<Scraped>,
-    dashboard: Option<Dashboard>,
+    /// What shows runs to others while they go; none when the last one is over.
+    outlets: Option<Outlets>,
     control: Control,
     watch: Watch,
     index: Index,
@@ -133,7 +130,9 @@ struct Course<'a> {
 impl Course<'_> {
     /// Shows no run any more, and makes their files plain ones.
     fn let_go(&mut self) {
-        drop((self.scraped.take(), self.dashboard.take()));
+        if let Some(outlets) = self.outlets.take() {
+            outlets.finish();
+        }
         for run in &self.index.runs {
             made_plain(&self.place.path.join(&run.file), self.console);
         }
@@ -230,11 +229,8 @@ impl Course<'_> {
             describe: !self.play.results.no_describe,
             command: self.masked(again::command(scenario.seed)),
         };
-        if let Some(scraped) = &self.scraped {
-            scraped.show(&options.run_file);
-        }
-        if let Some(dashboard) = &self.dashboard {
-            dashboard.show(&options.run_file, &scenario);
+        if let Some(outlets) = &self.outlets {
+            outlets.show(&options.run_file, &scenario);
         }
         let finished = self.run(&scenario, &options);
         let said = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));

@@ -104,7 +104,7 @@ fn only_who_may_look_is_answered() {
     });
     assert_eq!(token.len(), 32);
     let refused = wait_for("an answer", SOON, || get(elsewhere, "/", "127.0.0.1"));
-    assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+    assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
     let page = get(elsewhere, &format!("/?token={token}"), "camera.example");
     assert!(page.expect("it answers").starts_with("HTTP/1.1 200 "));
     demo.signal("INT");

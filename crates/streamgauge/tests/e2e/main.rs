@@ -26,6 +26,7 @@ mod messages;
 mod multicast;
 mod namespace;
 mod network;
+mod otlp;
 mod output_forms;
 mod publish;
 mod relay;

@@ -152,6 +152,46 @@ fn prometheus_knows_what_the_run_file_says() {
     assert!(TcpStream::connect(("127.0.0.1", metrics)).is_err());
 }
 
+/// Prometheus sends the token as its configuration says: `authorization: { credentials: TOKEN }`.
+#[test]
+fn from_other_machines_metrics_need_the_token() {
+    let _media = a_little();
+    let folder = folder();
+    let port = free_port();
+    let metrics = format!("0.0.0.0:{port}");
+    let arguments = ["demo", "-c", "1", "-d", "60s", "--metrics", &metrics];
+    let mut command = streamgauge(arguments);
+    let token = "of-my-own-0123456789";
+    command.env("STREAMGAUGE_TOKEN", token);
+    let demo = Process::start(command, folder.path());
+    let refused = wait_for("an answer", SOON, || get(port, "/metrics"));
+    assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+    assert!(
+        refused.contains("\r\nWWW-Authenticate: Bearer "),
+        "{refused}"
+    );
+    wait_for("figures", SOON, || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        stream.set_read_timeout(Some(SOON)).ok()?;
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nHost: tester.example\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        answer.contains("streamgauge_windows_total").then_some(())
+    });
+    assert!(!demo.said().contains(token), "{}", demo.said());
+    assert!(demo.said().contains("STREAMGAUGE_TOKEN"), "{}", demo.said());
+    demo.signal("INT");
+    demo.finish(RUN_WITHIN).expect(105);
+
+    let mut command = streamgauge(["demo", "-d", "1s", "--metrics", &metrics]);
+    command.env("STREAMGAUGE_TOKEN", "short");
+    let refused = Process::start(command, folder.path()).finish(RUN_WITHIN);
+    refused.expect(104).names("STREAMGAUGE_TOKEN");
+}
+
 #[test]
 fn an_address_that_is_taken_is_said_before_the_run() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");

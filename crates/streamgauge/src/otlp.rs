@@ -1,0 +1,291 @@
+//! `--otlp`: pushes the figures of the run under way to a collector of OpenTelemetry, out of its run
+//! file.
+//!
+//! A thread of its own reads the run file once a second, as any report does, and sends what it says:
+//! it shares nothing with the measurement, and goes behind it where both want the same processor.
+//! Nothing queues up where the collector is slow or away: each message has all counters and
+//! distributions of the run, and the levels of the windows since the last one that arrived, 60 at
+//! most.
+
+mod collector;
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use report::otlp::Push;
+use report::running::Running;
+use report::{Reader, ReportError, io_reason};
+
+use crate::exit::Failure;
+use crate::followed::Followed;
+use crate::view_server::NICE;
+use collector::Collector;
+
+/// How often is pushed: once a window.
+const EVERY: Duration = Duration::from_secs(1);
+/// How long the pause after a push is at most, where one after the other fails.
+const EVERY_MOST: Duration = Duration::from_secs(30);
+/// How much longer than the reading takes the pause after it is at least.
+const REST: u32 = 20;
+/// How long a push may take.
+const PUSH_WITHIN: Duration = Duration::from_secs(3);
+/// How long the end of a run waits: for a push that has begun, and the last one.
+const END_WITHIN: Duration = Duration::from_secs(7);
+
+/// Pushes until it is finished.
+pub(crate) struct Pushed {
+    url: String,
+    orders: Sender<Order>,
+    done: Receiver<Done>,
+}
+
+enum Order {
+    /// This run has begun, and the one before is over.
+    Show(Followed),
+    /// The last run is over.
+    End,
+}
+
+/// How it went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Done {
+    pushes: u64,
+    failed: u64,
+    /// What was wrong with the last that failed.
+    why: String,
+    /// Runs whose last push failed: their totals have not arrived.
+    incomplete: u64,
+    /// Windows whose levels were given up.
+    left_out: u64,
+    /// Data points that the collector refused, and why.
+    rejected: u64,
+    refused_for: String,
+}
+
+/// A run that is pushed.
+struct Open {
+    reader: Reader,
+    running: Running,
+    push: Push,
+}
+
+impl Pushed {
+    /// Begins. There is no run yet, and nobody has been asked whether there is a collector: that is
+    /// no matter of the run.
+    pub(crate) fn start(url: &str) -> Result<Pushed, Failure> {
+        let variables = |name: &str| std::env::var_os(name);
+        let collector = Collector::new(url, variables).map_err(Failure::bad)?;
+        let url = collector.to_string();
+        let (orders, inbox) = channel();
+        let (outbox, done) = channel();
+        let pusher = Pusher {
+            collector,
+            followed: None,
+            open: None,
+            done: Done::default(),
+        };
+        let thread = thread::Builder::new().name("otlp".to_owned());
+        let started = thread.spawn(move || {
+            // Nobody is left to tell where the run's end has not waited for it.
+            let _ = outbox.send(pusher.run(&inbox));
+        });
+        started.map_err(|error| {
+            Failure::bad(format_args!(
+                "cannot push metrics to {url}: {}",
+                io_reason(&error)
+            ))
+        })?;
+        Ok(Pushed { url, orders, done })
+    }
+
+    /// Where to, for people.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// From now on it is about the run of this file, which may not be there yet.
+    pub(crate) fn show(&self, run_file: &Path) {
+        // It lives until it is told to end.
+        let _ = self.orders.send(Order::Show(Followed::new(run_file)));
+    }
+
+    /// Pushes the rest of the last run. Says what went wrong, if anything did.
+    pub(crate) fn finish(self) -> Option<String> {
+        let _ = self.orders.send(Order::End);
+        match self.done.recv_timeout(END_WITHIN) {
+            Ok(done) => done.in_words(&self.url),
+            Err(_) => Some(format!(
+                "OTLP: the last push to {} hangs and is given up: the run's end is missing there",
+                self.url
+            )),
+        }
+    }
+}
+
+impl Done {
+    /// What went wrong; none where nothing did.
+    fn in_words(&self, url: &str) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.failed > 0 {
+            parts.push(format!(
+                "{} of {} pushes to {url} failed, the last one with: {}",
+                self.failed, self.pushes, self.why
+            ));
+        }
+        if self.left_out > 0 {
+            parts.push(format!(
+                "levels of {} windows are missing there",
+                self.left_out
+            ));
+        }
+        if self.rejected > 0 || !self.refused_for.is_empty() {
+            let why = match self.refused_for.as_str() {
+                "" => "it does not say why",
+                why => why,
+            };
+            parts.push(format!(
+                "the collector refused {} data points: {why}",
+                self.rejected
+            ));
+        }
+        if self.incomplete > 0 {
+            parts.push("the run's end is missing there".to_owned());
+        }
+        (!parts.is_empty()).then(|| format!("OTLP: {}", parts.join("; ")))
+    }
+}
+
+struct Pusher {
+    collector: Collector,
+    followed: Option<Followed>,
+    open: Option<Open>,
+    done: Done,
+}
+
+impl Pusher {
+    fn run(mut self, orders: &Receiver<Order>) -> Done {
+        let _ = rustix::process::nice(NICE);
+        let mut failed_in_a_row = 0;
+        let mut next = Instant::now() + EVERY;
+        loop {
+            let pause = next.saturating_duration_since(Instant::now());
+            match orders.recv_timeout(pause) {
+                Ok(Order::Show(followed)) => {
+                    self.end_run();
+                    self.followed = Some(followed);
+                }
+                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => {
+                    self.end_run();
+                    return self.done;
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let begun = Instant::now();
+                    // What cannot be read now can be a second later.
+                    let message = self.message().ok().flatten();
+                    let spent = begun.elapsed();
+                    match message.map(|message| self.push(&message)) {
+                        None | Some(true) => failed_in_a_row = 0,
+                        Some(false) => failed_in_a_row += 1,
+                    }
+                    let pause = EVERY * 2u32.saturating_pow(failed_in_a_row.min(5));
+                    next = begun + pause.min(EVERY_MOST).max(spent * REST);
+                }
+            }
+        }
+    }
+
+    /// Pushes what is left of a run, and lets its file go.
+    fn end_run(&mut self) {
+        if self.followed.is_none() {
+            return;
+        }
+        let message = self.message().ok().flatten();
+        self.followed = None;
+        if let Some(open) = self.open.take() {
+            // Before the push, which may take its time: the file is to be one file again.
+            drop(open.reader);
+            self.done.left_out += open.push.left_out();
+        }
+        if let Some(message) = message
+            && !self.push(&message)
+        {
+            self.done.incomplete += 1;
+        }
+    }
+
+    /// What is new of the run; none where nothing is.
+    fn message(&mut self) -> Result<Option<Vec<u8>>, ReportError> {
+        if self.open.is_none() {
+            let Some(followed) = &self.followed else {
+                return Ok(None);
+            };
+            let Some(reader) = followed.open()? else {
+                return Ok(None);
+            };
+            self.open = Some(Open {
+                running: Running::new(&reader),
+                push: Push::default(),
+                reader,
+            });
+        }
+        let Some(open) = &mut self.open else {
+            return Ok(None);
+        };
+        let push = &mut open.push;
+        open.running
+            .update(&open.reader, |running| push.window(running))?;
+        let news = open.push.has_news();
+        Ok(news.then(|| open.push.message(&open.running)))
+    }
+
+    /// Whether the collector took it.
+    fn push(&mut self, message: &[u8]) -> bool {
+        self.done.pushes += 1;
+        match self.collector.push(message, Instant::now() + PUSH_WITHIN) {
+            Ok(taken) => {
+                if let Some(open) = &mut self.open {
+                    open.push.sent();
+                }
+                self.done.rejected += taken.rejected;
+                if !taken.text.is_empty() {
+                    self.done.refused_for = taken.text;
+                }
+                true
+            }
+            Err(why) => {
+                self.done.failed += 1;
+                self.done.why = why;
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_wrong_is_one_line_and_nothing_is_none() {
+        assert_eq!(Done::default().in_words("http://c/"), None);
+        let done = Done {
+            pushes: 12,
+            failed: 3,
+            why: "connection refused".to_owned(),
+            incomplete: 1,
+            left_out: 2,
+            rejected: 5,
+            refused_for: "too old".to_owned(),
+        };
+        assert_eq!(
+            done.in_words("http://c/").as_deref(),
+            Some(
+                "OTLP: 3 of 12 pushes to http://c/ failed, the last one with: connection refused; \
+                 levels of 2 windows are missing there; the collector refused 5 data points: too \
+                 old; the run's end is missing there"
+            )
+        );
+    }
+}

@@ -1,0 +1,227 @@
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use net::tls::Server;
+use rcgen::{CertificateParams, KeyPair};
+
+use super::*;
+
+fn nothing(_: &str) -> Option<OsString> {
+    None
+}
+
+fn with(name: &'static str, value: &'static str) -> impl Fn(&str) -> Option<OsString> {
+    move |asked| (asked == name).then(|| OsString::from(value))
+}
+
+#[test]
+fn the_path_is_added_where_there_is_none() {
+    for (url, whole) in [
+        ("http://c:4318", "http://c:4318/v1/metrics"),
+        ("http://c:4318/", "http://c:4318/v1/metrics"),
+        (
+            "http://c/api/v1/otlp/v1/metrics",
+            "http://c/api/v1/otlp/v1/metrics",
+        ),
+        ("http://me:secret@c", "http://c/v1/metrics"),
+        ("http://c/x?token=secret", "http://c/x?token=***"),
+    ] {
+        let collector = Collector::new(url, nothing);
+        let shown = collector.map(|collector| collector.to_string());
+        assert_eq!(shown.as_deref(), Ok(whole), "{url}");
+    }
+}
+
+#[test]
+fn what_is_no_collector_is_said_without_secrets() {
+    for url in [
+        "c:4318",
+        "grpc://me:secret@c:4317",
+        "http://",
+        "http://c:99999",
+        "",
+    ] {
+        let Err(error) = Collector::new(url, nothing) else {
+            panic!("{url}");
+        };
+        assert!(error.starts_with("--otlp "), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn headers_are_read_as_opentelemetry_writes_them() {
+    let text = "api-key=a%3Db%20c, X-Scope-OrgID = tenant;property=1,,Authorization=Basic%20QQ==";
+    let collector = Collector::new("http://c", with(HEADERS[1], text));
+    let collector = collector.unwrap_or_else(|error| panic!("{error}"));
+    let headers = collector.headers.iter();
+    let headers: Vec<_> = headers
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    let wanted = [
+        ("api-key", "a=b c"),
+        ("x-scope-orgid", "tenant"),
+        ("authorization", "Basic QQ=="),
+    ];
+    assert_eq!(headers, wanted);
+    for wrong in [
+        "secret",
+        "=secret",
+        "a b=secret",
+        "a=secret%0d%0ab",
+        "Host=secret",
+    ] {
+        let Err(error) = Collector::new("http://c", with(HEADERS[1], wrong)) else {
+            panic!("{wrong}");
+        };
+        assert!(
+            error.starts_with(HEADERS[1]) && !error.contains("secret"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn headers_of_metrics_go_before_those_of_all() {
+    let both = |name: &str| {
+        let place = HEADERS.iter().position(|known| *known == name)?;
+        Some(OsString::from(["a=metrics", "a=all"][place]))
+    };
+    let collector = Collector::new("http://c", both).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(collector.headers, [("a".to_owned(), "metrics".to_owned())]);
+}
+
+/// What a collector that answers so makes of a message, and what it was sent.
+fn pushed(answer: &'static [u8]) -> (Result<Taken, String>, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let address = listener.local_addr().expect("it is bound");
+    let theirs = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("it is asked");
+        let mut sent = Vec::new();
+        let mut room = [0; 1024];
+        while !sent.ends_with(b"message") {
+            let count = stream.read(&mut room).expect("it sends");
+            assert!(count > 0, "{}", String::from_utf8_lossy(&sent));
+            sent.extend_from_slice(&room[..count]);
+        }
+        stream.write_all(answer).expect("it reads");
+        if answer.is_empty() {
+            // Until the other side has given up.
+            let _ = stream.read(&mut room);
+        }
+        String::from_utf8(sent).expect("it is text")
+    });
+    let collector = Collector::new(&format!("http://me:pw@{address}"), nothing);
+    let collector = collector.unwrap_or_else(|error| panic!("{error}"));
+    let until = match answer.is_empty() {
+        true => Duration::from_millis(300),
+        false => Duration::from_secs(20),
+    };
+    let taken = collector.push(b"message", Instant::now() + until);
+    (taken, theirs.join().expect("it ends"))
+}
+
+#[test]
+fn a_message_is_posted_and_the_answer_is_read() {
+    let (taken, sent) = pushed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(taken, Ok(Taken::default()));
+    let (head, body) = sent.split_once("\r\n\r\n").expect("there is a head");
+    assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
+    for line in [
+        "Content-Type: application/x-protobuf",
+        "Content-Length: 7",
+        "authorization: Basic bWU6cHc=",
+    ] {
+        assert!(head.lines().any(|found| found == line), "{line}: {head}");
+    }
+    assert_eq!(body, "message");
+}
+
+#[test]
+fn what_a_collector_refuses_is_told() {
+    // partial_success { rejected_data_points: 3 error_message: "old" }, in two chunks.
+    let (taken, _) = pushed(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+          4\r\n\x0a\x07\x08\x03\r\n5\r\n\x12\x03old\r\n0\r\n\r\n",
+    );
+    let wanted = Taken {
+        rejected: 3,
+        text: "old".to_owned(),
+    };
+    assert_eq!(taken, Ok(wanted));
+    let (taken, _) = pushed(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(taken, Err("HTTP status 401".to_owned()));
+    let (taken, _) = pushed(b"SSH-2.0-x\r\n\r\n");
+    assert!(taken.is_err());
+}
+
+#[test]
+fn a_collector_that_does_not_answer_is_given_up() {
+    let (taken, _) = pushed(b"");
+    assert_eq!(taken, Err("it took too long".to_owned()));
+}
+
+/// A certificate for this address and its key, as files.
+fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a good name");
+    let signed = params.self_signed(&key).expect("it signs itself");
+    [("cert", signed.pem()), ("key", key.serialize_pem())].map(|(kind, text)| {
+        let path = folder.join(format!("{name}-{kind}.pem"));
+        fs::write(&path, text).expect("the test's folder can be written");
+        path
+    })
+}
+
+#[test]
+fn over_tls_only_who_is_trusted_gets_a_message() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [own, key] = certificate(folder.path(), "own");
+    let [other, _] = certificate(folder.path(), "other");
+    let server = Server::from_files(&own, &key).expect("they are good");
+    for (trusted, taken) in [(own, true), (other, false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let address = listener.local_addr().expect("it is bound");
+        let layer = server.layer().expect("they are good");
+        let theirs = thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("it is asked");
+            let mut connection = Connection {
+                stream,
+                layer: Some(layer),
+                until: Instant::now() + Duration::from_secs(20),
+            };
+            let mut plain = Vec::new();
+            while !plain.ends_with(b"message") {
+                match connection.read(&mut plain) {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => return plain,
+                }
+            }
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+            connection.write(answer).expect("it reads");
+            plain
+        });
+        let trusted = trusted.into_os_string();
+        let variable = |name: &str| (name == CERTIFICATES[1]).then(|| trusted.clone());
+        let collector = Collector::new(&format!("https://{address}"), variable);
+        let collector = collector.unwrap_or_else(|error| panic!("{error}"));
+        let until = Instant::now() + Duration::from_secs(20);
+        let answer = collector.push(b"message", until);
+        assert_eq!(answer.is_ok(), taken, "{answer:?}");
+        let plain = theirs.join().expect("it ends");
+        assert_eq!(plain.ends_with(b"message"), taken);
+    }
+}
+
+#[test]
+fn a_file_of_certificates_that_is_none_is_said_before_the_run() {
+    let variable = with(CERTIFICATES[1], "/nowhere.pem");
+    let Err(error) = Collector::new("https://c", variable) else {
+        panic!("there is no such file");
+    };
+    assert!(error.starts_with(CERTIFICATES[1]), "{error}");
+}

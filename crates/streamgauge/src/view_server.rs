@@ -1,0 +1,346 @@
+//! What `--metrics` and `--dashboard` have in common: a listener, and who may look.
+//!
+//! One thread reads the head of one request after the other; each has two seconds. It goes behind
+//! the measurement where both want the same processor.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use report::io_reason;
+
+use crate::exit::Failure;
+use crate::http::{self, Head};
+
+/// The variable of the environment with the token that other machines have to send.
+pub(crate) const TOKEN_VARIABLE: &str = "STREAMGAUGE_TOKEN";
+
+/// How long a token of the user's is.
+const TOKEN_LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
+
+/// How much less urgent its threads are than the measurement (nice(2)).
+pub(crate) const NICE: i32 = 10;
+
+/// What keeps an answer from being kept, framed, or taken for something else.
+pub(crate) const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+                                  Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\n";
+
+/// What is served, and by which option.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    /// As a message names it.
+    pub(crate) what: &'static str,
+    /// How another address is named.
+    pub(crate) option: &'static str,
+    /// The name of its threads.
+    pub(crate) thread: &'static str,
+}
+
+/// Listens until it is dropped.
+pub(crate) struct ViewServer {
+    address: SocketAddr,
+    access: Access,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Who may look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Access {
+    /// Whoever reaches the address, which only this machine does.
+    Here,
+    /// Who knows the token.
+    Token {
+        token: String,
+        /// Whether the user chose it.
+        is_users: bool,
+    },
+}
+
+/// Reads `127.0.0.1:9105`, `[::1]:9105`, or a port alone, which is one of 127.0.0.1.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text
+        .parse()
+        .map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| {
+        "write an address of this machine and a port, such as 127.0.0.1:9105, or a port alone"
+            .to_owned()
+    })
+}
+
+impl ViewServer {
+    /// Begins to listen. `answer` is called for each request of somebody who may look, with its
+    /// connection, one after the other.
+    pub(crate) fn start(
+        address: SocketAddr,
+        served: Served,
+        answer: impl FnMut(TcpStream, &Head) -> io::Result<()> + Send + 'static,
+    ) -> Result<ViewServer, Failure> {
+        let access = Access::of(address)?;
+        let failed = |error: io::Error| {
+            Failure::bad(format_args!(
+                "cannot serve {} at {address}: {}; name another address with `{}`",
+                served.what,
+                io_reason(&error),
+                served.option
+            ))
+        };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (theirs, admitted) = (over.clone(), access.clone());
+        let serve = move || serve(&listener, &theirs, &admitted, answer);
+        let thread = thread::Builder::new().name(served.thread.to_owned());
+        let thread = Some(thread.spawn(serve).map_err(failed)?);
+        Ok(ViewServer {
+            address,
+            access,
+            over,
+            thread,
+        })
+    }
+
+    /// Where that path is, for people. A token that was drawn for it is shown, one of the user's is
+    /// not.
+    pub(crate) fn url(&self, path: &str) -> String {
+        let url = format!("http://{}{path}", self.address);
+        match &self.access {
+            Access::Here => url,
+            Access::Token {
+                token,
+                is_users: false,
+            } => format!("{url}?token={token}"),
+            Access::Token { .. } => {
+                format!("{url}, with the token that {TOKEN_VARIABLE} holds")
+            }
+        }
+    }
+}
+
+impl Drop for ViewServer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        let woken = http::wake(self.address);
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Access {
+    /// An address that other machines reach needs a token: the user's, or one that is drawn.
+    fn of(address: SocketAddr) -> Result<Access, Failure> {
+        if address.ip().is_loopback() {
+            return Ok(Access::Here);
+        }
+        match std::env::var_os(TOKEN_VARIABLE) {
+            Some(token) => Access::with(token.to_str().unwrap_or_default()),
+            None => {
+                let drawn = drawn().map_err(|error| {
+                    Failure::bad(format_args!("cannot draw a token: {}", io_reason(&error)))
+                })?;
+                Ok(Access::Token {
+                    token: drawn,
+                    is_users: false,
+                })
+            }
+        }
+    }
+
+    fn with(token: &str) -> Result<Access, Failure> {
+        let may_be_in_a_url = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+        if !TOKEN_LENGTHS.contains(&token.len()) || !token.chars().all(may_be_in_a_url) {
+            return Err(Failure::bad(format_args!(
+                "{TOKEN_VARIABLE} is no token: use {} to {} letters, digits and -._~",
+                TOKEN_LENGTHS.start(),
+                TOKEN_LENGTHS.end()
+            )));
+        }
+        Ok(Access::Token {
+            token: token.to_owned(),
+            is_users: true,
+        })
+    }
+
+    /// Whether whoever asks may look.
+    ///
+    /// Without a token the address is one of this machine alone. A page of another site could still
+    /// ask it through a name of its own that leads here, so only addresses are answered to.
+    fn admits(&self, head: &Head) -> bool {
+        if let Access::Token { token, .. } = self {
+            let in_query = head.query.split('&');
+            let in_query = in_query.filter_map(|part| part.strip_prefix("token="));
+            let given = in_query.chain(head.bearer.as_deref());
+            return given.fold(false, |any, given| {
+                any | same(given.as_bytes(), token.as_bytes())
+            });
+        }
+        let Some(host) = &head.host else {
+            return false;
+        };
+        let socket = host.parse::<SocketAddr>().is_ok();
+        let name = host
+            .rsplit_once(':')
+            .map_or(host.as_str(), |(name, _)| name);
+        socket
+            || name == "localhost"
+            || host.parse::<IpAddr>().is_ok()
+            || name.parse::<Ipv4Addr>().is_ok()
+    }
+}
+
+/// Whether they are the same, in a time that does not tell where they differ.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    let differences = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
+    one.len() == other.len() && differences == 0
+}
+
+/// A secret that nobody can guess: 128 bits.
+fn drawn() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn serve(
+    listener: &TcpListener,
+    over: &AtomicBool,
+    access: &Access,
+    mut answer: impl FnMut(TcpStream, &Head) -> io::Result<()>,
+) {
+    let _ = rustix::process::nice(NICE);
+    for stream in listener.incoming() {
+        if over.load(Ordering::Acquire) {
+            return;
+        }
+        match stream {
+            // Whoever asks has gone, or is too slow: that is no matter of the run.
+            Ok(stream) => drop(admit(stream, access, &mut answer)),
+            // There are no descriptors left, or so: not at once again.
+            Err(_) => thread::park_timeout(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn admit(
+    mut stream: TcpStream,
+    access: &Access,
+    answer: &mut impl FnMut(TcpStream, &Head) -> io::Result<()>,
+) -> io::Result<()> {
+    let head = http::head(&mut stream)?;
+    stream.set_write_timeout(Some(http::REQUEST_MAX))?;
+    match head {
+        None => refuse(
+            &mut stream,
+            "400 Bad Request",
+            "this is no request of HTTP/1",
+        ),
+        Some(head) if head.method != "GET" => {
+            refuse(&mut stream, "405 Method Not Allowed", "there is only GET")
+        }
+        Some(head) if !access.admits(&head) => match access {
+            Access::Here => refuse(
+                &mut stream,
+                "403 Forbidden",
+                "use the address that streamgauge printed",
+            ),
+            Access::Token { .. } => refuse(
+                &mut stream,
+                "401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"streamgauge\"",
+                "use the address that streamgauge printed, or send its token as a bearer token",
+            ),
+        },
+        Some(head) => answer(stream, &head),
+    }
+}
+
+/// Answers with a line of text.
+pub(crate) fn refuse(stream: &mut TcpStream, status: &str, text: &str) -> io::Result<()> {
+    let kind = "text/plain; charset=utf-8";
+    respond(stream, status, kind, format!("{text}\n").as_bytes())
+}
+
+/// Answers.
+pub(crate) fn respond(
+    stream: &mut TcpStream,
+    status: &str,
+    kind: &str,
+    body: &[u8],
+) -> io::Result<()> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{HEADERS}\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(host: &str, query: &str) -> Head {
+        Head {
+            host: Some(host.to_owned()),
+            query: query.to_owned(),
+            ..Head::default()
+        }
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        assert_eq!(
+            address("9105"),
+            Ok(SocketAddr::from(([127, 0, 0, 1], 9105)))
+        );
+        assert_eq!(
+            address("0.0.0.0:1"),
+            Ok(SocketAddr::from(([0, 0, 0, 0], 1)))
+        );
+        assert!(address("[::1]:9105").is_ok_and(|address| address.is_ipv6()));
+        for wrong in ["", ":9105", "localhost:1", "127.0.0.1", "70000"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn on_this_machine_only_addresses_of_it_are_answered() {
+        for host in [
+            "127.0.0.1:9106",
+            "localhost:9106",
+            "[::1]:9106",
+            "127.0.0.1",
+        ] {
+            assert!(Access::Here.admits(&asked(host, "")), "{host}");
+        }
+        for host in ["evil.example:9106", "evil.example", ""] {
+            assert!(!Access::Here.admits(&asked(host, "")), "{host}");
+        }
+    }
+
+    #[test]
+    fn from_elsewhere_only_who_knows_the_token_is_answered() {
+        let access = Access::with("abcdefghijklmnop").unwrap_or(Access::Here);
+        assert!(access.admits(&asked("host:1", "token=abcdefghijklmnop")));
+        for query in ["", "token=", "token=abcdefghijklmno", "abcdefghijklmnop"] {
+            assert!(!access.admits(&asked("127.0.0.1:1", query)), "{query}");
+        }
+        for (bearer, admitted) in [("abcdefghijklmnop", true), ("abcdefghijklmnoq", false)] {
+            let head = Head {
+                bearer: Some(bearer.to_owned()),
+                ..asked("host", "")
+            };
+            assert_eq!(access.admits(&head), admitted, "{bearer}");
+        }
+        for wrong in ["", "short", "with a blank in it", "abcdefghijklmn&op"] {
+            assert!(Access::with(wrong).is_err(), "{wrong}");
+        }
+        let tokens = [(); 2].map(|()| drawn().expect("there is a source of chance"));
+        assert_eq!(tokens[0].len(), 32);
+        assert_ne!(tokens[0], tokens[1]);
+    }
+}

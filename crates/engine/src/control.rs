@@ -1,9 +1,9 @@
-//! Stopping a run from outside.
+//! Stopping a run, and holding its plan, from outside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A handle by which another thread, or a signal handler's, ends a run. Clones are the same handle.
+/// A handle by which another thread, or a signal handler's, ends a run or holds its plan. Clones are the same handle.
 #[derive(Clone, Debug, Default)]
 pub struct Control(Arc<Flags>);
 
@@ -12,6 +12,7 @@ struct Flags {
     /// Shared with the launching of the server, which gives up when it is set.
     stop: Arc<AtomicBool>,
     kill: AtomicBool,
+    hold: AtomicBool,
 }
 
 impl Control {
@@ -29,6 +30,22 @@ impl Control {
     pub fn kill(&self) {
         self.stop();
         self.0.kill.store(true, Ordering::Relaxed);
+    }
+
+    /// Holds the plan of how many clients there are to be: it stays where it is. Called again, it
+    /// goes on. Either is heard of within a fifth of a second, and only while clients are at work.
+    pub fn hold_or_go_on(&self) {
+        self.0.hold.fetch_xor(true, Ordering::Relaxed);
+    }
+
+    /// Lets the plan go on, whatever was asked before.
+    pub fn go_on(&self) {
+        self.0.hold.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the plan is to be held.
+    pub fn is_held(&self) -> bool {
+        self.0.hold.load(Ordering::Relaxed)
     }
 
     /// Whether the run is to end.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
+use load::{Holds, HoldsSpec};
 use measure::health::LATE_START;
 use measure::tester::WorkerFigures;
 use measure::threshold::Judge;
@@ -25,7 +26,7 @@ use crate::links::Links;
 use crate::messages::{ClientState, Command, WorkerReport};
 use crate::ownership;
 use crate::process::Process;
-use crate::progress::{self, Does, Finished, Phase, PopulationProgress, Progress};
+use crate::progress::{self, Does, Failures, Finished, Phase, PopulationProgress, Progress};
 use crate::progress::{Rates, TesterProgress};
 use crate::sources::Sources;
 use crate::trace::{Trace, Traces};
@@ -34,6 +35,9 @@ use crate::trace::{Trace, Traces};
 /// heard. To be woken costs 60 µs on a virtual machine, which a tester that is compared with others
 /// has to show.
 const LOOK_UP: Duration = Duration::from_millis(200);
+
+/// How long before the plan is held, or goes on, workers hear of it: so that all do at once.
+const NOTICE: Duration = Duration::from_millis(50);
 
 /// Collects what workers say while a run goes on, and judges it.
 pub(crate) struct Coordinator<'a> {
@@ -75,6 +79,8 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) until: Option<Time>,
     /// When the measurement ends: the planned end of the run, or when it was stopped before.
     pub(crate) stopped_at: Time,
+    /// When the user held the plan. The planned end of the run moves by as much.
+    pub(crate) holds: Holds,
     /// What failed beside thresholds: the server that ended, or a threshold with `abort` that ended
     /// the run.
     pub(crate) failed: Vec<String>,
@@ -89,6 +95,8 @@ impl Coordinator<'_> {
     /// Until every worker has ended.
     pub(crate) fn run(mut self, progress: &mut dyn FnMut(&Progress)) -> Finished {
         let mut killed = false;
+        // What was asked for before is nothing that this run could do.
+        self.control.go_on();
         while !self.assembly.is_over() {
             match self.crew.reports.recv_timeout(self.look_up()) {
                 Ok(report) => self.take(report),
@@ -108,6 +116,7 @@ impl Coordinator<'_> {
             }
             self.crew.release(self.assembly.at_work());
             self.tell_of_traces();
+            self.hold_when_wanted();
             self.stop_when_due();
             if self.control.is_killed() && !killed {
                 killed = true;
@@ -155,6 +164,9 @@ impl Coordinator<'_> {
                         healthy: true,
                         ..TesterProgress::default()
                     },
+                    failures: Vec::new(),
+                    is_held: false,
+                    held: self.holds.held_by(now),
                 });
             }
             std::thread::sleep(linger::LOOK_EVERY.min(until.since(now)));
@@ -255,24 +267,78 @@ impl Coordinator<'_> {
 
     /// For how long nothing is due but what workers say.
     fn look_up(&self) -> Duration {
-        match self.scenario.duration.map(Time::from_start) {
-            Some(end) if self.until.is_none() => LOOK_UP.min(end.since(self.clock.now())),
-            _ => LOOK_UP,
+        match self.until {
+            None => LOOK_UP.min(self.planned_end().since(self.clock.now())),
+            Some(_) => LOOK_UP,
         }
+    }
+
+    /// When the run is to end as things stand: never while its plan is held.
+    fn planned_end(&self) -> Time {
+        match self.scenario.duration {
+            Some(duration) if !self.holds.is_held() => {
+                let end = Time::from_start(duration);
+                end + self.holds.held_by(Time::NEVER)
+            }
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Holds the plan, or lets it go on, where the user wants it otherwise than it is.
+    fn hold_when_wanted(&mut self) {
+        let wanted = self.control.is_held();
+        if self.until.is_some() || wanted == self.holds.is_held() {
+            return;
+        }
+        // All workers do it at the same time, which is not over when they hear of it.
+        let at = self.clock.now() + NOTICE;
+        if !wanted {
+            self.go_on(at);
+            self.crew.tell(|| Command::GoOn { at });
+        } else if at < self.planned_end() && self.holds.begin(at) {
+            let levels = self.scenario.populations.iter().map(|population| {
+                let wanted = self.holds.wanted(&population.load, at);
+                let most = population.load.clients_max();
+                format!("{} at {wanted} of {most}", population.name)
+            });
+            let levels = levels.collect::<Vec<_>>().join(", ");
+            let text = format!("the user held the plan: {levels}");
+            self.event(at, "held", None, text);
+            self.keep_holds();
+            self.crew.tell(|| Command::Hold { from: at });
+        } else {
+            self.control.go_on();
+        }
+    }
+
+    /// Notes that the plan goes on.
+    fn go_on(&mut self, at: Time) {
+        if let Some(held) = self.holds.end(at) {
+            let seconds = held.as_secs_f64();
+            let text = format!("the user let the plan go on after {seconds:.1} s");
+            self.event(at, "went_on", None, text);
+            self.keep_holds();
+        }
+    }
+
+    fn keep_holds(&mut self) {
+        self.stopped_at = self.planned_end();
+        let holds = serde_json::to_value(HoldsSpec::from(&self.holds));
+        self.run_file.meta("held", holds.unwrap_or_default());
     }
 
     fn stop_when_due(&mut self) {
         let now = self.clock.now();
-        let over = self
-            .scenario
-            .duration
-            .is_some_and(|duration| now >= Time::from_start(duration));
+        let over = now >= self.planned_end();
         let user = self.control.is_stopped();
         let cut_short = self.run_file.failed().is_some() || self.aborted;
         if self.until.is_some() || !(over || user || cut_short) {
             return;
         }
         self.stopped_by_user = user && !over;
+        // A hold ends with the run, and is none of the next one's.
+        self.go_on(now);
+        self.control.go_on();
         self.stopped_at = self.stopped_at.min(now);
         // Kept at once: a run that is killed while it ends is reported too.
         let stopped_at = self.stopped_at.as_secs_f64();
@@ -419,6 +485,7 @@ impl Coordinator<'_> {
         subjects: &BTreeMap<String, Window>,
     ) -> Progress {
         let mut populations = Vec::new();
+        let mut failures = Vec::new();
         for (population, whole) in self.scenario.populations.iter().zip(&mut self.whole) {
             let catalogue = population.config.protocol().catalogue;
             let window = &subjects[&population.name];
@@ -439,6 +506,11 @@ impl Coordinator<'_> {
                 rates: Rates::of(&figures, seconds),
             };
             populations.push((population.name.clone(), progress));
+            failures.extend(window.failures.iter().map(|(reason, &count)| Failures {
+                population: population.name.clone(),
+                reason: reason.clone(),
+                count,
+            }));
         }
         let tester = Totals::of_window(tester::TESTER_CATALOGUE, &subjects["tester"], seconds);
         self.overflow += tester.named("overflow", Statistic::Value).unwrap_or(0.0) as i64;
@@ -459,6 +531,11 @@ impl Coordinator<'_> {
                 overflow: self.overflow,
                 healthy: self.health.last_window().is_empty(),
             },
+            failures,
+            is_held: self.holds.is_held(),
+            held: self
+                .holds
+                .held_by(begins + Duration::from_secs_f64(seconds)),
         }
     }
 
@@ -518,6 +595,7 @@ impl Coordinator<'_> {
                 .then(|| Time::ZERO + self.stopped_at.since(Time::from_start(LATE_START))),
             None => Some(Time::NEVER),
         };
+        let due_by = due_by.map(|at| self.holds.plan_time(at));
         let clients_failed = self.whole.iter().any(|&(_, failed)| failed > 0)
             && thresholds
                 .iter()

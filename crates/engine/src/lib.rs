@@ -38,7 +38,9 @@ pub use control::Control;
 pub use error::EngineError;
 pub use measure::Pacing;
 pub use media::{DESCRIBE_WITHIN, describe};
-pub use progress::{Does, Finished, Phase, PopulationProgress, Progress, Rates, TesterProgress};
+pub use progress::{
+    Does, Failures, Finished, Phase, PopulationProgress, Progress, Rates, TesterProgress,
+};
 pub use reach::{Reached, reach};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
 pub use run::{Options, run};

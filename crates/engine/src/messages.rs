@@ -16,6 +16,10 @@ pub(crate) enum Command {
     Stop { until: Time },
     /// End at once.
     Kill,
+    /// From then on the plan stays where it is.
+    Hold { from: Time },
+    /// From then on the plan goes on.
+    GoOn { at: Time },
     /// What a name stands for.
     Resolved(Answer),
     /// A session of another worker said something.

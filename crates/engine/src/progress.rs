@@ -23,6 +23,23 @@ pub struct Progress {
     pub server_cpu: Option<f64>,
     /// How the tester does.
     pub tester: TesterProgress,
+    /// Clients that failed in the last window, by population and reason.
+    pub failures: Vec<Failures>,
+    /// Whether the user holds the plan of how many clients there are to be.
+    pub is_held: bool,
+    /// How long the plan has been held so far: the run ends that much later than it was to.
+    pub held: Duration,
+}
+
+/// Clients of a population that failed for a reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// Whose they are.
+    pub population: String,
+    /// Why, out of the protocol's enumerated set.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
 }
 
 /// What a run is doing.

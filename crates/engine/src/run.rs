@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use load::Share;
+use load::{Holds, Share};
 use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
 use measure::media::Media;
 use measure::threshold::{Judge, Threshold};
@@ -252,6 +252,7 @@ fn run_team(
         phase: Phase::Running,
         until: None,
         stopped_at: scenario.duration.map_or(Time::NEVER, Time::from_start),
+        holds: Holds::default(),
         failed: Vec::new(),
         aborted: false,
         coverage: Coverage::new(scenario),
@@ -436,6 +437,9 @@ fn before_it_begins(phase: Phase) -> Progress {
             healthy: true,
             ..TesterProgress::default()
         },
+        failures: Vec::new(),
+        is_held: false,
+        held: Duration::ZERO,
     }
 }
 

@@ -9,10 +9,12 @@
 //! Closed models (at once, ramp, one every, stages) keep a number of clients; the open model
 //! (arrivals) has clients come at a rate of their own, whatever the server makes of it.
 
+mod hold;
 mod plan;
 mod share;
 mod spec;
 
+pub use hold::{Holds, HoldsSpec, MAX_HOLDS};
 pub use plan::{last_start, started, wanted};
 pub use share::{Action, REJOIN_PAUSE, Share};
 pub use spec::{Load, LoadError, LoadSpec, MAX_CLIENTS, MAX_STAGES, Shape, Stage, StartKind};

@@ -58,6 +58,9 @@ pub struct Share {
     waiting: BinaryHeap<Reverse<(Time, u64)>>,
     /// How many slots wait.
     waiting_slots: u64,
+    /// How long the plan was held before, and since when it is.
+    held: Duration,
+    held_from: Option<Time>,
 }
 
 #[derive(Clone, Debug)]
@@ -145,7 +148,30 @@ impl Share {
             slots: Vec::new(),
             waiting: BinaryHeap::new(),
             waiting_slots: 0,
+            held: Duration::ZERO,
+            held_from: None,
         }
+    }
+
+    /// Holds the plan from then on: what it wants later waits. Who is there stays, and another takes
+    /// the place of one that ended, where clients rejoin. Arrivals go on.
+    pub fn hold(&mut self, from: Time) {
+        if matches!(self.source, Counts::Plan { .. }) && self.held_from.is_none() {
+            self.held_from = Some(from);
+        }
+    }
+
+    /// Lets the plan go on from then on: what it wants comes later by as long as it was held.
+    pub fn go_on(&mut self, at: Time) {
+        if let Some(from) = self.held_from.take() {
+            self.held += at.since(from);
+        }
+    }
+
+    /// When the next step of the plan is to be taken; nothing while that is held.
+    fn planned_at(&self) -> Option<Time> {
+        let at = self.source.next_at()? + self.held;
+        self.held_from.is_none_or(|from| at <= from).then_some(at)
     }
 
     /// When [`Share::next_action`] may have something; never where nothing will come.
@@ -153,7 +179,7 @@ impl Share {
         if self.closed {
             return None;
         }
-        let planned = self.source.next_at();
+        let planned = self.planned_at();
         let waiting = self.waiting.peek().map(|Reverse((due, _))| *due);
         match (planned, waiting) {
             (Some(planned), Some(waiting)) => Some(planned.min(waiting)),
@@ -164,7 +190,7 @@ impl Share {
     /// The next thing to do that is due at `now`, in the order in which it was due.
     pub fn next_action(&mut self, now: Time) -> Option<Action> {
         while !self.closed {
-            let planned = self.source.next_at().filter(|at| *at <= now);
+            let planned = self.planned_at().filter(|at| *at <= now);
             let waiting = self
                 .waiting
                 .peek()
@@ -260,7 +286,8 @@ impl Share {
         let (worker, workers) = (self.worker, self.workers);
         match &mut self.source {
             Counts::Plan { next, .. } => {
-                let (number, step) = (*next)?;
+                let (number, mut step) = (*next)?;
+                step.at += self.held;
                 self.source.advance(number + 1, worker, workers);
                 if step.enters {
                     self.enter(step)

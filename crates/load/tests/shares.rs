@@ -379,6 +379,54 @@ fn levels(actions: &[(Time, Action)]) -> BTreeMap<Time, i64> {
 }
 
 proptest! {
+    /// A plan that is held does the same as one that is not, as much later as it was held before; and
+    /// nothing while it is held.
+    #[test]
+    fn a_held_plan_does_the_same_later(
+        stages in proptest::collection::vec((0u64..20, 1u64..10_000), 1..5),
+        from in 0u64..20_000,
+        lasts in 0u64..10_000,
+        workers in 1u32..4,
+    ) {
+        let stages = stages.into_iter().map(|(clients, over)| Stage { clients, over: millis(over) });
+        let load = closed(Shape::Stages(stages.collect()));
+        let (from, to) = (at(from), at(from) + millis(lasts));
+        for worker in 0..workers {
+            let mut share = Share::new(&load, worker, workers);
+            let mut done = Vec::new();
+            let mut work = |share: &mut Share, end: Time| {
+                while let Some(now) = share.next_due().filter(|due| *due <= end) {
+                    while let Some(action) = share.next_action(now) {
+                        if let Action::Stop { slot } = action {
+                            share.ended(slot, now);
+                        }
+                        done.push((now, action));
+                    }
+                }
+            };
+            // Workers hear of it before.
+            share.hold(from);
+            work(&mut share, to);
+            share.go_on(to);
+            work(&mut share, at(1_000_000));
+            let later = |time: Time| match time <= from {
+                true => time,
+                false => time + to.since(from),
+            };
+            let wanted = run(&load, worker, workers, at(1_000_000)).into_iter();
+            let wanted = wanted.map(|(now, action)| {
+                let action = match action {
+                    Action::Start { slot, generation, due, rejoins } => {
+                        Action::Start { slot, generation, due: later(due), rejoins }
+                    }
+                    other => other,
+                };
+                (later(now), action)
+            });
+            prop_assert_eq!(done, wanted.collect::<Vec<_>>());
+        }
+    }
+
     #[test]
     fn shares_together_are_the_whole(shape in shape(), workers in 1..6u32) {
         let arrivals = matches!(shape, Shape::Arrivals { .. });

@@ -68,6 +68,9 @@ pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
     for limit in &report.server_limits {
         writeln!(out, "\n{}", safe(&limit.text))?;
     }
+    if let Some(text) = run.held_in_words() {
+        writeln!(out, "\n{}", safe(&text))?;
+    }
     writeln!(
         out,
         "\nstreamgauge {}, {} from {}, seed {}",

@@ -82,8 +82,12 @@ pub struct Run {
     /// How long it lasted, in seconds, until it was over or told to stop: what rates are over, less
     /// the warm-up. Of a run that was cut off, up to the last second kept.
     pub duration: f64,
-    /// How long it was to last, in seconds; null where it was to end with its media.
+    /// How long it was to last, in seconds, with the time for which its plan was held; null where it
+    /// was to end with its media.
     pub planned: Option<f64>,
+    /// When the user held the plan of how many clients there are to be. Such a run is not repeated
+    /// by its command and seed alone. Empty of any other.
+    pub held: Vec<Held>,
     /// How long it took after that until the last client had ended, in seconds.
     pub closing: f64,
     /// How much of its beginning is left out of every figure but the windows, in seconds.
@@ -92,6 +96,36 @@ pub struct Run {
     pub finished: bool,
     /// Of a run of a series: what it sets otherwise than the others. Empty of any other.
     pub varied: Vec<Setting>,
+}
+
+/// A stretch in which the user held the plan: the number of clients wanted stayed where it was.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
+pub struct Held {
+    /// When it began, in seconds from the beginning of the run.
+    pub from: f64,
+    /// When it ended; null where the run was cut off, or still goes on.
+    pub to: Option<f64>,
+}
+
+impl Run {
+    /// How the user held the plan, and what that means, in a sentence; none where nobody did.
+    pub fn held_in_words(&self) -> Option<String> {
+        let end = self.duration;
+        let lengths = self.held.iter();
+        let lengths = lengths.map(|held| (held.to.unwrap_or(end) - held.from).max(0.0));
+        let seconds: f64 = lengths.sum();
+        (!self.held.is_empty()).then(|| {
+            format!(
+                "the user held the plan {} for {} in all: command and seed alone do not repeat this \
+                 run",
+                match self.held.len() {
+                    1 => "once".to_owned(),
+                    times => format!("{times} times"),
+                },
+                crate::human::length(seconds)
+            )
+        })
+    }
 }
 
 /// A key of the scenario, and what a run of a series sets it to.

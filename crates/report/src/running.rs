@@ -86,7 +86,12 @@ impl Name {
             Kind::Counter => "_total",
             Kind::Gauge | Kind::Histogram => "",
         };
-        format!("{}{}{total}", self.joined("_"), suffix(self.unit))
+        let name = self.joined("_");
+        let suffix = suffix(self.unit);
+        match name.ends_with(suffix) {
+            true => format!("{name}{total}"),
+            false => format!("{name}{suffix}{total}"),
+        }
     }
 
     /// As OTLP names it: the unit stands apart, but for cores, which have no unit of their own there,

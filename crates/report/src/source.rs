@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use load::{Holds, HoldsSpec};
 use measure::link::{DOWNLINK, UPLINK};
 use measure::server::ServerLog;
 use measure::totals::seconds_until;
@@ -18,7 +19,7 @@ use crate::limits::{Evidence, Whose};
 use crate::loss::{self, OnLink};
 use crate::metrics::{Metrics, tidy};
 use crate::model::{
-    Clients, Event, Failure, Link, Outcome, Population, Report, Run, SCHEMA_VERSION, Setting,
+    Clients, Event, Failure, Held, Link, Outcome, Population, Report, Run, SCHEMA_VERSION, Setting,
     Tester, Threshold, Verdict,
 };
 use crate::time::rfc3339;
@@ -239,6 +240,9 @@ impl Report {
             population.where_lost = lost;
         }
         let server_log: ServerLog = noted(reader, "server_log")?;
+        let holds = holds(reader)?;
+        let last = Duration::try_from_secs_f64(sums.duration + sums.closing);
+        let last = Time::from_start(last.unwrap_or_default());
         let server = of_name(SERVER).map(|subject| sums.metrics(subject));
         let cpu_per_message = cpu_per_message(server.as_ref(), &populations, sums.measured);
         Ok(Report {
@@ -252,7 +256,9 @@ impl Report {
                 seed: header.seed,
                 started_at: rfc3339(header.started_at),
                 duration: tidy(sums.duration),
-                planned: planned(reader),
+                planned: planned(reader)
+                    .map(|planned| tidy(planned + holds.held_by(last).as_secs_f64())),
+                held: held(&holds),
                 closing: tidy(sums.closing),
                 warm_up: header.warm_up.as_secs_f64(),
                 finished,
@@ -286,6 +292,22 @@ impl Report {
 fn text(reader: &Reader, key: &str) -> Result<Option<String>, ReportError> {
     let value = reader.meta(key)?;
     Ok(value.and_then(|value| Some(value.as_str()?.to_owned())))
+}
+
+/// When the user held the run's plan.
+pub(crate) fn holds(reader: &Reader) -> Result<Holds, ReportError> {
+    let spec: HoldsSpec = noted(reader, "held")?;
+    Ok(spec.into())
+}
+
+fn held(holds: &Holds) -> Vec<Held> {
+    let spec = HoldsSpec::from(holds);
+    let holds = spec.0.into_iter();
+    let holds = holds.map(|(from, to)| Held {
+        from: tidy(from),
+        to: to.map(tidy),
+    });
+    holds.collect()
 }
 
 /// How long the run was to last, in seconds, where its scenario says so.

@@ -10,7 +10,7 @@ mod lines;
 use std::cell::RefCell;
 use std::time::Duration;
 
-use engine::{Phase, Progress};
+use engine::{Control, Phase, Progress};
 
 use crate::console::Console;
 use block::{Block, Size};
@@ -43,15 +43,16 @@ enum Shown {
 }
 
 impl Display {
-    /// A display of a run that is planned to last so long, where that is known.
-    pub(crate) fn new(console: Console, planned: Option<Duration>) -> Display {
+    /// A display of a run that is planned to last so long, where that is known. Its keys steer the
+    /// run by `control`.
+    pub(crate) fn new(console: Console, planned: Option<Duration>, control: &Control) -> Display {
         let shown = if console.quiet {
             Shown::Nothing
         } else if console.live() {
             Shown::Block {
                 block: Block::new(console.paint_stderr()),
                 history: History::default(),
-                keys: Keys::start(),
+                keys: Keys::start(control),
             }
         } else {
             Shown::Plain {

@@ -384,6 +384,8 @@ impl Worker {
         match command {
             Command::Stop { until } => self.stop_all(until),
             Command::Kill => self.phase = Phase::Killed,
+            Command::Hold { from } => self.populations.hold(from),
+            Command::GoOn { at } => self.populations.go_on(at),
             Command::Resolved(answer) => self.resolved(answer),
             Command::Told { topic, message } => self.tell_listeners(&topic, &message),
         }

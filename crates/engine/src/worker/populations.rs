@@ -192,6 +192,18 @@ impl Populations {
         plans.all(|plan| plan.share.is_finished())
     }
 
+    /// Holds the plans of all from then on.
+    pub(super) fn hold(&mut self, from: Time) {
+        let plans = self.each.iter_mut().filter_map(|each| each.plan.as_mut());
+        plans.for_each(|plan| plan.share.hold(from));
+    }
+
+    /// Lets the plans of all go on from then on.
+    pub(super) fn go_on(&mut self, at: Time) {
+        let plans = self.each.iter_mut().filter_map(|each| each.plan.as_mut());
+        plans.for_each(|plan| plan.share.go_on(at));
+    }
+
     /// Begins no more clients.
     pub(super) fn close(&mut self) {
         let plans = self.each.iter_mut().filter_map(|each| each.plan.as_mut());

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use load::Holds;
 use measure::metric::{MetricSource, Statistic};
 use measure::threshold::Comparison;
 use measure::{Finding, Metric, Threshold, Time, Totals, Unit, Window};
@@ -15,7 +16,7 @@ use crate::ReportError;
 use crate::loss::{self, OnLink, WhereLost};
 use crate::metrics::Metrics;
 use crate::model::Report;
-use crate::source::is_population;
+use crate::source::{holds, is_population};
 
 /// A window that is shorter, in seconds, is not judged, unless it is the first, and in no line.
 const SHORTEST_WINDOW: f64 = 0.5;
@@ -49,6 +50,8 @@ pub(super) struct Course {
     end: f64,
     /// What the tester was held against.
     health: Vec<Finding>,
+    /// When the user held the run's plan.
+    holds: Holds,
     /// When the run was told to stop, in seconds: what came later is in no threshold's count.
     duration: f64,
 }
@@ -166,7 +169,7 @@ impl<'a> Seen<'a> {
         (expected > 0.0).then_some(packets? as f64 / expected)
     }
 
-    fn probe(&self, probe: &Probe) -> Option<f64> {
+    fn probe(&self, probe: &Probe, holds: &Holds) -> Option<f64> {
         match probe {
             Probe::Figure(at, metric, statistic) => self.figure(*at, metric, *statistic),
             Probe::PerSecond(at, metric) => {
@@ -179,7 +182,7 @@ impl<'a> Seen<'a> {
                             .map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0)),
                     ),
                 );
-                Some(load::wanted(load, end) as f64)
+                Some(holds.wanted(load, end) as f64)
             }
             Probe::Lost(at, place) => self.lost(*at, *place),
             Probe::OfBound(at, metric, statistic, bound) => {
@@ -198,6 +201,7 @@ impl Course {
     ) -> Result<Course, ReportError> {
         let mut course = Course::new(reader, report, fineness);
         course.duration = report.run.duration;
+        course.look_at_holds(reader)?;
         for row in reader.windows() {
             course.window(reader, &row?);
         }
@@ -223,8 +227,15 @@ impl Course {
             unmissed: BTreeMap::new(),
             end: 0.0,
             health: report.tester.health.clone(),
+            holds: Holds::default(),
             duration: f64::INFINITY,
         }
+    }
+
+    /// Finds out when the user held the plan: of a run that goes on before its next windows.
+    pub(super) fn look_at_holds(&mut self, reader: &Reader) -> Result<(), ReportError> {
+        self.holds = holds(reader)?;
+        Ok(())
     }
 
     /// Takes a window in.
@@ -236,8 +247,9 @@ impl Course {
         let begins = row.start.as_secs_f64();
         self.end = begins + row.seconds;
         let seen = Seen::new(reader, row, &mut self.unmissed);
+        let holds = &self.holds;
         let lines = self.charts.iter().flat_map(|chart| &chart.lines);
-        let values: Vec<Option<f64>> = lines.map(|line| seen.probe(&line.probe)).collect();
+        let values: Vec<Option<f64>> = lines.map(|line| seen.probe(&line.probe, holds)).collect();
         // A share of the sliver in which a run ends says nothing; heat maps have its values.
         if row.seconds >= SHORTEST_WINDOW || row.index == 0 {
             self.thinned.push(begins, row.seconds, &values);

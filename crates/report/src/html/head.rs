@@ -584,6 +584,9 @@ fn about(reader: &Reader, report: &Report) -> Value {
             ),
         ),
     ];
+    if let Some(text) = run.held_in_words() {
+        rows.push(("held", text));
+    }
     if let Some(path) = &report.tester.receive_path {
         rows.push(("packets read by", path.clone()));
     }

@@ -102,6 +102,8 @@ impl Live {
             self.sums.window(reader, &row);
             self.judge.window(row.index, row.seconds, &row.subjects);
             self.health.window(row.index, row.seconds, &row.subjects);
+            // What holds there were is written before the windows in them.
+            self.course.look_at_holds(reader)?;
             self.course.window(reader, &row);
         }
         Ok(self.last_window != before)

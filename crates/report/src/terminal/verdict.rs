@@ -91,6 +91,9 @@ impl Screen {
             );
             self.folded("", &text);
         }
+        if let Some(text) = run.held_in_words() {
+            self.folded("", &text);
+        }
     }
 
     /// A text in as many lines as it takes, the first behind a mark.

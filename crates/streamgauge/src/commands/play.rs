@@ -48,7 +48,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     let control = Control::new();
     let watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
-    let mut display = Display::new(console, play.scenario.duration);
+    let mut display = Display::new(console, play.scenario.duration, &control);
     let finished = engine::run(play.scenario, &options, &control, &mut |progress| {
         display.update(progress);
     });

@@ -248,7 +248,7 @@ impl Course<'_> {
     }
 
     fn run(&self, scenario: &Scenario, options: &engine::Options) -> Result<Finished, EngineError> {
-        let mut display = Display::new(self.console, scenario.duration);
+        let mut display = Display::new(self.console, scenario.duration, &self.control);
         let finished = engine::run(scenario, options, &self.control, &mut |progress| {
             display.update(progress);
         });

@@ -219,6 +219,9 @@ mod tests {
             populations: vec![("viewers".to_owned(), viewers)],
             server_cpu: None,
             tester: TesterProgress::default(),
+            failures: Vec::new(),
+            is_held: false,
+            held: Duration::ZERO,
         }
     }
 

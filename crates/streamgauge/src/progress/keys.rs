@@ -1,4 +1,5 @@
-//! Keys while a run goes: `q` ends it in order, as Ctrl-C does.
+//! Keys while a run goes: `q` ends it in order, as Ctrl-C does, and `h` holds its ramp or lets it go
+//! on.
 //!
 //! The terminal hands keys over at once and shows none of them. Ctrl-C and Ctrl-Z stay what they
 //! are. Where the process is not in the foreground, the terminal is left alone: reading from it
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use engine::Control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpgrp, getpid, kill_process};
 use rustix::termios::{
@@ -33,7 +35,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Begins to listen; none where there is no terminal to listen to.
-    pub(super) fn start() -> Option<Keys> {
+    pub(super) fn start(control: &Control) -> Option<Keys> {
         if !isatty(io::stdin()) || !is_in_front() {
             return None;
         }
@@ -48,8 +50,9 @@ impl Keys {
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
         let over = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&over);
+        let control = control.clone();
         let thread = thread::Builder::new().name("keys".to_owned());
-        let Ok(thread) = thread.spawn(move || listen(&theirs)) else {
+        let Ok(thread) = thread.spawn(move || listen(&theirs, &control)) else {
             restore();
             return None;
         };
@@ -83,7 +86,7 @@ fn is_in_front() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|front| front == getpgrp())
 }
 
-fn listen(over: &AtomicBool) {
+fn listen(over: &AtomicBool, control: &Control) {
     let mut asked = false;
     while !over.load(Ordering::Relaxed) {
         // A wait goes on where it was when the process is put into the background; a read there would
@@ -105,6 +108,7 @@ fn listen(over: &AtomicBool) {
                 asked = true;
                 let _ = kill_process(getpid(), Signal::INT);
             }
+            Ok(1) if key[0] == b'h' => control.hold_or_go_on(),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return,
         }

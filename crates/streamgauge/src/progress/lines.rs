@@ -30,18 +30,26 @@ const CHARTS_FROM: (usize, usize) = (72, 19);
 /// How many rows charts have.
 const CHART_ROWS: usize = 9;
 
-/// How many windows in which clients failed are named.
-const FAILURES_MAX: usize = 3;
+/// How many lines name why clients failed.
+const FAILURES_MAX: usize = 4;
 
 /// Figures of the windows before.
 #[derive(Debug, Default)]
 pub(super) struct History {
     populations: BTreeMap<String, Track>,
     curves: Curves,
-    /// How many clients of each population had failed.
-    failed: BTreeMap<String, u64>,
-    /// The last windows in which clients failed, in words.
-    failures: VecDeque<String>,
+    /// Clients that failed, by population and reason: reasons are enumerated, so that there are not
+    /// many.
+    failures: BTreeMap<(String, String), Failed>,
+}
+
+/// Clients of a population that failed for one reason.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    count: u64,
+    /// When the first and the last of them were seen.
+    first: Duration,
+    last: Duration,
 }
 
 /// What a population did in the last windows, the newest last.
@@ -57,18 +65,16 @@ impl History {
     /// Takes a window in. One that was cut short has no rates, and adds nothing.
     pub(super) fn add(&mut self, progress: &Progress) {
         self.curves.add(progress);
-        for (name, population) in &progress.populations {
-            let before = self.failed.insert(name.clone(), population.failed);
-            let more = population.failed.saturating_sub(before.unwrap_or(0));
-            if more > 0 {
-                let at = span(progress.elapsed.as_secs_f64());
-                let clients = plural(more as f64, "client", "clients");
-                if self.failures.len() == FAILURES_MAX {
-                    self.failures.pop_front();
-                }
-                self.failures
-                    .push_back(format!("{at}: {clients} of {name} failed"));
-            }
+        let at = progress.elapsed;
+        for seen in &progress.failures {
+            let key = (seen.population.clone(), seen.reason.clone());
+            let failed = self.failures.entry(key).or_insert(Failed {
+                count: 0,
+                first: at,
+                last: at,
+            });
+            failed.count += seen.count;
+            failed.last = at;
         }
         for (name, population) in &progress.populations {
             let Some(rates) = &population.rates else {
@@ -90,6 +96,40 @@ impl History {
     }
 }
 
+impl History {
+    /// Why clients failed, in so many lines: the reasons that were seen last, of which the newest
+    /// stands last.
+    fn failures(&self, lines: usize) -> Vec<ScreenLine> {
+        let all = self.failures.len();
+        let shown = match all <= lines {
+            true => all,
+            false => lines.saturating_sub(1),
+        };
+        let mut failures: Vec<_> = self.failures.iter().collect();
+        failures.sort_by_key(|(_, failed)| std::cmp::Reverse((failed.last, failed.first)));
+        failures.truncate(shown);
+        failures.sort_by_key(|(_, failed)| failed.first);
+        let mut texts: Vec<ScreenLine> = Vec::new();
+        if shown < all && lines > 0 {
+            let more = (all - shown) as f64;
+            let text = plural(more, "other reason before", "other reasons before");
+            texts.push(ScreenLine::default().with(Tone::Faint, &text));
+        }
+        texts.extend(failures.into_iter().map(|((population, reason), failed)| {
+            let clients = count(failed.count as f64);
+            let first = span(failed.first.as_secs_f64());
+            let when = match failed.last > failed.first {
+                true => format!("{first} to {}", span(failed.last.as_secs_f64())),
+                false => first,
+            };
+            // The reason first: a narrow terminal cuts the end.
+            let text = format!("{clients} × {reason} of {population}, {when}");
+            ScreenLine::default().with(Tone::Bad, &text)
+        }));
+        texts
+    }
+}
+
 /// Characters of a step before the run, such as the command of a server, that a plain line shows.
 const LAUNCHING_MAX: usize = 200;
 
@@ -97,7 +137,7 @@ const LAUNCHING_MAX: usize = 200;
 pub(super) struct View<'a> {
     pub(super) progress: &'a Progress,
     pub(super) history: &'a History,
-    /// How long the run is to last, where that is known.
+    /// How long the run was to last when it began, where that is known.
     pub(super) planned: Option<Duration>,
     /// Whether keys are listened to.
     pub(super) obeys_keys: bool,
@@ -105,7 +145,7 @@ pub(super) struct View<'a> {
 
 impl View<'_> {
     /// The lines: time, charts where there is room, then each population, then server and tester,
-    /// and below charts what failed and which keys there are. None is wider than the terminal, and
+    /// and below what failed, and below charts which keys there are. None is wider than the terminal, and
     /// there are no more than it has rows.
     pub(super) fn lines(&self, size: Size) -> Vec<ScreenLine> {
         let mut lines = vec![self.time(size.columns)];
@@ -113,7 +153,11 @@ impl View<'_> {
         if !populations.is_empty() {
             let charts = self.charts(size);
             let below = match charts.is_empty() {
-                true => Vec::new(),
+                // What is left of the rows.
+                true => {
+                    let left = size.rows.saturating_sub(2 + 2 * populations.len());
+                    self.history.failures(left.min(FAILURES_MAX))
+                }
                 false => self.below(),
             };
             // Time, and server and tester.
@@ -158,12 +202,14 @@ impl View<'_> {
     }
 
     fn below(&self) -> Vec<ScreenLine> {
-        let failures = self.history.failures.iter();
-        let mut lines: Vec<ScreenLine> = failures
-            .map(|text| ScreenLine::default().with(Tone::Bad, text))
-            .collect();
+        let mut lines = self.history.failures(FAILURES_MAX);
         if self.obeys_keys && self.progress.phase == Phase::Running {
-            lines.push(ScreenLine::default().with(Tone::Faint, "q: stop and report"));
+            let hold = match self.progress.is_held {
+                true => "h: let the ramp go on",
+                false => "h: hold the ramp",
+            };
+            let keys = format!("q: stop and report, {hold}");
+            lines.push(ScreenLine::default().with(Tone::Faint, &keys));
         }
         lines
     }
@@ -172,13 +218,26 @@ impl View<'_> {
     fn time(&self, columns: usize) -> ScreenLine {
         let elapsed = self.progress.elapsed;
         let so_far = span(elapsed.as_secs_f64());
-        let (long, short) = match (&self.progress.phase, self.planned) {
+        let planned = self.planned.map(|planned| planned + self.progress.held);
+        let is_held = self.progress.is_held;
+        let (long, short) = match (&self.progress.phase, planned) {
             (Phase::Launching(text) | Phase::Warning(text), _) => {
                 return ScreenLine::default().with(Tone::Strong, &shorten(text, columns));
             }
             (Phase::Lingering, _) => {
                 let text = format!("{so_far}, watching what the server gives back");
                 return ScreenLine::default().with(Tone::Strong, &text);
+            }
+            (Phase::Running, None) if is_held => {
+                let text = format!("{so_far}, endless, held (h to go on)");
+                return ScreenLine::default().with(Tone::Doubtful, &text);
+            }
+            (Phase::Running, Some(planned)) if is_held => {
+                let planned = span(planned.as_secs_f64());
+                (
+                    format!("{so_far} of {planned}, held (h to go on)"),
+                    "held (h to go on)".to_owned(),
+                )
             }
             (Phase::Running, None) => {
                 let text = format!("{so_far}, endless, Ctrl-C to finish");
@@ -209,7 +268,7 @@ impl View<'_> {
             _ => short,
         };
         let room = columns.saturating_sub(text.chars().count() + 1);
-        let line = match self.planned {
+        let line = match planned {
             Some(planned) if room >= SPARK_MIN => bar(elapsed, planned, room.min(BAR_MAX)),
             _ => ScreenLine::default(),
         };

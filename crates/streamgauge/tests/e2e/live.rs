@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{Process, RUN_WITHIN, Server, a_little, folder, have, wait_for};
+use crate::support::{
+    Process, RUN_WITHIN, Report, Server, a_little, folder, have, number, run, wait_for,
+};
 
 /// A terminal that keeps what it shows, as far as the command makes use of one.
 struct Screen {
@@ -228,6 +230,79 @@ fn terminal_with_room_shows_curves_and_q_ends_the_run_in_order() {
         let is_set = |word: &str| word.trim_end_matches(';') == mode;
         assert!(modes.split_whitespace().any(is_set), "{mode}: {modes}");
     }
+}
+
+/// While the ramp is held, nobody starts and nobody leaves; after it the plan is carried out to its
+/// end, as much later.
+#[test]
+fn h_holds_the_ramp_and_lets_it_go_on() {
+    if !have("script") {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
+    let arguments = format!("load {} -c 30 --ramp 6s -d 7s", server.url());
+    let load = in_terminal_of((90, 30), folder.path(), &arguments);
+    let press = |key: &str| std::fs::write(folder.path().join("keys"), key).expect("it is read");
+    wait_for("the ramp", Duration::from_secs(20), || {
+        sent(folder.path())
+            .contains("h: hold the ramp")
+            .then_some(())
+    });
+    press("h");
+    wait_for(
+        "the hold, for three seconds",
+        Duration::from_secs(20),
+        || {
+            let times = sent(folder.path()).matches("held (h to go on)").count();
+            (times >= 3).then_some(())
+        },
+    );
+    press("h");
+    // How it does is no matter here.
+    let code = load.finish(RUN_WITHIN).status.code();
+    assert!(matches!(code, Some(0 | 99 | 110)), "{code:?}");
+    run(folder.path(), ["report", "x.run", "--json", "x.json"]).expect(0);
+    let report = Report::read(&folder.path().join("x.json")).0;
+    let held = report["run"]["held"].as_array().expect("a list");
+    assert_eq!(held.len(), 1, "{held:?}");
+    let [from, to] = ["from", "to"].map(|end| held[0][end].as_f64().expect("a time"));
+    assert!(to - from >= 1.0, "{held:?}");
+    let figure = |name: &str| report["run"][name].as_f64().expect("a number");
+    assert!(
+        (figure("planned") - (7.0 + to - from)).abs() < 0.01,
+        "{report}"
+    );
+    assert!(
+        (figure("duration") - figure("planned")).abs() < 0.5,
+        "{held:?}"
+    );
+    let clients = &report["populations"]["viewers"]["clients"];
+    assert_eq!(number(&clients["started"]), 30, "{clients}");
+    // Five start in a second; the first at once.
+    let level = (from * 5.0).floor() + 1.0;
+    let windows = report["windows"].as_array().expect("a list");
+    let before_it_went_on = windows.iter().filter(|window| {
+        let [start, seconds] =
+            ["start", "seconds"].map(|key| window[key].as_f64().expect("a time"));
+        start + seconds <= to
+    });
+    let started = before_it_went_on.map(|window| {
+        let figures = &window["populations"]["viewers"]["metrics"];
+        figures["started"].as_f64().expect("a count")
+    });
+    assert_eq!(started.sum::<f64>(), level, "{held:?}");
+    let events = report["events"].as_array().expect("a list");
+    let texts = events.iter().filter_map(|event| event["text"].as_str());
+    let text = format!("the user held the plan: viewers at {level} of 30");
+    assert!(texts.clone().any(|found| found == text), "{events:?}");
+    let summary = std::fs::read_to_string(folder.path().join("summary.txt")).expect("a summary");
+    let summary = summary.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        summary.contains("command and seed alone do not repeat"),
+        "{summary}"
+    );
 }
 
 #[test]

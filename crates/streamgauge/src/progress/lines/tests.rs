@@ -1,4 +1,4 @@
-use engine::TesterProgress;
+use engine::{Failures, TesterProgress};
 use report::paint::Paint;
 
 use super::*;
@@ -45,6 +45,17 @@ fn progress() -> Progress {
             overflow: 3,
             healthy: false,
         },
+        failures: Vec::new(),
+        is_held: false,
+        held: Duration::ZERO,
+    }
+}
+
+fn refused(number: u64, count: u64) -> Failures {
+    Failures {
+        population: "viewers".to_owned(),
+        reason: format!("refused_{number}"),
+        count,
     }
 }
 
@@ -285,8 +296,9 @@ fn charts_stand_above_where_there_is_room_and_failures_below() {
     for second in 70..=75 {
         let mut progress = progress();
         progress.elapsed = Duration::from_secs(second);
-        // Two more fail in each of the last seconds.
-        progress.populations[0].1.failed = 2 * second.saturating_sub(70);
+        // In each of the last seconds for one reason more than in that before.
+        let reasons = 0..second.saturating_sub(70);
+        progress.failures = reasons.map(|number| refused(number, 2)).collect();
         history.add(&progress);
     }
     let lines = shown(&progress(), &history, Some(120), (80, 24));
@@ -300,17 +312,40 @@ fn charts_stand_above_where_there_is_room_and_failures_below() {
         lines.iter().any(|line| line.contains("viewers: 1,190")),
         "{text}"
     );
-    let failed = lines
-        .iter()
-        .filter(|line| line.contains("2 clients of viewers failed"));
-    assert_eq!(failed.count(), FAILURES_MAX, "{text}");
+    let below = &lines[lines.len() - FAILURES_MAX - 1..];
     assert_eq!(
-        lines.last().map(String::as_str),
-        Some("q: stop and report"),
-        "{text}"
+        below,
+        [
+            "2 other reasons before",
+            "6 × refused_2 of viewers, 1 min 13 s to 1 min 15 s",
+            "4 × refused_3 of viewers, 1 min 14 s to 1 min 15 s",
+            "2 × refused_4 of viewers, 1 min 15 s",
+            "q: stop and report, h: hold the ramp",
+        ]
     );
     for size in [(71, 24), (80, 18), (40, 20)] {
         let text = shown(&progress(), &history, Some(120), size).join("\n");
         assert!(!text.contains("132 Mbit/s"), "{text}");
+        assert!(text.contains("refused_4"), "{text}");
     }
+    // What matters more goes before.
+    let text = shown(&progress(), &history, Some(120), (80, 4)).join("\n");
+    assert!(!text.contains("refused_"), "{text}");
+}
+
+#[test]
+fn a_held_run_says_so_and_ends_later() {
+    let mut progress = progress();
+    progress.is_held = true;
+    progress.held = Duration::from_secs(20);
+    let first = |size| shown(&progress, &History::default(), Some(120), size).remove(0);
+    let wide = first((80, 24));
+    assert!(
+        wide.ends_with("1 min 15 s of 2 min 20 s, held (h to go on)"),
+        "{wide}"
+    );
+    let narrow = first((40, 24));
+    assert!(narrow.ends_with(" held (h to go on)"), "{narrow}");
+    let endless = shown(&progress, &History::default(), None, (80, 24)).remove(0);
+    assert_eq!(endless, "1 min 15 s, endless, held (h to go on)");
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rcgen::{CertificateParams, KeyPair};
 
 use crate::namespace::Namespace;
-use crate::support::{Process, RUN_WITHIN, a_little, folder, streamgauge, wait_for};
+use crate::support::{Process, RUN_WITHIN, a_little, folder, have, streamgauge, wait_for};
 
 /// What documents call beside streamgauge. It is not run: it is not ours, or does too much.
 const OTHERS: [&str; 13] = [
@@ -31,8 +31,8 @@ const OTHERS: [&str; 13] = [
     "unshare",
 ];
 
-/// URLs that no reference server answers.
-const WITHOUT_SERVER: [&str; 4] = ["whip+", "janus+", "unix:", "ws"];
+/// How often a command is run that judges the machine: others work on it meanwhile.
+const CALIBRATIONS: usize = 3;
 
 /// How many commands run at a time: most of what they do is wait.
 const AT_A_TIME: usize = 4;
@@ -181,13 +181,9 @@ fn plan(shown: &Shown) -> Plan {
             words = check;
         }
         "demo" => words.extend(["-c", "4", "-d", "2s"].map(str::to_owned)),
+        // Janus has no network of its own here: tests/e2e/webrtc.rs plays from it.
+        "load" if words[1].starts_with("janus+") => return Plan::Read,
         "load" => {
-            if WITHOUT_SERVER
-                .iter()
-                .any(|scheme| words[1].starts_with(scheme))
-            {
-                return Plan::Read;
-            }
             // A client that is traced has to be there.
             let clients = if has("--trace") { "18" } else { "4" };
             set(&mut words, ["-c", "--clients"], clients);
@@ -201,12 +197,24 @@ fn plan(shown: &Shown) -> Plan {
             words.truncate(command.expect("a link is before a command") + 1);
             words.push("true".to_owned());
         }
-        // What reads files of readers, needs their interfaces, writes to their folders, or takes
-        // minutes.
-        "calibrate" | "link" | "man" => return Plan::Read,
-        "send" if has("--file") || has("eth1") => return Plan::Read,
+        "link" => return Plan::Read,
+        "calibrate" => {
+            let all = [
+                ("--quick", ""),
+                ("--skip-capacity", ""),
+                ("--protocol", "rtsp"),
+            ];
+            let missing = all.iter().filter(|(option, _)| !has(option));
+            let more = missing.flat_map(|(option, value)| [*option, *value]);
+            words.extend(more.filter(|word| !word.is_empty()).map(str::to_owned));
+        }
+        "man" => drop(set(&mut words, ["--folder", "--folder"], "results")),
         "send" => {
-            set(&mut words, ["-b", "--bitrate"], "1Mbps");
+            let rate = match has("--file") {
+                true => "2Mbps",
+                false => "1Mbps",
+            };
+            set(&mut words, ["-b", "--bitrate"], rate);
             if !set(&mut words, ["-d", "--duration"], "1s") {
                 words.extend(["-d", "1s"].map(str::to_owned));
             }
@@ -230,6 +238,10 @@ impl Stage {
         let space = Namespace::with_multicast()?;
         space.ip("address add 10.0.0.1/32 dev lo");
         space.ip("address add 10.0.0.3/32 dev lo");
+        space.ip("link add eth1 type veth peer name eth2");
+        space.ip("address add 10.0.1.1/24 dev eth1");
+        space.ip("link set eth2 up");
+        space.ip("link set eth1 up");
         let stage = Stage {
             space,
             folder: folder(),
@@ -335,6 +347,19 @@ impl Stage {
         *url = here;
     }
 
+    /// Makes the file that a command sends; says whether it could.
+    fn make_file(&self, name: &str) -> bool {
+        if !have("ffmpeg") {
+            return false;
+        }
+        let mut command = Command::new("ffmpeg");
+        command.args("-v error -f lavfi -i testsrc2=s=320x180:r=25:d=2 -c:v libx264".split(' '));
+        command.args("-preset ultrafast -g 25 -b:v 500k -f mpegts".split(' '));
+        let made = command.arg(name).current_dir(self.path()).status();
+        assert!(made.expect("it is installed").success());
+        true
+    }
+
     /// Makes the run file or the series that a command reports.
     fn make_report(&self, name: &str) {
         let series = !name.ends_with(".run");
@@ -372,11 +397,21 @@ fn carry_out(shown: &Shown) {
             match words[0].as_str() {
                 "load" => stage.serve_for(&mut words),
                 "report" => stage.make_report(&words[1]),
+                "send" => {
+                    let file = words.iter().position(|word| word == "--file");
+                    if file.is_some_and(|at| !stage.make_file(&words[at + 1])) {
+                        return;
+                    }
+                }
                 _ => {}
             }
-            let ended = stage
-                .start(&words, shown.input.as_deref())
-                .finish(RUN_WITHIN);
+            let input = shown.input.as_deref();
+            let mut ended = stage.start(&words, input).finish(RUN_WITHIN);
+            for _ in 1..CALIBRATIONS {
+                if words[0] == "calibrate" && !ended.status.success() {
+                    ended = stage.start(&words, input).finish(RUN_WITHIN);
+                }
+            }
             let code = ended.status.code();
             let (told, said) = (ended.stdout, ended.stderr);
             assert_eq!(code, Some(0), "{}: {words:?}\n{told}\n{said}", shown.place);

@@ -7,7 +7,6 @@ use measure::Time;
 use super::publish::Sent;
 use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
-use crate::media::sdp::MediaKind as Carried;
 use crate::session::{
     Arrival, ChannelError, ChannelId, Context, Datagram, Media, MediaEvent, Open, Output, Reading,
     SinkId,
@@ -16,17 +15,11 @@ use crate::webrtc::config::Receive;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 use crate::webrtc::peer::{self, Peer, PeerConfig, PeerEvent, PeerFailure, Received};
-use crate::webrtc::sdp::{
-    self, AnswerConfig, Candidate, Direction as Way, MediaKind, OfferConfig, OfferedMedia,
-    SessionDescription, known,
-};
+use crate::webrtc::sdp::SessionDescription;
 use crate::webrtc::signalling::{Direction, PeerNumber};
 use crate::webrtc::srtp::RtpOpener;
-use crate::webrtc::tracks::{Agreed, Tracks};
+use crate::webrtc::tracks::Tracks;
 use crate::webrtc::url::Place;
-
-/// The most addresses of the server that are kept until there is a socket.
-const EARLY_MAX: usize = 32;
 
 /// A PeerConnection.
 #[derive(Debug)]
@@ -38,16 +31,16 @@ pub(super) struct Link {
     local: Option<SocketAddr>,
     pub(super) peer: Option<Box<Peer>>,
     /// The server's offer, until the socket is there; and addresses that came meanwhile.
-    offer: Option<String>,
-    early: Vec<String>,
+    pub(super) offer: Option<String>,
+    pub(super) early: Vec<String>,
     /// Our offer, and how many answers of ours there were.
-    offered: Option<Box<SessionDescription>>,
-    answers: u64,
+    pub(super) offered: Option<Box<SessionDescription>>,
+    pub(super) answers: u64,
     /// What counts its media, where it receives.
     pub(super) sink: Option<SinkId>,
-    opener: Option<RtpOpener>,
+    pub(super) opener: Option<RtpOpener>,
     /// When its socket was asked for.
-    begun: Time,
+    pub(super) begun: Time,
     /// When both descriptions were known, ICE had found a way, and DTLS was through.
     pub(super) agreed: Option<Time>,
     pub(super) found: Option<Time>,
@@ -57,23 +50,12 @@ pub(super) struct Link {
     /// When reports are due next.
     pub(super) report_at: Option<Time>,
     /// When it is looked next whether something is missing.
-    ask_at: Option<Time>,
+    pub(super) ask_at: Option<Time>,
     /// What is sent, where it sends.
     pub(super) sent: Sent,
     /// What was counted of datagrams that are not authentic, replayed, malformed, and of too many
     /// sources.
-    counted: [u64; 4],
-}
-
-/// What is offered to receive of a kind.
-fn received(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
-    OfferedMedia {
-        kind,
-        direction: Way::RecvOnly,
-        codecs,
-        extensions: Vec::new(),
-        source: None,
-    }
+    pub(super) counted: [u64; 4],
 }
 
 /// Overhead of a media datagram: the headers of IP (RFC 791, 3.1; RFC 8200, 3) and UDP (RFC 768).
@@ -107,11 +89,6 @@ impl Client {
     pub(super) fn link(&mut self, number: PeerNumber) -> Option<usize> {
         let mut links = self.links.iter();
         links.position(|link| link.number == number)
-    }
-
-    /// The number of our session in descriptions (RFC 8829, 5.2.1).
-    fn session_id(&self) -> u64 {
-        crate::mix::mix(&[self.seed, 4]) >> 2
     }
 
     /// Opens the socket of a PeerConnection.
@@ -211,161 +188,6 @@ impl Client {
         let detail = format!("no socket for media: {error}");
         self.drop_link(cx, at);
         self.fail(cx, failure.into(), detail);
-    }
-
-    /// Makes our offer.
-    fn offer(&mut self, cx: &mut Context<'_>, at: usize) {
-        let medias = match self.links[at].direction {
-            Direction::Receive => vec![
-                received(MediaKind::Audio, known::all_audio()),
-                received(MediaKind::Video, known::all_video()),
-            ],
-            Direction::Send => self.offered_source(),
-        };
-        let session_id = self.session_id();
-        let link = &mut self.links[at];
-        let Some(peer) = &mut link.peer else {
-            return;
-        };
-        let config = OfferConfig {
-            session_id,
-            media: medias,
-            feedback: match link.direction {
-                Direction::Receive => self.config.feedback(),
-                Direction::Send => self.config.heeded_feedback(),
-            },
-        };
-        let mut offer = SessionDescription::offer(&config, &peer.local_transport());
-        offer.tell_addresses_once();
-        let text = offer.to_string();
-        link.offered = Some(Box::new(offer));
-        let number = link.number;
-        self.signal(cx, |signalling, scope| {
-            signalling.described(scope, number, &text);
-        });
-    }
-
-    /// Answers the server's offer; again, where it changes what there is.
-    pub(super) fn answer(&mut self, cx: &mut Context<'_>, at: usize, offer: &str) {
-        let description = match SessionDescription::parse(offer) {
-            Ok(description) => description,
-            Err(error) => {
-                let detail = format!("the server's offer: {error}");
-                return self.fail(cx, Failure::BadSdp, detail);
-            }
-        };
-        let (now, session_id) = (cx.now, self.session_id());
-        let link = &mut self.links[at];
-        let Some(peer) = &mut link.peer else {
-            // It comes before the socket is there: the newest counts.
-            link.offer = Some(offer.to_owned());
-            return;
-        };
-        if link.agreed.is_none() {
-            let transport = match description.transport() {
-                Ok(transport) => transport,
-                Err(error) => {
-                    let detail = format!("the server's offer: {error}");
-                    return self.fail(cx, Failure::BadSdp, detail);
-                }
-            };
-            if let Err(failure) = peer.set_remote(now, &transport) {
-                return self.peer_failed(cx, at, failure);
-            }
-        }
-        link.answers += 1;
-        let config = AnswerConfig {
-            version: 1 + link.answers,
-            feedback: self.config.feedback(),
-            ..AnswerConfig::receive_all(session_id)
-        };
-        let mut answer = description.answer(&config, &peer.local_transport());
-        answer.tell_addresses_once();
-        let text = answer.to_string();
-        let number = link.number;
-        let agreed = sdp::agreed(&answer, &description, true);
-        self.agree(cx, at, &agreed);
-        self.signal(cx, |signalling, scope| {
-            signalling.described(scope, number, &text);
-        });
-    }
-
-    /// Takes the server's answer in.
-    pub(super) fn answered(&mut self, cx: &mut Context<'_>, at: usize, answer: &str) {
-        let description = SessionDescription::parse(answer);
-        let read = description.and_then(|own| {
-            let transport = own.transport()?;
-            Ok((own, transport))
-        });
-        let (description, transport) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                let detail = format!("the server's answer: {error}");
-                return self.fail(cx, Failure::BadSdp, detail);
-            }
-        };
-        let now = cx.now;
-        let link = &mut self.links[at];
-        let (Some(peer), None) = (&mut link.peer, link.agreed) else {
-            return;
-        };
-        if let Err(failure) = peer.set_remote(now, &transport) {
-            return self.peer_failed(cx, at, failure);
-        }
-        let agreed = match &link.offered {
-            Some(offered) => sdp::agreed(offered, &description, false),
-            None => Vec::new(),
-        };
-        self.agree(cx, at, &agreed);
-    }
-
-    /// Both descriptions are known.
-    fn agree(&mut self, cx: &mut Context<'_>, at: usize, sections: &[sdp::Agreed]) {
-        let link = &mut self.links[at];
-        if link.agreed.is_none() {
-            link.agreed = Some(cx.now);
-            cx.recorder.add(m::PEERS, 1);
-        }
-        let agreed = sections.iter().flat_map(|section| {
-            let kind = match section.kind {
-                MediaKind::Audio => Carried::Audio,
-                MediaKind::Video => Carried::Video,
-                MediaKind::Application => Carried::Application,
-            };
-            section.codecs.iter().map(move |codec| Agreed {
-                payload_type: codec.payload_type,
-                kind,
-                clock_rate: codec.clock_rate,
-                is_rtx: codec.is("rtx"),
-                nack: codec.feedback.iter().any(|words| words == "nack"),
-            })
-        });
-        if let Some(sink) = link.sink {
-            let tracks = cx.sinks.get::<Tracks>(sink);
-            tracks.agree(agreed.collect());
-            // Else the client would be woken for nothing.
-            if link.stands.is_some() && link.ask_at.is_none() && tracks.may_ask() {
-                link.ask_at = Some(cx.now + super::ASK_EVERY);
-            }
-        }
-        link.sent.agree(sections);
-        self.drain(cx, at);
-    }
-
-    /// A further address of the server.
-    pub(super) fn candidate(&mut self, cx: &mut Context<'_>, at: usize, text: &str) {
-        let Ok(candidate) = text.parse::<Candidate>() else {
-            return;
-        };
-        let link = &mut self.links[at];
-        match &mut link.peer {
-            Some(peer) => {
-                peer.add_remote_candidate(cx.now, &candidate);
-                self.drain(cx, at);
-            }
-            None if link.early.len() < EARLY_MAX => link.early.push(text.to_owned()),
-            None => {}
-        }
     }
 
     /// Takes datagrams in.
@@ -531,7 +353,7 @@ impl Client {
     }
 
     /// A PeerConnection has failed.
-    fn peer_failed(&mut self, cx: &mut Context<'_>, at: usize, failure: PeerFailure) {
+    pub(super) fn peer_failed(&mut self, cx: &mut Context<'_>, at: usize, failure: PeerFailure) {
         let reason = match failure {
             PeerFailure::IceTimedOut => Failure::IceTimeout,
             PeerFailure::ConsentExpired => Failure::IceFailed,
@@ -602,78 +424,6 @@ impl Client {
         }
         self.ask_for_missing(cx, at);
         self.due_sending(cx, at);
-    }
-
-    /// Reports on what came, in pieces that the peer can keep until they are sent.
-    fn report_received(&mut self, cx: &mut Context<'_>, at: usize) {
-        let mut from = Some(0);
-        while let Some(first) = from
-            && !self.is_leaving()
-            && let Some(link) = self.links.get_mut(at)
-            && let (Some(peer), Some(sink)) = (&mut link.peer, link.sink)
-        {
-            let mut said = 0;
-            let names = (self.ssrc, &*self.cname);
-            let tracks = cx.sinks.get::<Tracks>(sink);
-            from = tracks.write_reports(cx.now, names, first, |compound| {
-                said += u64::from(peer.send_rtcp(compound));
-            });
-            if from.is_none() {
-                tracks.count_questions(cx.recorder);
-                self.count_link(cx, at);
-            }
-            cx.recorder.add(m::REPORTS_SENT, said);
-            self.drain(cx, at);
-        }
-    }
-
-    /// Asks for what is missing, where it is time to look.
-    fn ask_for_missing(&mut self, cx: &mut Context<'_>, at: usize) {
-        let now = cx.now;
-        let link = &mut self.links[at];
-        if link.ask_at.is_none_or(|due| due > now) {
-            return;
-        }
-        link.ask_at = Some(now + super::ASK_EVERY);
-        let (Some(peer), Some(sink)) = (&mut link.peer, link.sink) else {
-            return;
-        };
-        let tracks = cx.sinks.get::<Tracks>(sink);
-        let mut any = false;
-        let pictures = tracks.write_questions(now, self.ssrc, |compound| {
-            any |= peer.send_rtcp(compound);
-        });
-        if any {
-            cx.recorder.add(m::PLIS_SENT, pictures);
-            self.drain(cx, at);
-        }
-    }
-
-    /// Adds what was counted since the last time.
-    fn count_link(&mut self, cx: &mut Context<'_>, at: usize) {
-        let link = &mut self.links[at];
-        let Some(peer) = &link.peer else {
-            return;
-        };
-        let counts = peer.counts();
-        let opened = link.opener.as_ref().map(|opener| opener.counts());
-        let media = opened.unwrap_or_default();
-        let now = [
-            counts.rtcp.unauthentic + media.unauthentic,
-            counts.rtcp.replayed + media.replayed,
-            media.malformed,
-            media.of_too_many_sources,
-        ];
-        let before = std::mem::replace(&mut link.counted, now);
-        let counters = [
-            m::UNAUTHENTIC,
-            m::REPLAYED,
-            crate::media::rtp::metrics::MALFORMED,
-            m::UNKNOWN_MEDIA,
-        ];
-        for (at, counter) in counters.into_iter().enumerate() {
-            cx.recorder.add(counter, now[at] - before[at]);
-        }
     }
 
     /// Ends a PeerConnection: says so to the server, and hands its figures in.

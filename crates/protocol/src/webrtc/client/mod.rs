@@ -25,7 +25,9 @@ use crate::session::{
 use crate::url::UrlError;
 
 mod end;
+mod feedback;
 mod link;
+mod negotiate;
 mod publish;
 mod waiting;
 

@@ -1,0 +1,189 @@
+//! What a PeerConnection and the server agree on: offers and answers.
+
+use super::Client;
+use crate::media::sdp::MediaKind as Carried;
+use crate::session::Context;
+use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
+use crate::webrtc::sdp::{
+    self, AnswerConfig, Candidate, Direction as Way, MediaKind, OfferConfig, OfferedMedia,
+    SessionDescription, known,
+};
+use crate::webrtc::signalling::Direction;
+use crate::webrtc::tracks::{Agreed, Tracks};
+
+/// The most addresses of the server that are kept until there is a socket.
+const EARLY_MAX: usize = 32;
+
+/// What is offered to receive of a kind.
+fn received(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
+    OfferedMedia {
+        kind,
+        direction: Way::RecvOnly,
+        codecs,
+        extensions: Vec::new(),
+        source: None,
+    }
+}
+
+impl Client {
+    /// The number of our session in descriptions (RFC 8829, 5.2.1).
+    fn session_id(&self) -> u64 {
+        crate::mix::mix(&[self.seed, 4]) >> 2
+    }
+
+    /// Makes our offer.
+    pub(super) fn offer(&mut self, cx: &mut Context<'_>, at: usize) {
+        let medias = match self.links[at].direction {
+            Direction::Receive => vec![
+                received(MediaKind::Audio, known::all_audio()),
+                received(MediaKind::Video, known::all_video()),
+            ],
+            Direction::Send => self.offered_source(),
+        };
+        let session_id = self.session_id();
+        let link = &mut self.links[at];
+        let Some(peer) = &mut link.peer else {
+            return;
+        };
+        let config = OfferConfig {
+            session_id,
+            media: medias,
+            feedback: match link.direction {
+                Direction::Receive => self.config.feedback(),
+                Direction::Send => self.config.heeded_feedback(),
+            },
+        };
+        let mut offer = SessionDescription::offer(&config, &peer.local_transport());
+        offer.tell_addresses_once();
+        let text = offer.to_string();
+        link.offered = Some(Box::new(offer));
+        let number = link.number;
+        self.signal(cx, |signalling, scope| {
+            signalling.described(scope, number, &text);
+        });
+    }
+
+    /// Answers the server's offer; again, where it changes what there is.
+    pub(super) fn answer(&mut self, cx: &mut Context<'_>, at: usize, offer: &str) {
+        let description = match SessionDescription::parse(offer) {
+            Ok(description) => description,
+            Err(error) => {
+                let detail = format!("the server's offer: {error}");
+                return self.fail(cx, Failure::BadSdp, detail);
+            }
+        };
+        let (now, session_id) = (cx.now, self.session_id());
+        let link = &mut self.links[at];
+        let Some(peer) = &mut link.peer else {
+            // It comes before the socket is there: the newest counts.
+            link.offer = Some(offer.to_owned());
+            return;
+        };
+        if link.agreed.is_none() {
+            let transport = match description.transport() {
+                Ok(transport) => transport,
+                Err(error) => {
+                    let detail = format!("the server's offer: {error}");
+                    return self.fail(cx, Failure::BadSdp, detail);
+                }
+            };
+            if let Err(failure) = peer.set_remote(now, &transport) {
+                return self.peer_failed(cx, at, failure);
+            }
+        }
+        link.answers += 1;
+        let config = AnswerConfig {
+            version: 1 + link.answers,
+            feedback: self.config.feedback(),
+            ..AnswerConfig::receive_all(session_id)
+        };
+        let mut answer = description.answer(&config, &peer.local_transport());
+        answer.tell_addresses_once();
+        let text = answer.to_string();
+        let number = link.number;
+        let agreed = sdp::agreed(&answer, &description, true);
+        self.agree(cx, at, &agreed);
+        self.signal(cx, |signalling, scope| {
+            signalling.described(scope, number, &text);
+        });
+    }
+
+    /// Takes the server's answer in.
+    pub(super) fn answered(&mut self, cx: &mut Context<'_>, at: usize, answer: &str) {
+        let description = SessionDescription::parse(answer);
+        let read = description.and_then(|own| {
+            let transport = own.transport()?;
+            Ok((own, transport))
+        });
+        let (description, transport) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                let detail = format!("the server's answer: {error}");
+                return self.fail(cx, Failure::BadSdp, detail);
+            }
+        };
+        let now = cx.now;
+        let link = &mut self.links[at];
+        let (Some(peer), None) = (&mut link.peer, link.agreed) else {
+            return;
+        };
+        if let Err(failure) = peer.set_remote(now, &transport) {
+            return self.peer_failed(cx, at, failure);
+        }
+        let agreed = match &link.offered {
+            Some(offered) => sdp::agreed(offered, &description, false),
+            None => Vec::new(),
+        };
+        self.agree(cx, at, &agreed);
+    }
+
+    /// Both descriptions are known.
+    fn agree(&mut self, cx: &mut Context<'_>, at: usize, sections: &[sdp::Agreed]) {
+        let link = &mut self.links[at];
+        if link.agreed.is_none() {
+            link.agreed = Some(cx.now);
+            cx.recorder.add(m::PEERS, 1);
+        }
+        let agreed = sections.iter().flat_map(|section| {
+            let kind = match section.kind {
+                MediaKind::Audio => Carried::Audio,
+                MediaKind::Video => Carried::Video,
+                MediaKind::Application => Carried::Application,
+            };
+            section.codecs.iter().map(move |codec| Agreed {
+                payload_type: codec.payload_type,
+                kind,
+                clock_rate: codec.clock_rate,
+                is_rtx: codec.is("rtx"),
+                nack: codec.feedback.iter().any(|words| words == "nack"),
+            })
+        });
+        if let Some(sink) = link.sink {
+            let tracks = cx.sinks.get::<Tracks>(sink);
+            tracks.agree(agreed.collect());
+            // Else the client would be woken for nothing.
+            if link.stands.is_some() && link.ask_at.is_none() && tracks.may_ask() {
+                link.ask_at = Some(cx.now + super::ASK_EVERY);
+            }
+        }
+        link.sent.agree(sections);
+        self.drain(cx, at);
+    }
+
+    /// A further address of the server.
+    pub(super) fn candidate(&mut self, cx: &mut Context<'_>, at: usize, text: &str) {
+        let Ok(candidate) = text.parse::<Candidate>() else {
+            return;
+        };
+        let link = &mut self.links[at];
+        match &mut link.peer {
+            Some(peer) => {
+                peer.add_remote_candidate(cx.now, &candidate);
+                self.drain(cx, at);
+            }
+            None if link.early.len() < EARLY_MAX => link.early.push(text.to_owned()),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What is said to the server of streams: reports on them, and what of them is missing.
+
+use measure::{Recorder, Time};
+
+use super::{AT_ONCE, Tracks};
+use crate::media::rtcp;
+use crate::media::sdp::MediaKind;
+use crate::webrtc::feedback;
+use crate::webrtc::metrics as m;
+
+impl Tracks {
+    /// Writes a report on each stream, as a compound of its own: Janus takes what follows in a
+    /// compound for the first of its streams. It begins with the stream at `from` and writes
+    /// [`AT_ONCE`] at most; says where to go on.
+    pub(in crate::webrtc) fn write_reports(
+        &mut self,
+        now: Time,
+        (own, name): (u32, &str),
+        from: usize,
+        mut send: impl FnMut(&[u8]),
+    ) -> Option<usize> {
+        let mut compound = Vec::with_capacity(64);
+        for track in self.tracks.iter_mut().skip(from).take(AT_ONCE) {
+            let Some(receiver) = &mut track.receiver else {
+                continue;
+            };
+            if receiver.ssrc().is_none() {
+                continue;
+            }
+            compound.clear();
+            let block = receiver.report_block(now);
+            rtcp::write_receiver_report(&mut compound, own, &[block]);
+            rtcp::write_cname(&mut compound, own, name);
+            send(&compound);
+        }
+        Some(from + AT_ONCE).filter(|next| *next < self.tracks.len())
+    }
+
+    /// Whether there is media of which packets may be asked for.
+    pub(in crate::webrtc) fn may_ask(&self) -> bool {
+        self.asks && self.agreed.iter().any(|agreed| agreed.nack)
+    }
+
+    /// Asks for what is missing, in a compound for each stream, of [`AT_ONCE`] streams at most: the
+    /// others have their turn the next time. Says how often key frames were asked for.
+    pub(in crate::webrtc) fn write_questions(
+        &mut self,
+        now: Time,
+        own: u32,
+        mut send: impl FnMut(&[u8]),
+    ) -> u64 {
+        let (mut pictures, mut said) = (0, 0);
+        let (mut compound, mut asked) = (Vec::new(), Vec::new());
+        for track in &mut self.tracks {
+            if said >= AT_ONCE {
+                break;
+            }
+            let Some(missing) = &mut track.missing else {
+                continue;
+            };
+            let picture = missing.take_key_frame_needed() && track.kind == MediaKind::Video;
+            if !picture && missing.due().is_none_or(|due| due > now) {
+                continue;
+            }
+            asked.clear();
+            missing.take_due(now, &mut asked);
+            if asked.is_empty() && !picture {
+                continue;
+            }
+            compound.clear();
+            rtcp::write_receiver_report(&mut compound, own, &[]);
+            if !asked.is_empty() {
+                feedback::write_nack(&mut compound, own, track.ssrc, &asked);
+            }
+            if picture {
+                feedback::write_pli(&mut compound, own, track.ssrc);
+                pictures += 1;
+            }
+            said += 1;
+            send(&compound);
+        }
+        pictures
+    }
+
+    /// How many packets were asked for, each time, and how many came then: up to when they were
+    /// counted last.
+    pub(in crate::webrtc) fn questions(&self) -> (u64, u64) {
+        self.counted
+    }
+
+    /// Adds what was asked for and came since the last time.
+    pub(in crate::webrtc) fn count_questions(&mut self, recorder: &mut Recorder) {
+        let all = self
+            .tracks
+            .iter()
+            .filter_map(|track| track.missing.as_ref());
+        let sum = all.map(|missing| missing.counts());
+        let now = sum.fold((0, 0), |sum, own| {
+            (sum.0 + own.asked, sum.1 + own.recovered)
+        });
+        let before = std::mem::replace(&mut self.counted, now);
+        recorder.add(m::ASKED_PACKETS, now.0 - before.0);
+        recorder.add(m::RECOVERED_PACKETS, now.1 - before.1);
+    }
+}

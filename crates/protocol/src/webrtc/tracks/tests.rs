@@ -1,0 +1,173 @@
+//! Packets of several sources on one socket.
+
+use super::*;
+use crate::webrtc::feedback;
+use crate::webrtc::metrics::WEBRTC;
+
+const VIDEO: Agreed = Agreed {
+    payload_type: 96,
+    kind: MediaKind::Video,
+    clock_rate: 90_000,
+    is_rtx: false,
+    nack: true,
+};
+
+const GROUPS: &[&measure::Group] = &[
+    &crate::metrics::CLIENTS,
+    &crate::media::rtp::metrics::RTP,
+    &WEBRTC,
+];
+
+fn tracks() -> (Tracks, Recorder) {
+    let mut tracks = Tracks::new(Duration::from_secs(1));
+    tracks.agree(vec![
+        VIDEO,
+        Agreed {
+            payload_type: 97,
+            is_rtx: true,
+            ..VIDEO
+        },
+        Agreed {
+            payload_type: 111,
+            kind: MediaKind::Audio,
+            clock_rate: 48_000,
+            is_rtx: false,
+            nack: false,
+        },
+    ]);
+    tracks.set_trailer(16);
+    (tracks, Recorder::new(measure::Catalogue(GROUPS)))
+}
+
+fn packet(first: u8, payload_type: u8, sequence: u16, ssrc: u32) -> Vec<u8> {
+    let mut bytes = vec![first, payload_type];
+    bytes.extend(sequence.to_be_bytes());
+    bytes.extend(u32::from(sequence).to_be_bytes());
+    bytes.extend(ssrc.to_be_bytes());
+    bytes.resize(12 + 100 + 16, 0xee);
+    bytes
+}
+
+fn take(tracks: &mut Tracks, recorder: &mut Recorder, bytes: &[u8], ms: u64) -> Option<MediaEvent> {
+    let arrival = Arrival {
+        at: Time::from_nanos(ms * 1_000_000),
+        bytes,
+        length: bytes.len(),
+        overhead: 28,
+    };
+    tracks.packet(&arrival, recorder)
+}
+
+#[test]
+fn streams_are_told_apart_by_their_source() {
+    let (mut tracks, mut recorder) = tracks();
+    let first = take(&mut tracks, &mut recorder, &packet(0x80, 96, 7, 50), 1);
+    assert_eq!(
+        first,
+        Some(MediaEvent::First {
+            at: Time::from_nanos(1_000_000)
+        })
+    );
+    for (payload_type, sequence, ssrc) in [
+        (111, 1, 20),
+        (96, 9, 50),
+        (97, 1, 60),
+        (111, 2, 20),
+        (100, 1, 70),
+    ] {
+        let bytes = packet(0x80, payload_type, sequence, ssrc);
+        assert_eq!(take(&mut tracks, &mut recorder, &bytes, 2), None);
+    }
+    let rows = tracks.rows("whep+http://h/");
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| (row.kind, row.ssrc, row.counts.received, row.counts.lost()))
+        .collect();
+    let expected = [
+        (MediaKind::Audio, Some(20), 2, 0),
+        (MediaKind::Video, Some(50), 2, 1),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(rows[0].counts.payload_bytes, 200);
+    assert_eq!(rows[0].counts.wire_bytes, 2 * (12 + 100 + 16 + 28));
+}
+
+#[test]
+fn padding_is_not_read_where_it_is_encrypted() {
+    let (mut tracks, mut recorder) = tracks();
+    take(&mut tracks, &mut recorder, &packet(0xa0, 96, 7, 50), 1);
+    let rows = tracks.rows("");
+    assert_eq!((rows[0].counts.received, rows[0].counts.malformed), (1, 0));
+}
+
+#[test]
+fn strangers_make_it_grow_no_further() {
+    let (mut tracks, mut recorder) = tracks();
+    for ssrc in 0..2 * TRACKS_MAX as u32 {
+        take(&mut tracks, &mut recorder, &packet(0x80, 96, 1, ssrc), 1);
+    }
+    assert_eq!(tracks.rows("").len(), TRACKS_MAX);
+    assert_eq!(take(&mut tracks, &mut recorder, &[0x80; 11], 1), None);
+}
+
+#[test]
+fn each_stream_has_a_report_of_its_own() {
+    let (mut tracks, mut recorder) = tracks();
+    for (payload_type, ssrc) in [(96, 50), (111, 20), (97, 60)] {
+        let bytes = packet(0x80, payload_type, 1, ssrc);
+        take(&mut tracks, &mut recorder, &bytes, 1);
+    }
+    let mut about = Vec::new();
+    let next = tracks.write_reports(Time::from_nanos(9), (1, "me"), 0, |compound| {
+        for packet in rtcp::packets(compound) {
+            if let Ok(Packet::ReceiverReport { ssrc, blocks }) = packet {
+                about.push((ssrc, blocks.len(), blocks[0].ssrc));
+            }
+        }
+    });
+    assert_eq!(about, [(1, 1, 20), (1, 1, 50)]);
+    assert_eq!(next, None);
+    for ssrc in 1000..1080 {
+        let bytes = packet(0x80, 96, 1, ssrc);
+        take(&mut tracks, &mut recorder, &bytes, 1);
+    }
+    let (mut from, mut pieces) = (Some(0), Vec::new());
+    while let Some(at) = from {
+        let mut count = 0;
+        let said = |_: &[u8]| count += 1;
+        from = tracks.write_reports(Time::from_nanos(9), (1, "me"), at, said);
+        pieces.push(count);
+    }
+    // One of the first is of retransmissions.
+    assert_eq!(pieces, [31, 32, 19]);
+}
+
+#[test]
+fn what_is_missing_is_asked_for_where_that_was_agreed_upon() {
+    let (mut tracks, mut recorder) = tracks();
+    tracks.ask_for_missing();
+    for (payload_type, sequence, ssrc) in [(96, 1, 50), (111, 1, 20), (96, 4, 50), (111, 4, 20)] {
+        let bytes = packet(0x80, payload_type, sequence, ssrc);
+        take(&mut tracks, &mut recorder, &bytes, 1);
+    }
+    let now = Time::from_nanos(2_000_000);
+    let mut asked = Vec::new();
+    let pictures = tracks.write_questions(now, 1, |compound| {
+        asked.extend(feedback::messages(compound).filter_map(Result::ok));
+    });
+    assert_eq!(pictures, 0);
+    let nack = feedback::Message::Nack {
+        sender: 1,
+        media: 50,
+        missing: vec![2, 3],
+    };
+    assert_eq!(asked, [nack]);
+    take(&mut tracks, &mut recorder, &packet(0x80, 96, 2, 50), 3);
+    tracks.finish(None, &mut recorder);
+    assert_eq!(recorder.counter(m::ASKED_PACKETS), 2);
+    assert_eq!(recorder.counter(m::RECOVERED_PACKETS), 1);
+    // So much that asking is of no use: a picture is asked for, of video alone.
+    take(&mut tracks, &mut recorder, &packet(0x80, 96, 2000, 50), 4);
+    let pictures = tracks.write_questions(Time::from_nanos(5_000_000), 1, |_| ());
+    assert_eq!(pictures, 1);
+}

@@ -85,8 +85,9 @@ impl Keys for ClientConfig {
                 "not_taken == 0",
                 "receiver_reports > 0",
                 "unauthentic == 0",
+                "streams_silent == 0",
             ],
-            (None, None) => &["received > 0", "unauthentic == 0"],
+            (None, None) => &["received > 0", "unauthentic == 0", "streams_silent == 0"],
         }
     }
 

@@ -14,6 +14,9 @@ use crate::webrtc::feedback::Missing;
 use crate::webrtc::metrics as m;
 
 mod feedback;
+mod silent;
+
+pub(super) use silent::{Course, Section};
 
 /// The most streams that are told apart: what is beyond is counted as unknown media.
 const TRACKS_MAX: usize = 1024;
@@ -59,6 +62,8 @@ struct Track {
 #[derive(Debug)]
 pub(super) struct Tracks {
     agreed: Vec<Agreed>,
+    /// In which media is to come.
+    sections: Vec<Section>,
     /// By their sources.
     tracks: Vec<Track>,
     /// Where the stream of the last packet stands.
@@ -142,6 +147,7 @@ impl Tracks {
     pub(super) fn new(playout_buffer: Duration) -> Tracks {
         Tracks {
             agreed: Vec::new(),
+            sections: Vec::new(),
             tracks: Vec::new(),
             last: 0,
             trailer: 0,

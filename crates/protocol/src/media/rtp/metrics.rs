@@ -54,7 +54,8 @@ measure::metrics! {
         /// Streams of sound or pictures from which nothing came for as long as their client played,
         /// at least 1 s, while others of the client came; and those of live media that had fallen
         /// silent when their client left. Silent means: for 2 s, and for 4 times the longest gap
-        /// before. Counted when a client ends otherwise than as failed.
+        /// before. Counted when a client ends otherwise than as failed. Of WebRTC, a stream from
+        /// which nothing came counts only where another client of the run publishes it to WHIP.
         STREAMS_SILENT = "streams_silent", Count, "";
         /// Sender reports received.
         SENDER_REPORTS = "sender_reports", Count, "RFC 3550, 6.4.1";

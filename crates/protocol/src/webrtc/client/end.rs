@@ -245,6 +245,9 @@ impl Client {
         if self.is_leaving() {
             return;
         }
+        if !matches!(outcome, Outcome::Failed(_)) {
+            self.look_for_silent_streams(cx);
+        }
         self.phase = Phase::Leaving;
         self.outcome = Some(outcome);
         self.check = None;

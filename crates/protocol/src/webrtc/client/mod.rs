@@ -29,6 +29,7 @@ mod feedback;
 mod link;
 mod negotiate;
 mod publish;
+mod silent;
 mod waiting;
 
 use link::Link;

@@ -10,7 +10,7 @@ use crate::webrtc::sdp::{
     SessionDescription, known,
 };
 use crate::webrtc::signalling::Direction;
-use crate::webrtc::tracks::{Agreed, Tracks};
+use crate::webrtc::tracks::{Agreed, Section, Tracks};
 
 /// The most addresses of the server that are kept until there is a socket.
 const EARLY_MAX: usize = 32;
@@ -23,6 +23,15 @@ fn received(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
         codecs,
         extensions: Vec::new(),
         source: None,
+    }
+}
+
+/// A kind of media as descriptions of other protocols call it too.
+fn carried(kind: MediaKind) -> Carried {
+    match kind {
+        MediaKind::Audio => Carried::Audio,
+        MediaKind::Video => Carried::Video,
+        MediaKind::Application => Carried::Application,
     }
 }
 
@@ -146,11 +155,7 @@ impl Client {
             cx.recorder.add(m::PEERS, 1);
         }
         let agreed = sections.iter().flat_map(|section| {
-            let kind = match section.kind {
-                MediaKind::Audio => Carried::Audio,
-                MediaKind::Video => Carried::Video,
-                MediaKind::Application => Carried::Application,
-            };
+            let kind = carried(section.kind);
             section.codecs.iter().map(move |codec| Agreed {
                 payload_type: codec.payload_type,
                 kind,
@@ -162,6 +167,14 @@ impl Client {
         if let Some(sink) = link.sink {
             let tracks = cx.sinks.get::<Tracks>(sink);
             tracks.agree(agreed.collect());
+            let receiving = sections.iter().filter(|own| own.direction.receives());
+            let section = |own: &sdp::Agreed| Section {
+                mid: own.mid.clone(),
+                kind: carried(own.kind),
+                sources: own.remote_sources.iter().map(|own| own.ssrc).collect(),
+                since: cx.now,
+            };
+            tracks.expect(receiving.map(section).collect());
             // Else the client would be woken for nothing.
             if link.stands.is_some() && link.ask_at.is_none() && tracks.may_ask() {
                 link.ask_at = Some(cx.now + super::ASK_EVERY);

@@ -288,6 +288,17 @@ impl Client {
         medias
     }
 
+    /// The kinds of what the server takes.
+    pub(super) fn sent_kinds(&self) -> Vec<&'static str> {
+        let Some(source) = &self.source else {
+            return Vec::new();
+        };
+        let taken = self.links.iter().flat_map(|link| &link.sent.agreed);
+        taken
+            .filter_map(|(place, ..)| Some(source.clips.get(*place)?.media()))
+            .collect()
+    }
+
     /// Begins to send: the PeerConnection stands.
     pub(super) fn begin_sending(&mut self, cx: &mut Context<'_>, at: usize) {
         let Some(source) = self.source.clone() else {

@@ -2,9 +2,12 @@
 //! when it is gone.
 
 use super::{Client, Phase};
+use measure::Time;
+
+use crate::media::sdp::MediaKind;
 use crate::session::{Context, Output};
 
-/// Said of a stream that is there.
+/// Said of a stream that is there, with the kinds of its media.
 const LIVE: &str = "live";
 /// Said of a stream that is there no more.
 const GONE: &str = "gone";
@@ -12,8 +15,11 @@ const GONE: &str = "gone";
 /// A wait for whoever publishes a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Appointment {
-    /// Whether the stream has been there and is gone.
-    gone: bool,
+    /// Since when the stream is gone, after it has been there.
+    gone: Option<Time>,
+    /// Whether it has sound, and pictures.
+    audio: bool,
+    video: bool,
 }
 
 impl Client {
@@ -39,9 +45,14 @@ impl Client {
         let Some(appointment) = &mut self.appointment else {
             return;
         };
-        match message {
-            LIVE => {
-                appointment.gone = false;
+        let mut words = message.split(' ');
+        match words.next() {
+            Some(LIVE) => {
+                appointment.gone = None;
+                for kind in words {
+                    appointment.audio |= kind == MediaKind::Audio.name();
+                    appointment.video |= kind == MediaKind::Video.name();
+                }
                 if self.phase == Phase::Waiting {
                     // Nobody could have played it sooner.
                     self.due = self.due.max(cx.now);
@@ -49,7 +60,7 @@ impl Client {
                     self.set_to_work(cx);
                 }
             }
-            GONE => appointment.gone = self.phase != Phase::Waiting,
+            Some(GONE) => appointment.gone = (self.phase != Phase::Waiting).then_some(cx.now),
             _ => {}
         }
     }
@@ -58,13 +69,33 @@ impl Client {
     pub(super) fn say_published(&mut self, cx: &mut Context<'_>, live: bool) {
         let publishes = self.source.is_some() && self.published;
         if let Some(topic) = self.url.stream_name().filter(|_| publishes) {
-            let message = if live { LIVE } else { GONE }.into();
-            cx.out.push_back(Output::Tell { topic, message });
+            let message = match live {
+                true => [vec![LIVE], self.sent_kinds()].concat().join(" "),
+                false => GONE.to_owned(),
+            };
+            cx.out.push_back(Output::Tell {
+                topic,
+                message: message.into(),
+            });
         }
+    }
+
+    /// Whether who publishes the stream, in the same run, sends media of that kind.
+    pub(super) fn publisher_sends(&self, kind: MediaKind) -> bool {
+        self.appointment.is_some_and(|own| match kind {
+            MediaKind::Audio => own.audio,
+            MediaKind::Video => own.video,
+            _ => false,
+        })
     }
 
     /// Whether whoever published the stream has left: then its end is no failure of the server's.
     pub(super) fn publisher_has_left(&self) -> bool {
-        self.appointment.is_some_and(|own| own.gone)
+        self.publisher_left_at().is_some()
+    }
+
+    /// Since when whoever published the stream has left.
+    pub(super) fn publisher_left_at(&self) -> Option<Time> {
+        self.appointment.and_then(|own| own.gone)
     }
 }

@@ -3,6 +3,7 @@
 use measure::units::Ratio;
 
 use crate::media::rtp::Faults;
+use crate::webrtc::sdp::MediaKind;
 
 /// Where the server falls silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +16,20 @@ pub enum Silence {
     Dtls,
     /// PeerConnections stand, and no media comes.
     Media,
+    /// The same, and no sound comes, or no pictures.
+    Audio,
+    /// See [`Silence::Audio`].
+    Video,
 }
 
 /// What stands behind `silent=`.
-const SILENCES: [(&str, Silence); 4] = [
+const SILENCES: [(&str, Silence); 6] = [
     ("http", Silence::Http),
     ("ice", Silence::Ice),
     ("dtls", Silence::Dtls),
     ("media", Silence::Media),
+    ("audio", Silence::Audio),
+    ("video", Silence::Video),
 ];
 
 /// What is done wrong on purpose. Nothing by default.
@@ -76,6 +83,16 @@ impl ServerFaults {
             }),
         };
         result.map_err(|error| format!("fault `{text}`: {error}"))
+    }
+
+    /// Whether nothing of that kind comes.
+    pub(super) fn silences(&self, kind: MediaKind) -> bool {
+        match self.silent {
+            Some(Silence::Media) => true,
+            Some(Silence::Audio) => kind == MediaKind::Audio,
+            Some(Silence::Video) => kind == MediaKind::Video,
+            _ => false,
+        }
     }
 
     /// Those that strike while media is made.

@@ -106,6 +106,9 @@ impl Playing {
             self.joined = Some((joined.next, joined.serial));
         }
         for planned in std::mem::take(&mut self.planned) {
+            if self.shared.config.faults.silences(planned.kind) {
+                continue;
+            }
             let Some(sealer) = peer.rtp_sealer() else {
                 return false;
             };

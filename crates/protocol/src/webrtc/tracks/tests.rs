@@ -171,3 +171,86 @@ fn what_is_missing_is_asked_for_where_that_was_agreed_upon() {
     let pictures = tracks.write_questions(Time::from_nanos(5_000_000), 1, |_| ());
     assert_eq!(pictures, 1);
 }
+
+fn section(mid: &str, kind: MediaKind, sources: &[u32]) -> Section {
+    Section {
+        mid: mid.to_owned(),
+        kind,
+        sources: sources.to_vec(),
+        since: Time::ZERO,
+    }
+}
+
+/// What comes in each section at that time, where packets of these sources came, with their payload
+/// types, every 20 ms up to then.
+fn courses(sections: &[Section], came: &[(u32, u8, u64)], at: u64) -> Vec<Course> {
+    let (mut tracks, mut recorder) = tracks();
+    tracks.expect(sections.to_vec());
+    for ms in (0..at).step_by(20) {
+        for (ssrc, payload_type, until) in came {
+            if ms < *until {
+                let bytes = packet(0x80, *payload_type, (ms / 20) as u16, *ssrc);
+                take(&mut tracks, &mut recorder, &bytes, ms);
+            }
+        }
+    }
+    let now = Time::from_nanos(at * 1_000_000);
+    let courses = tracks.courses(now, Time::ZERO, Duration::from_secs(10));
+    courses.into_iter().map(|(_, course)| course).collect()
+}
+
+#[test]
+fn a_section_whose_media_stops_or_never_comes_is_found() {
+    use MediaKind::{Audio, Video};
+    let stopped = |ms| Course::Stopped(Duration::from_millis(ms));
+    let never = |ms| Course::NeverCame(Duration::from_millis(ms));
+    let named = [section("0", Audio, &[20]), section("1", Video, &[50])];
+    let unnamed = [section("0", Audio, &[]), section("1", Video, &[])];
+    for sections in [&named, &unnamed] {
+        for (until, expected) in [
+            (8_000, Course::Goes),
+            (6_100, Course::Goes),
+            (5_000, stopped(3_020)),
+            (0, never(8_000)),
+        ] {
+            let came = [(20, 111, 8_000), (50, 96, until)];
+            let found = courses(sections, &came, 8_000);
+            assert_eq!(found, [Course::Goes, expected], "{until}");
+        }
+    }
+    // Which of two sections a stream is in is not known.
+    let two = [section("0", Video, &[]), section("1", Video, &[51])];
+    assert_eq!(
+        courses(&two, &[(50, 96, 5_000)], 8_000),
+        [Course::Unknown, Course::Unknown]
+    );
+    // Of two sources of one section the newest counts.
+    let both = [section("0", Video, &[50, 51])];
+    let came = [(50, 96, 2_000), (51, 96, 8_000)];
+    assert_eq!(courses(&both, &came, 8_000), [Course::Goes]);
+}
+
+#[test]
+fn a_source_that_has_said_goodbye_is_not_silent() {
+    let (mut tracks, mut recorder) = tracks();
+    tracks.expect(vec![section("0", MediaKind::Video, &[50])]);
+    for ms in (0..2000).step_by(20) {
+        let bytes = packet(0x80, 96, (ms / 20) as u16, 50);
+        take(&mut tracks, &mut recorder, &bytes, ms);
+    }
+    let courses = |tracks: &Tracks| {
+        let now = Time::from_nanos(9_000_000_000);
+        tracks.courses(now, Time::ZERO, Duration::from_secs(10))[0].1
+    };
+    assert!(matches!(courses(&tracks), Course::Stopped(_)));
+    // One that was agreed only now, again, has time to come.
+    let again = Section {
+        since: Time::from_nanos(8_000_000_000),
+        ..section("7", MediaKind::Video, &[50])
+    };
+    tracks.expect(vec![again.clone()]);
+    assert_eq!(courses(&tracks), Course::Goes);
+    tracks.expect(vec![section("0", MediaKind::Video, &[50])]);
+    tracks.goodbye(50);
+    assert_eq!(courses(&tracks), Course::Goes);
+}

@@ -119,6 +119,37 @@ fn what_is_lost_on_either_side_is_asked_for_on_that_side() {
 }
 
 #[test]
+fn a_stream_that_is_published_and_never_comes_is_told_of() {
+    for (faults, silent) in [(&[][..], 0), (&["silent=audio"], 2), (&["silent=video"], 2)] {
+        for publisher_first in [false, true] {
+            let mut played = Played::begin(settings(1), publisher("own", 1), server(faults));
+            let players = [2, 3].map(|seed| {
+                let player = player("own", seed, false);
+                played.pair.add_client(Box::new(player))
+            });
+            played.pair.run(Duration::from_secs(8));
+            let mut all = vec![CLIENT];
+            match publisher_first {
+                true => all.extend(players),
+                false => all.splice(0..0, players).for_each(drop),
+            }
+            for client in all {
+                played.pair.stop(client, Duration::from_secs(2));
+                played.pair.run(Duration::from_secs(4));
+            }
+            let found = played.count(rtp::STREAMS_SILENT);
+            assert_eq!(found, silent, "{faults:?} {publisher_first}");
+        }
+    }
+    // Nobody is known to send it.
+    let config = ClientConfig::default();
+    let alone = client(config, &url("whep", "own"), 2);
+    let mut played = Played::begin(settings(1), alone, server(&["silent=audio"]));
+    assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(played.count(rtp::STREAMS_SILENT), 0);
+}
+
+#[test]
 fn a_stream_is_published_by_one_at_a_time() {
     let mut played = Played::begin(settings(1), publisher("own", 1), server(&[]));
     played.pair.run(Duration::from_secs(1));

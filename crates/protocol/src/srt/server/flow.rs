@@ -158,7 +158,7 @@ impl ServedFlow {
                 ..packet.clone()
             });
             self.wrongs.duplicated += 1;
-        } else if self.behind.is_empty() && self.chance(self.faults.reorder) {
+        } else if !again && self.behind.is_empty() && self.chance(self.faults.reorder) {
             self.behind.push_back(packet);
             self.waits = true;
             self.wrongs.reordered += 1;
@@ -202,8 +202,8 @@ impl Flow for ServedFlow {
             let packet = self.inner_mut().next_packet(now)?;
             let held = self.waits;
             if let Some(packet) = self.spoil(packet) {
-                // What waits leaves next.
-                if held {
+                // What waits leaves next, unless that one was sent again: it has overtaken nothing.
+                if held && packet.tag.0 & AGAIN == 0 {
                     self.waits = false;
                 }
                 return Some(packet);

@@ -77,8 +77,8 @@ impl ReceivePath {
             // A ring shows the ports of the clients' own, and a group's are the server's choice.
             Receive::Ring if all_unseen => {
                 return Err(EngineError::ReceivePath(
-                    "media of multicast groups, and of protocols that speak over one UDP socket, \
-                     comes by sockets alone"
+                    "media of multicast groups, and the datagrams of clients that publish, come by \
+                     sockets alone"
                         .to_owned(),
                 ));
             }
@@ -112,7 +112,7 @@ impl ReceivePath {
             needs: scenario
                 .populations
                 .iter()
-                .filter_map(|population| population.config.protocol().datagrams)
+                .filter_map(|population| population.config.datagrams())
                 .reduce(Needs::and),
             time_codes: scenario
                 .populations
@@ -204,6 +204,13 @@ impl ReceivePath {
 /// ring like this runs over, times are lost, and no media; it is the tester's overflow all the
 /// same.
 const SEGMENTS_TIMEOUT: Duration = Duration::from_millis(6);
+
+/// How many times as large a ring of whole packets is: a usual packet takes six times the room.
+const WHOLE_TIMES: usize = 4;
+
+/// When a ring of whole packets hands over a block that is not full. What comes by it may have to
+/// be acknowledged, or asked for again, some milliseconds later.
+const WHOLE_TIMEOUT: Duration = Duration::from_millis(4);
 
 const SHARED: &str = "other runs on this machine leave no ports to this one alone, and a packet ring sees what is theirs too";
 
@@ -325,13 +332,22 @@ fn ring(tester: &Tester) -> Result<Path, WhyNot> {
 }
 
 /// A ring that keeps of each packet what the sinks need: of nearly all the header alone, unless
-/// `time_codes` are looked for, which stand at the beginnings of payloads.
+/// `time_codes` are looked for, which stand at the beginnings of payloads, or they need all.
 pub(crate) fn settings(
     bytes: usize,
     ports: RangeInclusive<u16>,
     needs: Option<Needs>,
     time_codes: bool,
 ) -> RingSettings {
+    let usual = RingSettings::new(Family::V4, ports);
+    if needs.is_some_and(|needs| needs.all) {
+        return RingSettings {
+            bytes: bytes.saturating_mul(WHOLE_TIMES),
+            snapshot: usize::MAX,
+            block_timeout: WHOLE_TIMEOUT,
+            ..usual
+        };
+    }
     RingSettings {
         bytes,
         whole_if: needs.map_or(0, |needs| needs.whole_if),
@@ -339,7 +355,7 @@ pub(crate) fn settings(
             unless: needs.more_if,
             bytes: needs.first,
         }),
-        ..RingSettings::new(Family::V4, ports)
+        ..usual
     }
 }
 

@@ -144,6 +144,12 @@ pub trait Keys: Debug + Send + Sync {
         0
     }
 
+    /// How much of each datagram the clients' sinks read, where a packet ring may bring them; none
+    /// where sockets alone do.
+    fn datagrams(&self) -> Option<Needs> {
+        self.protocol().datagrams
+    }
+
     /// What each client does while it plays, in words; `None` where it just plays.
     fn actions(&self) -> Option<String> {
         None

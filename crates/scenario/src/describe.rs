@@ -283,7 +283,7 @@ fn plan(population: &Population) -> PopulationPlan {
         udp_ports: each(2 * config.udp_pairs_per_client()),
         multicast: config.is_multicast(),
         media: config.has_media(),
-        by_sockets: protocol.transport == Transport::Udp && protocol.datagrams.is_none(),
+        by_sockets: protocol.transport == Transport::Udp && config.datagrams().is_none(),
     }
 }
 

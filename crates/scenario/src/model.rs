@@ -94,7 +94,8 @@ pub struct Tester {
     /// The receive buffer asked for each media socket, in bytes. The kernel grants at most
     /// net.core.rmem_max. Default: [`DEFAULT_RECEIVE_BUFFER`].
     pub receive_buffer: u64,
-    /// The size of each worker's packet ring, in bytes. Default: [`DEFAULT_RING`].
+    /// The size of each worker's packet ring, in bytes; four times that where packets are kept
+    /// whole, as those of SRT are. Default: [`DEFAULT_RING`].
     pub ring: u64,
     /// Whether workers go before other threads of the machine. Default: [`Priority::Normal`].
     pub priority: Priority,

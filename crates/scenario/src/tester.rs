@@ -23,7 +23,8 @@ pub(crate) struct TesterKeys {
     /// 1 MiB and more a socket is read twenty times a second instead of at each datagram, at half
     /// of the cost. Default 1MiB.
     receive_buffer: Key<Within<ReceiveBuffer>>,
-    /// The packet ring of each worker. Default 8MiB.
+    /// The packet ring of each worker; four times as much where packets are kept whole, as those of
+    /// SRT are. Default 8MiB.
     ring: Key<Within<Ring>>,
     /// Whether the tester's workers go before other threads of the machine: `raised` (a nice value
     /// of -10; needs CAP_SYS_NICE) keeps a tester fit beside a server that takes all cores. Default

@@ -25,6 +25,10 @@ const PEERS_MAX: usize = 1 << 16;
 /// How soon sockets are looked at that are read soon.
 const SOON: Duration = Duration::from_millis(1);
 
+/// How often a socket is read whose media comes by the ring, for its session's deadlines: what is
+/// left may wait, and a look that finds little costs as much as one that finds much.
+const REST_EVERY: Duration = Duration::from_millis(40);
+
 /// A reference server over UDP, as it can be sent to a worker's thread.
 pub(crate) struct EndpointPlan {
     pub(crate) socket: std::net::UdpSocket,
@@ -43,6 +47,8 @@ struct DatagramEnd {
     refused: bool,
     reading: Reading,
     media: MediaPath,
+    /// When it was read last for its session's deadline.
+    read: Time,
     /// The kernel's count of dropped datagrams, as far as it has been taken up.
     dropped: u32,
     /// Hears what it receives and sends, of a client that is traced.
@@ -186,6 +192,7 @@ impl Datagrams {
             refused: false,
             reading: Reading::AtOnce,
             media: MediaPath::None,
+            read: Time::ZERO,
             dropped: 0,
             trace: None,
         };
@@ -220,6 +227,7 @@ impl Datagrams {
             refused: false,
             reading,
             media,
+            read: Time::ZERO,
             dropped: 0,
             trace: tracer.map(|tracer| tracer.socket(local)),
         };
@@ -420,6 +428,20 @@ impl Datagrams {
             runtime.tester.add(tester::FOREIGN_PACKETS, 1);
         }
         !foreign
+    }
+
+    /// Whether a socket is to be read because a deadline of its session has come. It counts as read
+    /// then.
+    pub(super) fn is_due(&mut self, place: usize, now: Time) -> bool {
+        let Some(end) = self.ends.get_mut(place) else {
+            return false;
+        };
+        let seldom = end.media == MediaPath::Ring && end.reading == Reading::AtDeadlines;
+        let is_due = !seldom || end.refused || now >= end.read + REST_EVERY;
+        if is_due {
+            end.read = now;
+        }
+        is_due
     }
 
     /// What of what a socket brings is media.

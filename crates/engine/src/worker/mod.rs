@@ -359,7 +359,7 @@ impl Worker {
                         self.let_go_of_all();
                     }
                     self.catch_up(key);
-                    self.hear_datagrams_first(key, true);
+                    self.hear_datagrams_first(key, Some(now));
                 }
                 let Some(slot) = self.slot(key) else { return };
                 slot.armed = Time::NEVER;

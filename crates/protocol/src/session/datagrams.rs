@@ -31,7 +31,8 @@ pub enum Reading {
     Late,
     /// When the session's deadline comes, before it hears of anything else, and at the end of each
     /// window. For media of a session that has a deadline every few milliseconds anyway: the worker
-    /// does not even look whether something has come.
+    /// does not even look whether something has come. Where a packet ring brings the media, what
+    /// else comes is read every 40 ms.
     AtDeadlines,
 }
 
@@ -86,7 +87,7 @@ impl Outbox {
 
     /// Adds a datagram that `write` appends to what is there already, after the outputs so far. One
     /// of no bytes is none.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         out: &mut std::collections::VecDeque<Output>,
         channel: ChannelId,

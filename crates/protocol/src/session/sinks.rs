@@ -89,6 +89,8 @@ impl MediaMark {
 /// can keep no more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
+    /// The whole of each datagram.
+    pub all: bool,
     /// The whole datagram, where any of these bits is set in its first byte.
     pub whole_if: u8,
     /// More than the first [`Needs::first`] bytes, up to some 80 of the payload, where any of these
@@ -99,9 +101,18 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// What a sink needs that reads payloads: all of each datagram.
+    pub const ALL: Needs = Needs {
+        all: true,
+        whole_if: u8::MAX,
+        more_if: u8::MAX,
+        first: 0,
+    };
+
     /// What sinks of both kinds need.
     pub fn and(self, other: Needs) -> Needs {
         Needs {
+            all: self.all || other.all,
             whole_if: self.whole_if | other.whole_if,
             more_if: self.more_if | other.more_if,
             first: self.first.max(other.first),
@@ -268,6 +279,7 @@ mod tests {
     #[test]
     fn a_ring_keeps_what_all_kinds_of_sinks_need() {
         let needs = |whole_if, more_if, first| Needs {
+            all: false,
             whole_if,
             more_if,
             first,

@@ -9,7 +9,7 @@ use measure::Time;
 use super::arq::liveness::Liveness;
 use super::codec::packet::{Control, ControlHeader, PAYLOAD_MAX, Packet};
 use super::codec::stream_id::StreamId;
-use super::config::ClientConfig;
+use super::config::{ClientConfig, Mode};
 use super::crypto::{Passphrase, Secret};
 use super::failure::Failure;
 use super::handshake::{Negotiated, Settings};
@@ -21,13 +21,15 @@ use crate::connect_failure::ConnectFailure;
 use crate::metrics as clients;
 use crate::mix::mix;
 use crate::session::{
-    ChannelId, Context, Datagram, Input, Open, Output, Reading, Session, Sinks, StreamRow,
+    ChannelId, Context, Datagram, Input, Media, Open, Output, Reading, Session, SinkId, Sinks,
+    StreamRow,
 };
 use crate::url::{UrlError, Why};
 
 mod counting;
 mod end;
 mod hands;
+pub(super) mod player;
 mod playing;
 mod publish;
 mod sweeps;
@@ -36,8 +38,10 @@ mod tests;
 mod waiting;
 
 use hands::Hands;
-use playing::Playing;
+use player::Player;
+use playing::{Playing, Seen};
 use publish::Publishing;
+use sweeps::Sweeps;
 use waiting::Appointment;
 
 /// So many malformed packets in a row, and the server speaks something else.
@@ -95,7 +99,11 @@ pub struct Client {
     started: Time,
     /// When what is waited for began.
     asked: Time,
-    playing: Option<Box<Playing>>,
+    /// What counts its media, of a client that plays; what that had seen when it was looked at
+    /// last, and when that is next.
+    player: Option<SinkId>,
+    seen: Seen,
+    sweeps: Sweeps,
     publishing: Option<Box<Publishing>>,
     malformed: u32,
     /// When to look whether what is to come has come.
@@ -141,7 +149,9 @@ impl Client {
             due: Time::ZERO,
             started: Time::ZERO,
             asked: Time::ZERO,
-            playing: None,
+            player: None,
+            seen: Seen::default(),
+            sweeps: Sweeps::new(seed),
             publishing: None,
             malformed: 0,
             check: None,
@@ -172,6 +182,11 @@ impl Client {
 
     fn open_socket(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Opening;
+        if self.publishing.is_none() && self.player.is_none() {
+            self.player = Some(cx.sinks.insert(Player::new(self.socket_id)));
+        }
+        // In a rendezvous media of a peer that is connected already ends the handshake.
+        let sink = self.player.filter(|_| self.mode() == Mode::Caller);
         cx.out.push_back(Output::Open {
             channel: self.channel,
             open: Open::UdpTo {
@@ -181,7 +196,10 @@ impl Client {
                 timeout: self.connect_timeout(),
                 // The handshake is waited for.
                 reading: Reading::AtOnce,
-                media: None,
+                media: sink.map(|sink| Media {
+                    sink,
+                    mark: player::MARK,
+                }),
             },
         });
     }
@@ -264,17 +282,14 @@ impl Client {
         self.phase = Phase::Playing;
         self.check = Some(cx.now + self.config.no_media.0);
         let six = self.ends.is_some_and(|(local, _)| local.is_ipv6());
-        let playing = Playing::new(
-            negotiated,
-            self.clock,
-            (self.due, self.wall_clock),
-            six,
-            self.seed,
-        );
-        self.playing = Some(Box::new(match self.carries_messages() {
+        let playing = Playing::new(negotiated, self.clock, (self.due, self.wall_clock), six);
+        let playing = match self.carries_messages() {
             true => playing.counting_messages(),
             false => playing,
-        }));
+        };
+        if let Some(sink) = self.player {
+            cx.sinks.get::<Player>(sink).begin(playing, cx.recorder);
+        }
         // Nothing has to be answered at once any more.
         cx.out.push_back(Output::Read {
             channel: self.channel,
@@ -293,29 +308,33 @@ impl Client {
             _ => {
                 cx.recorder.add(m::PKT_MALFORMED, 1);
                 self.malformed += 1;
-                if self.malformed >= MALFORMED_MAX {
-                    let detail = format!("{MALFORMED_MAX} packets in a row ({})", self.ends());
-                    self.fail(cx, Failure::MalformedPackets, detail);
-                }
-                return;
+                return self.bear_malformed(cx, self.malformed);
             }
         };
         self.malformed = 0;
         self.liveness.heard(datagram.at);
         match packet {
             Packet::Data(header, payload) => {
-                if let Some(playing) = &mut self.playing {
-                    playing.data(&header, payload, datagram.at, cx.recorder);
+                if let Some(sink) = self.player {
+                    let player = cx.sinks.get::<Player>(sink);
+                    player.data(&header, payload, datagram.at, cx.recorder);
                 }
             }
-            Packet::Control(_, Control::Shutdown) => self.peer_shut_down(cx, datagram.at),
+            Packet::Control(_, Control::Shutdown) => {
+                self.look_at_media(cx);
+                self.peer_shut_down(cx, datagram.at);
+            }
             Packet::Control(header, control) => {
                 let at = datagram.at;
                 let (own, channel) = (self.header(cx.now), self.channel);
-                if let Some(playing) = &mut self.playing {
-                    let reply = playing.control(&control, header.timestamp, at, cx.recorder);
+                if let Some(sink) = self.player {
+                    let playing = cx.sinks.get::<Player>(sink).playing();
+                    let reply = playing.and_then(|playing| {
+                        playing.control(&control, header.timestamp, at, cx.recorder)
+                    });
                     if let Some(reply) = reply {
-                        cx.transmit(channel, None, |out| reply.write(own, out));
+                        let write = |out: &mut Vec<u8>| reply.write(own, out);
+                        cx.outbox.add(cx.out, channel, None, write);
                     }
                 } else if let Some(publishing) = &mut self.publishing {
                     publishing.control(cx, &control, at);
@@ -334,11 +353,18 @@ impl Client {
 
     /// Looks what media there is now.
     fn look_at_media(&mut self, cx: &mut Context<'_>) {
-        let Some(playing) = &mut self.playing else {
+        let Some(sink) = self.player else { return };
+        let player = cx.sinks.get::<Player>(sink);
+        self.liveness.heard(player.heard());
+        let malformed = player.malformed();
+        let Some(playing) = player.playing() else {
             return;
         };
         playing.settle(cx.now, cx.recorder);
-        if let Some(at) = playing.begins() {
+        let before = std::mem::replace(&mut self.seen, playing.seen());
+        let no_stream = playing.is_no_stream();
+        let undecryptable = playing.is_undecryptable();
+        if let (None, Some(at)) = (before.first, self.seen.first) {
             self.check = Some(at + self.config.silence.0);
             for (histogram, from) in [
                 (clients::STARTUP_DELAY, self.due),
@@ -349,13 +375,22 @@ impl Client {
             }
             cx.out.push_back(Output::Playing { at });
         }
-        if let Some(detail) = playing.is_no_stream() {
+        if let Some(detail) = no_stream {
             let detail = format!("{detail} ({})", self.ends());
             return self.fail(cx, Failure::NotTs, detail);
         }
-        if playing.is_undecryptable() {
+        if undecryptable {
             let detail = format!("no packet could be decrypted ({})", self.ends());
-            self.fail(cx, Failure::Undecryptable, detail);
+            return self.fail(cx, Failure::Undecryptable, detail);
+        }
+        self.bear_malformed(cx, malformed);
+    }
+
+    /// Gives up where so many packets in a row were malformed.
+    fn bear_malformed(&mut self, cx: &mut Context<'_>, in_a_row: u32) {
+        if in_a_row >= MALFORMED_MAX {
+            let detail = format!("{MALFORMED_MAX} packets in a row ({})", self.ends());
+            self.fail(cx, Failure::MalformedPackets, detail);
         }
     }
 
@@ -363,8 +398,13 @@ impl Client {
     fn say(&mut self, cx: &mut Context<'_>) {
         let now = cx.now;
         let channel = self.channel;
-        let said = match (&mut self.playing, &mut self.publishing) {
-            (Some(playing), _) => playing.write(cx, channel),
+        let said = match (self.player, &mut self.publishing) {
+            (Some(sink), _) => {
+                let Some(playing) = cx.sinks.get::<Player>(sink).playing() else {
+                    return;
+                };
+                playing.write(now, |write| cx.outbox.add(cx.out, channel, None, write))
+            }
             (None, Some(publishing)) => publishing.write(cx, channel),
             (None, None) => return,
         };
@@ -390,8 +430,10 @@ impl Client {
         }
         if now >= self.sample_at {
             self.sample_at = now + SAMPLE_EVERY;
-            if let Some(playing) = &mut self.playing {
-                playing.sample(cx.recorder);
+            if let Some(sink) = self.player {
+                if let Some(playing) = cx.sinks.get::<Player>(sink).playing() {
+                    playing.sample(cx.recorder);
+                }
             } else if let Some(publishing) = &mut self.publishing {
                 publishing.count(cx, true);
             }
@@ -460,8 +502,10 @@ impl Session for Client {
         self.look_at_media(cx);
         self.say(cx);
         self.look(cx);
-        if let Some(playing) = &mut self.playing {
-            playing.plan_sweep(cx.now);
+        if let Some(sink) = self.player
+            && let Some(playing) = cx.sinks.get::<Player>(sink).playing()
+        {
+            playing.plan(&mut self.sweeps, cx.now);
         }
     }
 
@@ -475,10 +519,7 @@ impl Session for Client {
                 hands.map_or(own, |hands| hands.due())
             }
             // Whatever else is due is done then.
-            Phase::Playing => {
-                let playing = self.playing.as_ref();
-                playing.map_or(own, |playing| playing.sweep_at())
-            }
+            Phase::Playing => self.sweeps.at(),
             Phase::Publishing | Phase::Finishing => {
                 let publishing = self.publishing.as_ref();
                 let asks = publishing.map_or(Time::NEVER, |publishing| publishing.asks_at());
@@ -489,7 +530,7 @@ impl Session for Client {
         (due != Time::NEVER).then_some(due)
     }
 
-    fn streams(&self, _sinks: &mut Sinks) -> Vec<StreamRow> {
-        self.rows()
+    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
+        self.rows(sinks)
     }
 }

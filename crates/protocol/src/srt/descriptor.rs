@@ -6,7 +6,8 @@ use measure::Catalogue;
 
 use super::calibration;
 use super::client::Client;
-use super::config::ClientConfig;
+use super::client::player::NEEDS;
+use super::config::{ClientConfig, Mode};
 use super::made::Made;
 use super::metrics::SRT;
 use super::server::reference::SERVER;
@@ -17,7 +18,7 @@ use crate::media::source::SourceConfig;
 use crate::media::ts::metrics::TS;
 use crate::metrics::CLIENTS;
 use crate::options::{ClientOption, ClientOptions};
-use crate::session::Session;
+use crate::session::{Needs, Session};
 
 /// Secure Reliable Transport, live (draft-sharabayko-srt-01).
 pub static PROTOCOL: Protocol = Protocol {
@@ -26,7 +27,7 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: url::DEFAULT_PORT,
     transport: Transport::Udp,
     catalogue: Catalogue(&[&CLIENTS, &TS, &SRT]),
-    datagrams: None,
+    datagrams: Some(NEEDS),
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
     read_url,
     probe: None,
@@ -101,6 +102,17 @@ impl Keys for ClientConfig {
             made: self.made(file)?,
             surroundings: surroundings.clone(),
         }))
+    }
+
+    /// Publishers hear control packets alone, and the peer of a rendezvous knows the port.
+    fn datagrams(&self) -> Option<Needs> {
+        let receives = self.publish.is_none() && self.mode == Mode::Caller;
+        PROTOCOL.datagrams.filter(|_| receives)
+    }
+
+    /// One port, and the one above it is nobody's.
+    fn udp_pairs_per_client(&self) -> usize {
+        usize::from(self.datagrams().is_some())
     }
 
     fn published(&self) -> Option<&SourceConfig> {

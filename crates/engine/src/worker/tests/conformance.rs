@@ -114,14 +114,9 @@ fn a_worker_with_a_packet_ring_carries_them_alike() {
     if !ring::may_have_a_ring() {
         return;
     }
-    let whole = Needs {
-        whole_if: u8::MAX,
-        more_if: 0,
-        first: u8::MAX,
-    };
     carry_all(|ports| {
         let range = ports.ports().expect("some");
-        let ring = receive_path::settings(8 << 20, range, Some(whole), false);
+        let ring = receive_path::settings(8 << 20, range, Some(Needs::ALL), false);
         (ports, Some(ring))
     });
 }

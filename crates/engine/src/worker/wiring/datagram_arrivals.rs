@@ -30,7 +30,7 @@ impl Worker {
     pub(crate) fn hear_media_first(&mut self, key: SessionKey, singles: bool) {
         self.hear_groups_first(key);
         if singles {
-            self.hear_datagrams_first(key, false);
+            self.hear_datagrams_first(key, None);
         }
         let Some(slot) = self.sessions.get(key).filter(|slot| slot.in_batches) else {
             return;
@@ -277,13 +277,14 @@ impl Worker {
         self.settle();
     }
 
-    /// Reads what has come for a session's sockets that are read late, or for `all` of them, before
-    /// it hears of something else.
-    pub(crate) fn hear_datagrams_first(&mut self, key: SessionKey, all: bool) {
+    /// Reads what has come for a session's sockets that are read late, before it hears of something
+    /// else; before it hears of its `deadline`, which is now, that of all whose turn it is.
+    pub(crate) fn hear_datagrams_first(&mut self, key: SessionKey, deadline: Option<Time>) {
         // What is being handed over is the session's own, or it is another's turn just now.
         if self.datagrams.are_heard() {
             return;
         }
+        let all = deadline.is_some();
         let wanted = |slot: &&Slot| slot.reads_late || (all && slot.has_single);
         let mut channels = 0;
         while let Some(slot) = self.sessions.get(key).filter(wanted)
@@ -298,6 +299,9 @@ impl Worker {
             else {
                 continue;
             };
+            if deadline.is_some_and(|now| !self.datagrams.is_due(place, now)) {
+                continue;
+            }
             // Bounded by how much a socket's buffer holds, but others want their turn.
             for _ in 0..READS_A_TURN {
                 if !self.read_some(place) {

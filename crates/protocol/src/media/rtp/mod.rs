@@ -38,6 +38,7 @@ figures!(Rtp);
 /// which says how long that is. Without contributing sources (CC) and extension (X) the fixed
 /// header is enough.
 pub const NEEDS: Needs = Needs {
+    all: false,
     whole_if: 0x20,
     more_if: 0x1f,
     first: header::FIXED_LENGTH as u8,

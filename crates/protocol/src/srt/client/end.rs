@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use measure::Time;
 
+use super::player::Player;
 use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
 use crate::media::silence;
-use crate::session::{Context, Outcome, Output, StreamRow};
+use crate::session::{Context, Outcome, Output, Sinks, StreamRow};
 use crate::srt::codec::packet::Control;
 use crate::srt::config::AtShutdown;
 use crate::srt::failure::Failure;
@@ -19,8 +20,7 @@ const IN_VAIN: Duration = Duration::from_secs(1);
 
 impl Client {
     fn has_played(&self) -> bool {
-        let playing = self.playing.as_ref();
-        playing.is_some_and(|playing| playing.first_arrival().is_some())
+        self.seen.first.is_some()
     }
 
     /// The server has shut the connection down.
@@ -59,8 +59,7 @@ impl Client {
 
     /// How far it was, in words.
     pub(super) fn when(&self, now: Time) -> String {
-        let first = self.playing.as_ref().and_then(|own| own.first_arrival());
-        match (first, self.phase) {
+        match (self.seen.first, self.phase) {
             (Some(first), _) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
             (_, Phase::Playing) => "before any media".to_owned(),
             (_, Phase::Publishing | Phase::Finishing) => "while the client published".to_owned(),
@@ -91,8 +90,7 @@ impl Client {
     }
 
     fn look_for_media(&mut self, cx: &mut Context<'_>) {
-        let last = self.playing.as_ref().and_then(|own| own.last_arrival());
-        let Some(last) = last else {
+        let Some(last) = self.seen.last else {
             let detail = self.without_media(&self.config.no_media.to_string());
             return self.fail(cx, Failure::NoMedia, detail);
         };
@@ -163,13 +161,12 @@ impl Client {
 
     /// Whether media has come to a stop, long enough ago not to be a gap like those before.
     fn silent(&self, now: Time) -> Option<(Failure, String)> {
-        let playing = self.playing.as_ref()?;
-        let (first, last) = playing.first_arrival().zip(playing.last_arrival())?;
+        let (first, last) = self.seen.first.zip(self.seen.last)?;
         if self.publisher_has_left() {
             return None;
         }
         let (came, silent) = (last.since(first), now.since(last));
-        let bound = silence::bound(came, playing.longest_gap(), self.config.silence.0);
+        let bound = silence::bound(came, self.seen.longest_gap, self.config.silence.0);
         (silent >= bound).then(|| {
             let detail = format!(
                 "no media for {:.3} s until the client was stopped ({})",
@@ -182,7 +179,8 @@ impl Client {
 
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
         if matches!(failure, Failure::MediaStopped | Failure::PeerIdle)
-            && let Some(playing) = &mut self.playing
+            && let Some(sink) = self.player
+            && let Some(playing) = cx.sinks.get::<Player>(sink).playing()
         {
             playing.fell_silent(cx.now);
         }
@@ -211,21 +209,25 @@ impl Client {
         let had = self
             .stream_had()
             .filter(|_| matches!(outcome, Outcome::Completed));
-        if let Some(playing) = &mut self.playing {
+        if let Some(sink) = self.player
+            && let Some(playing) = cx.sinks.get::<Player>(sink).playing()
+        {
             playing.finish(cx.now, had, cx.recorder);
         }
-        let rows = self.rows();
+        let rows = self.rows(cx.sinks);
         if !rows.is_empty() {
             cx.out.push_back(Output::Streams(rows));
         }
-        self.playing = None;
+        if let Some(sink) = self.player.take() {
+            cx.sinks.remove::<Player>(sink);
+        }
         cx.out.push_back(Output::Ended(outcome));
     }
 
-    pub(super) fn rows(&self) -> Vec<StreamRow> {
-        let playing = self.playing.iter();
-        let rows = playing.filter_map(|playing| playing.row(self.url.to_string()));
-        rows.map(StreamRow::new).collect()
+    pub(super) fn rows(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
+        let playing = self.player.map(|sink| sinks.get::<Player>(sink).playing());
+        let row = playing.flatten().map(|own| own.row(self.url.to_string()));
+        row.flatten().map(StreamRow::new).into_iter().collect()
     }
 
     /// Where it goes from and to, for details of failures.

@@ -10,7 +10,7 @@ use super::sweeps::Sweeps;
 use crate::media::rtp::StreamSummary;
 use crate::media::ts::checker::{Checker, CheckerConfig};
 use crate::media::ts::metrics as ts;
-use crate::session::{ChannelId, Context, Times};
+use crate::session::Times;
 use crate::srt::arq::TsbpdConfig;
 use crate::srt::arq::receiver::{Receiver, ReceiverConfig, Verdict};
 use crate::srt::arq::statistics::ReceiverStatistics;
@@ -45,8 +45,16 @@ pub(super) struct Playing {
     /// What has been added to the recorder.
     counted: ReceiverStatistics,
     reply: Vec<u8>,
-    began: bool,
-    sweeps: Sweeps,
+}
+
+/// What had come of media by a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// When media came first, where it did, and when last.
+    pub(super) first: Option<Time>,
+    pub(super) last: Option<Time>,
+    /// The longest time without media.
+    pub(super) longest_gap: Duration,
 }
 
 impl Playing {
@@ -57,7 +65,6 @@ impl Playing {
         clock: SocketClock,
         (due, wall_clock): (Time, Option<Duration>),
         over_ipv6: bool,
-        seed: u64,
     ) -> Playing {
         let first = negotiated.peer_initial_sequence;
         let tsbpd = TsbpdConfig {
@@ -87,8 +94,6 @@ impl Playing {
             decrypted: 0,
             counted: ReceiverStatistics::default(),
             reply: Vec::new(),
-            began: false,
-            sweeps: Sweeps::new(seed),
         }
     }
 
@@ -188,16 +193,11 @@ impl Playing {
         self.count(recorder);
     }
 
-    /// When it is to be looked at what has come.
-    pub(super) fn sweep_at(&self) -> Time {
-        self.sweeps.at()
-    }
-
-    /// What has come was looked at.
-    pub(super) fn plan_sweep(&mut self, now: Time) {
+    /// What has come was looked at: plans when that is next.
+    pub(super) fn plan(&self, sweeps: &mut Sweeps, now: Time) {
         let receiver = &self.receiver;
         let counted = receiver.statistics_so_far();
-        self.sweeps.plan(now, receiver.latency(), counted);
+        sweeps.plan(now, receiver.latency(), counted);
     }
 
     /// Adds what was counted since the last time.
@@ -242,14 +242,17 @@ impl Playing {
         }
     }
 
-    /// Says what is due; says whether there was anything.
-    pub(super) fn write(&mut self, cx: &mut Context<'_>, channel: ChannelId) -> bool {
-        let now = cx.now;
+    /// Has what is due written, a datagram at a time; says whether there was anything.
+    pub(super) fn write(
+        &mut self,
+        now: Time,
+        mut datagram: impl FnMut(&mut dyn FnMut(&mut Vec<u8>)),
+    ) -> bool {
         let receiver = &mut self.receiver;
         let mut any = false;
         loop {
             let mut more = false;
-            cx.transmit(channel, None, |out| more = receiver.write_next(now, out));
+            datagram(&mut |out| more = receiver.write_next(now, out));
             if !more {
                 break;
             }
@@ -258,34 +261,19 @@ impl Playing {
         any
     }
 
-    /// When the first packet of media came; said once.
-    pub(super) fn begins(&mut self) -> Option<Time> {
-        let first = self.first_arrival().filter(|_| !self.began)?;
-        self.began = true;
-        Some(first)
-    }
-
-    /// When media came first, where it did.
-    pub(super) fn first_arrival(&self) -> Option<Time> {
+    /// What has come of media so far.
+    pub(super) fn seen(&self) -> Seen {
         match &self.counting {
-            Some(counting) => counting.first_arrival(),
-            None => self.checker.first_arrival(),
-        }
-    }
-
-    /// When media came last.
-    pub(super) fn last_arrival(&self) -> Option<Time> {
-        match &self.counting {
-            Some(counting) => counting.last_arrival(),
-            None => self.checker.last_arrival(),
-        }
-    }
-
-    /// The longest time without media so far.
-    pub(super) fn longest_gap(&self) -> Duration {
-        match &self.counting {
-            Some(counting) => counting.longest_gap(),
-            None => self.checker.longest_gap(),
+            Some(counting) => Seen {
+                first: counting.first_arrival(),
+                last: counting.last_arrival(),
+                longest_gap: counting.longest_gap(),
+            },
+            None => Seen {
+                first: self.checker.first_arrival(),
+                last: self.checker.last_arrival(),
+                longest_gap: self.checker.longest_gap(),
+            },
         }
     }
 

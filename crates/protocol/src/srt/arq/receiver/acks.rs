@@ -10,6 +10,10 @@ use crate::srt::seq::SeqNumber;
 /// So many acknowledgements are remembered until they are answered: 1.2 s of them.
 const REMEMBERED: usize = 128;
 
+/// What was acknowledged already is acknowledged again no sooner than this: the answer may have
+/// come and not been read.
+const AGAIN_MIN: Duration = Duration::from_millis(50);
+
 /// Over which time rates are measured.
 const RATES_EVERY: Duration = Duration::from_millis(500);
 
@@ -68,11 +72,11 @@ impl Acks {
             return Time::NEVER;
         }
         let again = if next == self.last {
-            patience
+            patience.max(AGAIN_MIN)
         } else {
-            Duration::ZERO
+            ACK_EVERY
         };
-        self.at + ACK_EVERY.max(again)
+        self.at + again
     }
 
     /// A full one is sent: its number.

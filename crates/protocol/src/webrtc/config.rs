@@ -96,6 +96,11 @@ pub struct ClientConfig {
     /// Whether the server is asked for what is missing (NACK), every 40 ms where it agrees to that,
     /// and for a key frame where too much is missing (PLI). Default true.
     pub nack: bool,
+    /// Whether retransmissions may come in a stream of their own (RTX), which becomes part of the
+    /// stream that it repairs. Needs `receive: decrypted`: which packet is carried is encrypted.
+    /// Default: with `receive: decrypted` and `nack`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtx: Option<bool>,
     /// Whether clients that publish send again what the server asks for (NACK): of video in a
     /// stream of its own (RTX) where the server takes that. Default true.
     pub retransmit: bool,
@@ -161,6 +166,7 @@ impl Default for ClientConfig {
             playout_buffer: seconds(1),
             receiver_reports: true,
             nack: true,
+            rtx: None,
             retransmit: true,
             trickle: false,
             token: None,
@@ -208,6 +214,14 @@ impl ClientConfig {
             let text = "`time_codes` needs `receive: decrypted`: they are in what is encrypted";
             return Err(("time_codes", text.to_owned()));
         }
+        if self.rtx == Some(true) && self.receive != Receive::Decrypted {
+            let text = "`rtx` needs `receive: decrypted`: which packet comes again is encrypted";
+            return Err(("rtx", text.to_owned()));
+        }
+        if self.rtx == Some(true) && !self.nack {
+            let text = "`rtx` needs `nack`: nothing comes again that nobody asks for";
+            return Err(("rtx", text.to_owned()));
+        }
         self.tls.check().map_err(|text| ("tls", text))?;
         for (key, source) in [
             ("publish", &self.publish),
@@ -228,9 +242,15 @@ impl ClientConfig {
     pub(super) fn feedback(&self) -> Feedback {
         Feedback {
             nack: self.nack,
+            rtx: self.takes_rtx(),
             pli: self.nack,
             ..Feedback::NONE
         }
+    }
+
+    /// Whether retransmissions may come in a stream of their own.
+    fn takes_rtx(&self) -> bool {
+        self.rtx.unwrap_or(self.receive == Receive::Decrypted) && self.nack
     }
 
     /// Which feedback is heeded of what is sent.
@@ -299,6 +319,8 @@ mod tests {
             (r#"{"token":"two words"}"#, "token"),
             (r#"{"user_agent":"a\nb"}"#, "user_agent"),
             (r#"{"time_codes":true}"#, "time_codes"),
+            (r#"{"rtx":true}"#, "rtx"),
+            (r#"{"rtx":true,"receive":"decrypted","nack":false}"#, "rtx"),
             (r#"{"publish":{"mtu":10}}"#, "publish"),
             (r#"{"publish":{},"participate":{}}"#, "participate"),
             (

@@ -28,8 +28,9 @@ measure::metrics! {
         UNAUTHENTIC = "unauthentic", Count, "RFC 3711, 3.3";
         /// The same, that had come before.
         REPLAYED = "replayed", Count, "RFC 3711, 3.3.2";
-        /// Packets of media that are retransmissions in a stream of their own. They are among
-        /// neither the received ones nor the expected ones.
+        /// Packets that are retransmissions in a stream of their own, and padding in such a stream.
+        /// What they carry counts in the stream that it belongs to: as received and reordered, or
+        /// as duplicated if it had come before. One that belongs to no stream counts here alone.
         RTX_PACKETS = "rtx_packets", Count, "RFC 4588";
         /// Packets of media that belong to none of the media agreed upon.
         UNKNOWN_MEDIA = "unknown_media", Count, "";

@@ -14,6 +14,7 @@ use crate::webrtc::feedback::Missing;
 use crate::webrtc::metrics as m;
 
 mod feedback;
+mod repair;
 mod silent;
 
 pub(super) use silent::{Course, Section};
@@ -39,8 +40,9 @@ pub(super) struct Agreed {
     pub(super) kind: MediaKind,
     /// The clock of its timestamps in Hz.
     pub(super) clock_rate: u32,
-    /// Whether it carries retransmissions of another (RFC 4588).
+    /// Whether it carries retransmissions (RFC 4588), and of which other.
     pub(super) is_rtx: bool,
+    pub(super) apt: Option<u8>,
     /// Whether the other side sends again what it is asked for (RFC 4585, 4.2).
     pub(super) nack: bool,
 }
@@ -49,6 +51,8 @@ pub(super) struct Agreed {
 #[derive(Debug)]
 struct Track {
     ssrc: u32,
+    /// With which it began.
+    payload_type: u8,
     kind: MediaKind,
     /// None where it carries retransmissions.
     receiver: Option<Box<RtpReceiver>>,
@@ -64,6 +68,8 @@ pub(super) struct Tracks {
     agreed: Vec<Agreed>,
     /// In which media is to come.
     sections: Vec<Section>,
+    /// Room for a packet that came again.
+    restored: Vec<u8>,
     /// By their sources.
     tracks: Vec<Track>,
     /// Where the stream of the last packet stands.
@@ -98,13 +104,24 @@ impl Sink for Tracks {
             },
         };
         self.last = at;
+        match self.tracks[at].receiver {
+            Some(_) => self.media(at, arrival, recorder),
+            None => self.again(at, payload_type, arrival, recorder),
+        }
+    }
+}
+
+impl Tracks {
+    /// Takes in a packet of media of the stream at `at`.
+    #[inline]
+    fn media(
+        &mut self,
+        at: usize,
+        arrival: &Arrival<'_>,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
         let track = &mut self.tracks[at];
-        let Some(receiver) = &mut track.receiver else {
-            recorder.add(m::RTX_PACKETS, 1);
-            let wire = arrival.length + arrival.overhead;
-            recorder.add(rtp::WIRE_BYTES, wire as u64);
-            return None;
-        };
+        let receiver = track.receiver.as_mut()?;
         if let Some(missing) = &mut track.missing {
             let sequence = u16::from_be_bytes([arrival.bytes[2], arrival.bytes[3]]);
             missing.packet(sequence, arrival.at);
@@ -148,6 +165,7 @@ impl Tracks {
         Tracks {
             agreed: Vec::new(),
             sections: Vec::new(),
+            restored: Vec::new(),
             tracks: Vec::new(),
             last: 0,
             trailer: 0,
@@ -209,6 +227,7 @@ impl Tracks {
             at,
             Track {
                 ssrc,
+                payload_type,
                 kind: agreed.kind,
                 missing: (self.asks && agreed.nack && receiver.is_some())
                     .then(|| Box::new(Missing::new(Duration::ZERO))),

@@ -161,6 +161,7 @@ impl Client {
                 kind,
                 clock_rate: codec.clock_rate,
                 is_rtx: codec.is("rtx"),
+                apt: codec.retransmits(),
                 nack: codec.feedback.iter().any(|words| words == "nack"),
             })
         });
@@ -171,7 +172,9 @@ impl Client {
             let section = |own: &sdp::Agreed| Section {
                 mid: own.mid.clone(),
                 kind: carried(own.kind),
-                sources: own.remote_sources.iter().map(|own| own.ssrc).collect(),
+                sources: (own.remote_sources.iter())
+                    .map(|own| (own.ssrc, own.rtx_ssrc))
+                    .collect(),
                 since: cx.now,
             };
             tracks.expect(receiving.map(section).collect());

@@ -71,6 +71,7 @@ impl Taking {
             },
             clock_rate: taken.track.codec.clock_rate,
             is_rtx: false,
+            apt: None,
             nack: taken.nack,
         });
         tracks.agree(agreed.collect());

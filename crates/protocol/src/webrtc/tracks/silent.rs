@@ -15,8 +15,9 @@ pub(in crate::webrtc) struct Section {
     pub(in crate::webrtc) mid: String,
     /// Sound or pictures.
     pub(in crate::webrtc) kind: MediaKind,
-    /// The sources that the server named; none where it named none.
-    pub(in crate::webrtc) sources: Vec<u32>,
+    /// The sources that the server named, each with that of its retransmissions; none where it
+    /// named none.
+    pub(in crate::webrtc) sources: Vec<(u32, Option<u32>)>,
     /// Since when it has been agreed.
     pub(in crate::webrtc) since: Time,
 }
@@ -57,7 +58,7 @@ impl Tracks {
     ) -> Vec<(MediaKind, Course)> {
         let mut named: Vec<(u32, usize)> = Vec::new();
         for (place, section) in self.sections.iter().enumerate() {
-            named.extend(section.sources.iter().map(|ssrc| (*ssrc, place)));
+            named.extend(section.sources.iter().map(|(ssrc, _)| (*ssrc, place)));
         }
         named.sort_unstable();
         let mut newest: Vec<Option<&Track>> = vec![None; self.sections.len()];

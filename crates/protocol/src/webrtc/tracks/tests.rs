@@ -9,6 +9,7 @@ const VIDEO: Agreed = Agreed {
     kind: MediaKind::Video,
     clock_rate: 90_000,
     is_rtx: false,
+    apt: None,
     nack: true,
 };
 
@@ -25,6 +26,7 @@ fn tracks() -> (Tracks, Recorder) {
         Agreed {
             payload_type: 97,
             is_rtx: true,
+            apt: Some(96),
             ..VIDEO
         },
         Agreed {
@@ -32,6 +34,7 @@ fn tracks() -> (Tracks, Recorder) {
             kind: MediaKind::Audio,
             clock_rate: 48_000,
             is_rtx: false,
+            apt: None,
             nack: false,
         },
     ]);
@@ -176,7 +179,7 @@ fn section(mid: &str, kind: MediaKind, sources: &[u32]) -> Section {
     Section {
         mid: mid.to_owned(),
         kind,
-        sources: sources.to_vec(),
+        sources: sources.iter().map(|ssrc| (*ssrc, None)).collect(),
         since: Time::ZERO,
     }
 }
@@ -253,4 +256,92 @@ fn a_source_that_has_said_goodbye_is_not_silent() {
     tracks.expect(vec![section("0", MediaKind::Video, &[50])]);
     tracks.goodbye(50);
     assert_eq!(courses(&tracks), Course::Goes);
+}
+
+/// A packet that carries another of that number and source again.
+fn again(rtx: u32, sequence: u16, of: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![of[0], of[1] & 0x80 | 97];
+    bytes.extend(sequence.to_be_bytes());
+    bytes.extend(&of[4..8]);
+    bytes.extend(rtx.to_be_bytes());
+    bytes.extend(&of[2..4]);
+    bytes.extend(&of[12..]);
+    bytes
+}
+
+#[test]
+fn what_comes_again_in_a_stream_of_its_own_is_part_of_what_it_repairs() {
+    // The description says which it repairs; or there is but one that it can.
+    for sources in [&[(50, Some(60)), (51, Some(61))][..], &[]] {
+        let (mut tracks, mut recorder) = tracks();
+        tracks.set_trailer(0);
+        tracks.ask_for_missing();
+        let kind = MediaKind::Video;
+        tracks.expect(vec![Section {
+            sources: sources.to_vec(),
+            ..section("0", kind, &[])
+        }]);
+        for sequence in [1, 4] {
+            take(
+                &mut tracks,
+                &mut recorder,
+                &packet(0x80, 96, sequence, 50),
+                1,
+            );
+            if !sources.is_empty() {
+                take(
+                    &mut tracks,
+                    &mut recorder,
+                    &packet(0x80, 96, sequence, 51),
+                    1,
+                );
+            }
+        }
+        tracks.write_questions(Time::from_nanos(2_000_000), 1, |_| ());
+        let carried = packet(0x80, 96, 3, 50);
+        let rtx = again(60, 900, &carried);
+        take(&mut tracks, &mut recorder, &rtx, 3);
+        // One of padding alone, as bit rates are probed with, and one that came before.
+        let mut padding = packet(0xa0, 97, 901, 60);
+        *padding.last_mut().expect("it is long") = 116;
+        take(&mut tracks, &mut recorder, &padding, 3);
+        take(&mut tracks, &mut recorder, &again(60, 902, &carried), 3);
+        tracks.finish(None, &mut recorder);
+        let rows = tracks.rows("");
+        let row = rows
+            .iter()
+            .find(|row| row.ssrc == Some(50))
+            .expect("it came");
+        let counts = &row.counts;
+        assert_eq!((counts.received, counts.lost()), (3, 1), "{sources:?}");
+        assert_eq!((counts.reordered, counts.duplicated), (1, 1));
+        assert_eq!(counts.payload_bytes, 3 * 116);
+        assert_eq!(counts.wire_bytes, 4 * (128 + 28) + 2 * 2);
+        assert_eq!(recorder.counter(m::RTX_PACKETS), 3);
+        assert_eq!(recorder.counter(m::RECOVERED_PACKETS), 1);
+    }
+}
+
+#[test]
+fn retransmissions_that_belong_nowhere_are_only_counted() {
+    let (mut tracks, mut recorder) = tracks();
+    tracks.set_trailer(0);
+    let of = packet(0x80, 96, 3, 50);
+    for (ssrc, sequence) in [(50, 1), (51, 1)] {
+        take(
+            &mut tracks,
+            &mut recorder,
+            &packet(0x80, 96, sequence, ssrc),
+            1,
+        );
+    }
+    for bytes in [
+        again(60, 1, &of),
+        again(60, 1, &of)[..13].to_vec(),
+        packet(0x9f, 97, 2, 60),
+    ] {
+        take(&mut tracks, &mut recorder, &bytes, 2);
+    }
+    assert_eq!(recorder.counter(m::RTX_PACKETS), 3);
+    assert!(tracks.rows("").iter().all(|row| row.counts.received == 1));
 }

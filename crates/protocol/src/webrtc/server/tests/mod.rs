@@ -203,13 +203,27 @@ fn every_count_of_what_is_done_wrong_is_found() {
 
 #[test]
 fn what_is_left_out_is_asked_for_and_sent_again_unless_that_is_left_out_too() {
-    for seed in 0..12 {
+    let ways = [(Receive::Headers, None), (Receive::Decrypted, None)];
+    let ways = ways.into_iter().chain([(Receive::Decrypted, Some(false))]);
+    for (seed, (receive, rtx)) in (0..18).zip(ways.cycle()) {
         let config = ServerConfig {
             seed,
             ..server(&["loss=4%", "loss-again=30%"])
         };
-        let mut played = play(settings(seed), receiving(Receive::Headers, true), config);
+        let client = ClientConfig {
+            rtx,
+            ..receiving(receive, true)
+        };
+        let mut played = play(settings(seed), client, config);
         let sent = played.sent();
+        // Pictures come again in a stream of their own where that can be read.
+        let own_stream = played.count(m::RTX_PACKETS);
+        match (receive, rtx) {
+            (Receive::Decrypted, None) => {
+                assert!(own_stream > 0 && own_stream < sent.again, "{sent:?}");
+            }
+            _ => assert_eq!(own_stream, 0),
+        }
         assert!(sent.recovered > 10 && sent.left_out_again > 0, "{sent:?}");
         assert_eq!(sent.again_in_vain, 0);
         for (id, expected) in [

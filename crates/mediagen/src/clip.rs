@@ -68,26 +68,23 @@ const VIDEO_PAYLOAD_TYPE: u8 = 96;
 impl Clip {
     /// H.264 video of a stated bit rate, packed by RFC 6184 in packetization mode 1.
     pub fn video(settings: &H264Settings) -> Result<Clip, SettingsError> {
-        Clip::make_video(settings, false)
+        Ok(Clip::of_stream(
+            &H264Stream::new(settings)?,
+            settings,
+            false,
+        ))
     }
 
     /// The same, with room for a time code in each picture, which whoever sends it fills in. The
     /// bit rate counts it, but for the bytes by which pictures of several packets take one more.
     pub fn coded_video(settings: &H264Settings) -> Result<Clip, SettingsError> {
-        let rate = settings.frame_rate;
-        let codes =
-            rate.frames_within(Duration::from_secs(1)) * (time_code::NAL_BYTES as u64 + 2) * 8;
-        let settings = H264Settings {
-            bits_per_second: settings.bits_per_second.saturating_sub(codes),
-            ..*settings
-        };
-        let mut clip = Clip::make_video(&settings, true)?;
-        clip.bits_per_second += codes;
-        Ok(clip)
+        let without = without_codes(settings);
+        let stream = H264Stream::new(&without)?;
+        Ok(Clip::of_stream(&stream, settings, true))
     }
 
-    fn make_video(settings: &H264Settings, coded: bool) -> Result<Clip, SettingsError> {
-        let stream = H264Stream::new(settings)?;
+    /// What was made by `settings`, or, where it is coded, by them without the codes.
+    pub(crate) fn of_stream(stream: &H264Stream, settings: &H264Settings, coded: bool) -> Clip {
         let mut packets = Vec::new();
         let mut payloads = Vec::new();
         for (frame, nals) in stream.pictures.iter().enumerate() {
@@ -99,7 +96,7 @@ impl Clip {
             unreachable!("a sequence parameter set is longer");
         };
         let (width, height) = stream.size;
-        Ok(Clip {
+        Clip {
             packets,
             frames: stream.pictures.len() as u32,
             frame_rate: settings.frame_rate,
@@ -123,7 +120,7 @@ impl Clip {
                     Profile::Main => " Main",
                 }
             ),
-        })
+        }
     }
 
     /// A tone of 64 kb/s: G.711, mu-law (RFC 3551, 4.5.14), a packet every 20 ms.
@@ -286,6 +283,16 @@ impl Clip {
             .iter()
             .map(|packet| packet.payload.len() as u64)
             .sum()
+    }
+}
+
+/// The same with the bit rate that time codes leave of it.
+pub(crate) fn without_codes(settings: &H264Settings) -> H264Settings {
+    let pictures = settings.frame_rate.frames_within(Duration::from_secs(1));
+    let codes = pictures * (time_code::NAL_BYTES as u64 + 2) * 8;
+    H264Settings {
+        bits_per_second: settings.bits_per_second.saturating_sub(codes),
+        ..*settings
     }
 }
 

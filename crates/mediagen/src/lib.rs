@@ -1,5 +1,6 @@
-//! Media to send: H.264 made on the spot, clips out of MP4 files and transport streams, MPEG-2
-//! transport streams with their tables and clocks, and time codes in either.
+//! Media to send: H.264 made on the spot, at one bit rate or as an encoder makes it that heeds
+//! requests, clips out of MP4 files and transport streams, MPEG-2 transport streams with their
+//! tables and clocks, and time codes in either.
 //!
 //! Pure: bytes go in, bytes come out. What is sent with it, how and when, is the `protocol`
 //! crate's.
@@ -10,6 +11,7 @@ pub mod clip;
 pub mod file;
 pub mod frame_rate;
 pub mod h264;
+pub mod ladder;
 pub mod picture_size;
 pub mod steps;
 pub mod time_code;

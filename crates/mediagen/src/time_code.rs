@@ -7,6 +7,8 @@
 //! all that a packet ring keeps. Its numbers are written seven bits a byte with the eighth set: so
 //! no byte of it needs to be prevented from looking like a start code (H.264, 7.4.1).
 
+use bytes::Bytes;
+
 /// What tells our codes from other user data.
 const UUID: [u8; 16] = [
     0x9b, 0x1e, 0x5a, 0xc4, 0x73, 0x8d, 0x4f, 0x26, 0xb0, 0xe9, 0x52, 0x67, 0x61, 0x75, 0x67, 0x65,
@@ -49,6 +51,16 @@ impl TimeCode {
         write(number, self.number.into());
         write(nanos, self.nanos);
         bytes
+    }
+
+    /// A copy of a payload with the numbers at their place in it.
+    ///
+    /// # Panics
+    /// If the payload ends before they do.
+    pub fn put_into(self, payload: &[u8], place: usize) -> Bytes {
+        let mut coded = payload.to_vec();
+        coded[place..place + CODE_BYTES].copy_from_slice(&self.to_bytes());
+        coded.into()
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<TimeCode> {

@@ -138,6 +138,21 @@ impl H264Stream {
         Ok(plan.encode(size))
     }
 
+    /// One loop of pictures of the same size and with the same parameter sets, at another bit rate:
+    /// a picture of one may follow on the picture before it of the other, with what it predicts
+    /// off by some levels until the next IDR picture.
+    pub fn alike(&self, settings: &H264Settings) -> Result<H264Stream, SettingsError> {
+        let plan = Plan {
+            parameter_sets: Some((self.sps.clone(), self.pps.clone())),
+            ..Plan::new(settings)?
+        };
+        let needed = plan.least_bytes_per_gop(self.size);
+        match needed <= plan.bytes / plan.gops {
+            true => Ok(plan.encode(self.size)),
+            false => Err(plan.too_low(needed)),
+        }
+    }
+
     /// The loop as a byte stream (H.264, annex B), as it is written into files.
     pub fn annex_b(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -156,6 +171,8 @@ struct Plan<'a> {
     gops: u64,
     /// Bytes of payload of the whole loop.
     bytes: u64,
+    /// The parameter sets, where they are those of other video.
+    parameter_sets: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Plan<'_> {
@@ -191,6 +208,7 @@ impl Plan<'_> {
                 settings,
                 gops,
                 bytes,
+                parameter_sets: None,
             }),
             _ => Err(SettingsError::BitRateTooHigh {
                 asked: settings.bits_per_second,
@@ -244,6 +262,11 @@ impl Plan<'_> {
         }
     }
 
+    fn parameter_sets(&self, size: (u32, u32)) -> (Vec<u8>, Vec<u8>) {
+        let given = self.parameter_sets.clone();
+        given.unwrap_or_else(|| parameter_sets(self.settings, size))
+    }
+
     /// Bytes of payload of a GOP without any texture.
     fn least_bytes_per_gop(&self, size: (u32, u32)) -> u64 {
         let mut canvas = canvas(size);
@@ -253,7 +276,7 @@ impl Plan<'_> {
             idr_pic_id: 0,
             texture_from: 0,
         };
-        let (sps, pps) = parameter_sets(self.settings, size);
+        let (sps, pps) = self.parameter_sets(size);
         let mtu = self.settings.mtu;
         let idr = cut_bytes(&[&sps, &pps, &vcl(slot, &canvas.slice(slot, 0))], mtu);
         // The bar costs a little more in some columns than in others; the smallest picture, which
@@ -271,7 +294,7 @@ impl Plan<'_> {
     }
 
     fn encode(&self, size: (u32, u32)) -> H264Stream {
-        let (sps, pps) = parameter_sets(self.settings, size);
+        let (sps, pps) = self.parameter_sets(size);
         let mut canvas = canvas(size);
         let mut pictures = Vec::new();
         let mut texture_from = 0;

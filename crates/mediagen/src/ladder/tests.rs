@@ -1,0 +1,225 @@
+//! An encoder keeps to its bit rate whatever is asked of it, and what it gives can be decoded.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::frame_rate::FrameRate;
+use crate::h264::PictureForm;
+
+const RATE: u64 = 1_000_000;
+const FRAMES: u32 = 25;
+const GOP: u32 = 50;
+
+fn ladder() -> Arc<Ladder> {
+    static LADDER: LazyLock<Arc<Ladder>> = LazyLock::new(|| {
+        let ladder = Ladder::h264(&H264Settings {
+            bits_per_second: RATE,
+            frame_rate: FrameRate::whole(FRAMES),
+            gop: GOP,
+            mtu: 1200,
+            form: PictureForm::default(),
+        });
+        Arc::new(ladder.expect("it is possible"))
+    });
+    LADDER.clone()
+}
+
+fn bytes(encoder: &Encoder, picture: &Picture) -> u64 {
+    let packets = 0..picture.packets();
+    packets
+        .map(|index| encoder.packet(picture, index).payload.len() as u64)
+        .sum()
+}
+
+#[test]
+fn an_encoder_that_is_left_alone_gives_the_video_as_it_is() {
+    let mut encoder = Encoder::new(ladder());
+    let clip = encoder.clip().clone();
+    for round in 0..3 {
+        let mut packets = clip.packets.iter();
+        for number in 0..clip.frames {
+            let picture = encoder.next_picture();
+            assert_eq!(picture.is_key, number % GOP == 0, "{round}");
+            for index in 0..picture.packets() {
+                let packet = packets.next().expect("it has as many");
+                assert_eq!(encoder.packet(&picture, index).payload, packet.payload);
+            }
+        }
+        assert!(packets.next().is_none());
+    }
+    assert_eq!(encoder.early_key_frames(), 0);
+}
+
+#[test]
+fn a_key_frame_comes_at_once_and_a_whole_group_follows() {
+    let mut encoder = Encoder::new(ladder());
+    for _ in 0..20 {
+        encoder.next_picture();
+    }
+    encoder.key_frame();
+    assert!(encoder.next_picture().is_key);
+    for _ in 1..GOP {
+        assert!(!encoder.next_picture().is_key);
+    }
+    assert!(encoder.next_picture().is_key);
+    assert_eq!(encoder.early_key_frames(), 1);
+}
+
+#[test]
+fn however_often_key_frames_are_asked_for_four_a_second_come() {
+    let mut encoder = Encoder::new(ladder());
+    let mut keys = 0;
+    for _ in 0..FRAMES * 10 {
+        encoder.key_frame();
+        keys += u32::from(encoder.next_picture().is_key);
+    }
+    // The first picture of each seventh.
+    assert_eq!(keys, (FRAMES * 10).div_ceil(7));
+    // What was asked for too soon is not forgotten.
+    let mut encoder = Encoder::new(ladder());
+    encoder.next_picture();
+    encoder.key_frame();
+    let next = (1..GOP).find(|_| encoder.next_picture().is_key);
+    assert_eq!(next, Some(7));
+}
+
+#[test]
+fn the_ladder_ends_where_its_pictures_have_no_texture_left() {
+    let ladder = ladder();
+    assert!(
+        ladder.lowest_bitrate() <= RATE / 8,
+        "{}",
+        ladder.lowest_bitrate()
+    );
+    let mut encoder = Encoder::new(ladder.clone());
+    assert_eq!(encoder.set_bitrate(2 * RATE), RATE);
+    assert_eq!(encoder.set_bitrate(1), ladder.lowest_bitrate());
+    assert_eq!(encoder.set_bitrate(500_000), 500_000);
+    assert_eq!(encoder.bitrate(), 500_000);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn the_bit_rate_is_exact_whatever_is_asked_for(
+        rates in proptest::collection::vec(200_000u64..1_100_000, 1..4),
+        requests in proptest::collection::btree_set(0u32..1500, 0..200),
+    ) {
+        let mut encoder = Encoder::new(ladder());
+        let largest = encoder.ladder.rungs[0].pictures[0].bytes;
+        let (mut sent, mut due, mut number) = (0, 0, 0);
+        for rate in rates {
+            let rate = encoder.set_bitrate(rate);
+            let begin = number;
+            // Up to the end of a group: a part of one does not stand for the whole.
+            while number < begin + 500 || !encoder.next.is_multiple_of(GOP) {
+                if requests.contains(&number) {
+                    encoder.key_frame();
+                }
+                let picture = encoder.next_picture();
+                sent += bytes(&encoder, &picture);
+                due += rate;
+                number += 1;
+            }
+            let wanted = due / 8 / u64::from(FRAMES);
+            prop_assert!(
+                sent.abs_diff(wanted) <= u64::from(largest),
+                "{} for {}, a picture has up to {}", sent, wanted, largest
+            );
+        }
+    }
+}
+
+/// The NAL units in packets, each behind a start code (H.264, annex B; RFC 6184, 5.7.1 and 5.8).
+fn byte_stream<'a>(payloads: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    const START: [u8; 4] = [0, 0, 0, 1];
+    let mut stream = Vec::new();
+    for payload in payloads {
+        match payload[0] & 0x1f {
+            24 => {
+                let mut rest = &payload[1..];
+                while let [high, low, after @ ..] = rest {
+                    let length = usize::from(u16::from_be_bytes([*high, *low]));
+                    stream.extend(START);
+                    stream.extend(&after[..length]);
+                    rest = &after[length..];
+                }
+            }
+            28 => {
+                if payload[1] & 0x80 != 0 {
+                    stream.extend(START);
+                    stream.push(payload[0] & 0xe0 | payload[1] & 0x1f);
+                }
+                stream.extend(&payload[2..]);
+            }
+            _ => {
+                stream.extend(START);
+                stream.extend(payload);
+            }
+        }
+    }
+    stream
+}
+
+/// Has ffmpeg decode it: how many frames it saw, and what it complained of. `None` where it is
+/// missing and may be.
+fn decoded(format: &str, stream: Vec<u8>) -> Option<(usize, String)> {
+    let child = Command::new("ffmpeg")
+        .args([
+            "-v",
+            "warning",
+            "-probesize",
+            "100M",
+            "-f",
+            format,
+            "-i",
+            "-",
+        ])
+        .args(["-f", "framecrc", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            assert!(
+                std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
+                "ffmpeg does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it out"
+            );
+            return None;
+        }
+    };
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let writer = std::thread::spawn(move || stdin.write_all(&stream).ok());
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("it has written");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let frames = said.lines().filter(|line| !line.starts_with('#')).count();
+    Some((frames, String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+#[test]
+fn ffmpeg_decodes_early_key_frames_and_changing_bit_rates() {
+    let mut encoder = Encoder::new(ladder());
+    let mut stream = Vec::new();
+    for number in 0..400u32 {
+        if number % 37 == 5 {
+            encoder.key_frame();
+        }
+        if number % 11 == 3 {
+            encoder.set_bitrate(u64::from(number * 7919 % 1000) * 1000);
+        }
+        let picture = encoder.next_picture();
+        let packets = (0..picture.packets()).map(|index| encoder.packet(&picture, index));
+        stream.extend(byte_stream(packets.map(|packet| &packet.payload[..])));
+    }
+    assert!(encoder.early_key_frames() >= 9);
+    if let Some((frames, complaints)) = decoded("h264", stream) {
+        assert_eq!((frames, complaints), (400, String::new()));
+    }
+}

@@ -12,6 +12,7 @@ use mediagen::clip::Clip;
 use mediagen::file;
 use mediagen::frame_rate::FrameRate;
 use mediagen::h264::{H264Settings, PictureForm, Profile};
+use mediagen::ladder::Ladder;
 use mediagen::picture_size::PictureSize;
 
 /// A profile of H.264 (A.2).
@@ -146,6 +147,9 @@ impl SourceConfig {
 pub struct MediaSource {
     /// Each media, in the order of the description. At least one.
     pub clips: Vec<Arc<Clip>>,
+    /// The first of them as encoders give it, where it is made and whoever sends it heeds what is
+    /// asked for.
+    pub encoded: Option<Arc<Ladder>>,
     /// How the packets of a frame leave.
     pub pacing: Pacing,
 }
@@ -159,27 +163,51 @@ impl MediaSource {
     pub fn new(config: &SourceConfig, file: Option<&[u8]>) -> Result<MediaSource, String> {
         let clips = match file {
             Some(bytes) => file::clips(bytes, config.mtu, config.audio.unwrap_or(true))?,
-            None => made(config)?,
+            None => {
+                let video = Clip::coded_video(&settings(config));
+                let video = video.map_err(|error| error.to_string())?;
+                with_audio(Arc::new(video), config)
+            }
         };
         Ok(MediaSource {
             clips,
+            encoded: None,
+            pacing: config.pacing,
+        })
+    }
+
+    /// The same for those who heed requests for key frames and bit rates: video that is made is
+    /// made as encoders give it. It takes four times the memory.
+    ///
+    /// # Errors
+    /// As of [`MediaSource::new`].
+    pub fn live(config: &SourceConfig, file: Option<&[u8]>) -> Result<MediaSource, String> {
+        if file.is_some() {
+            return MediaSource::new(config, file);
+        }
+        let ladder = Ladder::h264(&settings(config)).map_err(|error| error.to_string())?;
+        Ok(MediaSource {
+            clips: with_audio(ladder.highest().clone(), config),
+            encoded: Some(Arc::new(ladder)),
             pacing: config.pacing,
         })
     }
 }
 
-fn made(config: &SourceConfig) -> Result<Vec<Arc<Clip>>, String> {
-    let video = Clip::coded_video(&H264Settings {
+fn settings(config: &SourceConfig) -> H264Settings {
+    H264Settings {
         bits_per_second: config.made_bitrate(),
         frame_rate: config.made_frame_rate(),
         gop: config.made_gop(),
         mtu: config.mtu,
         form: config.made_form(),
-    })
-    .map_err(|error| error.to_string())?;
-    let mut clips = vec![Arc::new(video)];
+    }
+}
+
+fn with_audio(video: Arc<Clip>, config: &SourceConfig) -> Vec<Arc<Clip>> {
+    let mut clips = vec![video];
     if config.audio.unwrap_or(false) {
         clips.push(Arc::new(Clip::audio()));
     }
-    Ok(clips)
+    clips
 }

@@ -103,7 +103,7 @@ impl Keys for ClientConfig {
         surroundings: &Surroundings,
     ) -> Result<Box<dyn MakeClients>, String> {
         let source = self.source().map(config::usual);
-        let source = source.map(|source| MediaSource::new(&source, file));
+        let source = source.map(|source| MediaSource::live(&source, file));
         Ok(Box::new(Clients {
             config: self.clone(),
             source: source.transpose()?.map(Arc::new),

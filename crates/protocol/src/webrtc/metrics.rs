@@ -68,9 +68,12 @@ measure::metrics! {
         RETRANSMITTED_PACKETS = "retransmitted_packets", Count, "RFC 4588";
         /// Of these, the ones that were not kept any more: each stream keeps its last 512 packets.
         NACKED_TOO_LATE = "nacked_too_late", Count, "RFC 4585, 6.2.1";
-        /// Key frames that the server asked for, of streams that are published. They come when the
-        /// media has them.
+        /// Key frames that the server asked for, of streams that are published.
         KEY_FRAME_REQUESTS = "key_frame_requests", Count, "RFC 4585, 6.3.1; RFC 5104, 4.3.1";
+        /// Key frames that were sent before their turn because the server asked for them. Of media
+        /// that is made they come with the next picture, at most four a second; of files they come
+        /// when the file has one.
+        EARLY_KEY_FRAMES = "early_key_frames", Count, "RFC 4585, 6.3.1; RFC 5104, 4.3.1";
     }
     gauges {}
     distributions {

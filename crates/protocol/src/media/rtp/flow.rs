@@ -19,7 +19,7 @@ use super::header::Header;
 use super::served::{Log, ServedStream, Tally};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 pub use mediagen::clip::Clip;
-use mediagen::time_code::{CODE_BYTES, TimeCode};
+use mediagen::time_code::TimeCode;
 
 mod course;
 
@@ -453,9 +453,7 @@ impl RtpFlow {
             number: whole.wrapping_add(packet.frame.into()) as u32,
             nanos: began.wrapping_add(planned.due.as_nanos()),
         };
-        let mut payload = packet.payload.to_vec();
-        payload[place..place + CODE_BYTES].copy_from_slice(&code.to_bytes());
-        payload.into()
+        code.put_into(&packet.payload, place)
     }
 
     /// How many frames have been handed out whole.

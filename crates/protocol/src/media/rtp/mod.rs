@@ -3,6 +3,7 @@
 pub mod faults;
 pub mod flow;
 pub mod header;
+mod live;
 pub mod metrics;
 mod outage;
 mod playout;
@@ -13,6 +14,7 @@ mod served;
 mod summary;
 
 pub use flow::{Clip, Course, Faults, FlowSettings, Pacing, RtpFlow};
+pub use live::{LiveFlow, LiveSettings};
 pub use receiver::{Position, ReceiverConfig, RtpReceiver, StreamCounts};
 pub use report::REPORT_EVERY;
 pub use served::{Departure, ServedStream};

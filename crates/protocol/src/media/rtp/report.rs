@@ -16,11 +16,32 @@ impl RtpFlow {
     /// A report on what left so far, as a compound of RTCP, which says goodbye where it is the
     /// last. `wall_clock` is what it showed, since 1970, when time began.
     pub fn report(&self, now: Time, wall_clock: Duration, name: &str, goodbye: bool) -> Vec<u8> {
-        let (packets, bytes) = self.sent();
-        let info = SenderReportInfo {
+        let about = About {
             ssrc: self.ssrc(),
-            ntp_time: ntp(wall_clock + now.since_start()),
-            rtp_time: self.timestamp_at(now),
+            timestamp: self.timestamp_at(now),
+            sent: self.sent(),
+        };
+        about.report(wall_clock + now.since_start(), name, goodbye)
+    }
+}
+
+/// What a report says of a source.
+pub(super) struct About {
+    pub(super) ssrc: u32,
+    /// The RTP timestamp of the report's time.
+    pub(super) timestamp: u32,
+    /// Packets that left, and bytes of their payload.
+    pub(super) sent: (u64, u64),
+}
+
+impl About {
+    /// The report as a compound. `since_unix` is what the wall clock shows.
+    pub(super) fn report(&self, since_unix: Duration, name: &str, goodbye: bool) -> Vec<u8> {
+        let (packets, bytes) = self.sent;
+        let info = SenderReportInfo {
+            ssrc: self.ssrc,
+            ntp_time: ntp(since_unix),
+            rtp_time: self.timestamp,
             // Both wrap around (RFC 3550, 6.4.1).
             packet_count: packets as u32,
             octet_count: bytes as u32,

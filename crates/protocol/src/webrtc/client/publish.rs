@@ -2,11 +2,13 @@
 
 use bytes::{Bytes, BytesMut};
 use measure::{Recorder, Time};
+use mediagen::ladder::Encoder;
 use std::time::Duration;
 
 use super::Client;
 use crate::media::rtcp::{self, Packet};
-use crate::media::rtp::{Faults, FlowSettings, RtpFlow};
+use crate::media::rtp::{Faults, FlowSettings, LiveFlow, LiveSettings, RtpFlow};
+use crate::media::source::MediaSource;
 use crate::mix::mix;
 use crate::session::{
     Context, Flow, FlowId, FlowPacket, Flows, Handover, Note, Output, PacketHeader, Reading, Tag,
@@ -57,10 +59,24 @@ struct Outgoing {
     ssrc: u32,
     /// What became of the server's questions for packets, as far as it was counted.
     counted_again: HistoryCounts,
-    /// What was counted so far: packets, bytes of payload, frames, packets not taken.
-    counted: (u64, u64, u64, u64),
+    /// What was counted so far.
+    counted: Counts,
     /// What the server last said it had lost.
     reported_lost: i32,
+    /// The number of the last demand for a key frame: the same again is the same demand (RFC 5104,
+    /// 4.3.1.2).
+    last_demand: Option<u8>,
+}
+
+/// What a stream has sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    packets: u64,
+    /// Of payload.
+    bytes: u64,
+    frames: u64,
+    not_taken: u64,
+    early_key_frames: u64,
 }
 
 impl Sent {
@@ -81,6 +97,10 @@ impl Sent {
         self.agreed = taken.map(again).collect();
     }
 
+    fn stream(&mut self, ssrc: u32) -> Option<&mut Outgoing> {
+        self.streams.iter_mut().find(|stream| stream.ssrc == ssrc)
+    }
+
     /// Takes in what the server asks for. What cannot be read is let go.
     fn feedback(&mut self, compound: &[u8], now: Time, flows: &mut Flows, recorder: &mut Recorder) {
         for message in messages(compound).map_while(Result::ok) {
@@ -88,8 +108,7 @@ impl Sent {
                 Message::Nack { media, missing, .. } => {
                     // What is asked for counts, whatever becomes of it.
                     recorder.add(m::NACKED_PACKETS, missing.len() as u64);
-                    let mut streams = self.streams.iter();
-                    if let Some(stream) = streams.find(|stream| stream.ssrc == media) {
+                    if let Some(stream) = self.stream(media) {
                         flows.with(stream.flow, |sealed: &mut Sealed| {
                             if let Some(again) = &mut sealed.again {
                                 again.ask(&missing, now);
@@ -97,9 +116,21 @@ impl Sent {
                         });
                     }
                 }
-                Message::PictureLoss { .. } => recorder.add(m::KEY_FRAME_REQUESTS, 1),
+                Message::PictureLoss { media, .. } => {
+                    recorder.add(m::KEY_FRAME_REQUESTS, 1);
+                    if let Some(stream) = self.stream(media) {
+                        flows.with(stream.flow, |sealed: &mut Sealed| sealed.media.key_frame());
+                    }
+                }
                 Message::FullIntra { demands, .. } => {
                     recorder.add(m::KEY_FRAME_REQUESTS, demands.len() as u64);
+                    for (media, number) in demands {
+                        if let Some(stream) = self.stream(media)
+                            && stream.last_demand.replace(number) != Some(number)
+                        {
+                            flows.with(stream.flow, |sealed: &mut Sealed| sealed.media.key_frame());
+                        }
+                    }
                 }
                 Message::Remb { .. } | Message::TransportCc(_) => {}
             }
@@ -128,11 +159,9 @@ impl Sent {
                 Err(_) => break,
             };
             for block in &blocks {
-                let mut streams = self.streams.iter_mut();
-                let Some(stream) = streams.find(|stream| stream.ssrc == block.ssrc) else {
+                let Some(stream) = self.stream(block.ssrc) else {
                     continue;
                 };
-                self.heard = true;
                 recorder.add(m::RECEIVER_REPORTS, 1);
                 let more = i64::from(block.cumulative_lost) - i64::from(stream.reported_lost);
                 stream.reported_lost = block.cumulative_lost;
@@ -141,7 +170,73 @@ impl Sent {
                     // What was late has come, or came twice.
                     Err(_) => recorder.take_back(m::REPORTED_LOST, more.unsigned_abs()),
                 }
+                self.heard = true;
             }
+        }
+    }
+}
+
+/// What a stream is made of.
+#[derive(Debug)]
+enum Media {
+    /// A loop.
+    Clip(RtpFlow),
+    /// What an encoder gives.
+    Live(LiveFlow),
+}
+
+impl Media {
+    fn flow(&self) -> &dyn Flow {
+        match self {
+            Media::Clip(flow) => flow,
+            Media::Live(flow) => flow,
+        }
+    }
+
+    fn flow_mut(&mut self) -> &mut dyn Flow {
+        match self {
+            Media::Clip(flow) => flow,
+            Media::Live(flow) => flow,
+        }
+    }
+
+    fn stop(&mut self) {
+        match self {
+            Media::Clip(flow) => flow.pause(),
+            Media::Live(flow) => flow.stop(),
+        }
+    }
+
+    /// Asks for a key frame: of a loop they come when it has one.
+    fn key_frame(&mut self) {
+        if let Media::Live(flow) = self {
+            flow.key_frame();
+        }
+    }
+
+    fn report(&self, now: Time, wall_clock: Duration, name: &str, goodbye: bool) -> Vec<u8> {
+        match self {
+            Media::Clip(flow) => flow.report(now, wall_clock, name, goodbye),
+            Media::Live(flow) => flow.report(now, wall_clock, name, goodbye),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let ((packets, bytes), frames, not_taken, early_key_frames) = match self {
+            Media::Clip(flow) => (flow.sent(), flow.frames(), flow.not_taken(), 0),
+            Media::Live(flow) => (
+                flow.sent(),
+                flow.frames(),
+                flow.not_taken(),
+                flow.early_key_frames(),
+            ),
+        };
+        Counts {
+            packets,
+            bytes,
+            frames,
+            not_taken,
+            early_key_frames,
         }
     }
 }
@@ -149,7 +244,7 @@ impl Sent {
 /// A stream whose packets are encrypted when they are due, where they are sent from.
 #[derive(Debug)]
 struct Sealed {
-    flow: RtpFlow,
+    media: Media,
     /// Of this stream alone, and of what is sent again of it.
     sealer: RtpSealer,
     /// Used again when all packets in it have left.
@@ -187,7 +282,7 @@ impl Sealed {
 
 impl Flow for Sealed {
     fn next_due(&self) -> Option<Time> {
-        let media = self.flow.next_due();
+        let media = self.media.flow().next_due();
         // A stream that has ended sends nothing again.
         match self.again.as_ref().and_then(Again::next_due) {
             Some(again) => media.map(|media| media.min(again)),
@@ -199,7 +294,7 @@ impl Flow for Sealed {
         if let Some(packet) = self.next_again(now) {
             return Some(packet);
         }
-        let packet = self.flow.next_packet(now)?;
+        let packet = self.media.flow_mut().next_packet(now)?;
         if let Some(again) = &mut self.again {
             again.sent(&packet.header, &packet.payload, now);
         }
@@ -211,7 +306,7 @@ impl Flow for Sealed {
         match self.seal(&packet.header) {
             Some(payload) => Some(FlowPacket { payload, ..packet }),
             None => {
-                self.flow.left(packet.tag, None);
+                self.media.flow_mut().left(packet.tag, None);
                 None
             }
         }
@@ -219,7 +314,7 @@ impl Flow for Sealed {
 
     fn left(&mut self, tag: Tag, left: Option<Handover>) {
         if tag.0 & AGAIN == 0 {
-            self.flow.left(tag, left);
+            self.media.flow_mut().left(tag, left);
         }
     }
 }
@@ -299,6 +394,45 @@ impl Client {
             .collect()
     }
 
+    /// One of the streams of the source, begun.
+    fn media(&self, now: Time, source: &MediaSource, index: usize) -> Media {
+        let ssrc = self.own_ssrc(index);
+        // Well below where numbers come round: receivers' indices are settled by then.
+        let first_seq = mix(&[self.seed, 42, index as u64]) as u16 & 0x3fff;
+        let first_timestamp = mix(&[self.seed, 43, index as u64]) as u32;
+        let pacing = source.pacing;
+        if let Some(ladder) = source.encoded.as_ref().filter(|_| index == 0) {
+            let mut flow = LiveFlow::new(LiveSettings {
+                encoder: Encoder::new(ladder.clone()),
+                pacing,
+                ssrc,
+                first_seq,
+                first_timestamp,
+            });
+            if let Some(wall_clock) = self.wall_clock {
+                flow = flow.with_time_codes(wall_clock);
+            }
+            flow.start(now);
+            return Media::Live(flow);
+        }
+        let mut flow = RtpFlow::new(FlowSettings {
+            clip: source.clips[index].clone(),
+            pacing,
+            ssrc,
+            first_seq,
+            first_timestamp,
+            length: None,
+            faults: Faults::default(),
+            seed: 0,
+            log: false,
+        });
+        if let Some(wall_clock) = self.wall_clock {
+            flow = flow.with_time_codes(wall_clock);
+        }
+        flow.start(now);
+        Media::Clip(flow)
+    }
+
     /// Begins to send: the PeerConnection stands.
     pub(super) fn begin_sending(&mut self, cx: &mut Context<'_>, at: usize) {
         let Some(source) = self.source.clone() else {
@@ -319,22 +453,7 @@ impl Client {
                 return;
             };
             let ssrc = self.own_ssrc(index);
-            let mut flow = RtpFlow::new(FlowSettings {
-                clip: clip.clone(),
-                pacing: source.pacing,
-                ssrc,
-                // Well below where numbers come round: receivers' indices are settled by then.
-                first_seq: mix(&[self.seed, 42, index as u64]) as u16 & 0x3fff,
-                first_timestamp: mix(&[self.seed, 43, index as u64]) as u32,
-                length: None,
-                faults: Faults::default(),
-                seed: 0,
-                log: false,
-            });
-            if let Some(wall_clock) = self.wall_clock {
-                flow = flow.with_time_codes(wall_clock);
-            }
-            flow.start(cx.now);
+            let media = self.media(cx.now, &source, index);
             let again = nack.then(|| {
                 Again::new(rtx.map(|payload_type| Retransmissions {
                     ssrc: self.rtx_ssrc(index),
@@ -343,7 +462,7 @@ impl Client {
                 }))
             });
             let flow = cx.flows.insert(Sealed {
-                flow,
+                media,
                 sealer,
                 room: BytesMut::new(),
                 again,
@@ -352,8 +471,9 @@ impl Client {
                 flow,
                 ssrc,
                 counted_again: HistoryCounts::default(),
-                counted: (0, 0, 0, 0),
+                counted: Counts::default(),
                 reported_lost: 0,
+                last_demand: None,
             });
             cx.out.push_back(Output::StartFlow { flow, channel });
         }
@@ -402,15 +522,8 @@ impl Client {
     fn count_sent(&mut self, cx: &mut Context<'_>, at: usize) {
         for stream in &mut self.links[at].sent.streams {
             let now = cx.flows.with(stream.flow, |sealed: &mut Sealed| {
-                let (packets, bytes) = sealed.flow.sent();
-                let media = (
-                    packets,
-                    bytes,
-                    sealed.flow.frames(),
-                    sealed.flow.not_taken(),
-                );
                 let again = sealed.again.as_ref().map(Again::counts);
-                (media, again.unwrap_or_default())
+                (sealed.media.counts(), again.unwrap_or_default())
             });
             let (now, again) = now;
             let asked = std::mem::replace(&mut stream.counted_again, again);
@@ -419,10 +532,13 @@ impl Client {
             let too_late = again.unknown - asked.unknown;
             cx.recorder.add(m::NACKED_TOO_LATE, too_late);
             let before = std::mem::replace(&mut stream.counted, now);
-            cx.recorder.add(m::SENT_PACKETS, now.0 - before.0);
-            cx.recorder.add(m::SENT_BYTES, now.1 - before.1);
-            cx.recorder.add(m::SENT_FRAMES, now.2 - before.2);
-            cx.recorder.add(m::NOT_TAKEN, now.3 - before.3);
+            let recorder = &mut *cx.recorder;
+            recorder.add(m::SENT_PACKETS, now.packets - before.packets);
+            recorder.add(m::SENT_BYTES, now.bytes - before.bytes);
+            recorder.add(m::SENT_FRAMES, now.frames - before.frames);
+            recorder.add(m::NOT_TAKEN, now.not_taken - before.not_taken);
+            let early = now.early_key_frames - before.early_key_frames;
+            recorder.add(m::EARLY_KEY_FRAMES, early);
         }
     }
 
@@ -436,7 +552,7 @@ impl Client {
         };
         for stream in &link.sent.streams {
             let report = cx.flows.with(stream.flow, |sealed: &mut Sealed| {
-                sealed.flow.report(now, wall_clock, name, goodbye)
+                sealed.media.report(now, wall_clock, name, goodbye)
             });
             peer.send_rtcp(&report);
         }
@@ -450,7 +566,7 @@ impl Client {
         for stream in &self.links[at].sent.streams {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
             cx.flows
-                .with(stream.flow, |sealed: &mut Sealed| sealed.flow.pause());
+                .with(stream.flow, |sealed: &mut Sealed| sealed.media.stop());
         }
         self.count_sent(cx, at);
         self.report_sent(cx, at, true);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::media::rtp::flow::{Clip, Pacing};
+use crate::media::source::SourceConfig;
 use crate::webrtc::feedback::{original, write_fir, write_nack, write_pli};
 use crate::webrtc::metrics::WEBRTC;
 use crate::webrtc::srtp::{SrtpKeys, SrtpProfile};
@@ -17,8 +18,9 @@ fn keys(client: bool) -> SrtpKeys {
     keys.expect("it is as long as it must be")
 }
 
+const BEGAN: Time = Time::from_nanos(1_000_000_000);
+
 fn stream(rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
-    let now = Time::from_nanos(1_000_000_000);
     let mut flow = RtpFlow::new(FlowSettings {
         clip: std::sync::Arc::new(Clip::audio()),
         pacing: Pacing::Spread,
@@ -30,7 +32,11 @@ fn stream(rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
         seed: 0,
         log: false,
     });
-    flow.start(now);
+    flow.start(BEGAN);
+    sending(Media::Clip(flow), rtx, nack)
+}
+
+fn sending(media: Media, rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
     let stream = rtx.map(|payload_type| Retransmissions {
         ssrc: 8,
         payload_type,
@@ -38,7 +44,7 @@ fn stream(rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
     });
     let mut flows = Flows::default();
     let flow = flows.insert(Sealed {
-        flow,
+        media,
         sealer: keys(true).rtp_sealer(),
         room: BytesMut::new(),
         again: nack.then(|| Again::new(stream)),
@@ -48,10 +54,11 @@ fn stream(rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
         flow,
         ssrc: 7,
         counted_again: HistoryCounts::default(),
-        counted: (0, 0, 0, 0),
+        counted: Counts::default(),
         reported_lost: 0,
+        last_demand: None,
     });
-    (flows, sent, now)
+    (flows, sent, BEGAN)
 }
 
 /// The next packet that is due at the latest by then, as it leaves.
@@ -156,4 +163,57 @@ fn what_is_agreed_is_found_in_the_answer() {
     };
     sent.agree(&[inactive]);
     assert_eq!(sent.agreed, []);
+}
+
+#[test]
+fn a_key_frame_that_is_asked_for_is_the_next_picture() {
+    let config = SourceConfig {
+        mtu: 1200,
+        ..SourceConfig::default()
+    };
+    let source = MediaSource::live(&config, None).expect("valid");
+    let ladder = source.encoded.expect("it is made");
+    let mut flow = LiveFlow::new(LiveSettings {
+        encoder: Encoder::new(ladder),
+        pacing: Pacing::AtOnce,
+        ssrc: 7,
+        first_seq: 1,
+        first_timestamp: 0,
+    });
+    flow.start(BEGAN);
+    let (mut flows, mut sent, mut now) = sending(Media::Live(flow), None, false);
+    let flow = sent.streams[0].flow;
+    let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
+    let mut opener = keys(false).rtp_opener();
+    let mut keys_at = Vec::new();
+    let mut plain = Vec::new();
+    for picture in 0..100 {
+        let mut compound = Vec::new();
+        match picture {
+            10 => write_pli(&mut compound, 1, 7),
+            // The same demand twice: the second is the first again.
+            30 | 31 => write_fir(&mut compound, 1, 7, 200),
+            // Of somebody else.
+            50 => write_fir(&mut compound, 1, 8, 3),
+            51 => write_pli(&mut compound, 1, 8),
+            _ => {}
+        }
+        sent.reports(&compound, now, &mut flows, &mut recorder);
+        let mut first = true;
+        while let Some(packet) = next(&mut flows, flow, now) {
+            let plain = opener.open(&packet, &mut plain).expect("it is authentic");
+            let timestamp = u32::from_be_bytes([plain[4], plain[5], plain[6], plain[7]]);
+            assert_eq!(timestamp, picture * 3600);
+            // Parameter sets begin a key frame, in a packet with others.
+            if std::mem::take(&mut first) && plain[15] & 0x1f == 7 {
+                keys_at.push(picture);
+            }
+        }
+        assert!(!first, "{picture} has packets");
+        now += Duration::from_millis(40);
+    }
+    assert_eq!(keys_at, [0, 10, 30, 80]);
+    assert_eq!(recorder.counter(m::KEY_FRAME_REQUESTS), 5);
+    let counts = flows.with(flow, |sealed: &mut Sealed| sealed.media.counts());
+    assert_eq!((counts.early_key_frames, counts.frames), (2, 100));
 }

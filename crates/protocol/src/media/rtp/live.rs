@@ -1,0 +1,211 @@
+//! The sender of a stream that an encoder gives: what it sends is decided picture by picture, as
+//! whoever receives it asks.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use measure::Time;
+use mediagen::ladder::{Encoder, Picture};
+use mediagen::time_code::TimeCode;
+
+use super::flow::Pacing;
+use super::header::Header;
+use super::report::About;
+use super::served::Tally;
+use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
+
+/// What a stream is to be.
+#[derive(Debug)]
+pub struct LiveSettings {
+    /// What gives its pictures.
+    pub encoder: Encoder,
+    /// How the packets of a picture leave.
+    pub pacing: Pacing,
+    /// Synchronisation source.
+    pub ssrc: u32,
+    /// Sequence number of the first packet.
+    pub first_seq: u16,
+    /// RTP timestamp of the first picture.
+    pub first_timestamp: u32,
+}
+
+/// Sends one stream of pictures, evenly by their rate.
+#[derive(Debug)]
+pub struct LiveFlow {
+    encoder: Encoder,
+    pacing: Pacing,
+    ssrc: u32,
+    first_seq: u16,
+    first_timestamp: u32,
+    /// When it began.
+    began: Option<Time>,
+    stopped: bool,
+    /// The picture that is being sent, and its next packet. None until its first packet is due:
+    /// what is asked for until then holds for it.
+    picture: Option<(Picture, u32)>,
+    /// Pictures that were sent whole, and packets.
+    pictures: u64,
+    packets: u64,
+    /// The wall clock at the beginning of time, in nanoseconds since 1970, where time codes are
+    /// filled in.
+    codes: Option<u64>,
+    tally: Tally,
+}
+
+/// A tag has the length of the payload above the number of the packet.
+const LENGTH_AT: u32 = 46;
+
+impl LiveFlow {
+    /// A stream that has not begun.
+    pub fn new(settings: LiveSettings) -> LiveFlow {
+        LiveFlow {
+            encoder: settings.encoder,
+            pacing: settings.pacing,
+            ssrc: settings.ssrc,
+            first_seq: settings.first_seq,
+            first_timestamp: settings.first_timestamp,
+            began: None,
+            stopped: false,
+            picture: None,
+            pictures: 0,
+            packets: 0,
+            codes: None,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Fills in the time codes that pictures have room for. `wall_clock` is what it showed, since
+    /// 1970, when time began.
+    pub fn with_time_codes(mut self, wall_clock: Duration) -> LiveFlow {
+        self.codes = Some(u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// Begins to send at `at`.
+    pub fn start(&mut self, at: Time) {
+        self.began = Some(at);
+    }
+
+    /// Sends no more.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// The next picture is to be a key frame; see [`Encoder::key_frame`].
+    pub fn key_frame(&mut self) {
+        self.encoder.key_frame();
+    }
+
+    /// Keeps to a bit rate from the next picture on; see [`Encoder::set_bitrate`]. Returns that
+    /// which it keeps to, in bit/s.
+    pub fn set_bitrate(&mut self, bits_per_second: u64) -> u64 {
+        self.encoder.set_bitrate(bits_per_second)
+    }
+
+    /// Key frames so far that came before their turn.
+    pub fn early_key_frames(&self) -> u64 {
+        self.encoder.early_key_frames()
+    }
+
+    /// How many pictures have been handed out whole.
+    pub fn frames(&self) -> u64 {
+        self.pictures
+    }
+
+    /// Packets that left, and bytes of their payload.
+    pub fn sent(&self) -> (u64, u64) {
+        self.tally.sent_with_copies()
+    }
+
+    /// Packets that were due and not taken by the network stack, so far.
+    pub fn not_taken(&self) -> u64 {
+        self.tally.not_taken()
+    }
+
+    /// A report on what left so far, as [`super::RtpFlow::report`] makes it.
+    pub fn report(&self, now: Time, wall_clock: Duration, name: &str, goodbye: bool) -> Vec<u8> {
+        let played = now.since(self.began.unwrap_or(now)).as_nanos();
+        let clock_rate = u128::from(self.encoder.clip().clock_rate());
+        // Timestamps wrap around.
+        let ticks = (played * clock_rate / 1_000_000_000) as u32;
+        let about = About {
+            ssrc: self.ssrc,
+            timestamp: self.first_timestamp.wrapping_add(ticks),
+            sent: self.sent(),
+        };
+        about.report(wall_clock + now.since_start(), name, goodbye)
+    }
+
+    /// When the next packet is due.
+    fn due(&self) -> Option<Time> {
+        let began = self.began.filter(|_| !self.stopped)?;
+        let at = |picture| self.encoder.clip().nanos(picture);
+        let mut nanos = at(self.pictures);
+        if let (Pacing::Spread, Some((picture, part))) = (self.pacing, self.picture) {
+            let span = at(self.pictures + 1) - nanos;
+            nanos += span * u64::from(part) / u64::from(picture.packets());
+        }
+        Some(began + Duration::from_nanos(nanos))
+    }
+
+    fn payload(&self, picture: &Picture, part: u32, due: Time) -> Bytes {
+        let packet = self.encoder.packet(picture, part);
+        let (Some(began), Some(place)) = (self.codes, packet.code_at) else {
+            return packet.payload.clone();
+        };
+        let code = TimeCode {
+            source: self.ssrc,
+            number: self.pictures as u32,
+            nanos: began.wrapping_add(due.as_nanos()),
+        };
+        code.put_into(&packet.payload, place.into())
+    }
+}
+
+impl Flow for LiveFlow {
+    #[inline]
+    fn next_due(&self) -> Option<Time> {
+        self.due()
+    }
+
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        let due = self.due().filter(|due| *due <= now)?;
+        let encoder = &mut self.encoder;
+        let (picture, part) = *self
+            .picture
+            .get_or_insert_with(|| (encoder.next_picture(), 0));
+        let clip = self.encoder.clip();
+        let timestamp = self.first_timestamp.wrapping_add(clip.ticks(self.pictures));
+        let seq = self.first_seq.wrapping_add(self.packets as u16);
+        let mut header = Header::new(clip.payload_type(), seq, timestamp, self.ssrc);
+        header.marker = self.encoder.packet(&picture, part).marker;
+        let payload = self.payload(&picture, part, due);
+        let tag = Tag((payload.len() as u64) << LENGTH_AT | self.packets << 2);
+        self.packets += 1;
+        self.picture = Some((picture, part + 1)).filter(|_| part + 1 < picture.packets());
+        if self.picture.is_none() {
+            self.pictures += 1;
+        }
+        Some(FlowPacket {
+            due,
+            header: PacketHeader::EMPTY.with(&header.to_bytes()),
+            payload,
+            tag,
+        })
+    }
+
+    #[inline]
+    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+        let length = tag.0 >> LENGTH_AT;
+        let number = Tag(tag.0 & ((1 << LENGTH_AT) - 1));
+        self.tally.left(number, left, length);
+    }
+
+    #[inline]
+    fn wants_times(&self) -> bool {
+        !self.tally.has_begun()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ use runfile::{ClientOutcome, ClientRow, EventRow, RunFile, WindowRow};
 use scenario::{Scenario, Secrets, mask_text};
 use sut::{CpuSource, Sut};
 
+use crate::browsers::Browsers;
 use crate::collect::{Assembled, Assembly};
 use crate::control::Control;
 use crate::coverage::Coverage;
@@ -61,6 +62,7 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) dead_looked_for: Time,
     pub(crate) sources: Option<Sources>,
     pub(crate) links: Links,
+    pub(crate) browsers: Browsers,
     pub(crate) sut: Option<Sut>,
     /// What the server holds, where it is to be known what it gives back of it.
     pub(crate) holding: Option<Holding>,
@@ -352,6 +354,7 @@ impl Coordinator<'_> {
         let until = now + self.scenario.stop_timeout;
         self.until = Some(until);
         self.phase = Phase::Stopping;
+        self.browsers.leave();
         self.crew.tell(|| Command::Stop { until });
     }
 
@@ -385,6 +388,7 @@ impl Coordinator<'_> {
         // The last one ends when the last worker does.
         let is_last = !progress::is_whole(seconds);
         subjects.extend(self.links.window(index, is_last));
+        subjects.extend(self.look_at_browsers(begins, is_last));
         subjects.extend(server.map(|window| ("server".to_owned(), window)));
         subjects.insert("tester".to_owned(), tester);
 
@@ -450,6 +454,18 @@ impl Coordinator<'_> {
         }
         self.note_the_servers_end(at, ended);
         Some(self.server.take_window())
+    }
+
+    fn look_at_browsers(&mut self, at: Time, is_last: bool) -> BTreeMap<String, Window> {
+        if is_last {
+            self.browsers.leave();
+            self.browsers.wait_until_left();
+        }
+        let (windows, news) = self.browsers.window(is_last);
+        for news in news {
+            self.event(at, news.kind, Some(news.subject), news.text);
+        }
+        windows
     }
 
     /// That the server ended before it was told to fails a run, whatever its clients saw of it: one
@@ -554,6 +570,8 @@ impl Coordinator<'_> {
             }
         }
         let traces = self.end_traces();
+        // Before the server, which they are still connected to where they did not leave in time.
+        std::mem::take(&mut self.browsers).stop();
         self.end_sources();
         let now = self.clock.now();
         if let Some(sut) = self.sut.take() {

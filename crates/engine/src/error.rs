@@ -8,6 +8,25 @@ pub enum EngineError {
     /// The server under test could not be started or observed.
     #[error("the server under test: {0}")]
     Server(#[from] sut::SutError),
+    /// A browser of `golden` could not be started.
+    #[error("{0}")]
+    Browser(sut::SutError),
+    /// A browser of `golden` is of no use.
+    #[error("the browser that `golden` asks for: {why} {log}")]
+    BrowserIdle {
+        /// Why.
+        why: String,
+        /// The last of what it printed.
+        log: String,
+    },
+    /// A browser cannot do what the clients of a population do.
+    #[error("`clients.{population}.golden`: {message}")]
+    Golden {
+        /// Which population.
+        population: String,
+        /// Why.
+        message: String,
+    },
     /// A threshold cannot be judged.
     #[error("threshold `{text}`: {message}")]
     Threshold {

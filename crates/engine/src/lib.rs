@@ -2,6 +2,7 @@
 //! coordinator that collects what they saw.
 
 mod attend;
+mod browsers;
 mod clients;
 mod collect;
 mod control;

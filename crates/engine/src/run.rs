@@ -9,11 +9,13 @@ use measure::media::Media;
 use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::{Clock, Namespace, PortRange};
+use protocol::browser;
 use protocol::registry::Surroundings;
 use runfile::{EventRow, Header, RunFile, SubjectHeader};
 use scenario::{Priority, Scenario};
 use sut::Sut;
 
+use crate::browsers::{self, Browsers};
 use crate::clients::{maker, surroundings, tls};
 use crate::collect::Assembly;
 use crate::control::Control;
@@ -66,6 +68,8 @@ pub fn run(
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
+    // What is missing is said before anything is made.
+    browsers::check(scenario)?;
     let networks = Networks::make(scenario)?;
     // Workers are where the thread is that starts them.
     let _stay = networks.as_ref().map(Networks::stay).transpose()?;
@@ -136,6 +140,7 @@ fn run_team(
     if let Some(sut) = &mut sut {
         sut.watch_groups(linger::groups(scenario));
     }
+    let mut browsers = Browsers::start(scenario, control)?;
     let invalid = sut
         .as_ref()
         .map_or_else(Vec::new, |sut| ownership::check(scenario, sut, false));
@@ -184,6 +189,7 @@ fn run_team(
     surroundings.begin(since_1970(&clock));
     traces.begin(&clock);
     links.begin(&clock);
+    browsers.begin();
     crew.begin(&clock);
     // The whole machine shares this clock: by it another process's times can be held against ours.
     let monotonic = clock.to_monotonic_nanos(Time::ZERO);
@@ -240,6 +246,7 @@ fn run_team(
         dead_looked_for: Time::ZERO,
         sources,
         links,
+        browsers,
         sut,
         holding,
         windows: 0,
@@ -272,18 +279,22 @@ fn may_go_first() -> Result<(), EngineError> {
 
 /// Whom the run file has figures of.
 fn subjects(scenario: &Scenario) -> Vec<SubjectHeader> {
-    let mut subjects: Vec<SubjectHeader> = scenario
-        .populations
-        .iter()
-        .map(|population| {
-            let protocol = population.config.protocol();
-            SubjectHeader {
-                name: population.name.clone(),
-                kind: protocol.name.to_owned(),
-                catalogue: protocol.catalogue,
-            }
-        })
-        .collect();
+    let mut subjects = Vec::new();
+    for population in &scenario.populations {
+        let protocol = population.config.protocol();
+        subjects.push(SubjectHeader {
+            name: population.name.clone(),
+            kind: protocol.name.to_owned(),
+            catalogue: protocol.catalogue,
+        });
+        if population.config.golden().is_some() {
+            subjects.push(SubjectHeader {
+                name: browser::subject(&population.name),
+                kind: browser::KIND.to_owned(),
+                catalogue: browser::BROWSER_CATALOGUE,
+            });
+        }
+    }
     let own = [
         ("server", server::SERVER_CATALOGUE),
         ("tester", tester::TESTER_CATALOGUE),

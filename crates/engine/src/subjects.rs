@@ -2,15 +2,17 @@
 
 use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
 use measure::{Catalogue, server, tester};
+use protocol::browser::{BROWSER_CATALOGUE, KIND as BROWSER};
 use protocol::registry;
 
-/// The metrics of a kind of subject: `server`, `tester`, `uplink`, `downlink`, or the name of a
-/// protocol for its populations. Reports use it to read run files.
+/// The metrics of a kind of subject: `server`, `tester`, `uplink`, `downlink`, `browser`, or the
+/// name of a protocol for its populations. Reports use it to read run files.
 pub fn catalogue_of(kind: &str) -> Option<Catalogue> {
     match kind {
         "server" => Some(server::SERVER_CATALOGUE),
         "tester" => Some(tester::TESTER_CATALOGUE),
         UPLINK | DOWNLINK => Some(LINK_CATALOGUE),
+        BROWSER => Some(BROWSER_CATALOGUE),
         _ => registry::PROTOCOLS
             .iter()
             .find(|protocol| protocol.name == kind)

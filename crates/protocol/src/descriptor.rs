@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use measure::Catalogue;
 
+use crate::browser::{Golden, Page};
 use crate::calibration::Trial;
 use crate::media::source::SourceConfig;
 use crate::options::ClientOptions;
@@ -188,6 +189,19 @@ pub trait Keys: Debug + Send + Sync {
     /// The file that the clients publish, where they publish one.
     fn source_file(&self) -> Option<&PathBuf> {
         self.published()?.file.as_ref()
+    }
+
+    /// How many real browsers do what the clients do, beside them; none where there are none.
+    fn golden(&self) -> Option<Golden> {
+        None
+    }
+
+    /// The page of such a browser that is sent to `url`.
+    ///
+    /// # Errors
+    /// A browser cannot do what the clients do; the text says why.
+    fn golden_page(&self, _url: &str) -> Result<Page, String> {
+        Err("a browser does not speak this protocol".to_owned())
     }
 
     /// Whether frames may bear time codes in a run with such clients: of all that play in it.

@@ -7,6 +7,7 @@
 //! one line in [`registry`].
 
 pub mod auth;
+pub mod browser;
 pub mod calibration;
 pub mod connect_failure;
 pub mod descriptor;

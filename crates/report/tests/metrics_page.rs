@@ -5,6 +5,7 @@ use std::path::Path;
 
 use measure::metric::{Group, MetricSource};
 use measure::{Catalogue, LINK_CATALOGUE, Metric, SERVER_CATALOGUE, TESTER_CATALOGUE, Unit};
+use protocol::browser::BROWSER_CATALOGUE;
 use protocol::registry::PROTOCOLS;
 
 /// The longest line of a document, in characters.
@@ -26,7 +27,8 @@ Behind each name stand its unit and its kind:
 - **derived**: worked out from counters.
 
 Units are SI base units: seconds, bytes, bits per second. A share is from 0 to 1, and processor
-time is in cores. What a population has depends on its protocol.
+time is in cores. What a population has depends on its protocol; a browser beside it has those of
+every population too.
 
 A test makes this page from the code and fails if it is stale. To write it anew:
 `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report --test metrics_page`.
@@ -81,6 +83,7 @@ fn page() -> String {
         list(&mut page, &title, metrics);
     }
     for (title, catalogue) in [
+        ("Golden browsers beside a population", BROWSER_CATALOGUE),
         ("Emulated links: uplink and downlink", LINK_CATALOGUE),
         ("The server", SERVER_CATALOGUE),
         ("The tester", TESTER_CATALOGUE),
@@ -187,7 +190,12 @@ fn the_page_of_metrics_is_the_one_that_is_made() {
 fn the_page_names_every_metric_of_every_subject() {
     let page = page();
     let populations = PROTOCOLS.iter().map(|protocol| protocol.catalogue);
-    let others = [LINK_CATALOGUE, SERVER_CATALOGUE, TESTER_CATALOGUE];
+    let others = [
+        BROWSER_CATALOGUE,
+        LINK_CATALOGUE,
+        SERVER_CATALOGUE,
+        TESTER_CATALOGUE,
+    ];
     for metric in populations.chain(others).flat_map(Catalogue::metrics) {
         let name = format!("\n- `{}` (", metric.name);
         assert!(page.contains(&name), "{}", metric.name);

@@ -8,6 +8,7 @@ use measure::{
     Catalogue, Grounds, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit,
     Verdict, server, tester,
 };
+use protocol::browser::BROWSER_CATALOGUE;
 use protocol::media::rtp::metrics as rtp;
 use protocol::metrics as clients;
 use protocol::registry::PROTOCOLS;
@@ -182,6 +183,7 @@ fn schema() -> serde_json::Value {
     let protocols: Vec<Catalogue> = PROTOCOLS
         .iter()
         .map(|protocol| protocol.catalogue)
+        .chain([BROWSER_CATALOGUE])
         .collect();
     report::schema::report_schema(&protocols, SERVER_CATALOGUE, TESTER_CATALOGUE)
 }

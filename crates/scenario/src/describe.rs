@@ -5,10 +5,12 @@ use std::time::Duration;
 use load::{Shape, wanted};
 use measure::Time;
 use measure::units::{Size, TimeSpan};
+use protocol::browser::{self, BROWSER_CATALOGUE};
 use protocol::descriptor::Transport;
 use protocol::registry::Surroundings;
 use serde::Serialize;
 
+use crate::golden;
 use crate::masking::mask_command;
 use crate::model::{Leave, Population, Ready, Scenario, ServerStart, Tester};
 use crate::sources;
@@ -192,6 +194,14 @@ impl Scenario {
                 ));
             }
         }
+        for (population, golden) in self.golden() {
+            let (name, number) = (&population.name, golden.chromium);
+            lines.push(format!(
+                "{name}: {number} headless Chromium beside its clients, which are not among them; \
+                 figures are those of {}",
+                browser::subject(name)
+            ));
+        }
         for threshold in &self.thresholds {
             lines.push(format!("threshold: {}", threshold.text));
         }
@@ -203,7 +213,10 @@ impl Scenario {
             let catalogue = population.config.protocol().catalogue;
             (population.name.as_str(), catalogue)
         });
-        let subjects: Vec<_> = subjects.collect();
+        let of_golden = golden::subjects(&self.populations);
+        let of_golden = of_golden.iter();
+        let of_golden = of_golden.map(|name| (name.as_str(), BROWSER_CATALOGUE));
+        let subjects: Vec<_> = subjects.chain(of_golden).collect();
         for text in measure::threshold::unwritten(&written, &subjects) {
             lines.push(format!("threshold: {text} (implied)"));
         }

@@ -15,6 +15,7 @@ mod emulated_link;
 mod entry;
 mod error;
 mod fields;
+mod golden;
 mod group;
 mod keys;
 mod link_keys;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use measure::link::{DOWNLINK, UPLINK};
 use measure::units::TimeSpan;
 use measure::{Catalogue, LINK_CATALOGUE, SERVER_CATALOGUE, TESTER_CATALOGUE};
+use protocol::browser::BROWSER_CATALOGUE;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
@@ -12,6 +13,7 @@ use crate::collector::Form;
 use crate::emulated_link::Link;
 use crate::error::{Problem, ScenarioError};
 use crate::fields::{text, unknown_keys, wrong_type};
+use crate::golden;
 use crate::link_keys::{self, LinkKeys};
 use crate::link_places;
 use crate::model::{
@@ -225,6 +227,7 @@ pub(crate) fn scenario(
         .map(|node| populations(node, network, duration.map(|span| span.0), problems))
         .unwrap_or_default();
     link_places::check_names(&populations, root, problems);
+    golden::check(&populations, root, problems);
     if let (Some(linked), Some(entry), false) =
         (linked, root.entry("network"), network == Network::Veth)
     {
@@ -437,6 +440,9 @@ fn thresholds(
     let of_links = link_places::subjects(link, populations);
     let of_links = of_links.iter().map(|name| (name.as_str(), LINK_CATALOGUE));
     subjects.extend(of_links);
+    let of_golden = golden::subjects(populations);
+    let of_golden = of_golden.iter();
+    subjects.extend(of_golden.map(|name| (name.as_str(), BROWSER_CATALOGUE)));
     // Where a population could not be read its thresholds cannot be judged.
     let broken = !problems.is_empty();
     let mut thresholds = Vec::new();

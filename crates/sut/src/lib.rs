@@ -7,6 +7,7 @@
 //! A server that runs already is only observed.
 
 mod allowance;
+mod browser;
 pub mod catalogue;
 mod cgroup;
 mod clips;
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 use measure::Recorder;
 
+pub use browser::{Browser, BrowserLook, BrowserProcess};
 pub use catalogue::ffmpeg_missing;
 pub use complaints::{DEFAULT_PATTERNS, LogCount, LogLine, LogSpec};
 pub use error::SutError;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::sdp::Feedback;
 use super::signalling::janus::Subscribe;
+use crate::browser::Golden;
 use crate::follow::Follow;
 use crate::media::source::SourceConfig;
 use crate::tls::TlsConfig;
@@ -137,6 +138,11 @@ pub struct ClientConfig {
     /// Who leaves nobody behind in it takes it away. Default: none is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room: Option<RoomConfig>,
+    /// Real browsers that do what the clients do, beside them: `{chromium: 1}`. They play from WHEP
+    /// or a mount point, or take part in a room; what they say of themselves stands in the report
+    /// as `NAME_golden`. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub golden: Option<Golden>,
     /// How long a client waits for its stream where another population of the scenario publishes
     /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
     /// Default 30s.
@@ -177,6 +183,7 @@ impl Default for ClientConfig {
             participate: None,
             subscribe: Subscribe::default(),
             room: None,
+            golden: None,
             wait_for_publisher: seconds(30),
             time_codes: false,
             tls: TlsConfig::default(),
@@ -223,6 +230,9 @@ impl ClientConfig {
             return Err(("rtx", text.to_owned()));
         }
         self.tls.check().map_err(|text| ("tls", text))?;
+        if let Some(golden) = self.golden {
+            golden.check().map_err(|text| ("golden", text))?;
+        }
         for (key, source) in [
             ("publish", &self.publish),
             ("participate", &self.participate),
@@ -323,6 +333,7 @@ mod tests {
             (r#"{"rtx":true,"receive":"decrypted","nack":false}"#, "rtx"),
             (r#"{"publish":{"mtu":10}}"#, "publish"),
             (r#"{"publish":{},"participate":{}}"#, "participate"),
+            (r#"{"golden":{"chromium":0}}"#, "golden"),
             (
                 r#"{"participate":{"file":"a.mp4","audio":true}}"#,
                 "participate",

@@ -9,9 +9,11 @@ use super::calibration::TRIALS;
 use super::certificate::Certificate;
 use super::client::Client;
 use super::config::{self, ClientConfig};
+use super::golden;
 use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
 use super::url::{SCHEMES, Url};
+use crate::browser::{Golden, Page};
 use crate::descriptor::{self, Keys, Location, MakeClients, Protocol, Surroundings};
 use crate::http1;
 use crate::media::rtp::{self, metrics::RTP};
@@ -130,6 +132,14 @@ impl Keys for ClientConfig {
 
     fn brings_time_codes(&self) -> bool {
         self.source().is_some() || self.time_codes
+    }
+
+    fn golden(&self) -> Option<Golden> {
+        self.golden
+    }
+
+    fn golden_page(&self, url: &str) -> Result<Page, String> {
+        golden::page(self, url)
     }
 
     fn stays(&self) -> Option<String> {

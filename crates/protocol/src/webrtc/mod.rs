@@ -18,6 +18,7 @@ pub mod dtls;
 pub mod failure;
 pub mod feedback;
 pub mod fingerprint;
+mod golden;
 pub mod ice;
 pub mod metrics;
 pub mod peer;

@@ -44,6 +44,9 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
             sut::check(&server).map_err(|error| masked(&first, error))?;
         }
     }
+    if !arguments.offline && first.golden().next().is_some() {
+        sut::Browser::program().map_err(Failure::bad)?;
+    }
     match &plan {
         Plan::Run(scenario) => files::check(scenario)?,
         Plan::Series(series) => series::check(series)?,

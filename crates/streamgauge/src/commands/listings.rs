@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use measure::metric::MetricSource;
 use measure::{Catalogue, LINK_CATALOGUE, Metric, SERVER_CATALOGUE, TESTER_CATALOGUE};
+use protocol::browser::BROWSER_CATALOGUE;
 use protocol::registry::PROTOCOLS;
 use serde_json::{Value, json};
 
@@ -27,6 +28,8 @@ pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exi
         let title = format!("a population that speaks {}", protocol.name);
         list(&mut text, &title, protocol.catalogue, wanted);
     }
+    let browser = "a golden browser beside a population, NAME_golden";
+    list(&mut text, browser, BROWSER_CATALOGUE, wanted);
     let link = "uplink and downlink, the directions of an emulated link";
     list(&mut text, link, LINK_CATALOGUE, wanted);
     list(&mut text, "server", SERVER_CATALOGUE, wanted);
@@ -44,8 +47,8 @@ fn unknown(wanted: &str) -> Failure {
     ))
 }
 
-/// Every metric as data, by what it is measured of: `population` (of a protocol), `uplink`,
-/// `downlink`, `server` or `tester`.
+/// Every metric as data, by what it is measured of: `population` (of a protocol), `golden`,
+/// `uplink`, `downlink`, `server` or `tester`.
 fn metrics_json(wanted: &str) -> Result<Value, Failure> {
     let subject = |subject: &str, protocol: Option<&str>, catalogue: Catalogue| {
         let metrics = catalogue.metrics();
@@ -59,6 +62,7 @@ fn metrics_json(wanted: &str) -> Result<Value, Failure> {
         .iter()
         .map(|protocol| subject("population", Some(protocol.name), protocol.catalogue))
         .collect();
+    subjects.push(subject("golden", None, BROWSER_CATALOGUE));
     subjects.push(subject("uplink", None, LINK_CATALOGUE));
     subjects.push(subject("downlink", None, LINK_CATALOGUE));
     subjects.push(subject("server", None, SERVER_CATALOGUE));
@@ -137,6 +141,7 @@ pub(crate) fn schema(arguments: &args::Schema, console: Console) -> Result<Exit,
             let protocols: Vec<Catalogue> = PROTOCOLS
                 .iter()
                 .map(|protocol| protocol.catalogue)
+                .chain([BROWSER_CATALOGUE])
                 .collect();
             report::schema::report_schema(&protocols, SERVER_CATALOGUE, TESTER_CATALOGUE)
         }

@@ -11,6 +11,7 @@ mod documents;
 mod endings;
 mod examples;
 mod faults;
+mod golden;
 mod hostile;
 mod http_ts;
 mod kept;

@@ -5,7 +5,7 @@
 //! theirs that is called as one of ours stands in its place.
 
 mod ask;
-mod place;
+pub(crate) mod place;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -34,7 +34,7 @@ pub(crate) fn is_program(path: &Path) -> bool {
 }
 
 /// A folder for a server's files, which every user may read.
-pub(super) fn scratch() -> Result<TempDir, SutError> {
+pub(crate) fn scratch() -> Result<TempDir, SutError> {
     let own = std::env::temp_dir();
     let place = if may_enter(&own) {
         own
@@ -61,7 +61,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), SutError> {
 }
 
 /// A folder in `scratch` that `user` may write to.
-pub(super) fn home(scratch: &Path, user: Option<&User>) -> Result<PathBuf, SutError> {
+pub(crate) fn home(scratch: &Path, user: Option<&User>) -> Result<PathBuf, SutError> {
     let home = scratch.join("home");
     fs::create_dir(&home).map_err(SutError::file("make", &home))?;
     if let Some(user) = user {

@@ -1,0 +1,155 @@
+//! The pages by which a real browser does what the clients of a population do: it plays from WHEP,
+//! watches a mount point of Janus, or meets others in its rooms. All is written into one document,
+//! which needs nothing but the server.
+
+use serde_json::{Value, json};
+
+use super::config::ClientConfig;
+use super::signalling::janus::Subscribe;
+use super::url::{Place, Url};
+use crate::browser::Page;
+
+const HEAD: &str = include_str!("page.html");
+const COMMON: &str = include_str!("page.js");
+const WHEP: &str = include_str!("whep.js");
+const JANUS: &str = include_str!("janus.js");
+
+/// Where the head has a place for what the page is to do.
+const PLAN: &str = "{PLAN}";
+
+/// The picture of a camera where the scenario says nothing.
+const WIDTH: u32 = 640;
+const HEIGHT: u32 = 360;
+
+/// The page of a browser that is sent to this URL.
+///
+/// # Errors
+/// A browser cannot do what the population does.
+pub(super) fn page(config: &ClientConfig, url: &str) -> Result<Page, String> {
+    let url = Url::parse(url).map_err(|error| error.to_string())?;
+    if config.tls.ca.is_some() && url.at.is_secure() {
+        return Err(
+            "a browser trusts whom this machine trusts, or with `tls: {verify: false}` \
+                    everybody: it knows nothing of `tls.ca`"
+                .to_owned(),
+        );
+    }
+    let (authority, target) = (url.at.authority(), url.at.target());
+    let address = |scheme: &str| {
+        let secure = if url.at.is_secure() { "s" } else { "" };
+        format!("{scheme}{secure}://{authority}{target}")
+    };
+    let (script, mut plan) = match &url.place {
+        Place::Whip => {
+            return Err(
+                "a browser plays and takes part in rooms: it does not publish by WHIP".to_owned(),
+            );
+        }
+        Place::Whep => (WHEP, json!({"url": address("http")})),
+        Place::Mountpoint(id) => (
+            JANUS,
+            json!({"url": address("ws"), "mountpoint": id.to_json()}),
+        ),
+        Place::Room(id) => (JANUS, room(config, id.to_json(), &address("ws"))),
+    };
+    for (key, secret) in [
+        ("token", &config.token),
+        ("api_secret", &config.api_secret),
+        ("pin", &config.pin),
+    ] {
+        if let Some(secret) = secret {
+            plan[key] = secret.as_str().into();
+        }
+    }
+    Ok(Page {
+        html: document(&plan, script),
+        is_insecure: !config.tls.verify,
+    })
+}
+
+fn room(config: &ClientConfig, id: Value, url: &str) -> Value {
+    let publish = config.participate.as_ref().map(|source| {
+        let size = source.size.map(|size| (size.width, size.height));
+        let (width, height) = size.unwrap_or((WIDTH, HEIGHT));
+        let rate = source.made_frame_rate();
+        json!({
+            "bitrate": source.made_bitrate(),
+            "width": width,
+            "height": height,
+            "rate": f64::from(rate.numerator()) / f64::from(rate.denominator()),
+            "audio": source.audio.unwrap_or(false),
+        })
+    });
+    json!({
+        "url": url,
+        "room": id,
+        "made": config.room.as_ref().map(super::config::RoomConfig::request),
+        "publish": publish,
+        "receive": config.subscribe != Subscribe::Nobody,
+    })
+}
+
+fn document(plan: &Value, script: &str) -> String {
+    // The end of a script may not stand in it.
+    let plan = plan.to_string().replace('<', "\\u003c");
+    let head = HEAD.replace(PLAN, &plan);
+    format!("{head}{COMMON}{script}</script>\n</body>\n</html>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> ClientConfig {
+        serde_json::from_str(text).expect(text)
+    }
+
+    #[test]
+    fn a_page_knows_where_to_go_and_what_to_do_there() {
+        let whep = page(
+            &config(r#"{"token":"a<b"}"#),
+            "whep+http://127.0.0.1:8889/cam/whep",
+        );
+        let html = whep.expect("it plays").html;
+        assert!(html.contains(r#""url":"http://127.0.0.1:8889/cam/whep""#));
+        assert!(html.contains(r#""token":"a\u003cb""#), "no tag begins");
+        assert!(html.contains("main(join);") && !html.contains(PLAN));
+        let room = page(
+            &config(
+                r#"{"participate":{"bitrate":"256kbps","audio":true},"room":{},"pin":"1",
+                    "tls":{"verify":false}}"#,
+            ),
+            "janus+wss://h/j/videoroom/77",
+        );
+        let room = room.expect("it takes part");
+        assert!(room.is_insecure);
+        for part in [
+            r#""room":77"#,
+            r#""url":"wss://h/j""#,
+            r#""bitrate":256000"#,
+            r#""videocodec":"h264""#,
+            r#""pin":"1""#,
+            r#""receive":true"#,
+        ] {
+            assert!(room.html.contains(part), "{part}");
+        }
+        let mount = page(&config("{}"), "janus+ws://h/streaming/1");
+        assert!(
+            mount
+                .expect("it watches")
+                .html
+                .contains(r#""mountpoint":1"#)
+        );
+    }
+
+    #[test]
+    fn what_a_browser_cannot_do_is_refused() {
+        for (keys, url) in [
+            ("{}", "whip+http://h/a/whip"),
+            (r#"{"tls":{"ca":"ca.pem"}}"#, "whep+https://h/a/whep"),
+            ("{}", "http://h/"),
+        ] {
+            assert!(page(&config(keys), url).is_err(), "{url}");
+        }
+    }
+}

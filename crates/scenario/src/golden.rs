@@ -1,0 +1,52 @@
+//! The real browsers beside the clients of a scenario.
+
+use protocol::browser::{self, Golden};
+
+use crate::error::Problem;
+use crate::model::{Population, Scenario};
+use crate::node::Node;
+
+impl Scenario {
+    /// The populations that have browsers beside them, and how many.
+    pub fn golden(&self) -> impl Iterator<Item = (&Population, Golden)> {
+        of(&self.populations)
+    }
+}
+
+fn of(populations: &[Population]) -> impl Iterator<Item = (&Population, Golden)> {
+    let own = populations.iter();
+    own.filter_map(|population| Some((population, population.config.golden()?)))
+}
+
+/// The names that thresholds have for them.
+pub(crate) fn subjects(populations: &[Population]) -> Vec<String> {
+    let own = of(populations);
+    own.map(|(population, _)| browser::subject(&population.name))
+        .collect()
+}
+
+/// Refuses browsers that cannot do what their population does, and populations that are called as
+/// those of another are.
+pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<Problem>) {
+    let taken = subjects(populations);
+    for entry in root.get("clients").into_iter().flat_map(Node::entries) {
+        if taken.contains(&entry.key) {
+            let text = format!("`{}` are the browsers beside another population", entry.key);
+            problems.push(
+                Problem::new(&entry.key_origin, text)
+                    .help("thresholds use that name for them: choose another"),
+            );
+        }
+        let own = of(populations).find(|(population, _)| population.name == entry.key);
+        let (Some((population, _)), Some(golden)) = (own, entry.node.entry("golden")) else {
+            continue;
+        };
+        let mut urls = population.urls.iter();
+        if let Some(message) = urls.find_map(|url| population.config.golden_page(url).err()) {
+            problems.push(
+                Problem::new(&golden.key_origin, message)
+                    .help("take `golden` out, or put it to another population"),
+            );
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Real browsers beside the clients of a run: what they say of themselves is in the report, and they
+//! end with the run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::namespace::Namespace;
+use crate::support::{
+    Process, Report, a_little, folder, free_port, have, listens, number, run, streamgauge, wait_for,
+};
+
+/// Tests share this machine with much else: what is counted has to be right however late the tester
+/// was.
+const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, \
+                         worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
+
+/// Browsers take their time to start on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The reference server on that port.
+fn serve(folder: &Path, port: u16) -> Process {
+    let port_text = port.to_string();
+    let command = streamgauge([
+        "serve",
+        "webrtc",
+        "--port",
+        &port_text,
+        "--audio",
+        "--bitrate",
+        "500kbps",
+        "--report",
+        "served.jsonl",
+    ]);
+    let server = Process::start(command, folder);
+    wait_for("it listens", PATIENCE, || listens(port).then_some(()));
+    server
+}
+
+fn viewers(port: u16, duration: &str) -> String {
+    format!(
+        "clients:
+  viewers:
+    urls: ['whep+http://127.0.0.1:{port}/whep/one']
+    golden: {{ chromium: 1 }}
+    load: {{ clients: 1 }}
+duration: {duration}
+{FORGIVING}
+"
+    )
+}
+
+fn of(report: &Report, population: &str, metric: &str) -> u64 {
+    number(&report.0["populations"][population]["metrics"][metric])
+}
+
+#[test]
+fn a_browser_counts_each_packet_that_the_reference_server_sent_to_it() {
+    if !have("chromium") {
+        return;
+    }
+    let _media = a_little();
+    let (folder, port) = (folder(), free_port());
+    let server = serve(folder.path(), port);
+    fs::write(folder.path().join("s.yaml"), viewers(port, "6s")).expect("there is room");
+    run(folder.path(), ["run", "s.yaml", "--json", "out.json"]).expect(0);
+    server.signal("TERM");
+    server.finish(PATIENCE);
+    let text = fs::read_to_string(folder.path().join("served.jsonl")).expect("it was written");
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    let sessions: Vec<Value> = lines.map(|line| line.expect("a line of JSON")).collect();
+    let sent = sessions
+        .iter()
+        .filter_map(|line| line.pointer("/sent/sent")?.as_u64());
+    let report = Report::read(&folder.path().join("out.json"));
+    let golden = |name: &str| of(&report, "viewers_golden", name);
+    let ours = of(&report, "viewers", "received");
+    assert!(
+        golden("packets_received") > 100,
+        "{}",
+        golden("packets_received")
+    );
+    // What comes before the browser has its keys is none of its packets.
+    let (seen, sent) = (ours + golden("packets_received"), sent.sum::<u64>());
+    assert!(seen <= sent && sent - seen <= 5, "{seen} of {sent}");
+    assert_eq!(golden("packets_lost"), 0);
+    assert!(golden("frames_decoded") > 50 && golden("key_frames_decoded") > 0);
+    assert!(golden("received_samples") > 8_000);
+    assert_eq!(
+        (golden("started"), golden("stopped"), golden("failed")),
+        (1, 1, 0)
+    );
+    let found = &report.0["populations"]["viewers_golden"]["metrics"];
+    for name in [
+        "cpu",
+        "cpu_renderer",
+        "pss",
+        "jitter",
+        "jitter_buffer_delay",
+        "startup_delay",
+    ] {
+        assert!(found[name]["mean"].is_number(), "{name}: {}", found[name]);
+    }
+}
+
+/// The processes of browsers that use a folder of ours, below a process, with their folders.
+fn browsers(parent: u32) -> Vec<(u32, PathBuf)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("this is Linux").flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let mut words = line.split('\0');
+        let profile = words.find_map(|word| word.strip_prefix("--user-data-dir="));
+        if let Some(profile) = profile.filter(|_| is_below(pid, parent)) {
+            let scratch = Path::new(profile).ancestors().nth(2).expect("it is deep");
+            found.push((pid, scratch.to_owned()));
+        }
+    }
+    found
+}
+
+fn is_below(pid: u32, parent: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let above = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+    match above {
+        Some(0 | 1) | None => false,
+        Some(above) => above == parent || is_below(above, parent),
+    }
+}
+
+#[test]
+fn nothing_of_a_browser_is_left_after_kill_9() {
+    if !have("chromium") {
+        return;
+    }
+    let _media = a_little();
+    let (folder, port) = (folder(), free_port());
+    let _server = serve(folder.path(), port);
+    fs::write(folder.path().join("s.yaml"), viewers(port, "60s")).expect("there is room");
+    let load = Process::start(streamgauge(["run", "s.yaml"]), folder.path());
+    wait_for("the run has begun", PATIENCE, || {
+        load.said().contains("running").then_some(())
+    });
+    let started = browsers(load.id());
+    assert!(started.len() > 1, "{started:?}");
+    load.signal("KILL");
+    load.finish(PATIENCE);
+    wait_for(
+        "all of the browser is gone",
+        Duration::from_secs(10),
+        || {
+            let gone = |(pid, scratch): &(u32, PathBuf)| {
+                !Path::new(&format!("/proc/{pid}")).exists() && !scratch.exists()
+            };
+            started.iter().all(gone).then_some(())
+        },
+    );
+}
+
+#[test]
+fn without_a_browser_the_run_says_at_its_start_what_to_install() {
+    let folder = folder();
+    fs::write(folder.path().join("s.yaml"), viewers(9, "6s")).expect("there is room");
+    for command in ["run", "check"] {
+        let mut command = streamgauge([command, "s.yaml"]);
+        command.env("PATH", folder.path());
+        let ended = Process::start(command, folder.path()).finish(PATIENCE);
+        ended.expect(104).names("apt-get install chromium");
+    }
+}
+
+#[test]
+fn a_browser_takes_part_in_a_room_of_janus() {
+    if !have("janus") || !have("chromium") || Namespace::with_multicast().is_none() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let scenario = format!(
+        "network: veth
+server: {{ launch: janus }}
+clients:
+  people:
+    urls: ['janus+ws://{{server}}:8188/videoroom/77']
+    participate: {{ bitrate: 256kbps, audio: true }}
+    room: {{ publishers: 10, video_codecs: 'h264,vp8' }}
+    golden: {{ chromium: 1 }}
+    load: {{ clients: 2, ramp: 1s }}
+duration: 8s
+{FORGIVING}
+"
+    );
+    fs::write(folder.path().join("room.yaml"), scenario).expect("there is room");
+    run(folder.path(), ["run", "room.yaml", "--json", "room.json"]).expect(0);
+    let report = Report::read(&folder.path().join("room.json"));
+    let golden = |name: &str| of(&report, "people_golden", name);
+    // It sees both of ours, and both see it.
+    let streams = &report.0["populations"]["people_golden"]["metrics"]["streams"]["max"];
+    assert_eq!(streams.as_f64(), Some(4.0));
+    assert_eq!((golden("failed"), golden("packets_lost")), (0, 0));
+    assert!(golden("frames_decoded") > 50 && golden("frames_encoded") > 20);
+    let (sent, received) = (
+        of(&report, "people", "sent_packets"),
+        of(&report, "people", "received"),
+    );
+    let ours = sent + 2 * golden("packets_sent");
+    assert!(received > sent && received <= ours, "{received} of {ours}");
+    assert_eq!(of(&report, "people", "expected"), received);
+}

@@ -1,0 +1,228 @@
+//! A headless Chromium with one page: started as servers are, so that nothing of it outlives
+//! streamgauge, and observed by the kind of its processes.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::catalogue::{find_program, place};
+use crate::error::SutError;
+use crate::launched::StopReport;
+use crate::proc;
+use crate::spec::{Launch, Origin, ServerSpec};
+use crate::user::User;
+use crate::{LogSpec, Options, Sut, WatchedLog};
+
+/// What it may be called. The one without windows is smaller.
+const PROGRAMS: [&str; 5] = [
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "chrome",
+];
+
+/// How long it may take to end after SIGTERM before it is killed.
+const STOP_WITHIN: Duration = Duration::from_secs(2);
+
+/// What it is started with beside its folder and its page.
+///
+/// It has no sandbox, because that cannot be had everywhere, and so it does not run as root where
+/// it can be helped. Pages may play and use the made-up camera unasked. Its page may read what
+/// servers answer that name no origin, and tells them addresses as they are. A page that nobody
+/// looks at is not slowed down.
+const ARGUMENTS: [&str; 17] = [
+    "--headless",
+    "--no-sandbox",
+    "--no-first-run",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-extensions",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "--disable-web-security",
+    "--allow-loopback-in-peer-connection",
+    "--autoplay-policy=no-user-gesture-required",
+    "--use-fake-device-for-media-stream",
+    "--use-fake-ui-for-media-stream",
+    "--disable-features=WebRtcHideLocalIpsWithMdns,LocalNetworkAccessChecks",
+];
+
+/// What a process of it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BrowserProcess {
+    /// A page: it decodes, encodes and encrypts.
+    Renderer,
+    /// Drawing.
+    Gpu,
+    /// A service, of which the network is one.
+    Utility,
+    /// The first one, and those that others are made from.
+    Main,
+}
+
+/// What one look at a browser found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BrowserLook {
+    /// Processor time of all its processes since the last look, in cores.
+    pub cpu: Option<f64>,
+    /// The same by what they are for; empty at the first look.
+    pub cpu_of: HashMap<BrowserProcess, f64>,
+    /// Proportional set size, in bytes; not at every look.
+    pub pss: Option<u64>,
+}
+
+/// A browser while it runs. Dropping it kills it.
+#[derive(Debug)]
+pub struct Browser {
+    sut: Sut,
+    /// The processor time of each process, and what it is for.
+    ticks: HashMap<u32, (BrowserProcess, u64)>,
+    looked: Option<Instant>,
+}
+
+impl Browser {
+    /// The program that is installed here.
+    ///
+    /// # Errors
+    /// None is; the error says what to install.
+    pub fn program() -> Result<PathBuf, SutError> {
+        PROGRAMS
+            .iter()
+            .find_map(|name| find_program(name))
+            .ok_or_else(|| SutError::Missing {
+                what: "Chromium, which `golden` needs,".to_owned(),
+                remedy: "apt-get install chromium".to_owned(),
+            })
+    }
+
+    /// Starts it with that page. It shows whether it could open it by asking for it.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be started.
+    pub fn start(url: &str, is_insecure: bool, options: &Options) -> Result<Browser, SutError> {
+        let program = Browser::program()?;
+        let user = User::unprivileged();
+        let scratch = place::scratch()?;
+        let home = place::home(scratch.path(), user.as_ref())?;
+        let mut profile = OsString::from("--user-data-dir=");
+        profile.push(home.join("profile"));
+        let mut command: Vec<OsString> = vec![program.into()];
+        command.extend(ARGUMENTS.map(OsString::from));
+        if is_insecure {
+            command.push("--ignore-certificate-errors".into());
+        }
+        command.extend([profile, url.into()]);
+        let mut launch = Launch::new(command.clone());
+        launch.environment = vec![("HOME".into(), home.into_os_string())];
+        launch.directory = Some(scratch.path().to_owned());
+        launch.user = user;
+        launch.stop_within = STOP_WITHIN;
+        let spec = ServerSpec::new(Origin::Command(command));
+        let log = WatchedLog::new(&LogSpec::default(), scratch.path())?;
+        let (urls, scratch) = (Vec::new(), Some(scratch));
+        let sut = Sut::launch(&spec, &launch, urls, scratch, log, options, &|_| {})?;
+        Ok(Browser {
+            sut,
+            ticks: HashMap::new(),
+            looked: None,
+        })
+    }
+
+    /// Looks at what it costs. Once a window.
+    pub fn look(&mut self) -> BrowserLook {
+        let seen = self.sut.observe();
+        BrowserLook {
+            cpu: seen.cpu,
+            cpu_of: self.by_kind(),
+            pss: seen.pss,
+        }
+    }
+
+    fn by_kind(&mut self) -> HashMap<BrowserProcess, f64> {
+        let now = Instant::now();
+        let before = std::mem::take(&mut self.ticks);
+        let mut grown: HashMap<BrowserProcess, u64> = HashMap::new();
+        for pid in self.sut.processes() {
+            let Some(stat) = proc::stat(pid) else {
+                continue;
+            };
+            let (kind, last) = match before.get(&pid) {
+                Some(&(kind, last)) => (kind, last),
+                None => (kind_of(pid), 0),
+            };
+            *grown.entry(kind).or_default() += stat.ticks.saturating_sub(last);
+            self.ticks.insert(pid, (kind, stat.ticks));
+        }
+        let Some(looked) = self.looked.replace(now) else {
+            return HashMap::new();
+        };
+        let seconds = now.duration_since(looked).as_secs_f64();
+        let a_second = rustix::param::clock_ticks_per_second() as f64;
+        let cores = |ticks: u64| ticks as f64 / a_second / seconds;
+        grown.retain(|_, _| seconds > 0.0);
+        grown
+            .into_iter()
+            .map(|(kind, ticks)| (kind, cores(ticks)))
+            .collect()
+    }
+
+    /// How it ended, where it is no more.
+    pub fn has_exited(&self) -> Option<String> {
+        self.sut.has_exited()
+    }
+
+    /// The last of what it printed.
+    pub fn log_tail(&self) -> String {
+        self.sut.log_tail()
+    }
+
+    /// Ends it.
+    pub fn stop(self) -> StopReport {
+        self.sut.stop()
+    }
+}
+
+/// What a process is for, as its command line says.
+fn kind_of(pid: u32) -> BrowserProcess {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    kind_in(&String::from_utf8_lossy(&line))
+}
+
+/// Arguments end with zeros, or with blanks where a process writes its own line.
+fn kind_in(line: &str) -> BrowserProcess {
+    let mut words = line.split(['\0', ' ']);
+    match words.find_map(|word| word.strip_prefix("--type=")) {
+        Some("renderer") => BrowserProcess::Renderer,
+        Some("gpu-process") => BrowserProcess::Gpu,
+        Some("utility") => BrowserProcess::Utility,
+        _ => BrowserProcess::Main,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_told_apart_by_their_command_lines() {
+        for (line, kind) in [
+            ("chromium\0--headless\0http://h/", BrowserProcess::Main),
+            ("chromium\0--type=zygote\0", BrowserProcess::Main),
+            ("chromium --type=renderer --x=1", BrowserProcess::Renderer),
+            ("chromium\0--type=gpu-process\0", BrowserProcess::Gpu),
+            (
+                "chromium\0--type=utility\0--utility-sub-type=network",
+                BrowserProcess::Utility,
+            ),
+            ("", BrowserProcess::Main),
+        ] {
+            assert_eq!(kind_in(line), kind, "{line}");
+        }
+    }
+}

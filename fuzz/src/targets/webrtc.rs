@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use measure::Time;
 use protocol::webrtc::certificate::Certificate;
+use protocol::webrtc::extension;
 use protocol::webrtc::feedback::{Arrivals, Message, Missing, messages};
 use protocol::webrtc::peer::{Peer, PeerConfig, PeerState, Received};
 use protocol::webrtc::sdp::{AnswerConfig, Candidate, Fragment, SdpReason, SessionDescription};
@@ -80,6 +81,11 @@ pub(crate) fn feedback(bytes: &[u8]) {
             Message::PictureLoss { .. } => {}
         }
     }
+    for id in 0..=255 {
+        if let Some(data) = extension::find(bytes, id) {
+            assert!(data.len() < bytes.len());
+        }
+    }
     let mut input = Input::new(bytes);
     let (mut missing, mut arrivals) = (Missing::new(Duration::ZERO), Arrivals::default());
     let (mut now, mut asked, mut out) = (START, Vec::new(), Vec::new());
@@ -93,7 +99,12 @@ pub(crate) fn feedback(bytes: &[u8]) {
             missing.take_due(now, &mut asked);
             assert!(asked.len() <= 1000);
             out.clear();
-            while arrivals.write(1, 2, &mut out) {}
+            let mut before = 0;
+            while arrivals.write(1, 2, &mut out) {
+                // It fits into a datagram.
+                assert!(out.len() - before <= 1200);
+                before = out.len();
+            }
             assert!(arrivals.is_empty());
             for message in messages(&out) {
                 assert!(matches!(message, Ok(Message::TransportCc(_))));

@@ -102,6 +102,13 @@ pub struct ClientConfig {
     /// Default: with `receive: decrypted` and `nack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtx: Option<bool>,
+    /// Whether servers that number the packets of a transport are told ten times a second which of
+    /// them arrived, and when (transport-wide congestion control), as browsers do. Default true.
+    pub transport_cc: bool,
+    /// Whether servers are told once a second how much can be taken (REMB), where they agree to
+    /// that and are not told of arrivals: half as much again as came in that second, less half of
+    /// the share that was lost if that is above 10 %. Default true.
+    pub remb: bool,
     /// Whether clients that publish send again what the server asks for (NACK): of video in a
     /// stream of its own (RTX) where the server takes that. Default true.
     pub retransmit: bool,
@@ -173,6 +180,8 @@ impl Default for ClientConfig {
             receiver_reports: true,
             nack: true,
             rtx: None,
+            transport_cc: true,
+            remb: true,
             retransmit: true,
             trickle: false,
             token: None,
@@ -254,6 +263,8 @@ impl ClientConfig {
             nack: self.nack,
             rtx: self.takes_rtx(),
             pli: self.nack,
+            transport_cc: self.transport_cc,
+            remb: self.remb,
             ..Feedback::NONE
         }
     }

@@ -41,6 +41,14 @@ measure::metrics! {
         RECOVERED_PACKETS = "recovered_packets", Count, "";
         /// Times that the server was asked for a key frame, because too much was missing.
         PLIS_SENT = "plis_sent", Count, "RFC 4585, 6.3.1";
+        /// Messages that told the server which packets arrived, and when.
+        TRANSPORT_FEEDBACK_SENT = "transport_feedback_sent", Count,
+            "draft-holmer-rmcat-transport-wide-cc-extensions-01";
+        /// Packets of which the arrival was told so.
+        ARRIVALS_TOLD = "arrivals_told", Count,
+            "draft-holmer-rmcat-transport-wide-cc-extensions-01";
+        /// Messages that told the server how much can be taken.
+        REMBS_SENT = "rembs_sent", Count, "draft-alvestrand-rmcat-remb-03";
         /// Receiver reports that were sent, one for each stream.
         REPORTS_SENT = "reports_sent", Count, "RFC 3550, 6.4.2";
         /// Times that Janus said much was lost on its way to the client.

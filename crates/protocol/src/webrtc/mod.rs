@@ -15,6 +15,7 @@ mod clock;
 pub mod config;
 mod descriptor;
 pub mod dtls;
+pub mod extension;
 pub mod failure;
 pub mod feedback;
 pub mod fingerprint;
@@ -28,6 +29,7 @@ pub mod signalling;
 pub mod srtp;
 mod summary;
 mod tracks;
+mod transport_numbers;
 pub mod url;
 
 pub use descriptor::PROTOCOL;

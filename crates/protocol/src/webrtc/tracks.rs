@@ -10,12 +10,14 @@ use crate::media::rtp::header::FIXED_LENGTH;
 use crate::media::rtp::{ReceiverConfig, RtpReceiver, StreamSummary, metrics as rtp};
 use crate::media::sdp::MediaKind;
 use crate::session::{Arrival, MediaEvent, Sink};
+use crate::webrtc::extension::EXTENSION;
 use crate::webrtc::feedback::Missing;
 use crate::webrtc::metrics as m;
 
 mod feedback;
 mod repair;
 mod silent;
+mod transport;
 
 pub(super) use silent::{Course, Section};
 
@@ -68,6 +70,10 @@ pub(super) struct Tracks {
     agreed: Vec<Agreed>,
     /// In which media is to come.
     sections: Vec<Section>,
+    /// When packets came, where that is told.
+    transport: Option<Box<transport::Transport>>,
+    /// What had come at the last estimate of what can be taken.
+    estimated: transport::Estimated,
     /// Room for a packet that came again.
     restored: Vec<u8>,
     /// By their sources.
@@ -93,6 +99,11 @@ impl Sink for Tracks {
             recorder.add(rtp::MALFORMED, 1);
             return None;
         };
+        if let Some(transport) = &mut self.transport
+            && arrival.bytes[0] & EXTENSION != 0
+        {
+            transport.packet(ssrc, arrival);
+        }
         let at = match self.tracks.get(self.last) {
             Some(track) if track.ssrc == ssrc => self.last,
             _ => match self.find(ssrc, payload_type) {
@@ -165,6 +176,8 @@ impl Tracks {
         Tracks {
             agreed: Vec::new(),
             sections: Vec::new(),
+            transport: None,
+            estimated: transport::Estimated::default(),
             restored: Vec::new(),
             tracks: Vec::new(),
             last: 0,

@@ -1,9 +1,14 @@
 //! What a client tells the server of what it receives.
 
+use std::time::Duration;
+
 use super::Client;
 use crate::session::Context;
 use crate::webrtc::metrics as m;
 use crate::webrtc::tracks::Tracks;
+
+/// How often it is told what came when: browsers do so every 50 to 250 ms.
+const TELL_EVERY: Duration = Duration::from_millis(100);
 
 impl Client {
     /// Reports on what came, in pieces that the peer can keep until they are sent.
@@ -47,6 +52,50 @@ impl Client {
         });
         if any {
             cx.recorder.add(m::PLIS_SENT, pictures);
+            self.drain(cx, at);
+        }
+    }
+
+    /// Begins to tell the server of what comes, where it heeds that.
+    pub(super) fn begin_to_tell(&mut self, cx: &mut Context<'_>, at: usize) {
+        let link = &mut self.links[at];
+        let Some(sink) = link.sink else {
+            return;
+        };
+        let tells = link.takes_remb || cx.sinks.get::<Tracks>(sink).tells_arrivals();
+        link.tell_at = match (tells, link.tell_at) {
+            (false, _) => None,
+            (true, known) => known.or(Some(cx.now + TELL_EVERY)),
+        };
+    }
+
+    /// Tells the server when packets came, or how much can be taken, where it is time.
+    pub(super) fn tell_of_transport(&mut self, cx: &mut Context<'_>, at: usize) {
+        let now = cx.now;
+        let link = &mut self.links[at];
+        let (Some(peer), Some(sink)) = (&mut link.peer, link.sink) else {
+            return;
+        };
+        if link.tell_at.is_none_or(|due| due > now) {
+            return;
+        }
+        let tracks = cx.sinks.get::<Tracks>(sink);
+        let (mut messages, mut rembs) = (0, 0);
+        if tracks.tells_arrivals() {
+            link.tell_at = Some(now + TELL_EVERY);
+            let packets = tracks.write_arrivals(self.ssrc, |compound| {
+                messages += u64::from(peer.send_rtcp(compound));
+            });
+            cx.recorder.add(m::ARRIVALS_TOLD, packets);
+            cx.recorder.add(m::TRANSPORT_FEEDBACK_SENT, messages);
+        } else {
+            link.tell_at = Some(now + super::REPORT_EVERY);
+            tracks.write_remb(now, self.ssrc, |compound| {
+                rembs += u64::from(peer.send_rtcp(compound));
+            });
+            cx.recorder.add(m::REMBS_SENT, rembs);
+        }
+        if messages + rembs > 0 {
             self.drain(cx, at);
         }
     }

@@ -51,6 +51,10 @@ pub(super) struct Link {
     pub(super) report_at: Option<Time>,
     /// When it is looked next whether something is missing.
     pub(super) ask_at: Option<Time>,
+    /// When it is told next what came when, or how much can be taken; and whether the latter is
+    /// heeded.
+    pub(super) tell_at: Option<Time>,
+    pub(super) takes_remb: bool,
     /// What is sent, where it sends.
     pub(super) sent: Sent,
     /// What was counted of datagrams that are not authentic, replayed, malformed, and of too many
@@ -67,7 +71,9 @@ impl Link {
     /// When something is due.
     pub(super) fn deadline(&self) -> Option<Time> {
         let peer = self.peer.as_ref().and_then(|peer| peer.deadline());
-        [peer, self.report_at, self.ask_at, self.sent.next_due()]
+        let own = [self.report_at, self.ask_at, self.tell_at];
+        let own = own.into_iter().flatten().min();
+        [peer, own, self.sent.next_due()]
             .into_iter()
             .flatten()
             .min()
@@ -140,6 +146,8 @@ impl Client {
             has_media: false,
             report_at: None,
             ask_at: None,
+            tell_at: None,
+            takes_remb: false,
             sent: Sent::default(),
             counted: [0; 4],
         });
@@ -326,7 +334,9 @@ impl Client {
                 link.ask_at = Some(cx.now + super::ASK_EVERY);
             }
             self.check.get_or_insert(cx.now + self.config.no_media.0);
+            self.begin_to_tell(cx, at);
         }
+        let link = &mut self.links[at];
         if link.direction == Direction::Send {
             self.begin_sending(cx, at);
         }
@@ -423,6 +433,7 @@ impl Client {
             }
         }
         self.ask_for_missing(cx, at);
+        self.tell_of_transport(cx, at);
         self.due_sending(cx, at);
     }
 

@@ -7,7 +7,7 @@ use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 use crate::webrtc::sdp::{
     self, AnswerConfig, Candidate, Direction as Way, MediaKind, OfferConfig, OfferedMedia,
-    SessionDescription, known,
+    SessionDescription, extension, known,
 };
 use crate::webrtc::signalling::Direction;
 use crate::webrtc::tracks::{Agreed, Section, Tracks};
@@ -21,7 +21,7 @@ fn received(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
         kind,
         direction: Way::RecvOnly,
         codecs,
-        extensions: Vec::new(),
+        extensions: vec![extension::TRANSPORT_CC.to_owned()],
         source: None,
     }
 }
@@ -178,11 +178,25 @@ impl Client {
                 since: cx.now,
             };
             tracks.expect(receiving.map(section).collect());
+            let of = |own: &&sdp::Agreed| own.direction.receives();
+            let number = sections.iter().filter(of).find_map(|own| {
+                let number = own.extension_id(extension::TRANSPORT_CC)?;
+                own.has_feedback("transport-cc").then_some(number)
+            });
+            let number = number.filter(|_| self.config.transport_cc);
+            tracks.tell_arrivals(number.and_then(|number| u8::try_from(number).ok()));
+            let mut receiving = sections.iter().filter(of);
+            link.takes_remb =
+                self.config.remb && receiving.any(|own| own.has_feedback("goog-remb"));
             // Else the client would be woken for nothing.
             if link.stands.is_some() && link.ask_at.is_none() && tracks.may_ask() {
                 link.ask_at = Some(cx.now + super::ASK_EVERY);
             }
+            if link.stands.is_some() {
+                self.begin_to_tell(cx, at);
+            }
         }
+        let link = &mut self.links[at];
         link.sent.agree(sections);
         self.drain(cx, at);
     }

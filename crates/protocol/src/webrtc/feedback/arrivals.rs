@@ -6,9 +6,13 @@ use measure::Time;
 
 use super::transport_cc::{TICK, TICKS_OF_REFERENCE, TransportCc};
 
-/// The most packets that one message says something of, and that are kept: at 25,000 packets a
+/// The most packets that are kept: at 25,000 packets a
 /// second those of 80 ms.
 const KEPT_MAX: usize = 2000;
+
+/// The most packets of which one message says something, so that it fits into a datagram of 1,200
+/// bytes whatever it says.
+const SAID_MAX: usize = 450;
 
 /// What became of arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +100,8 @@ impl Arrivals {
         };
         let mut before = reference * TICKS_OF_REFERENCE;
         let mut said = 0;
-        for arrival in self.kept.iter().skip(place) {
+        let room = SAID_MAX.saturating_sub(place).max(1);
+        for arrival in self.kept.iter().skip(place).take(room) {
             let delta = match arrival {
                 None => None,
                 Some(at) => {

@@ -1,7 +1,7 @@
 //! What both descriptions come to.
 
 use super::codec::Codec;
-use super::description::{Direction, MediaKind, MediaSection, SessionDescription};
+use super::description::{Direction, Extension, MediaKind, MediaSection, SessionDescription};
 
 /// A source of the other side, as far as its description names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,24 @@ pub struct Agreed {
     pub direction: Direction,
     /// What media comes or is sent with, the best first, under the answer's payload types.
     pub codecs: Vec<Codec>,
+    /// Header extensions, under the answer's numbers.
+    pub extensions: Vec<Extension>,
     /// The other side's sources; none where it does not name them (simulcast by RID).
     pub remote_sources: Vec<RemoteSource>,
+}
+
+impl Agreed {
+    /// Whether a codec has that feedback, by its words in `a=rtcp-fb`.
+    pub fn has_feedback(&self, words: &str) -> bool {
+        let mut all = self.codecs.iter().flat_map(|codec| &codec.feedback);
+        all.any(|own| own == words)
+    }
+
+    /// The number of a header extension.
+    pub fn extension_id(&self, uri: &str) -> Option<u16> {
+        let mut extensions = self.extensions.iter();
+        extensions.find(|own| own.uri == uri).map(|own| own.id)
+    }
 }
 
 /// What both sides take: the sections that neither refuses. `answer` is the one of both that was
@@ -49,6 +65,7 @@ pub fn agreed(
                 local.direction.receives() && remote.direction.sends(),
             ),
             codecs: answer.codecs.clone(),
+            extensions: answer.extensions.clone(),
             remote_sources: sources(remote),
         }
     });

@@ -15,6 +15,7 @@ use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 use crate::webrtc::again::Again;
 use crate::webrtc::feedback::{HistoryCounts, Retransmissions};
 use crate::webrtc::srtp::RtpSealer;
+use crate::webrtc::transport_numbers::TransportNumbers;
 
 /// How much memory encrypted packets are made in at a time, and the most bytes that encrypting adds
 /// to a packet.
@@ -112,6 +113,7 @@ pub(super) struct ServedFlow {
     /// Packets that let others go first, with how many still.
     held: Vec<(Packet, u32)>,
     again: Option<Again>,
+    numbers: Option<TransportNumbers>,
     /// Of this stream, and of what is sent again of it.
     sealer: RtpSealer,
     /// Used again when all packets in it have left.
@@ -132,6 +134,8 @@ pub(super) struct FlowConfig {
     pub(super) seed: u64,
     /// Whether packets are sent again, and in which stream of their own, if in one.
     pub(super) again: Option<Option<Retransmissions>>,
+    /// The numbers of the transport, where packets have them.
+    pub(super) numbers: Option<TransportNumbers>,
 }
 
 impl ServedFlow {
@@ -147,6 +151,7 @@ impl ServedFlow {
             ready: VecDeque::new(),
             held: Vec::new(),
             again: config.again.map(Again::new),
+            numbers: config.numbers,
             sealer,
             room: BytesMut::new(),
             missed: BTreeSet::new(),
@@ -271,11 +276,20 @@ impl ServedFlow {
         })
     }
 
+    /// The header with the next number of the transport, where packets have one: what is left out
+    /// has one too, as if the network had lost it.
+    fn numbered(&self, header: PacketHeader) -> PacketHeader {
+        let numbers = self.numbers.as_ref();
+        let numbered = numbers.and_then(|numbers| numbers.number(&header));
+        numbered.map_or(header, |(numbered, _)| numbered)
+    }
+
     /// What becomes of a packet that is to leave for the first time.
-    fn spoil(&mut self, packet: Packet, now: Time) -> Option<Packet> {
+    fn spoil(&mut self, mut packet: Packet, now: Time) -> Option<Packet> {
         if let Some(again) = &mut self.again {
             again.sent(&packet.header, &packet.payload, now);
         }
+        packet.header = self.numbered(packet.header);
         self.counts.planned += 1;
         if self.is_lost() {
             self.counts.left_out += 1;
@@ -327,6 +341,7 @@ impl ServedFlow {
                 }
                 None => 0,
             };
+            let header = self.numbered(header);
             if self.chance(self.faults.loss_again) {
                 self.room.clear();
                 self.counts.left_out_again += 1;

@@ -380,6 +380,7 @@ impl HttpSession {
             transport: transport.clone(),
             session_id: self.shared.drawn(number, &[3]) >> 2,
             cname: self.shared.cname(),
+            transport_cc: self.shared.config.transport_cc,
         }
     }
 
@@ -478,6 +479,7 @@ struct OwnParts {
     transport: Transport,
     session_id: u64,
     cname: String,
+    transport_cc: bool,
 }
 
 impl OwnParts {
@@ -486,6 +488,7 @@ impl OwnParts {
             transport: &self.transport,
             session_id: self.session_id,
             cname: &self.cname,
+            transport_cc: self.transport_cc,
         }
     }
 }

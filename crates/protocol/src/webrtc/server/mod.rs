@@ -61,6 +61,9 @@ pub struct ServerConfig {
     pub token: Option<String>,
     /// How many PeerConnections there may be at a time; more are refused with 503. Default: 10,000.
     pub sessions: usize,
+    /// Whether it numbers the packets of a transport, counts what players say of their arrival, and
+    /// tells publishers of it. Default: no.
+    pub transport_cc: bool,
     /// What it does wrong on purpose. Default: nothing.
     pub faults: ServerFaults,
     /// What the wall clock showed, since 1970, when time began.
@@ -77,6 +80,7 @@ impl Default for ServerConfig {
             length: None,
             token: None,
             sessions: 10_000,
+            transport_cc: false,
             faults: ServerFaults::default(),
             wall_clock: Duration::ZERO,
             seed: 1,

@@ -3,7 +3,7 @@
 use super::relay::Track;
 use crate::webrtc::sdp::{
     AnswerConfig, Codec, Direction, Feedback, LocalSource, MediaKind, MediaSection,
-    SessionDescription, Transport,
+    SessionDescription, Transport, extension,
 };
 
 /// How a media goes to a player.
@@ -19,6 +19,8 @@ pub(super) struct Planned {
     pub(super) rtx: Option<u8>,
     pub(super) ssrc: u32,
     pub(super) rtx_ssrc: u32,
+    /// The number of the header extension that numbers the packets of the transport.
+    pub(super) transport: Option<u8>,
 }
 
 /// How a media comes of a publisher.
@@ -28,6 +30,8 @@ pub(super) struct Taken {
     pub(super) payload_type: u8,
     /// Whether the publisher sends again what it is asked for.
     pub(super) nack: bool,
+    /// The number of the header extension that numbers the packets of the transport.
+    pub(super) transport: Option<u8>,
 }
 
 /// What the answer says of this side.
@@ -36,6 +40,35 @@ pub(super) struct Own<'a> {
     /// The number that names the session.
     pub(super) session_id: u64,
     pub(super) cname: &'a str,
+    /// Whether packets of a transport are numbered.
+    pub(super) transport_cc: bool,
+}
+
+impl Own<'_> {
+    /// Which feedback there is, of that.
+    fn feedback(&self, of: Feedback) -> Feedback {
+        Feedback {
+            transport_cc: self.transport_cc,
+            ..of
+        }
+    }
+
+    /// Which header extensions are taken.
+    fn extensions(&self) -> Vec<String> {
+        let known = match self.transport_cc {
+            true => extension::TRANSPORT_CC,
+            false => NO_EXTENSIONS,
+        };
+        vec![known.to_owned()]
+    }
+}
+
+/// The number of the extension in a section of which that codec is left, where both say so.
+fn transport_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
+    let codec = section.codec(payload_type)?;
+    let mut feedback = codec.feedback.iter();
+    feedback.find(|words| *words == "transport-cc")?;
+    u8::try_from(section.extension_id(extension::TRANSPORT_CC)?).ok()
 }
 
 /// No header extension: an answer takes all where none is named.
@@ -138,8 +171,8 @@ pub(super) fn answer_player(
         receive: false,
         sources: tracks.iter().enumerate().map(source).collect(),
         codecs: tracks.iter().map(|own| own.codec.name.clone()).collect(),
-        extensions: vec![NO_EXTENSIONS.to_owned()],
-        feedback: OF_PLAYERS,
+        extensions: own.extensions(),
+        feedback: own.feedback(OF_PLAYERS),
     };
     let mut answer = offer.answer(&config, own.transport);
     let mut planned = Vec::new();
@@ -174,6 +207,7 @@ pub(super) fn answer_player(
             rtx,
             ssrc,
             rtx_ssrc,
+            transport: transport_of(section, payload_type),
         });
     }
     settle(&mut answer);
@@ -187,8 +221,8 @@ pub(super) fn answer_publisher(
     own: &Own<'_>,
 ) -> Option<(SessionDescription, Vec<Taken>)> {
     let config = AnswerConfig {
-        extensions: vec![NO_EXTENSIONS.to_owned()],
-        feedback: TO_PUBLISHERS,
+        extensions: own.extensions(),
+        feedback: own.feedback(TO_PUBLISHERS),
         ..AnswerConfig::receive_all(own.session_id)
     };
     let mut answer = offer.answer(&config, own.transport);
@@ -210,6 +244,7 @@ pub(super) fn answer_publisher(
         let codec = codec.expect("it was left in the section");
         taken.push(Taken {
             nack: says_nack(&codec),
+            transport: transport_of(section, payload_type),
             track: Track {
                 kind,
                 codec: Codec {

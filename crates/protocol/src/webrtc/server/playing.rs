@@ -17,6 +17,7 @@ use crate::session::{Context, FlowId, Output};
 use crate::webrtc::feedback::{Message, Retransmissions, messages};
 use crate::webrtc::peer::Peer;
 use crate::webrtc::sdp::{Codec, MediaKind};
+use crate::webrtc::transport_numbers::TransportNumbers;
 
 /// How often it is reported what was sent.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -64,6 +65,9 @@ pub(super) struct Playing {
     streams: Vec<Stream>,
     report_at: Option<Time>,
     pictures: u64,
+    /// Packets of which the player said that they arrived, and estimates that it sent.
+    told: u64,
+    rembs: u64,
 }
 
 impl Playing {
@@ -84,6 +88,8 @@ impl Playing {
             streams: Vec::new(),
             report_at: None,
             pictures: 0,
+            told: 0,
+            rembs: 0,
         }
     }
 
@@ -105,6 +111,8 @@ impl Playing {
             };
             self.joined = Some((joined.next, joined.serial));
         }
+        let mut numbered = self.planned.iter().filter_map(|planned| planned.transport);
+        let numbers = numbered.next().map(TransportNumbers::new);
         for planned in std::mem::take(&mut self.planned) {
             if self.shared.config.faults.silences(planned.kind) {
                 continue;
@@ -148,6 +156,7 @@ impl Playing {
                 faults: self.shared.config.faults.clone(),
                 seed: drawn(9),
                 again,
+                numbers: numbers.clone().filter(|_| planned.transport.is_some()),
             };
             let flow = cx.flows.insert(ServedFlow::new(media, config, sealer));
             cx.out.push_back(Output::StartFlow {
@@ -193,7 +202,10 @@ impl Playing {
                     self.pictures += 1;
                     self.wants_picture(cx);
                 }
-                Message::Remb { .. } | Message::TransportCc(_) => {}
+                Message::Remb { .. } => self.rembs += 1,
+                Message::TransportCc(said) => {
+                    self.told += said.arrivals.iter().flatten().count() as u64;
+                }
             }
         }
     }
@@ -339,6 +351,8 @@ impl Playing {
         }
         done.sent = Some(sum);
         done.key_frames_wanted = self.pictures;
+        done.arrivals_told = self.told;
+        done.rembs = self.rembs;
         if let Some((_, serial)) = self.joined {
             self.shared.published.leave(&self.name, serial);
         }

@@ -113,6 +113,13 @@ const FLAGS: &[Flag] = {
         )
         .default("10000"),
         Flag::new(
+            Service,
+            "transport-cc",
+            Takes::Nothing,
+            "Number the packets of a transport and heed what players say of their arrival; tell \
+             publishers of it (transport-wide congestion control)",
+        ),
+        Flag::new(
             Faults,
             "fault",
             Takes::any("FAULT"),
@@ -162,6 +169,7 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
         length: flags.get("length").map(|TimeSpan(length)| length),
         token: flags.text("token").map(str::to_owned),
         sessions: flags.value("sessions"),
+        transport_cc: flags.has("transport-cc"),
         faults,
         seed: flags.value("seed"),
         ..ServerConfig::default()

@@ -213,6 +213,10 @@ pub struct ServedPeer {
     pub sent_media: Vec<SentMedia>,
     /// Key frames that a player asked for.
     pub key_frames_wanted: u64,
+    /// Packets of which a player said that they arrived (transport-wide congestion control).
+    pub arrivals_told: u64,
+    /// Estimates of what a player can take (REMB).
+    pub rembs: u64,
     /// What came of a publisher; none of a player.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub received: Option<ReceivedCounts>,

@@ -23,6 +23,9 @@ use crate::webrtc::tracks::{Agreed, Tracks};
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
+/// How often the publisher is told which packets arrived.
+const TELL_EVERY: Duration = Duration::from_millis(50);
+
 /// How often a key frame is asked for at most.
 const PICTURE_EVERY: Duration = Duration::from_millis(500);
 
@@ -47,6 +50,7 @@ pub(super) struct Taking {
     own_ssrc: u32,
     report_at: Option<Time>,
     ask_at: Option<Time>,
+    tell_at: Option<Time>,
     /// Whether a key frame is wanted, and from when on it may be asked for.
     wants_picture: bool,
     picture_after: Time,
@@ -75,6 +79,7 @@ impl Taking {
             nack: taken.nack,
         });
         tracks.agree(agreed.collect());
+        tracks.tell_arrivals(taken.iter().find_map(|taken| taken.transport));
         Taking {
             own_ssrc: shared.drawn(publication.number, &[20]) as u32,
             shared,
@@ -87,6 +92,7 @@ impl Taking {
             sources: Vec::new(),
             report_at: None,
             ask_at: None,
+            tell_at: None,
             wants_picture: false,
             picture_after: Time::ZERO,
             counts: ReceivedCounts::default(),
@@ -98,6 +104,7 @@ impl Taking {
         self.opener = peer.take_rtp_opener();
         self.report_at = Some(cx.now + REPORT_EVERY);
         self.ask_at = self.tracks.may_ask().then(|| cx.now + ASK_EVERY);
+        self.tell_at = self.tracks.tells_arrivals().then(|| cx.now + TELL_EVERY);
     }
 
     /// Opens a packet, counts it and passes it on.
@@ -194,7 +201,7 @@ impl Taking {
 
     pub(super) fn deadline(&self) -> Time {
         let picture = self.wants_picture.then_some(self.picture_after);
-        let all = [self.report_at, self.ask_at, picture];
+        let all = [self.report_at, self.ask_at, self.tell_at, picture];
         all.into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 
@@ -207,6 +214,12 @@ impl Taking {
             self.report_at = Some(now + REPORT_EVERY);
             self.report(now, peer);
             self.tracks.count_questions(cx.recorder);
+        }
+        if self.tell_at.is_some_and(|due| due <= now) {
+            self.tell_at = Some(now + TELL_EVERY);
+            self.tracks.write_arrivals(self.own_ssrc, |compound| {
+                peer.send_rtcp(compound);
+            });
         }
         if self.ask_at.is_some_and(|due| due <= now) {
             self.ask_at = Some(now + ASK_EVERY);

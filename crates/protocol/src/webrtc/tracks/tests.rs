@@ -345,3 +345,46 @@ fn retransmissions_that_belong_nowhere_are_only_counted() {
     assert_eq!(recorder.counter(m::RTX_PACKETS), 3);
     assert!(tracks.rows("").iter().all(|row| row.counts.received == 1));
 }
+
+#[test]
+fn what_can_be_taken_is_half_as_much_again_as_came() {
+    let (mut tracks, mut recorder) = tracks();
+    let mut said = Vec::new();
+    let mut estimate = |tracks: &mut Tracks, ms: u64| {
+        let now = Time::from_nanos(ms * 1_000_000);
+        tracks.write_remb(now, 1, |compound| {
+            said.extend(feedback::messages(compound).filter_map(Result::ok));
+        })
+    };
+    assert_eq!(estimate(&mut tracks, 0), None);
+    // 156 bytes on the wire every ms: 1.248 Mb/s. Then every fifth is lost.
+    for ms in 0..1000 {
+        take(
+            &mut tracks,
+            &mut recorder,
+            &packet(0x80, 96, ms as u16, 50),
+            ms,
+        );
+    }
+    assert_eq!(estimate(&mut tracks, 1000), Some(1_872_000));
+    for ms in 1000..2000 {
+        if ms % 5 > 0 || ms == 1000 {
+            take(
+                &mut tracks,
+                &mut recorder,
+                &packet(0x80, 96, ms as u16, 50),
+                ms,
+            );
+        }
+    }
+    let lowered = estimate(&mut tracks, 2000).expect("media came");
+    assert!((1_340_000..1_360_000).contains(&lowered), "{lowered}");
+    // Nothing comes: enough to begin with.
+    assert_eq!(estimate(&mut tracks, 3000), Some(300_000));
+    let first = said.first().expect("it was written");
+    assert!(
+        matches!(first, feedback::Message::Remb { bitrate, sources, .. }
+            if bitrate.abs_diff(1_872_000) < 10_000 && sources == &[50]),
+        "{first:?}"
+    );
+}

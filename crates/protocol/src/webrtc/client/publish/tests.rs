@@ -149,6 +149,7 @@ fn what_is_agreed_is_found_in_the_answer() {
         kind: MediaKind::Video,
         direction: Way::SendOnly,
         codecs,
+        extensions: Vec::new(),
         remote_sources: Vec::new(),
     };
     sent.agree(&[

@@ -243,6 +243,42 @@ fn what_is_left_out_is_asked_for_and_sent_again_unless_that_is_left_out_too() {
 }
 
 #[test]
+fn the_arrival_of_each_packet_is_told_where_the_server_numbers_them() {
+    let faults = ["loss=3%", "loss-again=30%", "reorder=1%x2"];
+    for (seed, receive) in (0..6).zip([Receive::Headers, Receive::Decrypted].into_iter().cycle()) {
+        for (server_numbers, client_tells) in [(true, true), (true, false), (false, true)] {
+            let config = ServerConfig {
+                seed,
+                transport_cc: server_numbers,
+                ..server(&faults)
+            };
+            let client = ClientConfig {
+                transport_cc: client_tells,
+                ..receiving(receive, true)
+            };
+            let mut played = play(settings(seed), client, config);
+            let served = &played.served()[0];
+            let sent = played.sent();
+            let told = played.count(m::ARRIVALS_TOLD);
+            assert_eq!(served.arrivals_told, told);
+            if !(server_numbers && client_tells) {
+                assert_eq!(told, 0);
+                continue;
+            }
+            // All that left, first or again, but for what came since the last message.
+            let left = sent.sent + sent.again;
+            assert!(told <= left && told + 40 > left, "{told} of {sent:?}");
+            let messages = played.count(m::TRANSPORT_FEEDBACK_SENT);
+            assert!((35..=45).contains(&messages), "{messages}");
+            assert_eq!(played.count(m::REMBS_SENT), 0);
+            let received = sent.sent + sent.recovered;
+            assert_eq!(played.count(rtp::RECEIVED), received, "{sent:?}");
+            assert_eq!(played.count(rtp::MALFORMED), 0);
+        }
+    }
+}
+
+#[test]
 fn over_a_bad_network_clients_connect_and_nothing_is_counted_that_did_not_come() {
     for seed in 0..60 {
         let part = |modulus: u64| (seed % modulus) as f64 / modulus as f64;

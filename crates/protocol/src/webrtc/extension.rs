@@ -1,0 +1,182 @@
+//! Header extensions of RTP (RFC 8285). SRTP does not encrypt them.
+
+use crate::media::rtp::header::FIXED_LENGTH;
+use crate::session::PacketHeader;
+
+/// The bit of a packet's first byte that says that an extension follows (RFC 3550, 5.1).
+pub const EXTENSION: u8 = 0x10;
+
+/// What an extension begins with whose elements have a head of one byte (RFC 8285, 4.2), and, in the
+/// upper 12 bits, one of two (4.3).
+const ONE_BYTE: u16 = 0xbede;
+const TWO_BYTES: u16 = 0x1000;
+
+/// The number that ends the elements of one byte.
+const END: u8 = 15;
+
+/// What the element of that number holds in a packet, of which its beginning is enough. `None`: it
+/// has none, or not all of it is there.
+pub fn find(packet: &[u8], id: u8) -> Option<&[u8]> {
+    let first = *packet.first()?;
+    if first & EXTENSION == 0 {
+        return None;
+    }
+    let begin = FIXED_LENGTH + 4 * usize::from(first & 0x0f);
+    let (head, rest) = packet.get(begin..)?.split_first_chunk::<4>()?;
+    let [p0, p1, l0, l1] = *head;
+    let profile = u16::from_be_bytes([p0, p1]);
+    let length = 4 * usize::from(u16::from_be_bytes([l0, l1]));
+    let mut rest = &rest[..rest.len().min(length)];
+    loop {
+        let (&head, after) = rest.split_first()?;
+        let (number, length, after) = match (profile, head) {
+            // Padding.
+            (_, 0) => {
+                rest = after;
+                continue;
+            }
+            (ONE_BYTE, _) if head >> 4 == END => return None,
+            (ONE_BYTE, _) => (head >> 4, usize::from(head & 0x0f) + 1, after),
+            (profile, number) if profile & 0xfff0 == TWO_BYTES => {
+                let (&length, after) = after.split_first()?;
+                (number, usize::from(length), after)
+            }
+            _ => return None,
+        };
+        let (data, after) = after.split_at_checked(length)?;
+        if number == id {
+            return Some(data);
+        }
+        rest = after;
+    }
+}
+
+/// The header with an element of two bytes more. `None` where there is no room, or where its
+/// extension is of another form. `header` is of RTP alone, as a packet has it before its payload.
+pub fn add(header: &PacketHeader, id: u8, data: [u8; 2]) -> Option<PacketHeader> {
+    let &first = header.first()?;
+    let begin = FIXED_LENGTH + 4 * usize::from(first & 0x0f);
+    let element = |profile: u16| match profile {
+        ONE_BYTE => Some([id << 4 | 1, data[0], data[1], 0]).filter(|_| (1..END).contains(&id)),
+        _ => Some([id, 2, data[0], data[1]]).filter(|_| id > 0),
+    };
+    if first & EXTENSION == 0 {
+        let profile = if id < END { ONE_BYTE } else { TWO_BYTES };
+        let element = element(profile)?;
+        let fits = begin == header.len() && header.len() + 8 <= PacketHeader::ROOM;
+        let added = || {
+            PacketHeader::EMPTY
+                .with(&[first | EXTENSION])
+                .with(&header[1..])
+                .with(&profile.to_be_bytes())
+                .with(&[0, 1])
+                .with(&element)
+        };
+        return fits.then(added);
+    }
+    let &[p0, p1, l0, l1] = header.get(begin..)?.first_chunk()?;
+    let profile = u16::from_be_bytes([p0, p1]);
+    let words = u16::from_be_bytes([l0, l1]);
+    let is_known = profile == ONE_BYTE || profile & 0xfff0 == TWO_BYTES;
+    let whole = begin + 4 + 4 * usize::from(words) == header.len();
+    if !is_known || !whole || header.len() + 4 > PacketHeader::ROOM {
+        return None;
+    }
+    let added = PacketHeader::EMPTY
+        .with(&header[..begin + 2])
+        .with(&(words + 1).to_be_bytes())
+        .with(&header[begin + 4..])
+        .with(&element(profile)?);
+    Some(added)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A packet with these elements, in the short form or the long one.
+    fn write(sources: usize, long: bool, elements: &[(u8, Vec<u8>)]) -> Vec<u8> {
+        let mut body = Vec::new();
+        for (number, data) in elements {
+            match long {
+                true => body.extend([*number, data.len() as u8]),
+                false => body.push(number << 4 | (data.len() as u8 - 1)),
+            }
+            body.extend(data);
+            body.push(0);
+        }
+        body.resize(body.len().next_multiple_of(4), 0);
+        let mut packet = vec![0x80 | EXTENSION | sources as u8, 96];
+        packet.resize(FIXED_LENGTH + 4 * sources, 7);
+        packet.extend(if long { [0x10, 0x00] } else { [0xbe, 0xde] });
+        packet.extend((body.len() as u16 / 4).to_be_bytes());
+        packet.extend(body);
+        packet
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_found(
+            sources in 0_usize..4,
+            long: bool,
+            elements in vec((1_u8..15, vec(any::<u8>(), 1..17)), 0..6),
+            sought in 1_u8..15,
+            kept in 0_usize..100,
+        ) {
+            let packet = write(sources, long, &elements);
+            let first = elements.iter().find(|(number, _)| *number == sought);
+            prop_assert_eq!(find(&packet, sought), first.map(|(_, data)| &data[..]));
+            // Of what is cut off there is less, and nothing else.
+            let cut = find(&packet[..packet.len().min(kept)], sought);
+            prop_assert!(cut.is_none() || cut == find(&packet, sought));
+        }
+
+        #[test]
+        fn what_is_added_is_found_and_what_was_there_stays(
+            sources in 0_usize..2,
+            extended: bool,
+            long: bool,
+            own in (1_u8..15, vec(any::<u8>(), 1..5)),
+            id in 1_u8..=255,
+            data: [u8; 2],
+        ) {
+            let packet = match extended {
+                true => write(sources, long, std::slice::from_ref(&own)),
+                false => [&[0x80 | sources as u8][..], &[5; 11], &[6; 4].repeat(sources)].concat(),
+            };
+            let header = PacketHeader::EMPTY.with(&packet);
+            // A number above 14 does not go with elements of the short form.
+            match add(&header, id, data) {
+                None => prop_assert!(extended && !long && id >= END),
+                Some(added) => {
+                    prop_assert_eq!(added.len() % 4, 0);
+                    let first = Some(own).filter(|own| extended && own.0 == id);
+                    let expected = first.map_or(data.to_vec(), |own| own.1);
+                    prop_assert_eq!(find(&added, id), Some(&expected[..]));
+                    if extended && !long {
+                        prop_assert_eq!(&added[1..12], &packet[1..12]);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn nothing_that_others_write_is_read_beyond_its_end(
+            packet in vec(any::<u8>(), 0..80),
+            id: u8,
+        ) {
+            let _ = find(&packet, id);
+        }
+    }
+
+    #[test]
+    fn the_number_that_ends_a_list_ends_it() {
+        let packet = write(0, false, &[(END, vec![1]), (3, vec![2])]);
+        assert_eq!(find(&packet, 3), None);
+        let plain = [0x80; FIXED_LENGTH];
+        assert_eq!(find(&plain, 3), None);
+    }
+}

@@ -25,6 +25,17 @@ pub enum Receive {
     Decrypted,
 }
 
+/// Whether clients that publish send less where the path or the server takes less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Control {
+    /// They send what is written.
+    #[default]
+    Ignore,
+    /// The video has the bit rate that is estimated, and never more than is written.
+    Follow,
+}
+
 /// A room of Janus' VideoRoom that the run makes where it is not there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -112,6 +123,10 @@ pub struct ClientConfig {
     /// Whether clients that publish send again what the server asks for (NACK): of video in a
     /// stream of its own (RTX) where the server takes that. Default true.
     pub retransmit: bool,
+    /// Whether clients that publish generated video lower its bit rate: `ignore` (default) or
+    /// `follow` (as browsers do: by what the server says of arrivals (transport-wide congestion
+    /// control), of what it can take (REMB) and of loss).
+    pub congestion: Control,
     /// Whether our addresses follow the description in a request of their own (trickle ICE; RFC
     /// 8838), and are not in it. Default false.
     pub trickle: bool,
@@ -183,6 +198,7 @@ impl Default for ClientConfig {
             transport_cc: true,
             remb: true,
             retransmit: true,
+            congestion: Control::default(),
             trickle: false,
             token: None,
             api_secret: None,
@@ -250,6 +266,11 @@ impl ClientConfig {
                 check_source(source).map_err(|text| (key, text))?;
             }
         }
+        let made = self.source().is_some_and(|source| source.file.is_none());
+        if self.follows() && !made {
+            let text = "`congestion: follow` needs generated video, by `publish` or `participate`";
+            return Err(("congestion", text.to_owned()));
+        }
         if self.publish.is_some() && self.participate.is_some() {
             let text = "`publish` is of WHIP and `participate` of rooms; take one out";
             return Err(("participate", text.to_owned()));
@@ -274,11 +295,18 @@ impl ClientConfig {
         self.rtx.unwrap_or(self.receive == Receive::Decrypted) && self.nack
     }
 
+    /// Whether what is sent follows what can be taken.
+    pub(super) fn follows(&self) -> bool {
+        self.congestion == Control::Follow
+    }
+
     /// Which feedback is heeded of what is sent.
     pub(super) fn heeded_feedback(&self) -> Feedback {
         Feedback {
             nack: self.retransmit,
             rtx: self.retransmit,
+            transport_cc: self.follows(),
+            remb: self.follows(),
             ..Feedback::NONE
         }
     }
@@ -340,6 +368,11 @@ mod tests {
             (r#"{"token":"two words"}"#, "token"),
             (r#"{"user_agent":"a\nb"}"#, "user_agent"),
             (r#"{"time_codes":true}"#, "time_codes"),
+            (r#"{"congestion":"follow"}"#, "congestion"),
+            (
+                r#"{"congestion":"follow","publish":{"file":"a.mp4"}}"#,
+                "congestion",
+            ),
             (r#"{"rtx":true}"#, "rtx"),
             (r#"{"rtx":true,"receive":"decrypted","nack":false}"#, "rtx"),
             (r#"{"publish":{"mtu":10}}"#, "publish"),

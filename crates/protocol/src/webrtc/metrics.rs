@@ -70,6 +70,11 @@ measure::metrics! {
         /// Packets that never reached the server, as its last reports say, of streams that are
         /// published.
         REPORTED_LOST = "reported_lost", Count, "RFC 3550, 6.4.1";
+        /// Messages in which the server told when packets of ours arrived.
+        TRANSPORT_FEEDBACK_RECEIVED = "transport_feedback_received", Count,
+            "draft-holmer-rmcat-transport-wide-cc-extensions-01";
+        /// Messages in which the server said how much it can take.
+        REMBS_RECEIVED = "rembs_received", Count, "draft-alvestrand-rmcat-remb-03";
         /// Packets that the server asked for again, each time, of streams that are published.
         NACKED_PACKETS = "nacked_packets", Count, "RFC 4585, 6.2.1";
         /// Of these, the ones that were sent again.
@@ -85,6 +90,11 @@ measure::metrics! {
     }
     gauges {}
     distributions {
+        /// How much may be sent over a PeerConnection with all headers, as it is estimated by
+        /// clients that follow what can be taken. Once a second.
+        ESTIMATED_BITRATE = "estimated_bitrate", BitsPerSecond, "draft-ietf-rmcat-gcc-02";
+        /// The bit rate of the video that they send for that, once a second.
+        TARGET_BITRATE = "target_bitrate", BitsPerSecond, "";
         /// From the request for a WebSocket to the answer.
         WEBSOCKET_DELAY = "websocket_delay", Seconds, "RFC 6455, 4";
         /// From asking to join a room to being in it.

@@ -13,6 +13,11 @@ const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, c
 
 /// The report of four that meet in a room of Janus; none where that cannot be.
 fn meet(keys: &str) -> Option<Report> {
+    meet_in("publishers: 10", keys)
+}
+
+/// The same, in such a room.
+fn meet_in(room: &str, keys: &str) -> Option<Report> {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return None;
     }
@@ -25,7 +30,7 @@ clients:
     protocol: webrtc
     urls: ['janus+ws://{{server}}:8188/videoroom/77']
     participate: {{ bitrate: 256kbps, audio: true }}
-    room: {{ publishers: 10 }}
+    room: {{ {room} }}
     {keys}
     load: {{ clients: 4, ramp: 2s }}
 duration: 6s
@@ -79,5 +84,28 @@ fn what_a_janus_room_passes_on_can_be_decrypted_and_has_time_codes() {
     assert!(
         delay["p50"].as_f64().is_some_and(|p50| p50 > 0.0),
         "{delay}"
+    );
+}
+
+#[test]
+fn publishers_that_follow_keep_to_the_bit_rate_of_their_janus_room() {
+    let _media = a_little();
+    let room = "publishers: 10, bitrate: 150kbps";
+    let keys = "congestion: follow\n    transport_cc: false";
+    let Some(report) = meet_in(room, keys) else {
+        return;
+    };
+    assert!(count(&report, "rembs_received") > 0);
+    assert!(count(&report, "transport_feedback_received") > 0);
+    let estimate = report.metric("estimated_bitrate");
+    // Exact but for the buckets of a distribution.
+    assert!(
+        estimate["p50"].as_f64().is_some_and(|p50| p50 < 155_000.0),
+        "{estimate}"
+    );
+    let target = report.metric("target_bitrate");
+    assert!(
+        target["p50"].as_f64().is_some_and(|p50| p50 < 140_000.0),
+        "{target}"
     );
 }

@@ -24,6 +24,7 @@ use crate::session::{
 };
 use crate::url::UrlError;
 
+mod congestion;
 mod end;
 mod feedback;
 mod link;

@@ -6,6 +6,7 @@ use mediagen::ladder::Encoder;
 use std::time::Duration;
 
 use super::Client;
+use super::congestion::{Congestion, Numbered};
 use crate::media::rtcp::{self, Packet};
 use crate::media::rtp::{Faults, FlowSettings, LiveFlow, LiveSettings, RtpFlow};
 use crate::media::source::MediaSource;
@@ -15,9 +16,11 @@ use crate::session::{
 };
 use crate::webrtc::again::Again;
 use crate::webrtc::failure::Failure;
-use crate::webrtc::feedback::{HistoryCounts, Message, Retransmissions, messages};
+use crate::webrtc::feedback::{HistoryCounts, Message, Retransmissions, TransportCc, messages};
 use crate::webrtc::metrics as m;
-use crate::webrtc::sdp::{Agreed, Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia};
+use crate::webrtc::sdp::{
+    Agreed, Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia, extension,
+};
 use crate::webrtc::srtp::RtpSealer;
 
 /// How often what was sent is added to the population's figures, and reports are sent.
@@ -45,6 +48,13 @@ pub(super) struct Sent {
     count_at: Option<Time>,
     /// When media began to leave.
     began: Option<Time>,
+    /// The number of the header extension that numbers packets, where the server tells of them.
+    numbered: Option<u8>,
+    /// What may be sent, where that is heeded.
+    congestion: Option<Box<Congestion>>,
+    /// The bit rate that the video has for that, and the one that it was told to have.
+    target: u64,
+    asked: u64,
     /// Whether the server has said that it received some.
     heard: bool,
 }
@@ -93,8 +103,13 @@ impl Sent {
             let rtx = section.codecs.iter().find(|codec| codec.is("rtx"));
             (section.place, nack, rtx.map(|codec| codec.payload_type))
         };
-        let taken = sections.iter().filter(|section| section.direction.sends());
-        self.agreed = taken.map(again).collect();
+        let taken = || sections.iter().filter(|section| section.direction.sends());
+        self.agreed = taken().map(again).collect();
+        self.numbered = taken().find_map(|section| {
+            let number = section.extension_id(extension::TRANSPORT_CC)?;
+            let number = u8::try_from(number).ok()?;
+            section.has_feedback("transport-cc").then_some(number)
+        });
     }
 
     fn stream(&mut self, ssrc: u32) -> Option<&mut Outgoing> {
@@ -132,8 +147,55 @@ impl Sent {
                         }
                     }
                 }
-                Message::Remb { .. } | Message::TransportCc(_) => {}
+                Message::Remb { bitrate, .. } => {
+                    recorder.add(m::REMBS_RECEIVED, 1);
+                    if let Some(congestion) = &mut self.congestion {
+                        congestion.remb(bitrate);
+                    }
+                    self.follow(flows);
+                }
+                Message::TransportCc(message) => {
+                    recorder.add(m::TRANSPORT_FEEDBACK_RECEIVED, 1);
+                    self.told(&message, now, flows);
+                }
             }
+        }
+    }
+
+    /// The server tells when packets arrived.
+    fn told(&mut self, message: &TransportCc, now: Time, flows: &mut Flows) {
+        let Some(congestion) = &mut self.congestion else {
+            return;
+        };
+        for stream in &self.streams {
+            flows.with(stream.flow, |sealed: &mut Sealed| {
+                let follows = matches!(sealed.media, Media::Live(_));
+                if let Some(numbered) = &mut sealed.numbered {
+                    numbered.take(follows, congestion);
+                }
+            });
+        }
+        congestion.told(now, message);
+        self.follow(flows);
+    }
+
+    /// Gives the video the bit rate that may be sent.
+    fn follow(&mut self, flows: &mut Flows) {
+        let Some(congestion) = &self.congestion else {
+            return;
+        };
+        let (_, target) = congestion.estimate();
+        // Each change is a message to the thread that sends.
+        if target.abs_diff(self.asked) * 100 < self.asked {
+            return;
+        }
+        self.asked = target;
+        for stream in &self.streams {
+            flows.with(stream.flow, |sealed: &mut Sealed| {
+                if let Media::Live(flow) = &mut sealed.media {
+                    self.target = flow.set_bitrate(target);
+                }
+            });
         }
     }
 
@@ -171,7 +233,11 @@ impl Sent {
                     Err(_) => recorder.take_back(m::REPORTED_LOST, more.unsigned_abs()),
                 }
                 self.heard = true;
+                if let Some(congestion) = &mut self.congestion {
+                    congestion.reported(now, f64::from(block.fraction_lost) / 256.0);
+                }
             }
+            self.follow(flows);
         }
     }
 }
@@ -251,6 +317,8 @@ struct Sealed {
     room: BytesMut,
     /// What the server asks for, where that was agreed upon.
     again: Option<Again>,
+    /// What numbers packets of the transport, where the server tells of them.
+    numbered: Option<Numbered>,
 }
 
 impl Sealed {
@@ -259,6 +327,7 @@ impl Sealed {
         let again = self.again.as_mut()?;
         again.next_due().filter(|due| *due <= now)?;
         let (header, due, _) = again.next(now, &mut self.room)?;
+        let header = self.number(header, now);
         let payload = self.seal(&header)?;
         Some(FlowPacket {
             due,
@@ -266,6 +335,15 @@ impl Sealed {
             payload,
             tag: Tag(AGAIN),
         })
+    }
+
+    /// The header of what is in the room, with the number of the transport where it has one.
+    fn number(&mut self, header: PacketHeader, now: Time) -> PacketHeader {
+        let lengths = (self.room.len(), TRAILER_MAX);
+        match &mut self.numbered {
+            Some(numbered) => numbered.number(&header, lengths, now),
+            None => header,
+        }
     }
 
     /// Encrypts what is in the room, and takes it out. None where it cannot be encrypted: it must
@@ -303,8 +381,13 @@ impl Flow for Sealed {
                 .reserve(ROOM.max(packet.payload.len() + TRAILER_MAX));
         }
         self.room.extend_from_slice(&packet.payload);
-        match self.seal(&packet.header) {
-            Some(payload) => Some(FlowPacket { payload, ..packet }),
+        let header = self.number(packet.header, now);
+        match self.seal(&header) {
+            Some(payload) => Some(FlowPacket {
+                header,
+                payload,
+                ..packet
+            }),
             None => {
                 self.media.flow_mut().left(packet.tag, None);
                 None
@@ -376,7 +459,10 @@ impl Client {
                 kind,
                 direction: Way::SendOnly,
                 codecs,
-                extensions: Vec::new(),
+                extensions: match self.config.follows() {
+                    true => vec![extension::TRANSPORT_CC.to_owned()],
+                    false => Vec::new(),
+                },
                 source: Some(source),
             });
         }
@@ -439,6 +525,14 @@ impl Client {
             return;
         };
         let channel = self.links[at].channel;
+        let sent = &mut self.links[at].sent;
+        sent.congestion = self.config.follows().then(|| {
+            let ladder = source.encoded.as_ref();
+            let bitrate = ladder.map_or(0, |ladder| Encoder::new(ladder.clone()).bitrate());
+            sent.target = bitrate;
+            Box::new(Congestion::new(cx.now, bitrate, sent.numbered))
+        });
+        let numbers = sent.congestion.as_ref().and_then(|own| own.numbers());
         for (index, clip) in source.clips.iter().enumerate() {
             let agreed = &self.links[at].sent.agreed;
             let agreed = agreed.iter().find(|(place, ..)| *place == index).copied();
@@ -466,6 +560,7 @@ impl Client {
                 sealer,
                 room: BytesMut::new(),
                 again,
+                numbered: numbers.clone().map(Numbered::new),
             });
             self.links[at].sent.streams.push(Outgoing {
                 flow,
@@ -539,6 +634,12 @@ impl Client {
             recorder.add(m::NOT_TAKEN, now.not_taken - before.not_taken);
             let early = now.early_key_frames - before.early_key_frames;
             recorder.add(m::EARLY_KEY_FRAMES, early);
+        }
+        let sent = &self.links[at].sent;
+        if let Some(congestion) = &sent.congestion {
+            cx.recorder
+                .record(m::ESTIMATED_BITRATE, congestion.estimate().0);
+            cx.recorder.record(m::TARGET_BITRATE, sent.target);
         }
     }
 

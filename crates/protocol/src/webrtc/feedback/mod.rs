@@ -4,6 +4,7 @@
 //! Reports are those of [`crate::media::rtcp`].
 
 mod arrivals;
+mod estimate;
 mod formats;
 mod history;
 mod message;
@@ -16,6 +17,7 @@ mod write;
 mod tests;
 
 pub use arrivals::{Arrivals, ArrivalsCounts};
+pub use estimate::{Estimator, Told};
 pub use history::{History, HistoryCounts, Sent};
 pub use message::{Message, Messages, messages};
 pub use missing::{Missing, MissingCounts};

@@ -48,6 +48,7 @@ fn sending(media: Media, rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
         sealer: keys(true).rtp_sealer(),
         room: BytesMut::new(),
         again: nack.then(|| Again::new(stream)),
+        numbered: None,
     });
     let mut sent = Sent::default();
     sent.streams.push(Outgoing {

@@ -1,5 +1,6 @@
 //! Clients against the reference server in virtual time.
 
+mod congestion;
 mod hostile;
 mod passing_on;
 

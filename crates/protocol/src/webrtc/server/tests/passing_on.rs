@@ -3,14 +3,19 @@
 use super::*;
 use crate::media::source::MediaSource;
 
-/// A client that publishes under that name, sound and pictures.
-fn publisher(name: &str, seed: u64) -> Client {
+/// What clients publish: sound and pictures.
+pub(super) fn made() -> SourceConfig {
     let config = SourceConfig {
         bitrate: Some(BitRate(1_000_000)),
         audio: Some(true),
         ..SourceConfig::default()
     };
-    let source = MediaSource::new(&crate::webrtc::config::usual(&config), None);
+    crate::webrtc::config::usual(&config)
+}
+
+/// A client that publishes under that name, sound and pictures.
+fn publisher(name: &str, seed: u64) -> Client {
+    let source = MediaSource::new(&made(), None);
     let client = client(ClientConfig::default(), &url("whip", name), seed);
     client.publishing(Arc::new(source.expect("it can be made")))
 }

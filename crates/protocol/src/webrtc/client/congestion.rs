@@ -1,0 +1,238 @@
+//! How a client that publishes heeds what the server says it can take, or of arrivals.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use measure::Time;
+
+use crate::session::PacketHeader;
+use crate::webrtc::feedback::{Estimator, TICK, Told, TransportCc};
+use crate::webrtc::transport_numbers::TransportNumbers;
+
+/// The most packets of a stream that wait to be taken over by the session, and those of a transport
+/// of which it is known when they were sent: of 10 Mb/s those of some four seconds.
+const WAITING_MAX: usize = 2048;
+const KEPT: usize = 4096;
+
+/// The least that is sent: as browsers have it, in bits per second.
+const LEAST: u64 = 30_000;
+
+/// Headers of IP and UDP, of packets that are counted against what a path can carry.
+const OVERHEAD: usize = 28;
+
+/// Over how long it is found which share of what is sent is the payload of pictures.
+const SHARE_EVERY: Duration = Duration::from_secs(1);
+
+/// That share where it is not known yet.
+const SHARE: f64 = 0.9;
+
+/// A packet that was sent with a number of its transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SentPacket {
+    number: u16,
+    at: Time,
+    /// With all headers, and the payload alone.
+    wire: u32,
+    payload: u32,
+}
+
+/// Numbers the packets of a stream, and remembers them.
+#[derive(Debug)]
+pub(super) struct Numbered {
+    numbers: TransportNumbers,
+    waiting: VecDeque<SentPacket>,
+}
+
+impl Numbered {
+    pub(super) fn new(numbers: TransportNumbers) -> Numbered {
+        Numbered {
+            numbers,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// The header of the next packet, with its number.
+    pub(super) fn number(
+        &mut self,
+        header: &PacketHeader,
+        (payload, trailer): (usize, usize),
+        now: Time,
+    ) -> PacketHeader {
+        let Some((numbered, number)) = self.numbers.number(header) else {
+            return *header;
+        };
+        if self.waiting.len() >= WAITING_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(SentPacket {
+            number,
+            at: now,
+            wire: (numbered.len() + payload + trailer + OVERHEAD) as u32,
+            payload: payload as u32,
+        });
+        numbered
+    }
+
+    /// Hands over what was sent.
+    pub(super) fn take(&mut self, follows: bool, into: &mut Congestion) {
+        for packet in self.waiting.drain(..) {
+            into.sent(packet, follows);
+        }
+    }
+}
+
+/// What a transport may send.
+#[derive(Debug)]
+pub(super) struct Congestion {
+    /// The numbers of its packets, where the server tells of them.
+    numbers: Option<TransportNumbers>,
+    /// At their numbers' remainders.
+    kept: Vec<Option<SentPacket>>,
+    estimator: Estimator,
+    /// Since when bytes are counted: all, and the payload of streams that follow.
+    counted: (Time, u64, u64),
+    share: f64,
+}
+
+impl Congestion {
+    /// Of a transport that sends `bitrate` in bits per second as long as it may.
+    pub(super) fn new(now: Time, bitrate: u64, extension: Option<u8>) -> Congestion {
+        // Payload, and what is sent beside it.
+        let most = (bitrate as f64 / SHARE) as u64 + 150_000;
+        Congestion {
+            numbers: extension.map(TransportNumbers::new),
+            kept: Vec::new(),
+            estimator: Estimator::new(now, most, LEAST, most),
+            counted: (now, 0, 0),
+            share: SHARE,
+        }
+    }
+
+    pub(super) fn numbers(&self) -> Option<TransportNumbers> {
+        self.numbers.clone()
+    }
+
+    fn sent(&mut self, packet: SentPacket, follows: bool) {
+        if self.kept.is_empty() {
+            self.kept.resize(KEPT, None);
+        }
+        self.kept[usize::from(packet.number) % KEPT] = Some(packet);
+        self.counted.1 += u64::from(packet.wire);
+        if follows {
+            self.counted.2 += u64::from(packet.payload);
+        }
+    }
+
+    /// The server tells when packets arrived.
+    pub(super) fn told(&mut self, now: Time, message: &TransportCc) {
+        let tick = TICK.as_nanos() as i64;
+        // Ticks in 64 ms.
+        let mut at = i64::from(message.reference) * 256 * tick;
+        let mut told = Vec::new();
+        for (place, arrival) in message.arrivals.iter().enumerate() {
+            if let Some(delta) = arrival {
+                at += i64::from(*delta) * tick;
+            }
+            let number = message.base.wrapping_add(place as u16);
+            let Some(kept) = self.kept.get_mut(usize::from(number) % KEPT) else {
+                continue;
+            };
+            if let Some(packet) = kept.take_if(|packet| packet.number == number) {
+                told.push(Told {
+                    sent: packet.at,
+                    bytes: packet.wire,
+                    arrived: arrival.map(|_| at),
+                });
+            }
+        }
+        let (since, wire, payload) = self.counted;
+        if now.since(since) >= SHARE_EVERY {
+            if wire > 0 && payload > 0 {
+                self.share = payload as f64 / wire as f64;
+            }
+            self.counted = (now, 0, 0);
+        }
+        self.estimator.told(now, &told);
+    }
+
+    pub(super) fn remb(&mut self, bitrate: u64) {
+        self.estimator.remb(bitrate);
+    }
+
+    /// The server says which share was lost: heeded where it does not tell of each packet.
+    pub(super) fn reported(&mut self, now: Time, loss: f64) {
+        if self.numbers.is_none() {
+            self.estimator.reported(now, loss);
+        }
+    }
+
+    /// What may be sent with all headers, and the payload that pictures may have of that, in bits
+    /// per second.
+    pub(super) fn estimate(&self) -> (u64, u64) {
+        let all = self.estimator.estimate();
+        (all, (all as f64 * self.share) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(1_000_000_000 + millis * 1_000_000)
+    }
+
+    #[test]
+    fn what_is_told_goes_with_what_was_sent() {
+        let mut congestion = Congestion::new(at(0), 1_000_000, Some(3));
+        let (most, _) = congestion.estimate();
+        let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
+        let numbers = congestion.numbers().expect("it has some");
+        let mut streams = [Numbered::new(numbers.clone()), Numbered::new(numbers)];
+        let mut first = Vec::new();
+        for turn in 0..300 {
+            for (place, stream) in streams.iter_mut().enumerate() {
+                let numbered = stream.number(&header, (900 - 800 * place, 16), at(turn * 4));
+                first.push(u16::from_be_bytes([numbered[17], numbered[18]]));
+            }
+        }
+        // One after the other, whichever the stream.
+        assert!(
+            first
+                .iter()
+                .zip(1..)
+                .all(|(number, expected)| *number == expected)
+        );
+        for (follows, stream) in [true, false].into_iter().zip(&mut streams) {
+            stream.take(follows, &mut congestion);
+        }
+        // All arrive, each later than the one before by as much as it was sent later, and more.
+        let message = |delta: i16| TransportCc {
+            base: 1,
+            arrivals: (0..600).map(|place| Some(delta * (place % 2))).collect(),
+            ..TransportCc::default()
+        };
+        congestion.told(at(1300), &message(40));
+        let (all, payload) = congestion.estimate();
+        assert!(all < most, "{all}");
+        // The share of the pictures' payload is known now.
+        let share = 900.0 / f64::from(900 + 16 + 28 + 20 + 100 + 16 + 28 + 20);
+        assert_eq!(payload, (all as f64 * share) as u64);
+        // The same again tells nothing.
+        congestion.told(at(1310), &message(400));
+        assert_eq!(congestion.estimate().0, all);
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut congestion = Congestion::new(at(0), 1_000_000, Some(3));
+        let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
+        let mut stream = Numbered::new(congestion.numbers().expect("it has some"));
+        for _ in 0..100_000 {
+            stream.number(&header, (100, 16), at(0));
+        }
+        assert_eq!(stream.waiting.len(), WAITING_MAX);
+        stream.take(true, &mut congestion);
+        assert_eq!(congestion.kept.len(), KEPT);
+    }
+}

@@ -1,0 +1,150 @@
+//! A sender over a path of a known rate, in virtual time.
+
+use super::*;
+
+const START: Time = Time::from_nanos(1_000_000_000);
+
+/// A path of so many bits per second with a queue of 200 ms, a delay of 20 ms, and by chance a
+/// loss, one in so many.
+struct Path {
+    rate: f64,
+    one_in: Option<u64>,
+    free_at: f64,
+    count: u64,
+}
+
+impl Path {
+    fn send(&mut self, at: f64, bytes: u32) -> Option<i64> {
+        self.count += 1;
+        let begins = self.free_at.max(at);
+        let by_chance = self
+            .one_in
+            .is_some_and(|one| self.count.is_multiple_of(one));
+        if begins - at > 0.2 || by_chance {
+            return None;
+        }
+        self.free_at = begins + f64::from(bytes) * 8.0 / self.rate;
+        Some(((self.free_at + 0.02) * 1e9) as i64 + 77_000_000_000)
+    }
+}
+
+/// Sends 1,000 bytes at a time at the rate that is estimated, and hears of them every 50 ms. What is
+/// estimated at the end of each second.
+fn follow(path: &mut Path, from: &mut Estimator, begin: f64, seconds: u32) -> Vec<u64> {
+    let (mut at, mut waiting) = (begin, Vec::new());
+    let mut found = Vec::new();
+    for tick in 1..=seconds * 20 {
+        let end = begin + f64::from(tick) * 0.05;
+        while at < end {
+            waiting.push(Told {
+                sent: START + Duration::from_secs_f64(at),
+                bytes: 1000,
+                arrived: path.send(at, 1000),
+            });
+            at += 8000.0 / from.estimate() as f64;
+        }
+        from.told(START + Duration::from_secs_f64(end), &waiting);
+        waiting.clear();
+        if tick % 20 == 0 {
+            found.push(from.estimate());
+        }
+    }
+    found
+}
+
+fn path(rate: f64) -> Path {
+    Path {
+        rate,
+        one_in: None,
+        free_at: 0.0,
+        count: 0,
+    }
+}
+
+#[test]
+fn an_estimate_finds_the_rate_of_the_path_and_stays_there() {
+    for rate in [300_000, 800_000, 1_500_000] {
+        let mut estimator = Estimator::new(START, 2_000_000, 50_000, 2_000_000);
+        let found = follow(&mut path(rate as f64), &mut estimator, 0.0, 60);
+        let late = &found[20..];
+        let mean = late.iter().sum::<u64>() / late.len() as u64;
+        assert!(
+            mean > rate * 75 / 100 && mean < rate * 105 / 100,
+            "{rate}: {found:?}"
+        );
+        assert!(
+            late.iter().all(|own| *own < rate * 125 / 100),
+            "{rate}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn an_estimate_grows_again_where_the_path_is_wider() {
+    let mut estimator = Estimator::new(START, 400_000, 50_000, 2_000_000);
+    let mut narrow = path(400_000.0);
+    let found = follow(&mut narrow, &mut estimator, 0.0, 20);
+    assert!(found[19] < 500_000, "{found:?}");
+    narrow.rate = 5_000_000.0;
+    let found = follow(&mut narrow, &mut estimator, 20.0, 60);
+    assert!(found[59] > 1_500_000, "{found:?}");
+    assert!(found.iter().all(|own| *own <= 2_000_000));
+}
+
+#[test]
+fn much_loss_lowers_an_estimate_and_little_does_not() {
+    for (one_in, expected) in [
+        (5, 50_000..300_000),
+        (20, 1_000_000..1_100_000),
+        (100, 1_400_000..2_000_001),
+    ] {
+        let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+        let mut lossy = Path {
+            one_in: Some(one_in),
+            ..path(50_000_000.0)
+        };
+        let found = follow(&mut lossy, &mut estimator, 0.0, 20);
+        assert!(expected.contains(&found[19]), "{one_in}: {found:?}");
+    }
+    // Of receivers that tell of shares alone.
+    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+    for second in 1..10 {
+        estimator.reported(START + Duration::from_secs(second), 0.2);
+    }
+    assert!(estimator.estimate() < 500_000);
+}
+
+#[test]
+fn what_a_receiver_can_take_is_not_passed() {
+    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+    estimator.remb(256_000);
+    assert_eq!(estimator.estimate(), 256_000);
+    estimator.remb(10);
+    assert_eq!(estimator.estimate(), 50_000);
+    estimator.remb(u64::MAX);
+    assert_eq!(estimator.estimate(), 1_000_000);
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_is_told_an_estimate_stays_within_its_limits(
+        told in proptest::collection::vec(
+            (0_u64..10_000_000, 0_u32..70_000, proptest::option::of(proptest::num::i64::ANY)),
+            0..300,
+        ),
+    ) {
+        let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+        let (mut sent, mut all) = (START, Vec::new());
+        for (step, bytes, arrived) in told {
+            sent += Duration::from_micros(step);
+            // Times of the receiver have 24 bits of 64 ms, and what is added to them.
+            let arrived = arrived.map(|at| at >> 12);
+            all.push(Told { sent, bytes, arrived });
+        }
+        for part in all.chunks(7) {
+            estimator.told(part[0].sent, part);
+            proptest::prop_assert!((50_000..=2_000_000).contains(&estimator.estimate()));
+            proptest::prop_assert!(estimator.delays.len() <= GROUPS);
+        }
+    }
+}

@@ -8,7 +8,7 @@ use measure::Catalogue;
 use super::calibration::TRIALS;
 use super::certificate::Certificate;
 use super::client::Client;
-use super::config::{self, ClientConfig};
+use super::config::{self, ClientConfig, Receive};
 use super::golden;
 use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
@@ -91,6 +91,11 @@ impl Keys for ClientConfig {
             ],
             (None, None) => &["received > 0", "unauthentic == 0", "streams_silent == 0"],
         }
+    }
+
+    /// What is opened is needed as a whole.
+    fn reads_sockets(&self) -> bool {
+        self.receive == Receive::Decrypted
     }
 
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {

@@ -28,6 +28,12 @@ measure::metrics! {
         UNAUTHENTIC = "unauthentic", Count, "RFC 3711, 3.3";
         /// The same, that had come before.
         REPLAYED = "replayed", Count, "RFC 3711, 3.3.2";
+        /// Messages of STUN that were malformed, not authentic or of another session, and those
+        /// from more addresses than are remembered.
+        STUN_REFUSED = "stun_refused", Count, "RFC 8489, 6.3 and 9.1.3";
+        /// Datagrams of a PeerConnection's socket that belong to nothing: of no protocol that is
+        /// known, of DTLS when none is expected, of RTCP before there are keys.
+        FOREIGN = "foreign", Count, "RFC 7983, 7";
         /// Packets that are retransmissions in a stream of their own, and padding in such a stream.
         /// What they carry counts in the stream that it belongs to: as received and reordered, or
         /// as duplicated if it had come before. One that belongs to no stream counts here alone.

@@ -114,6 +114,8 @@ impl Client {
             counts.rtcp.replayed + media.replayed,
             media.malformed,
             media.of_too_many_sources,
+            counts.stun_malformed + counts.stun_unauthentic + counts.stun_of_too_many_addresses,
+            counts.foreign + counts.dtls_unexpected + counts.rtcp_without_keys,
         ];
         let before = std::mem::replace(&mut link.counted, now);
         let counters = [
@@ -121,6 +123,8 @@ impl Client {
             m::REPLAYED,
             crate::media::rtp::metrics::MALFORMED,
             m::UNKNOWN_MEDIA,
+            m::STUN_REFUSED,
+            m::FOREIGN,
         ];
         for (at, counter) in counters.into_iter().enumerate() {
             cx.recorder.add(counter, now[at] - before[at]);

@@ -21,6 +21,10 @@ use crate::webrtc::srtp::RtpOpener;
 use crate::webrtc::tracks::Tracks;
 use crate::webrtc::url::Place;
 
+/// The most rows of streams that are over: who stays in a room where others come and go has no end
+/// of them. What is beyond is in the figures of the population alone.
+const ROWS_MAX: usize = 2048;
+
 /// A PeerConnection.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -57,9 +61,9 @@ pub(super) struct Link {
     pub(super) takes_remb: bool,
     /// What is sent, where it sends.
     pub(super) sent: Sent,
-    /// What was counted of datagrams that are not authentic, replayed, malformed, and of too many
-    /// sources.
-    pub(super) counted: [u64; 4],
+    /// What was counted of datagrams that are not authentic, replayed, malformed, of too many
+    /// sources, of STUN and refused, and foreign.
+    pub(super) counted: [u64; 6],
 }
 
 /// Overhead of a media datagram: the headers of IP (RFC 791, 3.1; RFC 8200, 3) and UDP (RFC 768).
@@ -149,7 +153,7 @@ impl Client {
             tell_at: None,
             takes_remb: false,
             sent: Sent::default(),
-            counted: [0; 4],
+            counted: [0; 6],
         });
         cx.out.push_back(Output::Open {
             channel,
@@ -450,7 +454,8 @@ impl Client {
             let mut tracks = cx.sinks.remove::<Tracks>(sink);
             tracks.finish(self.silent_until, cx.recorder);
             let url = self.url.to_string();
-            self.rows.extend(tracks.rows(&url));
+            let room = ROWS_MAX.saturating_sub(self.rows.len());
+            self.rows.extend(tracks.rows(&url).into_iter().take(room));
         }
         cx.out.push_back(Output::Close {
             channel: link.channel,

@@ -1,5 +1,7 @@
 //! What both descriptions come to.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::codec::Codec;
 use super::description::{Direction, Extension, MediaKind, MediaSection, SessionDescription};
 
@@ -73,18 +75,23 @@ pub fn agreed(
 }
 
 fn sources(section: &MediaSection) -> Vec<RemoteSource> {
-    let groups = || {
-        let groups = section.ssrc_groups.iter();
-        groups.filter_map(|group| match (&group.semantics[..], &group.ssrcs[..]) {
-            ("FID", [of, rtx]) => Some((*of, *rtx)),
-            _ => None,
-        })
-    };
+    let groups = section.ssrc_groups.iter();
+    let groups = groups.filter_map(|group| match (&group.semantics[..], &group.ssrcs[..]) {
+        ("FID", [of, rtx]) => Some((*of, *rtx)),
+        _ => None,
+    });
+    // A description may name thousands. Of those that are named twice the first counts.
+    let mut of: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut repairs: BTreeSet<u32> = BTreeSet::new();
+    for (ssrc, rtx) in groups {
+        of.entry(ssrc).or_insert(rtx);
+        repairs.insert(rtx);
+    }
     let media = section.ssrcs.iter().map(|source| source.ssrc);
-    let media = media.filter(|ssrc| !groups().any(|(_, rtx)| rtx == *ssrc));
+    let media = media.filter(|ssrc| !repairs.contains(ssrc));
     let source = |ssrc| RemoteSource {
         ssrc,
-        rtx_ssrc: groups().find(|(of, _)| *of == ssrc).map(|(_, rtx)| rtx),
+        rtx_ssrc: of.get(&ssrc).copied(),
     };
     media.map(source).collect()
 }

@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use measure::Recorder;
 
 use super::*;
-use crate::session::{Closed, Flows, Outbox};
+use crate::media::sdp::MediaKind;
+use crate::session::{Arrival, Closed, Datagram, Flows, Outbox};
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
+use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::{Direction, PeerNumber, Scope, Signalling};
+use crate::webrtc::tracks::Agreed;
 
 /// A room in which others publish, or nobody.
 #[derive(Debug)]
@@ -138,4 +141,57 @@ fn who_is_stopped_before_media_came_has_waited_in_vain() {
     let mut scene = Scene::new(false);
     scene.others(1_200, true);
     assert!(!failed(scene.stopped(1_500)));
+}
+
+#[test]
+fn what_is_of_nobody_is_counted() {
+    let mut scene = Scene::new(false);
+    let own = "127.0.0.1:4000".parse().expect("an address");
+    let from = "127.0.0.1:5000".parse().expect("an address");
+    scene.at(1, |client, cx| {
+        client.link_opened(cx, 0, own);
+        let malformed = [0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 9];
+        for bytes in [&[0xff; 20][..], &[22, 254, 253, 0, 0], &malformed, &[0xff]] {
+            let at = cx.now;
+            client.datagrams(cx, 0, &[Datagram { from, at, bytes }]);
+        }
+        client.drop_link(cx, 0);
+    });
+    assert_eq!(scene.recorder.counter(m::FOREIGN), 3);
+    assert_eq!(scene.recorder.counter(m::STUN_REFUSED), 1);
+}
+
+#[test]
+fn rows_of_what_is_over_are_bounded() {
+    let mut scene = Scene::new(false);
+    for number in 1..=3 {
+        scene.at(1, |client, cx| {
+            client.open_link(cx, PeerNumber(number), Direction::Receive, None);
+            let at = client.links.len() - 1;
+            let sink = client.links[at].sink.expect("it receives");
+            cx.sinks.get::<Tracks>(sink).agree(vec![Agreed {
+                payload_type: 96,
+                kind: MediaKind::Video,
+                clock_rate: 90_000,
+                is_rtx: false,
+                apt: None,
+                nack: false,
+            }]);
+            for ssrc in 0..1000_u32 {
+                let mut bytes = vec![0x80, 96, 0, 1, 0, 0, 0, 1];
+                bytes.extend(ssrc.to_be_bytes());
+                let arrival = Arrival {
+                    at: cx.now,
+                    bytes: &bytes,
+                    length: bytes.len(),
+                    overhead: 0,
+                };
+                cx.sinks.packet(sink, &arrival, cx.recorder);
+            }
+            client.drop_link(cx, at);
+        });
+    }
+    assert_eq!(scene.client.rows.len(), 2048);
+    let received = crate::media::rtp::metrics::RECEIVED;
+    assert_eq!(scene.recorder.counter(received), 3000);
 }

@@ -22,6 +22,10 @@ pub struct WhereLost {
     /// where there is none. An upper bound: the link may have dropped other packets than media, or
     /// those of other populations.
     pub on_link: Option<u64>,
+    /// Of those, lost on the way to the server, of a population that publishes what it receives: as
+    /// the server reports, and each for as many as receive it; 0 where it publishes nothing. An
+    /// upper bound: what the server was sent again may be among them.
+    pub on_way_up: Option<u64>,
     /// The rest: lost in the network or by the server.
     pub elsewhere: Option<u64>,
 }
@@ -31,6 +35,20 @@ fn count(metrics: &Metrics, name: &str) -> Option<u64> {
     match metrics.find(name)?.figures {
         MetricFigures::Value(value) => value.map(|value| value.max(0.0) as u64),
         _ => None,
+    }
+}
+
+/// How many packets that were to come are missing because they never reached the server, as that
+/// reports of a population's own: as many times as each packet was to come.
+fn on_way_up(metrics: &Metrics) -> u64 {
+    let known = |name| count(metrics, name).unwrap_or(0);
+    let (reported, sent) = (known("reported_lost"), known("sent_packets"));
+    // Who publishes to others alone receives nothing that could be missing.
+    let (expected, lost) = (known("expected"), known("lost"));
+    match (reported, sent) {
+        (0, _) | (_, 0) => 0,
+        _ if lost == 0 => 0,
+        _ => (reported as f64 * expected as f64 / sent as f64).ceil() as u64,
     }
 }
 
@@ -104,7 +122,14 @@ pub(crate) fn attribute(
     let shared = links().find(|link| !link.own);
     let dropped = links().filter(|link| link.own).chain(shared);
     let dropped = dropped.map(|link| link.dropped).sum();
-    let whole = split(all, Some(in_tester), own.kernel, Some(dropped));
+    let up: Vec<u64> = populations.iter().map(|(own, _)| on_way_up(own)).collect();
+    let whole = split(
+        all,
+        Some(in_tester),
+        own.kernel,
+        Some(dropped),
+        up.iter().sum(),
+    );
     // Whose the packets were that a link dropped is known where it has one population alone.
     let sharing = populations.iter().zip(&lost);
     let sharing =
@@ -113,8 +138,8 @@ pub(crate) fn attribute(
     let alone = lost.iter().flatten().count() == 1;
     let each = populations
         .iter()
-        .zip(&lost)
-        .map(|((metrics, link), lost)| {
+        .zip(lost.iter().zip(&up))
+        .map(|((metrics, link), (lost, up))| {
             let lost = (*lost)?;
             if alone {
                 return Some(whole);
@@ -126,7 +151,7 @@ pub(crate) fn attribute(
                 known.then_some(link.dropped)
             });
             let kernel = own.kernel.filter(|&drops| drops == 0);
-            Some(split(lost, known, kernel, dropped))
+            Some(split(lost, known, kernel, dropped, *up))
         });
     (each.collect(), whole)
 }
@@ -136,6 +161,7 @@ fn split(
     in_tester: Option<u64>,
     in_kernel: Option<u64>,
     on_link: Option<u64>,
+    up: u64,
 ) -> WhereLost {
     if lost == 0 {
         return WhereLost {
@@ -143,6 +169,7 @@ fn split(
             in_tester: Some(0),
             in_kernel: Some(0),
             on_link: Some(0),
+            on_way_up: Some(0),
             elsewhere: Some(0),
         };
     }
@@ -151,23 +178,30 @@ fn split(
     let in_kernel = in_kernel.map(|packets| packets.min(rest.unwrap_or(lost)));
     let rest_of_kernel = rest.zip(in_kernel).map(|(rest, kernel)| rest - kernel);
     let on_link = on_link.map(|packets| packets.min(rest_of_kernel.or(rest).unwrap_or(lost)));
+    let rest_of_link = rest_of_kernel.zip(on_link).map(|(rest, link)| rest - link);
+    let on_way_up = match up {
+        0 => Some(0),
+        up => rest_of_link.map(|rest| up.min(rest)),
+    };
     WhereLost {
         lost,
         in_tester,
         in_kernel,
         on_link,
-        elsewhere: rest_of_kernel.zip(on_link).map(|(rest, link)| rest - link),
+        on_way_up,
+        elsewhere: rest_of_link.zip(on_way_up).map(|(rest, up)| rest - up),
     }
 }
 
 impl WhereLost {
-    /// In words, such as `network or server 100, tester 23`, or with an emulated link
+    /// In words, such as `way up 12, network or server 100, tester 0`, and without such a way `network or server 100, tester 23`, or with an emulated link
     /// `emulated link 490 (98 %), server 10, tester 0`; none where nothing was lost here or on a
     /// link.
     pub(crate) fn in_words(&self, server_is_here: bool) -> Option<String> {
         let here = self.in_tester != Some(0) || self.in_kernel != Some(0);
         let on_link = self.on_link != Some(0);
-        if self.lost == 0 || !(here || on_link) {
+        let up = self.on_way_up != Some(0);
+        if self.lost == 0 || !(here || on_link || up) {
             return None;
         }
         let shown = |count: Option<u64>| {
@@ -175,6 +209,10 @@ impl WhereLost {
                 || "unknown".to_owned(),
                 |count| crate::human::figure(Unit::Count, count as f64),
             )
+        };
+        let way_up = match up {
+            true => format!("way up {}, ", shown(self.on_way_up)),
+            false => String::new(),
         };
         let beyond = match (on_link, self.on_link) {
             // The run's own network loses nothing else.
@@ -185,10 +223,11 @@ impl WhereLost {
                 });
                 format!("emulated link {}{share}, server", shown(on_link))
             }
+            (false, _) if up => "server or way down".to_owned(),
             (false, _) => "network or server".to_owned(),
         };
         let mut text = format!(
-            "{beyond} {}, tester {}",
+            "{way_up}{beyond} {}, tester {}",
             shown(self.elsewhere),
             shown(self.in_tester)
         );
@@ -252,6 +291,34 @@ mod tests {
         let (_, whole) = attribute(&[(&population(-4.0, 2.0), None)], &own(0.0, 2.0, Some(1.0)));
         assert_eq!((whole.lost, whole.elsewhere), (0, Some(0)));
         assert_eq!(whole.in_words(false), None);
+    }
+
+    #[test]
+    fn what_never_reached_the_server_is_missing_at_all_who_receive() {
+        let room = |lost: f64, reported: f64| {
+            metrics(&[
+                ("lost", Some(lost)),
+                ("lost_in_tester", Some(0.0)),
+                ("expected", Some(3000.0)),
+                ("sent_packets", Some(1000.0)),
+                ("reported_lost", Some(reported)),
+            ])
+        };
+        let fit = own(0.0, 0.0, Some(0.0));
+        let (each, whole) = attribute(&[(&room(100.0, 20.0), None)], &fit);
+        assert_eq!((whole.on_way_up, whole.elsewhere), (Some(60), Some(40)));
+        assert_eq!(each, [Some(whole)]);
+        let text = whole.in_words(false).expect("there is something to say");
+        assert_eq!(text, "way up 60, server or way down 40, tester 0");
+        // No more than is missing, and nothing where all was repaired.
+        let (_, whole) = attribute(&[(&room(100.0, 90.0), None)], &fit);
+        assert_eq!((whole.on_way_up, whole.elsewhere), (Some(100), Some(0)));
+        let (_, whole) = attribute(&[(&room(0.0, 90.0), None)], &fit);
+        assert_eq!((whole.on_way_up, whole.in_words(false)), (Some(0), None));
+        let other = population(50.0, 0.0);
+        let (each, whole) = attribute(&[(&room(100.0, 20.0), None), (&other, None)], &fit);
+        assert_eq!((whole.on_way_up, whole.elsewhere), (Some(60), Some(90)));
+        assert_eq!(each[1].and_then(|lost| lost.on_way_up), Some(0));
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub(super) enum Probe {
 pub(super) enum Place {
     Anywhere,
     Elsewhere,
+    WayUp,
     Link,
     Kernel,
     Tester,
@@ -251,7 +252,7 @@ fn loss(at: usize) -> Chart {
         metric: Some(match place {
             Place::Anywhere => "loss",
             Place::Tester => "lost_in_tester",
-            Place::Elsewhere | Place::Kernel | Place::Link => "lost",
+            Place::Elsewhere | Place::WayUp | Place::Kernel | Place::Link => "lost",
         }),
         probe: Probe::Lost(at, place),
         planned: false,
@@ -260,6 +261,7 @@ fn loss(at: usize) -> Chart {
     Chart::new("Loss, by where it happened", at, Unit::Ratio).with([
         part("all", Place::Anywhere, false),
         part("in the network or the server", Place::Elsewhere, true),
+        part("on the way to the server", Place::WayUp, true),
         part("on the emulated link", Place::Link, true),
         part("in this machine's kernel", Place::Kernel, true),
         part("in the tester", Place::Tester, true),

@@ -162,6 +162,7 @@ impl<'a> Seen<'a> {
         let packets = match place {
             Place::Anywhere => Some(lost.lost),
             Place::Elsewhere => lost.elsewhere,
+            Place::WayUp => lost.on_way_up,
             Place::Kernel => lost.in_kernel,
             Place::Link => lost.on_link,
             Place::Tester => lost.in_tester,

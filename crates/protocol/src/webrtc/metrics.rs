@@ -29,7 +29,8 @@ measure::metrics! {
         /// The same, that had come before.
         REPLAYED = "replayed", Count, "RFC 3711, 3.3.2";
         /// Messages of STUN that were malformed, not authentic or of another session, and those
-        /// from more addresses than are remembered.
+        /// from more addresses than are remembered. Indications, which keep a path open, are none
+        /// of them.
         STUN_REFUSED = "stun_refused", Count, "RFC 8489, 6.3 and 9.1.3";
         /// Datagrams of a PeerConnection's socket that belong to nothing: of no protocol that is
         /// known, of DTLS when none is expected, of RTCP before there are keys.

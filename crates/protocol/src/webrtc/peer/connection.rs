@@ -33,6 +33,11 @@ const LAST_FLIGHT: Duration = Duration::from_secs(30);
 /// The most datagrams that wait to be sent. Whoever drives the peer takes them after each call.
 pub(in crate::webrtc) const OUT_MAX: usize = 64;
 
+/// What an indication of STUN's binding begins with, and how long the head of a message is (RFC
+/// 8489, 5).
+const BINDING_INDICATION: [u8; 2] = [0, 0x11];
+const STUN_HEAD: usize = 20;
+
 /// The content type of an alert, and where a record's epoch ends (RFC 6347, 4.1).
 const ALERT: u8 = 21;
 const EPOCH_END: usize = 5;
@@ -281,6 +286,10 @@ impl Peer {
     }
 
     fn stun(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
+        if bytes.len() >= STUN_HEAD && bytes.starts_with(&BINDING_INDICATION) {
+            self.counts.stun_indications += 1;
+            return Received::Handled;
+        }
         let mut locals = self.ice.locals().iter();
         let Some(&local) = locals.find(|local| local.is_ipv4() == from.is_ipv4()) else {
             self.counts.foreign += 1;

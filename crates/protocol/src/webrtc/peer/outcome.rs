@@ -129,6 +129,9 @@ pub enum Dropped {
 pub struct PeerCounts {
     /// Messages of STUN that were authentic.
     pub stun: u64,
+    /// Indications of STUN that keep a path open: they want nothing, and prove nothing (RFC 8445,
+    /// 11).
+    pub stun_indications: u64,
     /// Messages of STUN that were none, or lacked something.
     pub stun_malformed: u64,
     /// Messages of STUN that were not authentic, or of another session.

@@ -151,7 +151,16 @@ fn what_is_of_nobody_is_counted() {
     scene.at(1, |client, cx| {
         client.link_opened(cx, 0, own);
         let malformed = [0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 9];
-        for bytes in [&[0xff; 20][..], &[22, 254, 253, 0, 0], &malformed, &[0xff]] {
+        // It keeps the path open, and is no check.
+        let mut indication = vec![0, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42];
+        indication.resize(20, 7);
+        for bytes in [
+            &indication[..],
+            &[0xff; 20],
+            &[22, 254, 253, 0, 0],
+            &malformed,
+            &[0xff],
+        ] {
             let at = cx.now;
             client.datagrams(cx, 0, &[Datagram { from, at, bytes }]);
         }

@@ -10,6 +10,7 @@ use super::aac;
 use super::audio;
 use super::frame_rate::FrameRate;
 use super::h264::{H264Settings, H264Stream, Profile, SettingsError, packets};
+use super::opus;
 use super::time_code::{self, TimeCode};
 
 mod of_file;
@@ -64,6 +65,8 @@ pub struct Clip {
 
 /// The payload type of the video: the first of the dynamic ones (RFC 3551, 6).
 const VIDEO_PAYLOAD_TYPE: u8 = 96;
+/// The payload type of Opus: the one that browsers give it.
+const OPUS_PAYLOAD_TYPE: u8 = 111;
 
 impl Clip {
     /// H.264 video of a stated bit rate, packed by RFC 6184 in packetization mode 1.
@@ -143,6 +146,29 @@ impl Clip {
             parameters: String::new(),
             bits_per_second: u64::from(audio::CLOCK_RATE) * 8,
             description: "G.711 mu-law, 440 Hz".to_owned(),
+        }
+    }
+
+    /// Silence in Opus of exactly 32 kb/s, a packet every 20 ms (RFC 7587).
+    pub fn opus() -> Clip {
+        let mut packets = Vec::new();
+        for frame in 0..opus::FRAMES_PER_SECOND {
+            let mut payloads = vec![opus::silence(opus::FRAME_BYTES).into()];
+            add_frame(&mut packets, frame, &mut payloads, |_| false);
+        }
+        Clip {
+            packets,
+            frames: opus::FRAMES_PER_SECOND,
+            frame_rate: FrameRate::whole(opus::FRAMES_PER_SECOND),
+            times: None,
+            clock_rate: opus::CLOCK_RATE,
+            payload_type: OPUS_PAYLOAD_TYPE,
+            media: "audio",
+            // Always two channels, whatever is sent (RFC 7587, 7).
+            encoding: format!("opus/{}/2", opus::CLOCK_RATE),
+            parameters: "minptime=10;useinbandfec=1".to_owned(),
+            bits_per_second: opus::FRAME_BYTES as u64 * 8 * u64::from(opus::FRAMES_PER_SECOND),
+            description: "silence in Opus".to_owned(),
         }
     }
 

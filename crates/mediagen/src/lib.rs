@@ -12,6 +12,7 @@ pub mod file;
 pub mod frame_rate;
 pub mod h264;
 pub mod ladder;
+mod opus;
 pub mod picture_size;
 pub mod steps;
 pub mod time_code;

@@ -35,6 +35,16 @@ impl From<VideoProfile> for Profile {
     }
 }
 
+/// What sound that is made is coded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AudioCodec {
+    /// G.711, mu-law: a tone of 64 kb/s.
+    Pcmu,
+    /// Opus: silence of 32 kb/s, coded at that rate.
+    Opus,
+}
+
 /// What is published: a made video, with a tone beside it where one is wanted; or a file, over and
 /// over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +71,10 @@ pub struct SourceConfig {
     /// Whether there is audio too. Made, it is G.711 mu-law, 64 kb/s beside the video's bit rate:
     /// default false. Of a file it is the file's: default true.
     pub audio: Option<bool>,
+    /// What made audio is coded with, of WebRTC: `pcmu` (default) or `opus` (silence that takes
+    /// 32 kb/s). Needs `audio: true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audio_codec: Option<AudioCodec>,
     /// The longest RTP payload in bytes. Default: 1400.
     pub mtu: usize,
     /// How the packets of a picture leave: `at_once` when it is due, as from an encoder (default),
@@ -78,6 +92,7 @@ impl Default for SourceConfig {
             size: None,
             profile: None,
             audio: None,
+            audio_codec: None,
             mtu: 1400,
             pacing: Pacing::AtOnce,
         }
@@ -94,6 +109,25 @@ impl SourceConfig {
     /// What is wrong with the values, if anything. That the bit rate is possible is only known when
     /// the source is made.
     pub fn check(&self) -> Result<(), String> {
+        match self.audio_codec {
+            None => self.check_but_audio_codec(),
+            Some(_) => Err("`audio_codec` is of WebRTC; take it out".to_owned()),
+        }
+    }
+
+    /// The same where the codec of the audio may be chosen.
+    pub(crate) fn check_with_audio_codec(&self) -> Result<(), String> {
+        if self.audio_codec.is_some() && (self.file.is_some() || self.audio != Some(true)) {
+            return Err(
+                "`audio_codec` is of audio that is made: it needs `audio: true`, and no \
+                        `file`"
+                    .to_owned(),
+            );
+        }
+        self.check_but_audio_codec()
+    }
+
+    fn check_but_audio_codec(&self) -> Result<(), String> {
         if self.mtu < MTU_MIN {
             return Err(format!("`mtu` must be at least {MTU_MIN} bytes"));
         }
@@ -207,7 +241,10 @@ fn settings(config: &SourceConfig) -> H264Settings {
 fn with_audio(video: Arc<Clip>, config: &SourceConfig) -> Vec<Arc<Clip>> {
     let mut clips = vec![video];
     if config.audio.unwrap_or(false) {
-        clips.push(Arc::new(Clip::audio()));
+        clips.push(Arc::new(match config.audio_codec {
+            None | Some(AudioCodec::Pcmu) => Clip::audio(),
+            Some(AudioCodec::Opus) => Clip::opus(),
+        }));
     }
     clips
 }

@@ -322,7 +322,7 @@ const MTU_MAX: usize = 1200;
 
 /// Whether the keys of a source make sense here.
 fn check_source(source: &SourceConfig) -> Result<(), String> {
-    source.check()?;
+    source.check_with_audio_codec()?;
     if source.file.is_some() && source.audio == Some(true) {
         return Err(
             "the audio of files is AAC, which WebRTC does not carry; take `audio` out".to_owned(),
@@ -377,6 +377,7 @@ mod tests {
             (r#"{"rtx":true,"receive":"decrypted","nack":false}"#, "rtx"),
             (r#"{"publish":{"mtu":10}}"#, "publish"),
             (r#"{"publish":{},"participate":{}}"#, "participate"),
+            (r#"{"publish":{"audio_codec":"opus"}}"#, "publish"),
             (r#"{"golden":{"chromium":0}}"#, "golden"),
             (
                 r#"{"participate":{"file":"a.mp4","audio":true}}"#,

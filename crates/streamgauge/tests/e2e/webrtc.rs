@@ -12,12 +12,12 @@ const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, c
                          worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
 
 /// The report of four that meet in a room of Janus; none where that cannot be.
-fn meet(keys: &str) -> Option<Report> {
-    meet_in("publishers: 10", keys)
+fn meet(keys: &str, audio: &str) -> Option<Report> {
+    meet_in("publishers: 10", keys, audio)
 }
 
 /// The same, in such a room.
-fn meet_in(room: &str, keys: &str) -> Option<Report> {
+fn meet_in(room: &str, keys: &str, audio: &str) -> Option<Report> {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return None;
     }
@@ -29,7 +29,7 @@ clients:
   viewers:
     protocol: webrtc
     urls: ['janus+ws://{{server}}:8188/videoroom/77']
-    participate: {{ bitrate: 256kbps, audio: true }}
+    participate: {{ bitrate: 256kbps, audio: true{audio} }}
     room: {{ {room} }}
     {keys}
     load: {{ clients: 4, ramp: 2s }}
@@ -50,7 +50,7 @@ fn count(report: &Report, name: &str) -> u64 {
 #[test]
 fn participants_of_a_janus_room_receive_each_other_over_one_connection() {
     let _media = a_little();
-    let Some(report) = meet("subscribe: together") else {
+    let Some(report) = meet("subscribe: together", "") else {
         return;
     };
     // One to send and one to receive.
@@ -73,7 +73,10 @@ fn participants_of_a_janus_room_receive_each_other_over_one_connection() {
 #[test]
 fn what_a_janus_room_passes_on_can_be_decrypted_and_has_time_codes() {
     let _media = a_little();
-    let Some(report) = meet("subscribe: each\n    receive: decrypted") else {
+    let Some(report) = meet(
+        "subscribe: each\n    receive: decrypted",
+        ", audio_codec: opus",
+    ) else {
         return;
     };
     assert_eq!(count(&report, "peers_connected"), 4 + 4 * 3);
@@ -93,7 +96,7 @@ fn publishers_that_follow_keep_to_the_bit_rate_of_their_janus_room() {
     let _media = a_little();
     let room = "publishers: 10, bitrate: 150kbps";
     let keys = "congestion: follow\n    transport_cc: false";
-    let Some(report) = meet_in(room, keys) else {
+    let Some(report) = meet_in(room, keys, "") else {
         return;
     };
     assert!(count(&report, "rembs_received") > 0);

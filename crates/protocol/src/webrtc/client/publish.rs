@@ -430,8 +430,10 @@ impl Client {
         for (index, clip) in source.clips.iter().enumerate() {
             let encoding = clip.encoding();
             let (name, rate) = encoding.split_once('/').unwrap_or((encoding, ""));
+            let (rate, channels) = rate.split_once('/').unwrap_or((rate, ""));
             let rate = rate.parse().unwrap_or(clip.clock_rate());
             let mut codec = Codec::new(clip.payload_type(), name, rate);
+            codec.channels = channels.parse().ok();
             if !clip.parameters().is_empty() {
                 // What is said of them by packets need not be said here (RFC 6184, 8.1).
                 let named = |part: &&str| !part.trim().starts_with("sprop-");

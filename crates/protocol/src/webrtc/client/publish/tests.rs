@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::media::rtp::flow::{Clip, Pacing};
-use crate::media::source::SourceConfig;
+use crate::media::source::{AudioCodec, SourceConfig};
+use crate::webrtc::certificate::Certificate;
+use crate::webrtc::config::ClientConfig;
 use crate::webrtc::feedback::{original, write_fir, write_nack, write_pli};
 use crate::webrtc::metrics::WEBRTC;
 use crate::webrtc::srtp::{SrtpKeys, SrtpProfile};
@@ -218,4 +220,32 @@ fn a_key_frame_that_is_asked_for_is_the_next_picture() {
     assert_eq!(recorder.counter(m::KEY_FRAME_REQUESTS), 5);
     let counts = flows.with(flow, |sealed: &mut Sealed| sealed.media.counts());
     assert_eq!((counts.early_key_frames, counts.frames), (2, 100));
+}
+
+#[test]
+fn opus_is_offered_as_browsers_offer_it_and_takes_32_kilobits_a_second() {
+    let config = SourceConfig {
+        audio: Some(true),
+        audio_codec: Some(AudioCodec::Opus),
+        ..SourceConfig::default()
+    };
+    let source = MediaSource::live(&config, None).expect("valid");
+    let clip = source.clips[1].clone();
+    let bytes: usize = clip.packets.iter().map(|packet| packet.payload.len()).sum();
+    assert_eq!((clip.packets.len(), bytes * 8), (50, 32_000));
+    let certificate = std::sync::Arc::new(Certificate::generate(1));
+    let url = "whip+http://h/live/whip";
+    let client = Client::new(ClientConfig::default(), url, 1, certificate).expect("a URL");
+    let client = client.publishing(std::sync::Arc::new(source));
+    let offered = client.offered_source();
+    let codec = &offered[1].codecs[0];
+    assert_eq!(
+        (
+            codec.payload_type,
+            &codec.name[..],
+            codec.clock_rate,
+            codec.channels
+        ),
+        (111, "opus", 48_000, Some(2))
+    );
 }

@@ -1,0 +1,88 @@
+//! Opus of an exact bit rate, made from nothing (RFC 6716).
+
+/// Ticks per second of RTP timestamps of Opus, whatever is sampled (RFC 7587, 4.1).
+pub(super) const CLOCK_RATE: u32 = 48_000;
+/// Frames per second: each has 20 ms.
+pub(super) const FRAMES_PER_SECOND: u32 = 50;
+/// Bytes of a frame: 32 kb/s.
+pub(super) const FRAME_BYTES: usize = 80;
+
+/// CELT of the full band in frames of 20 ms, mono, one frame a packet (RFC 6716, 3.1).
+const CELT_FULL_BAND: u8 = 31 << 3;
+
+/// A packet of that many bytes with one frame of silence: the first symbol says so, and a decoder
+/// reads nothing after it (RFC 6716, 4.3).
+pub(super) fn silence(bytes: usize) -> Vec<u8> {
+    let mut packet = vec![0xff; bytes];
+    packet[0] = CELT_FULL_BAND;
+    packet
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// A page of Ogg (RFC 3533, 6) that holds one packet of at most 254 bytes.
+    fn page(kind: u8, number: u32, granule: u64, packet: &[u8]) -> Vec<u8> {
+        let mut page = b"OggS\0".to_vec();
+        page.push(kind);
+        page.extend(granule.to_le_bytes());
+        page.extend(7u32.to_le_bytes());
+        page.extend(number.to_le_bytes());
+        page.extend([0; 4]);
+        page.extend([1, packet.len() as u8]);
+        page.extend(packet);
+        let mut sum = 0u32;
+        for byte in &page {
+            sum ^= u32::from(*byte) << 24;
+            for _ in 0..8 {
+                let carry = sum >> 31;
+                sum = (sum << 1) ^ (carry * 0x04c1_1db7);
+            }
+        }
+        page[22..26].copy_from_slice(&sum.to_le_bytes());
+        page
+    }
+
+    #[test]
+    fn ffmpeg_decodes_as_many_samples_of_silence_as_were_made() {
+        let mut head = b"OpusHead\x01\x01\0\0".to_vec();
+        head.extend(CLOCK_RATE.to_le_bytes());
+        head.extend([0; 3]);
+        let mut file = page(2, 0, 0, &head);
+        file.extend(page(0, 1, 0, b"OpusTags\0\0\0\0\0\0\0\0"));
+        let packet = silence(FRAME_BYTES);
+        assert_eq!(packet.len() * 8 * FRAMES_PER_SECOND as usize, 32_000);
+        for number in 0..100 {
+            let kind = if number == 99 { 4 } else { 0 };
+            file.extend(page(kind, number + 2, u64::from(number + 1) * 960, &packet));
+        }
+        let child = Command::new("ffmpeg")
+            .args(["-v", "warning", "-f", "ogg", "-i", "-"])
+            .args(["-f", "s16le", "-ac", "1", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                assert!(
+                    std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
+                    "ffmpeg does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave \
+                     it out"
+                );
+                return;
+            }
+        };
+        let mut stdin = child.stdin.take().expect("it is piped");
+        let writer = std::thread::spawn(move || stdin.write_all(&file).ok());
+        let output = child.wait_with_output().expect("it ends");
+        writer.join().expect("it has written");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert_eq!(output.stdout, vec![0; 100 * 960 * 2]);
+    }
+}

@@ -80,8 +80,7 @@ ALL = {
         example("relays-eight-groups", "vary.server.launch=[rtp2httpd, msd_lite, udpxy]"),
         (PASS, FAIL, INVALID), True),
     "rtmp-srt": Picture(
-        example("rtmp-srt-delay", "duration=12s", "vary.link.rtt=[17ms, 178ms, 360ms]",
-                "vary.link.loss=[0.1%, 0.5%]"),
+        example("rtmp-srt-delay"),
         (PASS, FAIL, INVALID), True, show="Viewer's delay"),
     "messages": Picture(
         example("messages-series", "duration=6s", "warm_up=3s",

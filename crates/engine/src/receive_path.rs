@@ -32,29 +32,6 @@ pub(crate) struct ReceivePath {
     needs: Option<Needs>,
     /// Whether the beginnings of payloads are looked at, for time codes.
     time_codes: bool,
-    /// Whose media is read from sockets though there is a ring.
-    own_sockets: OwnSockets,
-}
-
-/// Which clients read their media from sockets of their own, though there is a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OwnSockets {
-    None,
-    Some,
-    All,
-}
-
-impl OwnSockets {
-    fn of(scenario: &Scenario) -> OwnSockets {
-        let media = scenario.populations.iter().map(|own| &own.config);
-        let media = media.filter(|config| config.has_media() && config.published().is_none());
-        let (own, others): (Vec<_>, Vec<_>) = media.partition(|config| config.reads_sockets());
-        match (own.is_empty(), others.is_empty()) {
-            (true, _) => OwnSockets::None,
-            (false, false) => OwnSockets::Some,
-            (false, true) => OwnSockets::All,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +118,6 @@ impl ReceivePath {
                 .populations
                 .iter()
                 .any(|population| population.config.brings_time_codes()),
-            own_sockets: OwnSockets::of(scenario),
         })
     }
 
@@ -181,7 +157,6 @@ impl ReceivePath {
             segments: false,
             needs: Some(NEEDS),
             time_codes: false,
-            own_sockets: OwnSockets::None,
         })
     }
 
@@ -199,11 +174,7 @@ impl ReceivePath {
     pub(crate) fn name(&self) -> Option<&'static str> {
         match self.path {
             Path::Sockets { udp } => udp.then_some("sockets"),
-            Path::Ring(_) => Some(match self.own_sockets {
-                OwnSockets::None => "ring",
-                OwnSockets::Some => "ring and sockets",
-                OwnSockets::All => "sockets",
-            }),
+            Path::Ring(_) => Some("ring"),
         }
     }
 
@@ -404,7 +375,6 @@ mod tests {
                 segments: true,
                 needs: None,
                 time_codes: false,
-                own_sockets: OwnSockets::None,
             };
             receive_path
                 .ring(&PortRange::new(40_000..40_100))

@@ -151,11 +151,6 @@ pub trait Keys: Debug + Send + Sync {
         self.protocol().datagrams
     }
 
-    /// Whether clients read their media from sockets of their own, though a ring may see it pass.
-    fn reads_sockets(&self) -> bool {
-        false
-    }
-
     /// What each client does while it plays, in words; `None` where it just plays.
     fn actions(&self) -> Option<String> {
         None

@@ -94,8 +94,11 @@ impl Keys for ClientConfig {
     }
 
     /// What is opened is needed as a whole.
-    fn reads_sockets(&self) -> bool {
-        self.receive == Receive::Decrypted
+    fn datagrams(&self) -> Option<Needs> {
+        match self.receive {
+            Receive::Headers => PROTOCOL.datagrams,
+            Receive::Decrypted => Some(Needs::ALL),
+        }
     }
 
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {

@@ -13,6 +13,7 @@ use crate::session::{Arrival, MediaEvent, Sink};
 use crate::webrtc::extension::EXTENSION;
 use crate::webrtc::feedback::Missing;
 use crate::webrtc::metrics as m;
+use crate::webrtc::srtp::{RtpOpener, SrtpCounts};
 
 mod feedback;
 mod repair;
@@ -82,6 +83,8 @@ pub(super) struct Tracks {
     last: usize,
     /// What SRTP adds behind the payload; nothing where it was taken off.
     trailer: usize,
+    /// What opens packets, where they come encrypted and are to be opened.
+    opening: Option<Box<Opening>>,
     playout_buffer: Duration,
     /// What the wall clock showed, since 1970, when time began, where frames may bear time codes
     /// and are decrypted.
@@ -93,8 +96,39 @@ pub(super) struct Tracks {
     counted: (u64, u64),
 }
 
+/// What opens packets.
+#[derive(Debug)]
+struct Opening {
+    /// None before there are keys.
+    opener: Option<RtpOpener>,
+    /// Room for an opened packet.
+    plain: Vec<u8>,
+}
+
 impl Sink for Tracks {
     fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
+        let Some(mut opening) = self.opening.take() else {
+            return self.count(arrival, recorder);
+        };
+        let opener = opening.opener.as_mut();
+        // What cannot be opened is in the opener's counts.
+        let plain = opener.and_then(|own| own.open(arrival.bytes, &mut opening.plain).ok());
+        let event = plain.and_then(|bytes| {
+            let own = Arrival {
+                at: arrival.at,
+                bytes,
+                length: bytes.len(),
+                overhead: arrival.overhead + arrival.length - bytes.len(),
+            };
+            self.count(&own, recorder)
+        });
+        self.opening = Some(opening);
+        event
+    }
+}
+
+impl Tracks {
+    fn count(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
         let Some((ssrc, payload_type)) = source(arrival.bytes) else {
             recorder.add(rtp::MALFORMED, 1);
             return None;
@@ -120,9 +154,7 @@ impl Sink for Tracks {
             None => self.again(at, payload_type, arrival, recorder),
         }
     }
-}
 
-impl Tracks {
     /// Takes in a packet of media of the stream at `at`.
     #[inline]
     fn media(
@@ -182,6 +214,7 @@ impl Tracks {
             tracks: Vec::new(),
             last: 0,
             trailer: 0,
+            opening: None,
             playout_buffer,
             codes_from: None,
             began: false,
@@ -204,6 +237,27 @@ impl Tracks {
     /// Says what payload types mean from now on. Streams that have begun go on as they are.
     pub(super) fn agree(&mut self, agreed: Vec<Agreed>) {
         self.agreed = agreed;
+    }
+
+    /// Has it open what comes, once there are keys.
+    pub(super) fn open_packets(&mut self) {
+        self.opening = Some(Box::new(Opening {
+            opener: None,
+            plain: Vec::new(),
+        }));
+    }
+
+    /// There are keys to open packets with.
+    pub(super) fn set_opener(&mut self, opener: Option<RtpOpener>) {
+        if let Some(opening) = &mut self.opening {
+            opening.opener = opener;
+        }
+    }
+
+    /// What became of packets that were to be opened.
+    pub(super) fn opener_counts(&self) -> SrtpCounts {
+        let opener = self.opening.as_ref().and_then(|own| own.opener.as_ref());
+        opener.map(RtpOpener::counts).unwrap_or_default()
     }
 
     /// Says how many bytes SRTP adds to each packet, where they are not taken off.

@@ -82,7 +82,8 @@ fn what_a_janus_room_passes_on_can_be_decrypted_and_has_time_codes() {
     assert_eq!(count(&report, "peers_connected"), 4 + 4 * 3);
     assert_eq!(count(&report, "unauthentic"), 0);
     assert_eq!(count(&report, "replayed"), 0);
-    assert_eq!(report.0["tester"]["receive_path"], "sockets");
+    let path = report.0["tester"]["receive_path"].as_str();
+    assert!(matches!(path, Some("ring" | "sockets")), "{path:?}");
     assert!(count(&report, "frames_published") > 0);
     let delay = report.metric("frame_delay");
     assert!(

@@ -107,8 +107,9 @@ impl Client {
             return;
         };
         let counts = peer.counts();
-        let opened = link.opener.as_ref().map(|opener| opener.counts());
-        let media = opened.unwrap_or_default();
+        let tracks = link.sink.map(|sink| cx.sinks.get::<Tracks>(sink));
+        let media = tracks.map(|tracks| tracks.opener_counts());
+        let media = media.unwrap_or_default();
         let now = [
             counts.rtcp.unauthentic + media.unauthentic,
             counts.rtcp.replayed + media.replayed,

@@ -8,8 +8,7 @@ use super::publish::Sent;
 use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
 use crate::session::{
-    Arrival, ChannelError, ChannelId, Context, Datagram, Media, MediaEvent, Open, Output, Reading,
-    SinkId,
+    ChannelError, ChannelId, Context, Datagram, Media, Open, Output, Reading, SinkId,
 };
 use crate::webrtc::config::Receive;
 use crate::webrtc::failure::Failure;
@@ -17,7 +16,6 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::peer::{self, Peer, PeerConfig, PeerEvent, PeerFailure, Received};
 use crate::webrtc::sdp::SessionDescription;
 use crate::webrtc::signalling::{Direction, PeerNumber};
-use crate::webrtc::srtp::RtpOpener;
 use crate::webrtc::tracks::Tracks;
 use crate::webrtc::url::Place;
 
@@ -42,7 +40,6 @@ pub(super) struct Link {
     pub(super) answers: u64,
     /// What counts its media, where it receives.
     pub(super) sink: Option<SinkId>,
-    pub(super) opener: Option<RtpOpener>,
     /// When its socket was asked for.
     pub(super) begun: Time,
     /// When both descriptions were known, ICE had found a way, and DTLS was through.
@@ -64,11 +61,6 @@ pub(super) struct Link {
     /// What was counted of datagrams that are not authentic, replayed, malformed, of too many
     /// sources, of STUN and refused, and foreign.
     pub(super) counted: [u64; 6],
-}
-
-/// Overhead of a media datagram: the headers of IP (RFC 791, 3.1; RFC 8200, 3) and UDP (RFC 768).
-fn overhead(of: &SocketAddr) -> usize {
-    8 + if of.is_ipv6() { 40 } else { 20 }
 }
 
 impl Link {
@@ -125,9 +117,12 @@ impl Client {
             {
                 tracks.look_for_codes(wall_clock);
             }
+            if !headers {
+                tracks.open_packets();
+            }
             cx.sinks.insert(tracks)
         });
-        let media = sink.filter(|_| headers).map(|sink| Media {
+        let media = sink.map(|sink| Media {
             sink,
             mark: peer::MEDIA_MARK,
         });
@@ -142,7 +137,6 @@ impl Client {
             offered: None,
             answers: 0,
             sink,
-            opener: None,
             begun: cx.now,
             agreed: None,
             found: None,
@@ -230,29 +224,8 @@ impl Client {
                 link.sent.reports(compound, cx.now, cx.flows, cx.recorder);
                 self.look_whether_live(cx, at);
             }
-            Received::Rtp => self.open(cx, at, datagram),
-            Received::Handled | Received::Dropped(_) => {}
-        }
-    }
-
-    /// Opens a packet of media, and counts it.
-    fn open(&mut self, cx: &mut Context<'_>, at: usize, datagram: &Datagram<'_>) {
-        let link = &mut self.links[at];
-        let (Some(opener), Some(sink)) = (&mut link.opener, link.sink) else {
-            return;
-        };
-        let Ok(bytes) = opener.open(datagram.bytes, &mut self.opened) else {
-            return;
-        };
-        let arrival = Arrival {
-            at: datagram.at,
-            bytes,
-            length: bytes.len(),
-            overhead: overhead(&datagram.from) + datagram.bytes.len() - bytes.len(),
-        };
-        let event = cx.sinks.packet(sink, &arrival, cx.recorder);
-        if let Some(MediaEvent::First { at }) = event {
-            self.media_began(cx, sink, at);
+            // Media is its sink's.
+            Received::Rtp | Received::Handled | Received::Dropped(_) => {}
         }
     }
 
@@ -329,7 +302,10 @@ impl Client {
                         .map_or(0, |profile| profile.tag_length());
                     cx.sinks.get::<Tracks>(sink).set_trailer(trailer);
                 }
-                Receive::Decrypted => link.opener = peer.take_rtp_opener(),
+                Receive::Decrypted => {
+                    let opener = peer.take_rtp_opener();
+                    cx.sinks.get::<Tracks>(sink).set_opener(opener);
+                }
             }
             if self.config.receiver_reports {
                 link.report_at = Some(cx.now + super::REPORT_EVERY);

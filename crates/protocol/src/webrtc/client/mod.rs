@@ -113,9 +113,8 @@ pub struct Client {
     /// Whether frames may bear time codes.
     time_codes: bool,
     appointment: Option<Appointment>,
-    /// Room for a datagram, and for an opened packet.
+    /// Room for a datagram.
     datagram: Vec<u8>,
-    opened: Vec<u8>,
 }
 
 impl Client {
@@ -198,7 +197,6 @@ impl Client {
             time_codes: false,
             appointment: None,
             datagram: Vec::new(),
-            opened: Vec::new(),
         })
     }
 

@@ -37,6 +37,9 @@ use crate::trace::{Trace, Traces};
 /// has to show.
 const LOOK_UP: Duration = Duration::from_millis(200);
 
+/// How long the end of a run waits for what the server counts itself.
+const COUNTERS_WITHIN: Duration = Duration::from_secs(2);
+
 /// How long before the plan is held, or goes on, workers hear of it: so that all do at once.
 const NOTICE: Duration = Duration::from_millis(50);
 
@@ -351,7 +354,11 @@ impl Coordinator<'_> {
             // While the clients are still there.
             holding.saw(&sut.holdings());
         }
-        let until = now + self.scenario.stop_timeout;
+        if let Some(sut) = &self.sut {
+            // While the clients are still there.
+            sut.look_at_counters(COUNTERS_WITHIN);
+        }
+        let until = self.clock.now() + self.scenario.stop_timeout;
         self.until = Some(until);
         self.phase = Phase::Stopping;
         self.browsers.leave();

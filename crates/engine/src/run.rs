@@ -199,6 +199,8 @@ fn run_team(
         let command = scenario.secrets().mask(&options.command);
         run_file.meta("command", command.into());
     }
+    let counts = sut.as_ref().is_some_and(Sut::has_counters);
+    run_file.meta("server_counts", counts.into());
     run_file.meta("receive_path", receive_path.name().into());
     run_file.meta("receive_hint", receive_path.hint().into());
     let asked = scenario.links().flat_map(|placed| {

@@ -87,8 +87,36 @@ crate::metrics! {
         /// How often an exporter of the server's machine did not answer, or not within 3 s: the
         /// figures of such a second are missing.
         SCRAPES_FAILED = "scrapes_failed", Count, "";
+        /// How often the server was asked what it counts itself, and answered: every 10 s, and once
+        /// when the run is over, while clients are still there. (All `counted_` figures are by its
+        /// word. Of a PeerConnection that went in between, what was said of it at the look before.)
+        COUNTS_READ = "counts_read", Count, "Janus, Admin API, handle_info";
+        /// How often it was asked and did not answer.
+        COUNTS_FAILED = "counts_failed", Count, "";
+        /// Packets of media that the server says it received.
+        COUNTED_PACKETS_IN = "counted_packets_in", Count, "Janus, Admin API, handle_info";
+        /// Bytes in them, with the headers of RTP.
+        COUNTED_BYTES_IN = "counted_bytes_in", Bytes, "Janus, Admin API, handle_info";
+        /// Packets of media that the server says it sent.
+        COUNTED_PACKETS_OUT = "counted_packets_out", Count, "Janus, Admin API, handle_info";
+        /// Bytes in them, with the headers of RTP.
+        COUNTED_BYTES_OUT = "counted_bytes_out", Bytes, "Janus, Admin API, handle_info";
+        /// Packets that the server says it was asked to send again, each time.
+        COUNTED_NACKED_IN = "counted_nacked_in", Count, "Janus, Admin API, handle_info; RFC 4585, 6.2.1";
+        /// Packets that the server says it asked for again, each time.
+        COUNTED_NACKED_OUT = "counted_nacked_out", Count, "Janus, Admin API, handle_info; RFC 4585, 6.2.1";
+        /// Packets that the server says came to it again.
+        COUNTED_RETRANSMISSIONS_IN = "counted_retransmissions_in", Count, "Janus, Admin API, handle_info";
+        /// Packets that the server says never reached it.
+        COUNTED_LOST_IN = "counted_lost_in", Count, "Janus, Admin API, handle_info; RFC 3550, 6.4.1";
+        /// Packets that receivers told the server never reached them.
+        COUNTED_LOST_OUT = "counted_lost_out", Count, "Janus, Admin API, handle_info; RFC 3550, 6.4.1";
     }
     gauges {
+        /// PeerConnections that the server says it has.
+        COUNTED_PEERS = "counted_peers", Count, "Janus, Admin API, handle_info", Max;
+        /// Packets that the server says wait to be sent.
+        COUNTED_QUEUED = "counted_queued", Count, "Janus, Admin API, handle_info", Max;
         /// Processor time of the process tree in the window, in seconds per second: 1.0 is one core
         /// kept busy. From the cgroup that the server was launched in, which also knows of threads
         /// and children that have ended; of a process that was only watched, from its user and

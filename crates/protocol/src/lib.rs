@@ -28,6 +28,7 @@ pub mod registry;
 pub mod remote_receiver;
 pub mod rtmp;
 pub mod rtsp;
+pub mod server_counters;
 pub mod session;
 pub mod source;
 mod span;

@@ -243,7 +243,13 @@ impl Report {
         let holds = holds(reader)?;
         let last = Duration::try_from_secs_f64(sums.duration + sums.closing);
         let last = Time::from_start(last.unwrap_or_default());
-        let server = of_name(SERVER).map(|subject| sums.metrics(subject));
+        let counts: bool = noted(reader, "server_counts")?;
+        let server = of_name(SERVER).map(|subject| {
+            let mut metrics = sums.metrics(subject);
+            // Nothing is known of a server that was not asked.
+            metrics.forget(|name| !counts && is_own_count(name));
+            metrics
+        });
         let cpu_per_message = cpu_per_message(server.as_ref(), &populations, sums.measured);
         Ok(Report {
             schema_version: SCHEMA_VERSION,
@@ -292,6 +298,11 @@ impl Report {
 fn text(reader: &Reader, key: &str) -> Result<Option<String>, ReportError> {
     let value = reader.meta(key)?;
     Ok(value.and_then(|value| Some(value.as_str()?.to_owned())))
+}
+
+/// Whether that is what a server counts itself.
+fn is_own_count(name: &str) -> bool {
+    name.starts_with("counted_") || name.starts_with("counts_")
 }
 
 /// When the user held the run's plan.

@@ -21,6 +21,7 @@ use crate::source::{SourceKind, SourceText};
 use crate::words::words;
 use crate::yaml;
 use measure::nearest::suggest;
+use protocol::server_counters;
 
 pub use fill::{Filled, Values};
 
@@ -45,6 +46,9 @@ pub struct ServerEntry {
     pub environment: Vec<(String, String)>,
     /// Its configuration file. Default: none.
     pub config: Option<ConfigFile>,
+    /// How it is asked what it counts itself, on port `{admin_port}` of this machine with the secret
+    /// `{secret}`. Default: it is not.
+    pub counters: Option<server_counters::Kind>,
     /// What of clips it plays. Default: [`Use::No`].
     pub clips: Use,
     /// What it does with multicast groups. Default: [`Use::No`].
@@ -127,6 +131,7 @@ struct EntryKeys {
     command: Key<Raw>,
     environment: Key<Raw>,
     config: Key<Raw>,
+    counters: Key<server_counters::Kind>,
     clips: Key<Use>,
     groups: Key<Use>,
     port: Key<Whole<1, 65_535>>,
@@ -293,6 +298,7 @@ fn read(
         command: command?,
         environment,
         config,
+        counters: keys.counters.0,
         clips: keys.clips.or(Use::No),
         groups: keys.groups.or(Use::No),
         port: u16::try_from(keys.port.0?.0).ok()?,
@@ -503,6 +509,17 @@ fn check_placeholders(entry: &ServerEntry, root: &Node, problems: &mut Vec<Probl
             .chain(entry.environment.iter().map(|(_, value)| value.as_str()))
             .any(|text| fill::names(text).any(|(found, _)| found == name))
     };
+    let in_config = |name: &str| {
+        let text = entry.config.as_ref().map_or("", |config| &config.text);
+        fill::names(text).any(|(found, _)| found == name)
+    };
+    for name in ["admin_port", "secret"] {
+        if entry.counters.is_some() && !uses(name) && !in_config(name) {
+            let text = format!("`counters` needs `{{{name}}}`, and nothing tells it to the server");
+            let problem = Problem::new(&root.origin, text).label("has `counters`");
+            problems.push(problem.help("write it in `config`, `command` or `environment`"));
+        }
+    }
     if entry.config.is_some() && !uses("config") {
         problems.push(
             Problem::new(

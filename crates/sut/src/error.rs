@@ -30,6 +30,14 @@ pub enum SutError {
         /// Why.
         reason: String,
     },
+    /// A server does not tell what it counts.
+    #[error("the server does not tell at {address} what it counts: {reason}")]
+    Counters {
+        /// Where it should.
+        address: std::net::SocketAddr,
+        /// Why it does not.
+        reason: String,
+    },
     /// A program or a library that is needed is not installed.
     #[error("{what} is not installed: {remedy}")]
     Missing {

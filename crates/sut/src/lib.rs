@@ -12,6 +12,7 @@ pub mod catalogue;
 mod cgroup;
 mod clips;
 mod complaints;
+mod counters;
 mod error;
 mod exporters;
 mod groups;
@@ -55,6 +56,7 @@ pub use supervise::supervise_main;
 pub use user::PASSED_ON;
 
 use complaints::{Complaints, Follower, Patterns};
+use counters::Counters;
 use exporters::Asker;
 use launched::{Launched, Means};
 use observe::{Meter, Observer};
@@ -137,6 +139,8 @@ pub struct Sut {
     stop_within: Duration,
     cpu_source: CpuSource,
     log: WatchedLog,
+    /// What it counts itself; none where it cannot be asked.
+    counters: Option<Counters>,
 }
 
 /// What a server has taken of its machine, at one moment. What is absent could not be read.
@@ -220,6 +224,7 @@ impl Sut {
             Some(clips) => clips::make(clips, base, options, progress)?,
             None => Vec::new(),
         };
+        let mut counted = None;
         let (mut launch, urls, scratch) = match &spec.origin {
             Origin::Observe { pid } => {
                 return Ok(Sut {
@@ -267,6 +272,7 @@ impl Sut {
                     user: spec.user.as_deref(),
                 };
                 let built = catalogue::build(name, &request)?;
+                counted = built.counters;
                 (built.launch, built.urls, Some(built.scratch))
             }
         };
@@ -274,7 +280,9 @@ impl Sut {
         launch.ready_within = spec.ready_within;
         launch.stop_within = spec.stop_within;
         launch.environment.extend(spec.environment.iter().cloned());
-        Sut::launch(spec, &launch, urls, scratch, log, options, progress)
+        let mut sut = Sut::launch(spec, &launch, urls, scratch, log, options, progress)?;
+        sut.counters = counted.as_ref().map(Counters::start).transpose()?;
+        Ok(sut)
     }
 
     fn launch(
@@ -341,6 +349,7 @@ impl Sut {
             stop_within: launch.stop_within,
             cpu_source,
             log,
+            counters: None,
         })
     }
 
@@ -379,6 +388,7 @@ impl Sut {
                 reason: "it was not launched by this run".to_owned(),
             },
             log: WatchedLog::new(&LogSpec::default(), Path::new(""))?,
+            counters: None,
         })
     }
 
@@ -396,6 +406,7 @@ impl Sut {
             stop_within: Duration::ZERO,
             cpu_source: CpuSource::Exporter,
             log: WatchedLog::new(&LogSpec::default(), Path::new(""))?,
+            counters: None,
         })
     }
 
@@ -453,6 +464,21 @@ impl Sut {
     /// Looks at it and records what is found. Once a window.
     pub fn sample(&mut self, recorder: &mut Recorder) {
         self.observe().record(recorder);
+        if let Some(counters) = &mut self.counters {
+            counters.record(recorder);
+        }
+    }
+
+    /// Whether it tells what it counts itself.
+    pub fn has_counters(&self) -> bool {
+        self.counters.is_some()
+    }
+
+    /// Asks it what it counts, at once, and waits for the answer as long as that.
+    pub fn look_at_counters(&self, within: Duration) {
+        if let Some(counters) = &self.counters {
+            counters.look_now(within);
+        }
     }
 
     /// Looks at it; what adds up is counted since the last look.
@@ -572,6 +598,7 @@ impl Sut {
     /// Ends what was launched: SIGTERM to the whole tree, SIGKILL to what does not heed it in time.
     /// One that is only observed goes on.
     pub fn stop(mut self) -> StopReport {
+        self.counters = None;
         match &mut self.process {
             Process::Launched(launched) => launched.stop(self.stop_within),
             Process::Observed { .. } | Process::Elsewhere(_) => StopReport {

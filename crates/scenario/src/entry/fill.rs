@@ -6,7 +6,7 @@ use super::ServerEntry;
 use crate::group::Group;
 
 /// What stands for a command, a configuration file and the environment.
-pub(super) const COMMAND: [&str; 14] = [
+pub(super) const COMMAND: [&str; 16] = [
     "program",
     "port",
     "interface",
@@ -21,6 +21,8 @@ pub(super) const COMMAND: [&str; 14] = [
     "group_port",
     "group_number",
     "host",
+    "admin_port",
+    "secret",
 ];
 
 /// What stands for URLs.
@@ -46,6 +48,10 @@ pub struct Values {
     pub host: String,
     /// `{port}`: the TCP port that it is to listen on.
     pub port: u16,
+    /// `{admin_port}`: a port of the loopback interface on which it tells what it counts.
+    pub admin_port: u16,
+    /// `{secret}`: what whoever asks it there has to know.
+    pub secret: String,
     /// `{interface}`: the network interface that it receives multicast on.
     pub interface: String,
     /// `{config}`: the path of its configuration file.
@@ -201,6 +207,8 @@ fn value(name: &str, values: &Values, clip: usize, group: usize) -> String {
         "program" => Some(values.program.clone()),
         "host" => Some(values.host.clone()),
         "port" => Some(values.port.to_string()),
+        "admin_port" => Some(values.admin_port.to_string()),
+        "secret" => Some(values.secret.clone()),
         "interface" => Some(values.interface.clone()),
         "config" => Some(values.config.clone()),
         "scratch" => Some(values.scratch.clone()),

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use protocol::descriptor::Transport;
 use protocol::registry;
+use protocol::server_counters::Kind;
 use scenario::{EntryReady, Group, ScenarioError, ServerEntry, Use, Values};
 use tempfile::TempDir;
 
@@ -209,6 +210,16 @@ pub(crate) struct Built {
     pub(crate) launch: Launch,
     pub(crate) urls: Vec<String>,
     pub(crate) scratch: TempDir,
+    /// How it is asked what it counts; none where it cannot be.
+    pub(crate) counters: Option<Counted>,
+}
+
+/// Where a server tells on the loopback interface what it counts.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) kind: Kind,
+    pub(crate) port: u16,
+    pub(crate) secret: String,
 }
 
 /// Makes the command of the server of that name, and the folder of files that it needs.
@@ -237,7 +248,13 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
             user::first_open_port()
         )));
     }
+    let (admin_port, secret) = match entry.counters {
+        Some(_) => place::admin()?,
+        None => (0, String::new()),
+    };
     let filled = entry.fill(&Values {
+        admin_port,
+        secret: secret.clone(),
         program: text(&program),
         host: request.host.to_string(),
         port,
@@ -251,6 +268,10 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
     });
     if let (Some(path), Some(text)) = (&config, &filled.config) {
         place::write(path, text)?;
+        if entry.counters.is_some() {
+            // A secret is in it.
+            place::keep_for(path, user.as_ref())?;
+        }
     }
     let mut launch = Launch::new(&filled.command);
     launch.environment = filled
@@ -277,6 +298,11 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
         launch,
         urls: filled.urls,
         scratch,
+        counters: entry.counters.map(|kind| Counted {
+            kind,
+            port: admin_port,
+            secret,
+        }),
     })
 }
 

@@ -1,7 +1,8 @@
 //! What a server of the catalogue needs around it: its program, a folder of its own, its clips.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,28 @@ fn open_to_all(path: &Path, mode: u32) -> Result<(), SutError> {
 pub(super) fn write(path: &Path, text: &str) -> Result<(), SutError> {
     fs::write(path, text).map_err(SutError::file("write", path))?;
     open_to_all(path, 0o644)
+}
+
+/// Lets nobody but that user read a file.
+pub(super) fn keep_for(path: &Path, user: Option<&User>) -> Result<(), SutError> {
+    if let Some(user) = user {
+        chown(path, Some(user.number), Some(user.group))
+            .map_err(SutError::file("give away", path))?;
+    }
+    open_to_all(path, 0o600)
+}
+
+/// A port of the loopback interface that nobody has, and a secret that nobody can guess.
+pub(super) fn admin() -> Result<(u16, String), SutError> {
+    let failed = |error: io::Error| SutError::Supervisor(error.to_string());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    let mut random = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut random))
+        .map_err(failed)?;
+    let secret = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((port, secret))
 }
 
 /// A folder in `scratch` that `user` may write to.

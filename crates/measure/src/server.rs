@@ -107,9 +107,9 @@ crate::metrics! {
         COUNTED_NACKED_OUT = "counted_nacked_out", Count, "Janus, Admin API, handle_info; RFC 4585, 6.2.1";
         /// Packets that the server says came to it again.
         COUNTED_RETRANSMISSIONS_IN = "counted_retransmissions_in", Count, "Janus, Admin API, handle_info";
-        /// Packets that the server says never reached it.
+        /// Packets that the server says never reached it: the most that it said.
         COUNTED_LOST_IN = "counted_lost_in", Count, "Janus, Admin API, handle_info; RFC 3550, 6.4.1";
-        /// Packets that receivers told the server never reached them.
+        /// Packets that receivers told the server never reached them: the most that it said.
         COUNTED_LOST_OUT = "counted_lost_out", Count, "Janus, Admin API, handle_info; RFC 3550, 6.4.1";
     }
     gauges {

@@ -285,6 +285,22 @@ impl Screen {
             let text = format!("{} dropped datagrams", count(drops));
             self.row("its sockets", &text);
         }
+        self.own_counts(server);
+    }
+
+    /// What the server says it counted, where it was asked.
+    fn own_counts(&mut self, server: &Metrics) {
+        let value = |name: &str| server.value(name).map(count).unwrap_or_default();
+        if server.value("counts_read").is_some_and(|looks| looks > 0.0) {
+            let text = format!(
+                "{} packets in, {} out; {} lost on the way in, {} on the way out",
+                value("counted_packets_in"),
+                value("counted_packets_out"),
+                value("counted_lost_in"),
+                value("counted_lost_out"),
+            );
+            self.row("it counted", &text);
+        }
     }
 
     /// That connections found no port, and how many there are.

@@ -50,7 +50,7 @@ struct Found {
 #[derive(Debug)]
 pub(crate) struct Counters {
     found: Arc<Mutex<Found>>,
-    /// What was recorded already.
+    /// The most that was recorded already.
     recorded: Counts,
     failed: u64,
     looks: u64,
@@ -111,26 +111,30 @@ impl Counters {
         };
         recorder.set(m::COUNTED_PEERS, look.peers as f64);
         recorder.set(m::COUNTED_QUEUED, look.queued as f64);
-        let (now, before) = (look.counts, self.recorded);
-        for (counter, now, before) in [
-            (m::COUNTED_PACKETS_IN, now.packets_in, before.packets_in),
-            (m::COUNTED_BYTES_IN, now.bytes_in, before.bytes_in),
-            (m::COUNTED_PACKETS_OUT, now.packets_out, before.packets_out),
-            (m::COUNTED_BYTES_OUT, now.bytes_out, before.bytes_out),
-            (m::COUNTED_NACKED_IN, now.nacked_in, before.nacked_in),
-            (m::COUNTED_NACKED_OUT, now.nacked_out, before.nacked_out),
+        let (now, most) = (look.counts, &mut self.recorded);
+        for (counter, now, most) in [
+            (m::COUNTED_PACKETS_IN, now.packets_in, &mut most.packets_in),
+            (m::COUNTED_BYTES_IN, now.bytes_in, &mut most.bytes_in),
+            (
+                m::COUNTED_PACKETS_OUT,
+                now.packets_out,
+                &mut most.packets_out,
+            ),
+            (m::COUNTED_BYTES_OUT, now.bytes_out, &mut most.bytes_out),
+            (m::COUNTED_NACKED_IN, now.nacked_in, &mut most.nacked_in),
+            (m::COUNTED_NACKED_OUT, now.nacked_out, &mut most.nacked_out),
             (
                 m::COUNTED_RETRANSMISSIONS_IN,
                 now.retransmissions_in,
-                before.retransmissions_in,
+                &mut most.retransmissions_in,
             ),
-            (m::COUNTED_LOST_IN, now.lost_in, before.lost_in),
-            (m::COUNTED_LOST_OUT, now.lost_out, before.lost_out),
+            (m::COUNTED_LOST_IN, now.lost_in, &mut most.lost_in),
+            (m::COUNTED_LOST_OUT, now.lost_out, &mut most.lost_out),
         ] {
-            // What is lost may become less.
-            recorder.add(counter, now.wrapping_sub(before));
+            // What is lost may become less, and a counter may not.
+            recorder.add(counter, now.saturating_sub(*most));
+            *most = now.max(*most);
         }
-        self.recorded = now;
     }
 }
 

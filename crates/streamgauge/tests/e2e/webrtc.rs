@@ -71,6 +71,49 @@ fn participants_of_a_janus_room_receive_each_other_over_one_connection() {
 }
 
 #[test]
+fn what_janus_counts_itself_is_what_its_receivers_counted() {
+    if !have("janus") || Namespace::with_multicast().is_none() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    // Who publishes has left when Janus is asked for the last time, so nothing is under way.
+    let scenario = format!(
+        "network: veth
+server: {{ launch: janus }}
+clients:
+  speakers:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/videoroom/77']
+    participate: {{ bitrate: 256kbps, audio: true }}
+    subscribe: nobody
+    room: {{ publishers: 10 }}
+    leave: {{ after: 4s }}
+    load: {{ clients: 2, start: at_once }}
+  viewers:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/videoroom/77']
+    room: {{ publishers: 10 }}
+    load: {{ clients: 3, start: at_once }}
+duration: 7s
+{FORGIVING}
+"
+    );
+    fs::write(folder.path().join("room.yaml"), scenario).expect("there is room");
+    let ended = run(folder.path(), ["run", "room.yaml", "--json", "room.json"]);
+    ended.expect(0);
+    let report = Report::read(&folder.path().join("room.json"));
+    let server = &report.0["server"];
+    let viewers = &report.0["populations"]["viewers"]["metrics"];
+    let received = number(&viewers["received"]);
+    assert!(received > 500, "{received}");
+    assert_eq!(number(&viewers["expected"]), received);
+    assert_eq!(number(&server["counted_packets_out"]), received);
+    assert_eq!(number(&server["counts_failed"]), 0);
+    assert_eq!(number(&server["counted_lost_out"]), 0);
+}
+
+#[test]
 fn what_a_janus_room_passes_on_can_be_decrypted_and_has_time_codes() {
     let _media = a_little();
     let Some(report) = meet(

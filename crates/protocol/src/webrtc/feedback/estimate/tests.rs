@@ -125,6 +125,22 @@ fn what_a_receiver_can_take_is_not_passed() {
     assert_eq!(estimator.estimate(), 1_000_000);
 }
 
+#[test]
+fn a_receiver_whose_clock_stands_still_takes_no_memory() {
+    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+    for millis in 0..20_000 {
+        let packet = Told {
+            sent: START + Duration::from_millis(millis),
+            bytes: 1000,
+            arrived: Some(77),
+        };
+        estimator.told(packet.sent, &[packet]);
+    }
+    assert!(estimator.arrivals.len() <= ARRIVALS_MAX);
+    let kept: u64 = estimator.arrivals.iter().map(|own| u64::from(own.1)).sum();
+    assert_eq!(estimator.arrived_bytes, kept);
+}
+
 proptest::proptest! {
     #[test]
     fn whatever_is_told_an_estimate_stays_within_its_limits(

@@ -102,15 +102,20 @@ crate::metrics! {
         /// Bytes in them, with the headers of RTP.
         COUNTED_BYTES_OUT = "counted_bytes_out", Bytes, "Janus, Admin API, handle_info";
         /// Packets that the server says it was asked to send again, each time.
-        COUNTED_NACKED_IN = "counted_nacked_in", Count, "Janus, Admin API, handle_info; RFC 4585, 6.2.1";
+        COUNTED_NACKED_IN = "counted_nacked_in", Count,
+            "Janus, Admin API, handle_info; RFC 4585, 6.2.1";
         /// Packets that the server says it asked for again, each time.
-        COUNTED_NACKED_OUT = "counted_nacked_out", Count, "Janus, Admin API, handle_info; RFC 4585, 6.2.1";
+        COUNTED_NACKED_OUT = "counted_nacked_out", Count,
+            "Janus, Admin API, handle_info; RFC 4585, 6.2.1";
         /// Packets that the server says came to it again.
-        COUNTED_RETRANSMISSIONS_IN = "counted_retransmissions_in", Count, "Janus, Admin API, handle_info";
+        COUNTED_RETRANSMISSIONS_IN = "counted_retransmissions_in", Count,
+            "Janus, Admin API, handle_info";
         /// Packets that the server says never reached it: the most that it said.
-        COUNTED_LOST_IN = "counted_lost_in", Count, "Janus, Admin API, handle_info; RFC 3550, 6.4.1";
+        COUNTED_LOST_IN = "counted_lost_in", Count,
+            "Janus, Admin API, handle_info; RFC 3550, 6.4.1";
         /// Packets that receivers told the server never reached them: the most that it said.
-        COUNTED_LOST_OUT = "counted_lost_out", Count, "Janus, Admin API, handle_info; RFC 3550, 6.4.1";
+        COUNTED_LOST_OUT = "counted_lost_out", Count,
+            "Janus, Admin API, handle_info; RFC 3550, 6.4.1";
     }
     gauges {
         /// PeerConnections that the server says it has.

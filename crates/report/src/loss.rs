@@ -194,9 +194,9 @@ fn split(
 }
 
 impl WhereLost {
-    /// In words, such as `way up 12, network or server 100, tester 0`, and without such a way `network or server 100, tester 23`, or with an emulated link
-    /// `emulated link 490 (98 %), server 10, tester 0`; none where nothing was lost here or on a
-    /// link.
+    /// In words, such as `network or server 100, tester 23`, in a room `way up 12, server or way
+    /// down 100, tester 0`, or with an emulated link `emulated link 490 (98 %), server 10, tester
+    /// 0`; none where nothing was lost here, on a link or on the way up.
     pub(crate) fn in_words(&self, server_is_here: bool) -> Option<String> {
         let here = self.in_tester != Some(0) || self.in_kernel != Some(0);
         let on_link = self.on_link != Some(0);

@@ -46,8 +46,8 @@ pub struct ServerEntry {
     pub environment: Vec<(String, String)>,
     /// Its configuration file. Default: none.
     pub config: Option<ConfigFile>,
-    /// How it is asked what it counts itself, on port `{admin_port}` of this machine with the secret
-    /// `{secret}`. Default: it is not.
+    /// How it is asked what it counts itself: on port `{admin_port}` of this machine, with the
+    /// secret `{secret}`. Default: it is not.
     pub counters: Option<server_counters::Kind>,
     /// What of clips it plays. Default: [`Use::No`].
     pub clips: Use,

@@ -4,7 +4,7 @@
 //! their streams. So it is asked every 10 s at most, and for a hundredth of the time at most.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -55,6 +55,8 @@ pub(crate) struct Counters {
     failed: u64,
     looks: u64,
     now: Option<Sender<Sender<()>>>,
+    /// Its connection: to break off what the server does not answer.
+    stream: TcpStream,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -68,6 +70,11 @@ impl Counters {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, counted.port));
         let mut asked = Asked::open(address, &counted.secret)
             .map_err(|reason| SutError::Counters { address, reason })?;
+        let stream = asked.stream.try_clone();
+        let stream = stream.map_err(|error| SutError::Counters {
+            address,
+            reason: error.to_string(),
+        })?;
         let found = Arc::new(Mutex::new(Found::default()));
         let (now, wanted) = bounded(1);
         let own = found.clone();
@@ -81,6 +88,7 @@ impl Counters {
             failed: 0,
             looks: 0,
             now: Some(now),
+            stream,
             thread: Some(thread),
         })
     }
@@ -141,6 +149,8 @@ impl Counters {
 impl Drop for Counters {
     fn drop(&mut self) {
         self.now = None;
+        // It may have been closed by the server.
+        let _ = self.stream.shutdown(Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

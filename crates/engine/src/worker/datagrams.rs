@@ -701,6 +701,29 @@ mod tests {
     }
 
     #[test]
+    fn what_the_ring_leaves_to_a_socket_is_read_for_few_deadlines() {
+        let (mut datagrams, runtime) = (Datagrams::new(), runtime());
+        let mut due = |media, reading| {
+            let opened = datagrams.open(
+                &runtime,
+                (SESSION, CHANNEL),
+                (net::ports::bind(local(), 0).expect("a free port"), None),
+                (reading, media),
+                None,
+            );
+            let (place, _) = opened.expect("a free port");
+            let millis = |millis: u64| Time::from_start(Duration::from_millis(1000 + millis));
+            [0, 10, 39, 40, 50, 90].map(|at| datagrams.is_due(place, millis(at)))
+        };
+        let seldom = due(MediaPath::Ring, Reading::AtDeadlines);
+        assert_eq!(seldom, [true, false, false, true, false, true]);
+        // Media itself has to be read for each.
+        assert_eq!(due(MediaPath::None, Reading::AtDeadlines), [true; 6]);
+        assert_eq!(due(MediaPath::Ring, Reading::AtOnce), [true; 6]);
+        assert!(!datagrams.is_due(99, Time::ZERO));
+    }
+
+    #[test]
     fn that_nobody_is_there_is_said_after_all_that_came() {
         let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
         let nobody = std::net::UdpSocket::bind(local()).expect("a free port");

@@ -189,7 +189,8 @@ fn decoded(format: &str, stream: Vec<u8>) -> Option<(usize, String)> {
         Err(error) => {
             assert!(
                 std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
-                "ffmpeg does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it out"
+                "ffmpeg does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it \
+                 out"
             );
             return None;
         }

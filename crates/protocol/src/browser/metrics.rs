@@ -14,7 +14,8 @@ measure::metrics! {
         PACKETS_RECEIVED = "packets_received", Count, "W3C webrtc-stats, RTCReceivedRtpStreamStats";
         /// Packets that the browser says are lost: expected less received. Negative in a second in
         /// which more came late than was lost.
-        PACKETS_LOST = "packets_lost", Count, "W3C webrtc-stats, RTCReceivedRtpStreamStats; RFC 3550, 6.4.1";
+        PACKETS_LOST = "packets_lost", Count,
+            "W3C webrtc-stats, RTCReceivedRtpStreamStats; RFC 3550, 6.4.1";
         /// Bytes of payload that the browser received, without headers and padding.
         BYTES_RECEIVED = "bytes_received", Bytes, "W3C webrtc-stats, RTCInboundRtpStreamStats";
         /// Whole frames of video that the browser received.
@@ -25,14 +26,16 @@ measure::metrics! {
         /// came too late to be shown.
         FRAMES_DROPPED = "frames_dropped", Count, "W3C webrtc-stats, RTCInboundRtpStreamStats";
         /// Key frames that the browser decoded.
-        KEY_FRAMES_DECODED = "key_frames_decoded", Count, "W3C webrtc-stats, RTCInboundRtpStreamStats";
+        KEY_FRAMES_DECODED = "key_frames_decoded", Count,
+            "W3C webrtc-stats, RTCInboundRtpStreamStats";
         /// Times that a video stood still: for three times as long as a frame usually takes, and
         /// for 150 ms longer than one.
         FREEZES = "freezes", Count, "W3C webrtc-stats, freezeCount";
         /// For how long videos stood still in all, in nanoseconds.
         FREEZE_NANOSECONDS = "freeze_nanoseconds", Count, "W3C webrtc-stats, totalFreezesDuration";
         /// Samples of audio that were played as they came, of all streams.
-        RECEIVED_SAMPLES = "received_samples", Count, "W3C webrtc-stats, totalSamplesReceived less concealedSamples";
+        RECEIVED_SAMPLES = "received_samples", Count,
+            "W3C webrtc-stats, totalSamplesReceived less concealedSamples";
         /// Samples of audio that were made up because what should have been played was not there.
         CONCEALED_SAMPLES = "concealed_samples", Count, "W3C webrtc-stats, concealedSamples";
         /// Requests for packets that the browser sent.
@@ -84,7 +87,8 @@ measure::metrics! {
         /// Lost packets as a share of lost and received ones.
         "packet_loss", Ratio, "", Share(PACKETS_LOST, PACKETS_RECEIVED);
         /// For how long videos stood still in all.
-        "freeze_duration", Seconds, "W3C webrtc-stats, totalFreezesDuration", Scaled(FREEZE_NANOSECONDS, -9);
+        "freeze_duration", Seconds, "W3C webrtc-stats, totalFreezesDuration",
+            Scaled(FREEZE_NANOSECONDS, -9);
         /// Payload that the browser received.
         "received_bitrate", BitsPerSecond, "", Rate(BYTES_RECEIVED, 8);
         /// Payload that the browser sent.

@@ -6,8 +6,8 @@ use crate::session::PacketHeader;
 /// The bit of a packet's first byte that says that an extension follows (RFC 3550, 5.1).
 pub const EXTENSION: u8 = 0x10;
 
-/// What an extension begins with whose elements have a head of one byte (RFC 8285, 4.2), and, in the
-/// upper 12 bits, one of two (4.3).
+/// What an extension begins with whose elements have a head of one byte (RFC 8285, 4.2), and, in
+/// the upper 12 bits, one of two (4.3).
 const ONE_BYTE: u16 = 0xbede;
 const TWO_BYTES: u16 = 0x1000;
 

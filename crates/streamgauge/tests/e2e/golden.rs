@@ -1,5 +1,5 @@
-//! Real browsers beside the clients of a run: what they say of themselves is in the report, and they
-//! end with the run.
+//! Real browsers beside the clients of a run: what they say of themselves is in the report, and
+//! they end with the run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

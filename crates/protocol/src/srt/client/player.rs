@@ -4,6 +4,7 @@
 use measure::{Recorder, Time};
 
 use super::playing::Playing;
+use crate::metrics as clients;
 use crate::session::{Arrival, MediaEvent, MediaMark, Needs, Sink};
 use crate::srt::codec::packet::{DataHeader, PAYLOAD_MAX, Packet};
 use crate::srt::metrics as m;
@@ -43,10 +44,11 @@ impl Sink for Player {
         let bytes = arrival.bytes.get(..arrival.length).filter(|_| whole);
         if self.playing.is_some() {
             self.take(bytes.unwrap_or_default(), arrival.at, recorder);
-        } else if let Some(bytes) = bytes
-            && self.early.len() < EARLY_MAX
-        {
+        } else if self.early.len() < EARLY_MAX {
+            let bytes = bytes.unwrap_or_default();
             self.early.push((arrival.at, bytes.into()));
+        } else {
+            recorder.add(clients::LOST_IN_TESTER, 1);
         }
         None
     }
@@ -115,5 +117,123 @@ impl Player {
     /// How many packets in a row were malformed.
     pub(super) fn malformed(&self) -> u32 {
         self.malformed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::media::ts::metrics::TS;
+    use crate::metrics::CLIENTS;
+    use crate::srt::codec::handshake::Flags;
+    use crate::srt::codec::packet::{Key, Position};
+    use crate::srt::handshake::{Negotiated, Security};
+    use crate::srt::metrics::SRT;
+    use crate::srt::seq::{SeqNumber, SocketClock};
+
+    const OWN: u32 = 7;
+    const CATALOGUE: measure::Catalogue = measure::Catalogue(&[&CLIENTS, &TS, &SRT]);
+
+    fn recorder() -> Recorder {
+        Recorder::new(CATALOGUE)
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(1_000_000_000 + millis * 1_000_000)
+    }
+
+    /// A packet of null packets of a transport stream, for that socket.
+    fn packet(sequence: u32, destination: u32) -> Vec<u8> {
+        let header = DataHeader {
+            sequence: SeqNumber::new(sequence),
+            position: Position::Solo,
+            in_order: false,
+            key: Key::None,
+            retransmitted: false,
+            message: sequence + 1,
+            timestamp: sequence * 1000,
+            destination,
+        };
+        let mut bytes = header.write().to_vec();
+        for _ in 0..7 {
+            bytes.extend([0x47, 0x1f, 0xff, 0x10]);
+            bytes.extend([0xff; 184]);
+        }
+        bytes
+    }
+
+    fn arrive(player: &mut Player, recorder: &mut Recorder, bytes: &[u8], millis: u64) {
+        let arrival = Arrival {
+            at: at(millis),
+            bytes,
+            length: bytes.len(),
+            overhead: 28,
+        };
+        assert_eq!(player.packet(&arrival, recorder), None);
+    }
+
+    fn playing() -> Playing {
+        let negotiated = Negotiated {
+            peer_socket_id: 9,
+            initial_sequence: SeqNumber::new(0),
+            peer_initial_sequence: SeqNumber::new(0),
+            receive_latency: Duration::from_secs(5),
+            send_latency: Duration::ZERO,
+            tsbpd_receiving: true,
+            tsbpd_sending: false,
+            mtu: 1500,
+            flow_window: 8192,
+            stream_id: None,
+            flags: Flags(0),
+            version: 0x1_0501,
+            reference: at(0),
+            timestamp: 0,
+            security: Security::Clear,
+            encryptor: None,
+            decryptor: None,
+        };
+        Playing::new(negotiated, SocketClock::new(at(0)), (at(0), None), false)
+    }
+
+    #[test]
+    fn what_comes_before_the_connection_stands_counts_when_it_does() {
+        let (mut player, mut recorder) = (Player::new(OWN), recorder());
+        for sequence in 0..EARLY_MAX as u32 + 3 {
+            let bytes = packet(sequence, OWN);
+            arrive(&mut player, &mut recorder, &bytes, sequence.into());
+        }
+        assert_eq!(recorder.counter(clients::LOST_IN_TESTER), 3);
+        player.begin(playing(), &mut recorder);
+        let playing = player.playing().expect("it has begun");
+        playing.settle(at(600), &mut recorder);
+        assert_eq!(playing.seen().first, Some(at(0)));
+        assert_eq!(recorder.counter(m::PKT_RECV_UNIQUE), EARLY_MAX as u64);
+        // From the next one on nothing is kept.
+        arrive(&mut player, &mut recorder, &packet(515, OWN), 600);
+        assert_eq!(player.heard(), at(600));
+        assert!(player.early.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_whole_or_of_another_socket_is_malformed() {
+        let (mut player, mut recorder) = (Player::new(OWN), recorder());
+        player.begin(playing(), &mut recorder);
+        let good = packet(0, OWN);
+        let cut = Arrival {
+            at: at(1),
+            bytes: &good[..100],
+            length: good.len(),
+            overhead: 28,
+        };
+        player.packet(&cut, &mut recorder);
+        for wrong in [&good[..10], &packet(0, OWN + 1), &[]] {
+            arrive(&mut player, &mut recorder, wrong, 2);
+        }
+        assert_eq!((player.malformed(), player.heard()), (4, Time::ZERO));
+        assert_eq!(recorder.counter(m::PKT_MALFORMED), 4);
+        arrive(&mut player, &mut recorder, &good, 3);
+        assert_eq!((player.malformed(), player.heard()), (0, at(3)));
     }
 }

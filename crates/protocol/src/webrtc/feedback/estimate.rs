@@ -1,4 +1,5 @@
-//! How much a sender may send, by what its receiver says: how the delay grows, and how much is lost.
+//! How much a sender may send, by what its receiver says: how the delay grows, and how much is
+//! lost.
 //!
 //! A small relative of what browsers do (draft-ietf-rmcat-gcc-02). It begins with what it is given
 //! and never probes for more than it has seen pass.
@@ -21,8 +22,8 @@ const SMOOTHING: f64 = 0.1;
 /// 1 % of the time is found.
 const GAIN: f64 = 4.0;
 
-/// The bound that it is compared with, in milliseconds: where it begins, its limits, and how fast it
-/// follows what is above it and below it, for each millisecond (draft-ietf-rmcat-gcc-02, 5.4).
+/// The bound that it is compared with, in milliseconds: where it begins, its limits, and how fast
+/// it follows what is above it and below it, for each millisecond (draft-ietf-rmcat-gcc-02, 5.4).
 const BOUND: f64 = 12.5;
 const BOUND_LIMITS: (f64, f64) = (6.0, 600.0);
 const BOUND_UP: f64 = 0.01;

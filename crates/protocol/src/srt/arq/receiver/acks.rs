@@ -151,3 +151,25 @@ impl Rates {
         self.last
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_acknowledged_is_not_again_while_the_answer_may_lie_unread() {
+        let at = |millis: u64| Time::from_nanos(1_000_000_000 + millis * 1_000_000);
+        let mut acks = Acks::new(SeqNumber::new(0));
+        acks.sent(SeqNumber::new(5), at(0));
+        let sent = acks.at;
+        let soon = Duration::from_millis(1);
+        let due = |acks: &Acks, next| acks.due(SeqNumber::new(next), soon).since(sent);
+        // What is new is acknowledged as usual.
+        assert_eq!(due(&acks, 6), ACK_EVERY);
+        assert_eq!(due(&acks, 5), AGAIN_MIN);
+        let late = Duration::from_millis(300);
+        assert_eq!(acks.due(SeqNumber::new(5), late).since(sent), late);
+        acks.answered(1, at(30));
+        assert_eq!(acks.due(SeqNumber::new(5), soon), Time::NEVER);
+    }
+}

@@ -28,8 +28,8 @@ impl Path {
     }
 }
 
-/// Sends 1,000 bytes at a time at the rate that is estimated, and hears of them every 50 ms. What is
-/// estimated at the end of each second.
+/// Sends 1,000 bytes at a time at the rate that is estimated, and hears of them every 50 ms. Gives
+/// what is estimated at the end of each second.
 fn follow(path: &mut Path, from: &mut Estimator, begin: f64, seconds: u32) -> Vec<u64> {
     let (mut at, mut waiting) = (begin, Vec::new());
     let mut found = Vec::new();

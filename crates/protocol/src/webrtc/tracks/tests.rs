@@ -3,6 +3,7 @@
 use super::*;
 use crate::webrtc::feedback;
 use crate::webrtc::metrics::WEBRTC;
+use crate::webrtc::srtp::{RtpSealer, SrtpKeys, SrtpProfile};
 
 const VIDEO: Agreed = Agreed {
     payload_type: 96,
@@ -59,6 +60,37 @@ fn take(tracks: &mut Tracks, recorder: &mut Recorder, bytes: &[u8], ms: u64) -> 
         overhead: 28,
     };
     tracks.packet(&arrival, recorder)
+}
+
+#[test]
+fn packets_are_opened_once_there_are_keys_and_what_is_not_authentic_counts_nowhere_else() {
+    let keys = |client| SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
+    let mut sealer = keys(false).expect("it is long enough").rtp_sealer();
+    let (mut tracks, mut recorder) = tracks();
+    tracks.set_trailer(0);
+    tracks.open_packets();
+    let sealed = |sealer: &mut RtpSealer, sequence| {
+        let mut bytes = packet(0x80, 96, sequence, 50);
+        sealer.seal(&mut bytes).expect("it is in order");
+        bytes
+    };
+    let early = sealed(&mut sealer, 1);
+    assert_eq!(take(&mut tracks, &mut recorder, &early, 1), None);
+    assert_eq!(recorder.counter(rtp::WIRE_BYTES), 0);
+    let keys = keys(true).expect("it is long enough");
+    tracks.set_opener(Some(keys.rtp_opener()));
+    let second = sealed(&mut sealer, 2);
+    assert!(take(&mut tracks, &mut recorder, &second, 2).is_some());
+    let mut forged = sealed(&mut sealer, 3);
+    forged[20] ^= 1;
+    assert_eq!(take(&mut tracks, &mut recorder, &forged, 3), None);
+    assert_eq!(take(&mut tracks, &mut recorder, &second, 4), None);
+    assert_eq!(recorder.counter(rtp::RECEIVED), 1);
+    // All that was on the wire, and the payload alone.
+    assert_eq!(recorder.counter(rtp::WIRE_BYTES), second.len() as u64 + 28);
+    assert_eq!(recorder.counter(rtp::PAYLOAD_BYTES), 116);
+    let counts = tracks.opener_counts();
+    assert_eq!((counts.unauthentic, counts.replayed), (1, 1));
 }
 
 #[test]

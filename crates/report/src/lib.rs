@@ -18,6 +18,7 @@ pub mod media;
 pub mod metrics;
 pub mod model;
 pub mod otlp;
+mod own_counts;
 pub mod paint;
 pub mod prometheus;
 mod rows;

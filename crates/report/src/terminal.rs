@@ -19,6 +19,7 @@ use crate::gate;
 use crate::human::{count, figure, figure_or_dash, plural};
 use crate::metrics::{Distribution, MetricFigures, Metrics, Named};
 use crate::model::{Clients, Event, Population, Report};
+use crate::own_counts::OwnCounts;
 use crate::paint::Paint;
 use crate::rows::{Shown, rows};
 
@@ -290,16 +291,8 @@ impl Screen {
 
     /// What the server says it counted, where it was asked.
     fn own_counts(&mut self, server: &Metrics) {
-        let value = |name: &str| server.value(name).map(count).unwrap_or_default();
-        if server.value("counts_read").is_some_and(|looks| looks > 0.0) {
-            let text = format!(
-                "{} packets in, {} out; {} lost on the way in, {} on the way out",
-                value("counted_packets_in"),
-                value("counted_packets_out"),
-                value("counted_lost_in"),
-                value("counted_lost_out"),
-            );
-            self.row("it counted", &text);
+        if let Some(OwnCounts { out, rest }) = OwnCounts::of(server) {
+            self.row("it counted", &format!("{out} {rest}"));
         }
     }
 

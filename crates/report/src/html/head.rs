@@ -16,6 +16,7 @@ use crate::human::{count, digits, figure, figure_or_dash, length, plural, span};
 use crate::link::{RULES, distribution as distribution_of};
 use crate::metrics::{Distribution, MetricFigures, Metrics};
 use crate::model::{self, Outcome, Population, Report};
+use crate::own_counts::OwnCounts;
 use crate::rows::{Shown, rows};
 use crate::terminal::clients_line;
 
@@ -425,6 +426,11 @@ fn server(server: &Metrics, report: &Report) -> Value {
         cards.push(Some(json!({
             "label": "its sockets", "metric": "socket_drops",
             "first": count(drops), "rest": "dropped datagrams",
+        })));
+    }
+    if let Some(OwnCounts { out, rest }) = OwnCounts::of(server) {
+        cards.push(Some(json!({
+            "label": "it counted", "metric": "counted_packets_out", "first": out, "rest": rest,
         })));
     }
     if let Some(seconds) = report.cpu_per_message {

@@ -1,0 +1,78 @@
+//! What a server says that it counted itself, in words.
+
+use crate::human::count;
+use crate::metrics::Metrics;
+
+/// What it says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OwnCounts {
+    /// Packets that it sent.
+    pub(crate) out: String,
+    /// What else it counted, and how often it did not answer.
+    pub(crate) rest: String,
+}
+
+impl OwnCounts {
+    /// None of a server that was never asked.
+    pub(crate) fn of(server: &Metrics) -> Option<OwnCounts> {
+        let value = |name: &str| server.value(name).unwrap_or(0.0);
+        let (read, failed) = (value("counts_read"), value("counts_failed"));
+        let silent = match failed > 0.0 {
+            true => format!("; {} times it did not answer", count(failed)),
+            false => String::new(),
+        };
+        if read > 0.0 {
+            let own = |name: &str| count(value(name));
+            return Some(OwnCounts {
+                out: own("counted_packets_out"),
+                rest: format!(
+                    "packets out, {} in; {} lost on the way in, {} on the way out{silent}",
+                    own("counted_packets_in"),
+                    own("counted_lost_in"),
+                    own("counted_lost_out"),
+                ),
+            });
+        }
+        (failed > 0.0).then(|| OwnCounts {
+            out: "-".to_owned(),
+            rest: format!("nothing is known{silent}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::metric::Unit;
+
+    use super::*;
+    use crate::metrics::{MetricFigures, Named};
+
+    fn server(values: &[(&'static str, f64)]) -> Metrics {
+        let named = values.iter().map(|&(name, value)| Named {
+            name,
+            unit: Unit::Count,
+            figures: MetricFigures::Value(Some(value)),
+        });
+        Metrics(named.collect())
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_told_of() {
+        assert_eq!(OwnCounts::of(&server(&[])), None);
+        let asked = [("counts_read", 2.0), ("counts_failed", 0.0)];
+        assert_eq!(OwnCounts::of(&server(&asked[1..])), None);
+        let mut values = asked.to_vec();
+        values.extend([("counted_packets_out", 50_015.0), ("counted_lost_in", 3.0)]);
+        let found = OwnCounts::of(&server(&values)).expect("it was asked");
+        assert_eq!(found.out, "50,015");
+        assert_eq!(
+            found.rest,
+            "packets out, 0 in; 3 lost on the way in, 0 on the way out"
+        );
+        values[1].1 = 4.0;
+        let found = OwnCounts::of(&server(&values)).expect("it was asked");
+        assert!(found.rest.ends_with("; 4 times it did not answer"));
+        let found = OwnCounts::of(&server(&[("counts_failed", 1.0)]));
+        assert_eq!(found.map(|found| found.out), Some("-".to_owned()));
+    }
+}

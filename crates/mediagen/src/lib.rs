@@ -15,5 +15,7 @@ pub mod ladder;
 mod opus;
 pub mod picture_size;
 pub mod steps;
+#[cfg(test)]
+mod tests;
 pub mod time_code;
 pub mod ts;

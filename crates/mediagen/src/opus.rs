@@ -20,10 +20,8 @@ pub(super) fn silence(bytes: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-
     use super::*;
+    use crate::tests::run;
 
     /// A page of Ogg (RFC 3533, 6) that holds one packet of at most 254 bytes.
     fn page(kind: u8, number: u32, granule: u64, packet: &[u8]) -> Vec<u8> {
@@ -60,29 +58,13 @@ mod tests {
             let kind = if number == 99 { 4 } else { 0 };
             file.extend(page(kind, number + 2, u64::from(number + 1) * 960, &packet));
         }
-        let child = Command::new("ffmpeg")
-            .args(["-v", "warning", "-f", "ogg", "-i", "-"])
-            .args(["-f", "s16le", "-ac", "1", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let mut child = match child {
-            Ok(child) => child,
-            Err(error) => {
-                assert!(
-                    std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
-                    "ffmpeg does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave \
-                     it out"
-                );
-                return;
-            }
+        let decode = [
+            "-v", "warning", "-f", "ogg", "-i", "-", "-f", "s16le", "-ac", "1", "-",
+        ];
+        let Some((_, samples, complaints)) = run("ffmpeg", &decode, &file) else {
+            return;
         };
-        let mut stdin = child.stdin.take().expect("it is piped");
-        let writer = std::thread::spawn(move || stdin.write_all(&file).ok());
-        let output = child.wait_with_output().expect("it ends");
-        writer.join().expect("it has written");
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-        assert_eq!(output.stdout, vec![0; 100 * 960 * 2]);
+        assert_eq!(complaints, "");
+        assert_eq!(samples, vec![0; 100 * 960 * 2]);
     }
 }

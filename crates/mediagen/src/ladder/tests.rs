@@ -1,7 +1,5 @@
 //! An encoder keeps to its bit rate whatever is asked of it, and what it gives can be decoded.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
@@ -9,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::frame_rate::FrameRate;
 use crate::h264::PictureForm;
+use crate::tests::run;
 
 const RATE: u64 = 1_000_000;
 const FRAMES: u32 = 25;
@@ -168,40 +167,21 @@ fn byte_stream<'a>(payloads: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
 /// Has ffmpeg decode it: how many frames it saw, and what it complained of. `None` where it is
 /// missing and may be.
 fn decoded(format: &str, stream: Vec<u8>) -> Option<(usize, String)> {
-    let child = Command::new("ffmpeg")
-        .args([
-            "-v",
-            "warning",
-            "-probesize",
-            "100M",
-            "-f",
-            format,
-            "-i",
-            "-",
-        ])
-        .args(["-f", "framecrc", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = match child {
-        Ok(child) => child,
-        Err(error) => {
-            assert!(
-                std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
-                "ffmpeg does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it \
-                 out"
-            );
-            return None;
-        }
-    };
-    let mut stdin = child.stdin.take().expect("it is piped");
-    let writer = std::thread::spawn(move || stdin.write_all(&stream).ok());
-    let output = child.wait_with_output().expect("it ends");
-    writer.join().expect("it has written");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let decode = [
+        "-v",
+        "warning",
+        "-probesize",
+        "100M",
+        "-f",
+        format,
+        "-i",
+        "-",
+    ];
+    let frames = ["-f", "framecrc", "-"];
+    let (_, said, complaints) = run("ffmpeg", &[&decode[..], &frames].concat(), &stream)?;
+    let said = String::from_utf8_lossy(&said);
     let frames = said.lines().filter(|line| !line.starts_with('#')).count();
-    Some((frames, String::from_utf8_lossy(&output.stderr).into_owned()))
+    Some((frames, complaints))
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! The stream holds its rate, and an independent decoder takes it without a complaint.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
 use proptest::prelude::*;
 
 use super::*;
+use crate::tests::run;
 
 fn settings(bits_per_second: u64, frame_rate: FrameRate, gop: u32) -> H264Settings {
     H264Settings {
@@ -23,36 +21,6 @@ fn payload_of(stream: &H264Stream, mtu: usize) -> u64 {
         .iter()
         .map(|nals| cut_bytes(&slices(nals), mtu));
     bytes.sum::<usize>() as u64
-}
-
-/// Runs a tool on the stream; `None` where it is missing and may be.
-fn run(program: &str, arguments: &[&str], input: &[u8]) -> Option<(bool, Vec<u8>, String)> {
-    let child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = match child {
-        Ok(child) => child,
-        Err(error) => {
-            assert!(
-                std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
-                "{program} does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it out"
-            );
-            return None;
-        }
-    };
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    let writer = std::thread::spawn(move || stdin.write_all(&input).ok());
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    Some((
-        output.status.success(),
-        output.stdout,
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    ))
 }
 
 fn decodes(settings: &H264Settings, loops: usize) {

@@ -1,6 +1,8 @@
 /* Plain RTP over UDP, without looking at anything: what a receiver of so many streams pays at least, and a source of them.
  *
  *   bare_rtp send ADDRESS PORT COUNT EVERY_MS PACKETS SIZE SECONDS   PACKETS of SIZE bytes to each of COUNT ports, every EVERY_MS
+ *   bare_rtp publish ADDRESS PORT COUNT EVERY_MS PACKETS SIZE SECONDS the same to one port, as clients do: from a socket for each of
+ *                                                                   COUNT, one after the other within EVERY_MS, a call for PACKETS
  *   bare_rtp receive ADDRESS PORT COUNT SECONDS SWEEP_MS             COUNT ports, all of which are read every SWEEP_MS
  *
  * Both end after SECONDS, or with a signal, and say how many packets they sent or received, and how many the kernel did not take
@@ -103,6 +105,38 @@ static void send_all(const char *host, int port, int count, int every_ms, int pa
   printf("%llu %llu\n", (unsigned long long)sent, (unsigned long long)refused);
 }
 
+static void publish_all(const char *host, int port, int count, int every_ms, int packets, int size, double seconds) {
+  int *sockets = calloc((size_t)count, sizeof *sockets);
+  struct sockaddr_in to = address(host, port);
+  for (int each = 0; each < count; each++) {
+    sockets[each] = socket(AF_INET, SOCK_DGRAM, 0);
+    if (sockets[each] < 0 || connect(sockets[each], (struct sockaddr *)&to, sizeof to) < 0)
+      fail("socket");
+  }
+  static uint8_t payload[LARGEST];
+  memset(payload, 0x41, sizeof payload);
+  if (packets > BATCH)
+    packets = BATCH;
+  uint8_t heads[BATCH][12];
+  struct iovec parts[BATCH][2];
+  struct mmsghdr messages[BATCH];
+  memset(messages, 0, sizeof messages);
+  for (int packet = 0; packet < packets; packet++) {
+    memset(heads[packet], 0x80, sizeof heads[packet]);
+    parts[packet][0] = (struct iovec){heads[packet], sizeof heads[packet]};
+    parts[packet][1] = (struct iovec){payload, (size_t)size - sizeof heads[packet]};
+    messages[packet].msg_hdr = (struct msghdr){.msg_iov = parts[packet], .msg_iovlen = 2};
+  }
+  uint64_t began = now(), sent = 0, refused = 0, step = (uint64_t)every_ms * 1000000u / (uint64_t)count;
+  for (uint64_t turn = 0; !over && now() < began + (uint64_t)(seconds * 1e9); turn++) {
+    sleep_until(began + turn * step);
+    int done = sendmmsg(sockets[turn % (uint64_t)count], messages, (unsigned)packets, 0);
+    sent += done > 0 ? (uint64_t)done : 0;
+    refused += (uint64_t)(packets - (done > 0 ? done : 0));
+  }
+  printf("%llu %llu\n", (unsigned long long)sent, (unsigned long long)refused);
+}
+
 static void receive_all(const char *host, int port, int count, double seconds, int sweep_ms) {
   int *sockets = calloc((size_t)count, sizeof *sockets);
   for (int each = 0; each < count; each++) {
@@ -159,17 +193,17 @@ int main(int count, char **words) {
   }
   signal(SIGTERM, end);
   signal(SIGINT, end);
-  if (count == 9 && strcmp(words[1], "send") == 0) {
+  if (count == 9 && (strcmp(words[1], "send") == 0 || strcmp(words[1], "publish") == 0)) {
     int size = atoi(words[7]);
     if (size < 13 || size > LARGEST) {
       fprintf(stderr, "SIZE is 13 to %d\n", LARGEST);
       return 2;
     }
-    send_all(words[2], atoi(words[3]), atoi(words[4]), atoi(words[5]), atoi(words[6]), size, atof(words[8]));
+    (words[1][0] == 's' ? send_all : publish_all)(words[2], atoi(words[3]), atoi(words[4]), atoi(words[5]), atoi(words[6]), size, atof(words[8]));
   } else if (count == 7 && strcmp(words[1], "receive") == 0) {
     receive_all(words[2], atoi(words[3]), atoi(words[4]), atof(words[5]), atoi(words[6]));
   } else {
-    fprintf(stderr, "usage: bare_rtp send ADDRESS PORT COUNT EVERY_MS PACKETS SIZE SECONDS\n"
+    fprintf(stderr, "usage: bare_rtp send|publish ADDRESS PORT COUNT EVERY_MS PACKETS SIZE SECONDS\n"
                     "       bare_rtp receive ADDRESS PORT COUNT SECONDS SWEEP_MS\n");
     return 2;
   }

@@ -755,6 +755,8 @@ impl Client {
             MediaEvent::Position { at } => self.arrived_at_position(cx, at),
             // It goes on after all.
             MediaEvent::SourceChanged { .. } => self.streams[index].bye = None,
+            // RTSP has no retransmission to ask for.
+            MediaEvent::Missing => {}
         }
     }
 }

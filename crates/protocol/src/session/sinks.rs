@@ -37,6 +37,8 @@ pub enum MediaEvent {
         /// The new synchronisation source.
         ssrc: u32,
     },
+    /// Something is missing that may be asked for, where nothing was when the session looked last.
+    Missing,
 }
 
 /// A packet of media, as a worker hands it to a sink.

@@ -92,6 +92,8 @@ pub(super) struct Tracks {
     began: bool,
     /// Whether missing packets are asked for, and key frames where that is of no use.
     asks: bool,
+    /// Whether the session waits to hear that something is missing.
+    listens: bool,
     /// What was added to the figures of what was asked for, and came.
     counted: (u64, u64),
 }
@@ -165,9 +167,11 @@ impl Tracks {
     ) -> Option<MediaEvent> {
         let track = &mut self.tracks[at];
         let receiver = track.receiver.as_mut()?;
+        let mut asks = false;
         if let Some(missing) = &mut track.missing {
             let sequence = u16::from_be_bytes([arrival.bytes[2], arrival.bytes[3]]);
             missing.packet(sequence, arrival.at);
+            asks = self.listens && missing.has_questions();
         }
         let own = Arrival {
             length: arrival.length.saturating_sub(self.trailer),
@@ -186,11 +190,16 @@ impl Tracks {
                 receiver.packet(&Arrival { bytes, ..own }, recorder)
             }
         };
-        match event {
+        let event = match event {
             Some(MediaEvent::First { .. }) if std::mem::replace(&mut self.began, true) => None,
             Some(MediaEvent::SourceChanged { .. }) => None,
             event => event,
+        };
+        if event.is_none() && asks {
+            self.listens = false;
+            return Some(MediaEvent::Missing);
         }
+        event
     }
 }
 
@@ -219,6 +228,7 @@ impl Tracks {
             codes_from: None,
             began: false,
             asks: false,
+            listens: false,
             counted: (0, 0),
         }
     }

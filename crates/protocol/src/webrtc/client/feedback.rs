@@ -34,14 +34,14 @@ impl Client {
         }
     }
 
-    /// Asks for what is missing, where it is time to look.
+    /// Asks for what is missing, where it is time to.
     pub(super) fn ask_for_missing(&mut self, cx: &mut Context<'_>, at: usize) {
         let now = cx.now;
         let link = &mut self.links[at];
         if link.ask_at.is_none_or(|due| due > now) {
             return;
         }
-        link.ask_at = Some(now + super::ASK_EVERY);
+        link.ask_at = None;
         let (Some(peer), Some(sink)) = (&mut link.peer, link.sink) else {
             return;
         };
@@ -50,6 +50,9 @@ impl Client {
         let pictures = tracks.write_questions(now, self.ssrc, |compound| {
             any |= peer.send_rtcp(compound);
         });
+        if tracks.has_questions() {
+            link.ask_at = Some(now + super::ASK_EVERY);
+        }
         if any {
             cx.recorder.add(m::PLIS_SENT, pictures);
             self.drain(cx, at);

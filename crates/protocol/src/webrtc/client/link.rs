@@ -50,7 +50,7 @@ pub(super) struct Link {
     pub(super) has_media: bool,
     /// When reports are due next.
     pub(super) report_at: Option<Time>,
-    /// When it is looked next whether something is missing.
+    /// When what is missing is asked for next.
     pub(super) ask_at: Option<Time>,
     /// When it is told next what came when, or how much can be taken; and whether the latter is
     /// heeded.
@@ -126,6 +126,8 @@ impl Client {
             sink,
             mark: peer::MEDIA_MARK,
         });
+        // Nearly all clients have one, and room for four would be made.
+        self.links.reserve_exact(usize::from(self.links.is_empty()));
         self.links.push(Link {
             number,
             channel,
@@ -310,7 +312,7 @@ impl Client {
             if self.config.receiver_reports {
                 link.report_at = Some(cx.now + super::REPORT_EVERY);
             }
-            if cx.sinks.get::<Tracks>(sink).may_ask() {
+            if cx.sinks.get::<Tracks>(sink).has_questions() {
                 link.ask_at = Some(cx.now + super::ASK_EVERY);
             }
             self.check.get_or_insert(cx.now + self.config.no_media.0);
@@ -340,6 +342,14 @@ impl Client {
         }
         self.check = Some(first + self.config.silence.0);
         self.begins_to_receive(cx, first);
+    }
+
+    /// Something is missing of what comes at a sink.
+    pub(super) fn media_is_missing(&mut self, cx: &mut Context<'_>, sink: SinkId) {
+        let mut links = self.links.iter_mut();
+        if let Some(link) = links.find(|link| link.sink == Some(sink)) {
+            link.ask_at.get_or_insert(cx.now);
+        }
     }
 
     /// A PeerConnection has failed.

@@ -39,7 +39,7 @@ use waiting::Appointment;
 /// How often reports are sent on what came.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether packets are missing: as often as sockets are read.
+/// How often missing packets are asked for: as often as sockets are read.
 const ASK_EVERY: Duration = Duration::from_millis(40);
 
 /// How long what was late may still come when all sources have said goodbye.
@@ -446,6 +446,10 @@ impl Session for Client {
                 sink,
                 event: MediaEvent::First { at },
             } => self.media_began(cx, sink, at),
+            Input::Media {
+                sink,
+                event: MediaEvent::Missing,
+            } => self.media_is_missing(cx, sink),
             Input::Told { message, .. } => self.told(cx, message),
             Input::FlowEnded { flow } => self.sending_ended(cx, flow),
             Input::Stop { until } => self.stop(cx, until),

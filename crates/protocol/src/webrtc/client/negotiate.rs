@@ -140,8 +140,9 @@ impl Client {
         if let Err(failure) = peer.set_remote(now, &transport) {
             return self.peer_failed(cx, at, failure);
         }
-        let agreed = match &link.offered {
-            Some(offered) => sdp::agreed(offered, &description, false),
+        // It is answered once, and would be a third of what a client keeps.
+        let agreed = match link.offered.take() {
+            Some(offered) => sdp::agreed(&offered, &description, false),
             None => Vec::new(),
         };
         self.agree(cx, at, &agreed);
@@ -188,8 +189,7 @@ impl Client {
             let mut receiving = sections.iter().filter(of);
             link.takes_remb =
                 self.config.remb && receiving.any(|own| own.has_feedback("goog-remb"));
-            // Else the client would be woken for nothing.
-            if link.stands.is_some() && link.ask_at.is_none() && tracks.may_ask() {
+            if link.stands.is_some() && link.ask_at.is_none() && tracks.has_questions() {
                 link.ask_at = Some(cx.now + super::ASK_EVERY);
             }
             if link.stands.is_some() {

@@ -143,6 +143,12 @@ impl Missing {
         was_asked
     }
 
+    /// Whether there is something to ask for, now or later.
+    #[inline]
+    pub fn has_questions(&self) -> bool {
+        !self.entries.is_empty() || self.key_frame_needed
+    }
+
     /// When something is next to be asked for.
     pub fn due(&self) -> Option<Time> {
         self.entries.iter().map(|entry| entry.next).min()

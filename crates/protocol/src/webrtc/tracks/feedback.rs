@@ -41,6 +41,19 @@ impl Tracks {
         self.asks && self.agreed.iter().any(|agreed| agreed.nack)
     }
 
+    /// Whether something is to be asked for. If not, the session hears of the next packet that
+    /// leaves a gap ([`MediaEvent::Missing`](crate::session::MediaEvent::Missing)): with thousands
+    /// of streams, to be woken for nothing costs more than to count their packets.
+    pub(in crate::webrtc) fn has_questions(&mut self) -> bool {
+        let mut all = self
+            .tracks
+            .iter()
+            .filter_map(|track| track.missing.as_ref());
+        let any = all.any(|missing| missing.has_questions());
+        self.listens = !any;
+        any
+    }
+
     /// Asks for what is missing, in a compound for each stream, of [`AT_ONCE`] streams at most: the
     /// others have their turn the next time. Says how often key frames were asked for.
     pub(in crate::webrtc) fn write_questions(

@@ -135,13 +135,15 @@ pub trait Keys: Debug + Send + Sync {
         None
     }
 
-    /// How many file descriptors one client needs, for media of a picture and a sound.
-    fn sockets_per_client(&self) -> usize {
+    /// How many file descriptors one of `clients` needs, for media of a picture and a sound: where
+    /// clients receive each other, that depends on how many there are in the run.
+    fn sockets_per_client(&self, _clients: u64) -> u64 {
         1
     }
 
-    /// How many pairs of UDP ports one client needs, for media of a picture and a sound.
-    fn udp_pairs_per_client(&self) -> usize {
+    /// How many pairs of UDP ports one of `clients` needs, for media of a picture and a sound. A
+    /// single port of a client takes a pair too.
+    fn udp_pairs_per_client(&self, _clients: u64) -> u64 {
         0
     }
 

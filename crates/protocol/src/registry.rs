@@ -214,8 +214,8 @@ mod tests {
         let config = protocol
             .decode_config(serde_json::json!({"transport": "tcp"}))
             .expect("valid");
-        assert_eq!(config.sockets_per_client(), 1);
-        assert_eq!(protocol.default_config().sockets_per_client(), 5);
+        assert_eq!(config.sockets_per_client(1), 1);
+        assert_eq!(protocol.default_config().sockets_per_client(1), 5);
         assert!(
             protocol
                 .decode_config(serde_json::json!({"tranport": "tcp"}))

@@ -67,7 +67,10 @@ impl Description {
 impl Scenario {
     /// What a run will do and need.
     pub fn describe(&self) -> Description {
-        let populations: Vec<PopulationPlan> = self.populations.iter().map(plan).collect();
+        let all = self.populations.iter().map(|own| own.load.clients_max());
+        let all = all.fold(0u64, u64::saturating_add);
+        let of = |population| plan(population, all);
+        let populations: Vec<PopulationPlan> = self.populations.iter().map(of).collect();
         let sum = |of: fn(&PopulationPlan) -> u64| {
             populations
                 .iter()
@@ -281,19 +284,20 @@ impl Scenario {
     }
 }
 
-fn plan(population: &Population) -> PopulationPlan {
+/// What a population needs of a run that has so many clients in all.
+fn plan(population: &Population, all: u64) -> PopulationPlan {
     let clients_max = population.load.clients_max();
     let config = &population.config;
     let protocol = config.protocol();
-    let each = |count: usize| clients_max.saturating_mul(u64::try_from(count).unwrap_or(u64::MAX));
+    let each = |count: u64| clients_max.saturating_mul(count);
     PopulationPlan {
         name: population.name.clone(),
         protocol: protocol.name,
         urls: population.urls.len(),
         clients_max,
         levels: levels(population),
-        file_descriptors: each(config.sockets_per_client()),
-        udp_ports: each(2 * config.udp_pairs_per_client()),
+        file_descriptors: each(config.sockets_per_client(all)),
+        udp_ports: each(config.udp_pairs_per_client(all).saturating_mul(2)),
         multicast: config.is_multicast(),
         media: config.has_media(),
         by_sockets: protocol.transport == Transport::Udp && config.datagrams().is_none(),

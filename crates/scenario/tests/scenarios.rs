@@ -85,7 +85,7 @@ fn a_whole_scenario_is_read() {
     assert_eq!(viewers.pick, Pick::InTurn);
     assert_eq!(viewers.leave, Leave::After(Duration::from_secs(60)));
     assert_eq!(viewers.load.shape, Shape::AtOnce { clients: 240 });
-    assert_eq!(viewers.config.sockets_per_client(), 1);
+    assert_eq!(viewers.config.sockets_per_client(1), 1);
     assert!(guests.load.rejoin);
     assert_eq!(guests.config.protocol().name, "rtsp");
     assert_eq!(
@@ -243,7 +243,7 @@ fn settings_win_over_variables_and_variables_over_the_file() {
     assert_eq!(scenario.duration, Some(Duration::from_secs(20)));
     let viewers = &scenario.populations[0];
     assert_eq!(viewers.load.shape, Shape::AtOnce { clients: 500 });
-    assert_eq!(viewers.config.sockets_per_client(), 1);
+    assert_eq!(viewers.config.sockets_per_client(1), 1);
     assert_eq!(
         viewers.urls,
         ["rtsp://h/b", "rtsp://h/c", "rtsp://h/d?x=#y"]
@@ -365,6 +365,30 @@ fn paths_in_a_file_count_from_it() {
         server.clips.map(|clips| clips.directory),
         Some(folder.path().join("media"))
     );
+}
+
+#[test]
+fn clients_that_receive_each_other_take_ports_for_each_other() {
+    let room = |keys: &str| {
+        parse(&format!(
+            "clients:\n  people:\n    protocol: webrtc\n    \
+             urls: [\"janus+ws://127.0.0.1:8188/videoroom/1\"]\n    {keys}\n    \
+             load: {{ clients: 40, start: at_once }}\nduration: 20s\n"
+        ))
+        .describe()
+    };
+    let takes_part = "participate: { bitrate: 64kbps }";
+    for (keys, pairs) in [
+        (takes_part, 2),
+        (&format!("{takes_part}\n    subscribe: each"), 1 + 39),
+        (&format!("{takes_part}\n    subscribe: nobody"), 1),
+        ("subscribe: together", 1),
+        ("subscribe: each", 39),
+    ] {
+        let description = room(keys);
+        assert_eq!(description.udp_ports, 2 * pairs * 40, "{keys}");
+        assert_eq!(description.file_descriptors, (1 + pairs) * 40, "{keys}");
+    }
 }
 
 #[test]

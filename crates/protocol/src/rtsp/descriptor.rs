@@ -105,14 +105,14 @@ impl Keys for ClientConfig {
         })
     }
 
-    fn sockets_per_client(&self) -> usize {
-        self.sockets(USUAL_STREAMS)
+    fn sockets_per_client(&self, _: u64) -> u64 {
+        self.sockets(USUAL_STREAMS) as u64
     }
 
-    fn udp_pairs_per_client(&self) -> usize {
+    fn udp_pairs_per_client(&self, _: u64) -> u64 {
         match self.transport {
             Transport::Udp if self.has_receiver() => 0,
-            Transport::Udp => USUAL_STREAMS,
+            Transport::Udp => USUAL_STREAMS as u64,
             Transport::Tcp | Transport::Http | Transport::Multicast => 0,
         }
     }

@@ -110,9 +110,8 @@ impl Keys for ClientConfig {
         PROTOCOL.datagrams.filter(|_| receives)
     }
 
-    /// One port, and the one above it is nobody's.
-    fn udp_pairs_per_client(&self) -> usize {
-        usize::from(self.datagrams().is_some())
+    fn udp_pairs_per_client(&self, _: u64) -> u64 {
+        u64::from(self.datagrams().is_some())
     }
 
     fn published(&self) -> Option<&SourceConfig> {

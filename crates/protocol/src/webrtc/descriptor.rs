@@ -12,6 +12,7 @@ use super::config::{self, ClientConfig, Receive};
 use super::golden;
 use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
+use super::signalling::janus::Subscribe;
 use super::url::{SCHEMES, Url};
 use crate::browser::{Golden, Page};
 use crate::descriptor::{self, Keys, Location, MakeClients, Protocol, Surroundings};
@@ -122,11 +123,18 @@ impl Keys for ClientConfig {
         }))
     }
 
-    /// The signalling, and a PeerConnection each way.
-    fn sockets_per_client(&self) -> usize {
-        match self.participate {
-            Some(_) => 3,
-            None => 2,
+    /// The signalling, and those of PeerConnections.
+    fn sockets_per_client(&self, clients: u64) -> u64 {
+        1 + self.udp_pairs_per_client(clients)
+    }
+
+    /// One for what it sends, and one for all that it receives, or for each of the others.
+    fn udp_pairs_per_client(&self, clients: u64) -> u64 {
+        let sends = u64::from(self.participate.is_some());
+        match self.subscribe {
+            Subscribe::Together => sends + 1,
+            Subscribe::Each => sends + clients.saturating_sub(1).max(1),
+            Subscribe::Nobody => 1,
         }
     }
 

@@ -125,8 +125,7 @@ measure::metrics! {
         "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
     }
     table {
-        TableColumn::larger("sent_bitrate", "sent_bitrate", Statistic::Value, ["sent", "Mb/s"])
-            .means(measure::Meaning::BitRate);
+        TableColumn::larger("sent_bitrate", "sent_bitrate", Statistic::Value, ["sent", "Mb/s"]);
         TableColumn::smaller(
             "ice_delay", "ice_delay", Statistic::Quantile(0.95), ["ICE", "p95 ms"]
         );

@@ -54,7 +54,7 @@ def example(name, *settings):
 
 
 SHORT_CLIPS = "server.clips.length=20s"
-NUMBERS = "vary.clients.viewers.load.clients=[25, 50, 75, 100, 125, 150, 200, 260]"
+NUMBERS = "vary.clients.viewers.load.clients=[50, 100, 200, 300, 350, 400, 450, 500, 600]"
 # The tester goes before a server that takes all cores of the machine.
 FIRST = "tester.priority=raised"
 ALL = {
@@ -71,7 +71,7 @@ ALL = {
          "--receive", "sockets", "--receive-buffer", "4KiB"], (INVALID,), height=760),
     # Of the tutorials.
     "rtsp-vod": Picture(
-        example("rtsp-vod-series", SHORT_CLIPS, NUMBERS, "settle=1s"),
+        example("rtsp-vod-series", SHORT_CLIPS, NUMBERS, "settle=1s", FIRST),
         (PASS, FAIL, INVALID), True),
     "janus-room": Picture(
         example("janus-rooms", "clients.people.load={clients: 36, ramp: 72s}", "duration=85s", FIRST),

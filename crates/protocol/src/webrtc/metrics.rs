@@ -94,6 +94,9 @@ measure::metrics! {
         /// that is made they come with the next picture, at most four a second; of files they come
         /// when the file has one.
         EARLY_KEY_FRAMES = "early_key_frames", Count, "RFC 4585, 6.3.1; RFC 5104, 4.3.1";
+        /// Key frames of which the first packet came, with `receive: decrypted`: of H.264, H.265,
+        /// VP8, VP9 and AV1.
+        KEY_FRAMES = "key_frames", Count, "RFC 6184, 7798, 7741, 9628";
     }
     gauges {}
     distributions {
@@ -117,6 +120,9 @@ measure::metrics! {
         /// From the end of the handshake of DTLS to the first packet of media, of PeerConnections
         /// that receive.
         FIRST_MEDIA_DELAY = "first_media_delay", Seconds, "";
+        /// From the end of the handshake of DTLS to the first packet of the first key frame, with
+        /// `receive: decrypted`: before it nothing can be shown.
+        FIRST_KEY_FRAME_DELAY = "first_key_frame_delay", Seconds, "";
         /// From the moment a client that publishes was due to the moment media could leave.
         PUBLISH_DELAY = "publish_delay", Seconds, "";
     }

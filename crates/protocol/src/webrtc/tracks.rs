@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 
 use crate::media::rtcp::{self, Packet};
-use crate::media::rtp::header::FIXED_LENGTH;
+use crate::media::rtp::header::{FIXED_LENGTH, Header};
 use crate::media::rtp::{ReceiverConfig, RtpReceiver, StreamSummary, metrics as rtp};
 use crate::media::sdp::MediaKind;
 use crate::session::{Arrival, MediaEvent, Sink};
@@ -16,10 +16,12 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::srtp::{RtpOpener, SrtpCounts};
 
 mod feedback;
+mod key_frame;
 mod repair;
 mod silent;
 mod transport;
 
+pub(super) use key_frame::VideoCodec;
 pub(super) use silent::{Course, Section};
 
 /// The most streams that are told apart: what is beyond is counted as unknown media.
@@ -41,6 +43,8 @@ pub(super) struct Agreed {
     pub(super) payload_type: u8,
     /// What it carries.
     pub(super) kind: MediaKind,
+    /// How, if it is video whose key frames can be told.
+    pub(super) codec: Option<VideoCodec>,
     /// The clock of its timestamps in Hz.
     pub(super) clock_rate: u32,
     /// Whether it carries retransmissions (RFC 4588), and of which other.
@@ -57,6 +61,9 @@ struct Track {
     /// With which it began.
     payload_type: u8,
     kind: MediaKind,
+    codec: Option<VideoCodec>,
+    /// The timestamp of the newest key frame.
+    key_frame: Option<u32>,
     /// None where it carries retransmissions.
     receiver: Option<Box<RtpReceiver>>,
     /// What is to be asked for; none where nothing is.
@@ -85,6 +92,7 @@ pub(super) struct Tracks {
     trailer: usize,
     /// What opens packets, where they come encrypted and are to be opened.
     opening: Option<Box<Opening>>,
+    key_frames: Option<KeyFrames>,
     playout_buffer: Duration,
     /// What the wall clock showed, since 1970, when time began, where frames may bear time codes
     /// and are decrypted.
@@ -105,6 +113,15 @@ struct Opening {
     opener: Option<RtpOpener>,
     /// Room for an opened packet.
     plain: Vec<u8>,
+}
+
+/// What is known of key frames, where payloads can be read.
+#[derive(Debug)]
+struct KeyFrames {
+    /// Since when.
+    since: Time,
+    /// Whether one has come.
+    came: bool,
 }
 
 impl Sink for Tracks {
@@ -166,6 +183,9 @@ impl Tracks {
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
         let track = &mut self.tracks[at];
+        if let Some(key_frames) = &mut self.key_frames {
+            track.look_for_key_frame(key_frames, arrival, recorder);
+        }
         let receiver = track.receiver.as_mut()?;
         let mut asks = false;
         if let Some(missing) = &mut track.missing {
@@ -203,6 +223,36 @@ impl Tracks {
     }
 }
 
+impl Track {
+    /// Counts a key frame by its first packet. One that comes later than a newer one is none to
+    /// begin with.
+    #[inline]
+    fn look_for_key_frame(
+        &mut self,
+        known: &mut KeyFrames,
+        arrival: &Arrival<'_>,
+        recorder: &mut Recorder,
+    ) {
+        let Some(codec) = self.codec else { return };
+        let Ok(header) = Header::parse(arrival.bytes, arrival.length) else {
+            return;
+        };
+        let payload = arrival.bytes.get(header.payload_offset..);
+        let is_newer = |last: u32| header.timestamp.wrapping_sub(last) as i32 > 0;
+        if !self.key_frame.is_none_or(is_newer)
+            || !payload.is_some_and(|payload| codec.begins_key_frame(payload))
+        {
+            return;
+        }
+        self.key_frame = Some(header.timestamp);
+        recorder.add(m::KEY_FRAMES, 1);
+        if !std::mem::replace(&mut known.came, true) {
+            let waited = arrival.at.since(known.since).as_nanos();
+            recorder.record(m::FIRST_KEY_FRAME_DELAY, waited as u64);
+        }
+    }
+}
+
 /// The source and the payload type of a packet (RFC 3550, 5.1).
 fn source(bytes: &[u8]) -> Option<(u32, u8)> {
     let fixed: &[u8; FIXED_LENGTH] = bytes.first_chunk()?;
@@ -224,6 +274,7 @@ impl Tracks {
             last: 0,
             trailer: 0,
             opening: None,
+            key_frames: None,
             playout_buffer,
             codes_from: None,
             began: false,
@@ -257,8 +308,12 @@ impl Tracks {
         }));
     }
 
-    /// There are keys to open packets with.
-    pub(super) fn set_opener(&mut self, opener: Option<RtpOpener>) {
+    /// There are keys to open packets with, from now on.
+    pub(super) fn set_opener(&mut self, now: Time, opener: Option<RtpOpener>) {
+        self.key_frames = opener.as_ref().map(|_| KeyFrames {
+            since: now,
+            came: false,
+        });
         if let Some(opening) = &mut self.opening {
             opening.opener = opener;
         }
@@ -306,6 +361,8 @@ impl Tracks {
                 ssrc,
                 payload_type,
                 kind: agreed.kind,
+                codec: agreed.codec,
+                key_frame: None,
                 missing: (self.asks && agreed.nack && receiver.is_some())
                     .then(|| Box::new(Missing::new(Duration::ZERO))),
                 receiver,

@@ -306,7 +306,7 @@ impl Client {
                 }
                 Receive::Decrypted => {
                     let opener = peer.take_rtp_opener();
-                    cx.sinks.get::<Tracks>(sink).set_opener(opener);
+                    cx.sinks.get::<Tracks>(sink).set_opener(cx.now, opener);
                 }
             }
             if self.config.receiver_reports {

@@ -10,7 +10,7 @@ use crate::webrtc::sdp::{
     SessionDescription, extension, known,
 };
 use crate::webrtc::signalling::Direction;
-use crate::webrtc::tracks::{Agreed, Section, Tracks};
+use crate::webrtc::tracks::{Agreed, Section, Tracks, VideoCodec};
 
 /// The most addresses of the server that are kept until there is a socket.
 const EARLY_MAX: usize = 32;
@@ -160,6 +160,7 @@ impl Client {
             section.codecs.iter().map(move |codec| Agreed {
                 payload_type: codec.payload_type,
                 kind,
+                codec: VideoCodec::of(&codec.name),
                 clock_rate: codec.clock_rate,
                 is_rtx: codec.is("rtx"),
                 apt: codec.retransmits(),

@@ -73,6 +73,7 @@ impl Taking {
                 MediaKind::Video => Carried::Video,
                 MediaKind::Application => Carried::Application,
             },
+            codec: None,
             clock_rate: taken.track.codec.clock_rate,
             is_rtx: false,
             apt: None,

@@ -8,6 +8,7 @@ use crate::webrtc::srtp::{RtpSealer, SrtpKeys, SrtpProfile};
 const VIDEO: Agreed = Agreed {
     payload_type: 96,
     kind: MediaKind::Video,
+    codec: Some(VideoCodec::H264),
     clock_rate: 90_000,
     is_rtx: false,
     apt: None,
@@ -33,6 +34,7 @@ fn tracks() -> (Tracks, Recorder) {
         Agreed {
             payload_type: 111,
             kind: MediaKind::Audio,
+            codec: None,
             clock_rate: 48_000,
             is_rtx: false,
             apt: None,
@@ -78,7 +80,7 @@ fn packets_are_opened_once_there_are_keys_and_what_is_not_authentic_counts_nowhe
     assert_eq!(take(&mut tracks, &mut recorder, &early, 1), None);
     assert_eq!(recorder.counter(rtp::WIRE_BYTES), 0);
     let keys = keys(true).expect("it is long enough");
-    tracks.set_opener(Some(keys.rtp_opener()));
+    tracks.set_opener(Time::ZERO, Some(keys.rtp_opener()));
     let second = sealed(&mut sealer, 2);
     assert!(take(&mut tracks, &mut recorder, &second, 2).is_some());
     let mut forged = sealed(&mut sealer, 3);
@@ -419,4 +421,27 @@ fn what_can_be_taken_is_half_as_much_again_as_came() {
             if bitrate.abs_diff(1_872_000) < 10_000 && sources == &[50]),
         "{first:?}"
     );
+}
+
+#[test]
+fn key_frames_are_counted_once_each_and_the_first_one_has_its_delay() {
+    let keys = |client| SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
+    let mut sealer = keys(false).expect("it is long enough").rtp_sealer();
+    let (mut tracks, mut recorder) = tracks();
+    tracks.set_trailer(0);
+    tracks.open_packets();
+    let opener = keys(true).expect("it is long enough").rtp_opener();
+    tracks.set_opener(Time::from_nanos(1_000_000), Some(opener));
+    // A picture that is predicted, then two slices of a key frame, another picture, and a key frame.
+    let pictures = [(0x41, 1u32), (0x65, 2), (0x65, 2), (0x41, 3), (0x65, 4)];
+    for (number, (unit, timestamp)) in (1..).zip(pictures) {
+        let mut bytes = packet(0x80, 96, number, 50);
+        bytes[4..8].copy_from_slice(&timestamp.to_be_bytes());
+        bytes[12] = unit;
+        sealer.seal(&mut bytes).expect("it is in order");
+        take(&mut tracks, &mut recorder, &bytes, number.into());
+    }
+    assert_eq!(recorder.counter(m::KEY_FRAMES), 2);
+    let delays = recorder.histogram(m::FIRST_KEY_FRAME_DELAY).expect("one");
+    assert_eq!((delays.count(), delays.max()), (1, Some(1_000_000)));
 }

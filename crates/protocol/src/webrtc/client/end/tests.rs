@@ -181,6 +181,7 @@ fn rows_of_what_is_over_are_bounded() {
             cx.sinks.get::<Tracks>(sink).agree(vec![Agreed {
                 payload_type: 96,
                 kind: MediaKind::Video,
+                codec: None,
                 clock_rate: 90_000,
                 is_rtx: false,
                 apt: None,

@@ -89,6 +89,7 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
             .chain([[&[0][..], b"OPTIONS /whep/a HTTP/1.1\r\n\r\n"].concat()])
             .collect(),
         "webrtc_srtp" => (0..3).map(webrtc_srtp).collect(),
+        "webrtc_turn" => vec![webrtc_turn()],
         _ => Vec::new(),
     }
 }
@@ -455,6 +456,21 @@ fn webrtc_feedback() -> Vec<Vec<u8>> {
 }
 
 /// A packet with an extension, another, and a report, for each profile.
+/// A relayed address is granted, then a permission and a channel; data comes on it.
+fn webrtc_turn() -> Vec<u8> {
+    let answer = |kind: u16, attributes: &[u8]| {
+        let head = [&kind.to_be_bytes()[..], &[0, attributes.len() as u8]].concat();
+        let message = [&head[..], &[0x21, 0x12, 0xa4, 0x42], &[0; 12], attributes].concat();
+        [&[0, message.len() as u8][..], &message].concat()
+    };
+    let address = [0, 0x16, 0, 8, 0, 1, 0xe2, 0x42, 0x2b, 0x12, 0xa4, 0x4b];
+    let granted = answer(0x0103, &address);
+    let permitted = answer(0x0108, &[]);
+    let bound = answer(0x0109, &[]);
+    let data = [1, 8, 0x40, 0, 0, 4, 1, 2, 3, 4];
+    [&[0][..], &granted, &[130], &permitted, &[180], &bound, &data, &[250]].concat()
+}
+
 fn webrtc_srtp(profile: u8) -> Vec<u8> {
     let media = [0x90, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0xbe, 0xde, 0, 1, 0x10, 5, 0, 0, 1, 2, 3];
     let next = [0x80, 96, 0, 2, 0, 0, 0, 0, 0, 0, 0, 9, 4];

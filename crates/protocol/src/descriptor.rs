@@ -153,6 +153,12 @@ pub trait Keys: Debug + Send + Sync {
         self.protocol().datagrams
     }
 
+    /// Whether media comes in datagrams that sockets alone bring. Default: of protocols over UDP,
+    /// where no ring may bring them.
+    fn by_sockets(&self) -> bool {
+        self.protocol().transport == Transport::Udp && self.datagrams().is_none()
+    }
+
     /// What each client does while it plays, in words; `None` where it just plays.
     fn actions(&self) -> Option<String> {
         None

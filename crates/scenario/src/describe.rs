@@ -6,7 +6,6 @@ use load::{Shape, wanted};
 use measure::Time;
 use measure::units::{Size, TimeSpan};
 use protocol::browser::{self, BROWSER_CATALOGUE};
-use protocol::descriptor::Transport;
 use protocol::registry::Surroundings;
 use serde::Serialize;
 
@@ -300,7 +299,7 @@ fn plan(population: &Population, all: u64) -> PopulationPlan {
         udp_ports: each(config.udp_pairs_per_client(all).saturating_mul(2)),
         multicast: config.is_multicast(),
         media: config.has_media(),
-        by_sockets: protocol.transport == Transport::Udp && config.datagrams().is_none(),
+        by_sockets: config.by_sockets(),
     }
 }
 

@@ -12,12 +12,13 @@ mod srt_session;
 mod texts;
 mod webrtc;
 mod webrtc_server;
+mod webrtc_turn;
 
 /// Reads any bytes.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub(crate) const TARGETS: [(&str, Target); 39] = [
+pub(crate) const TARGETS: [(&str, Target); 40] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
@@ -56,5 +57,6 @@ pub(crate) const TARGETS: [(&str, Target); 39] = [
     ("webrtc_sdp", webrtc::sdp),
     ("webrtc_server", webrtc_server::server),
     ("webrtc_srtp", webrtc::srtp),
+    ("webrtc_turn", webrtc_turn::turn),
     ("websocket", messages::websocket),
 ];

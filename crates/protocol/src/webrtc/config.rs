@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::sdp::Feedback;
 use super::signalling::janus::Subscribe;
+use super::turn::TurnConfig;
 use crate::browser::Golden;
 use crate::follow::Follow;
 use crate::media::source::SourceConfig;
@@ -87,7 +88,8 @@ pub struct ClientConfig {
     pub receive: Receive,
     /// How long connecting may take, looking up the name included. Default 5s.
     pub connect_timeout: TimeSpan,
-    /// How long each request of the signalling may take to be answered. Default 10s.
+    /// How long each request of the signalling, and each to a TURN server, may take to be answered.
+    /// Default 10s.
     pub request_timeout: TimeSpan,
     /// How long ICE may take to find a way to the server: then the client has failed with
     /// `ice_timeout`. Default 10s.
@@ -130,6 +132,11 @@ pub struct ClientConfig {
     /// Whether our addresses follow the description in a request of their own (trickle ICE; RFC
     /// 8838), and are not in it. Default false.
     pub trickle: bool,
+    /// A TURN server by which all media goes, such as
+    /// `{url: "turn:10.0.0.1:3478?transport=udp", user: u, password: p}`: clients have no other
+    /// address then. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnConfig>,
     /// The token that WHIP and WHEP servers are shown (`Authorization: Bearer`), or that Janus is
     /// told as `token`. A secret: it is masked in all that a run leaves. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,6 +207,7 @@ impl Default for ClientConfig {
             retransmit: true,
             congestion: Control::default(),
             trickle: false,
+            turn: None,
             token: None,
             api_secret: None,
             pin: None,
@@ -253,6 +261,9 @@ impl ClientConfig {
         if self.rtx == Some(true) && !self.nack {
             let text = "`rtx` needs `nack`: nothing comes again that nobody asks for";
             return Err(("rtx", text.to_owned()));
+        }
+        if let Some(turn) = &self.turn {
+            turn.check().map_err(|text| ("turn", text))?;
         }
         self.tls.check().map_err(|text| ("tls", text))?;
         if let Some(golden) = self.golden {
@@ -379,6 +390,14 @@ mod tests {
             (r#"{"publish":{},"participate":{}}"#, "participate"),
             (r#"{"publish":{"audio_codec":"opus"}}"#, "publish"),
             (r#"{"golden":{"chromium":0}}"#, "golden"),
+            (
+                r#"{"turn":{"url":"stun:h","user":"u","password":"p"}}"#,
+                "turn",
+            ),
+            (
+                r#"{"turn":{"url":"turn:h","user":"","password":"p"}}"#,
+                "turn",
+            ),
             (
                 r#"{"participate":{"file":"a.mp4","audio":true}}"#,
                 "participate",

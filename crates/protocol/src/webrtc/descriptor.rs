@@ -13,6 +13,7 @@ use super::golden;
 use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
 use super::signalling::janus::Subscribe;
+use super::turn::TurnTransport;
 use super::url::{SCHEMES, Url};
 use crate::browser::{Golden, Page};
 use crate::descriptor::{self, Keys, Location, MakeClients, Protocol, Surroundings};
@@ -96,10 +97,17 @@ impl Keys for ClientConfig {
 
     /// What is opened is needed as a whole.
     fn datagrams(&self) -> Option<Needs> {
-        match self.receive {
-            Receive::Headers => PROTOCOL.datagrams,
-            Receive::Decrypted => Some(Needs::ALL),
+        // Those of a TURN server have media within: only sessions take it out.
+        match (&self.turn, self.receive) {
+            (Some(_), _) => None,
+            (None, Receive::Headers) => PROTOCOL.datagrams,
+            (None, Receive::Decrypted) => Some(Needs::ALL),
         }
+    }
+
+    fn by_sockets(&self) -> bool {
+        let url = self.turn.as_ref().and_then(|turn| turn.check().ok());
+        url.is_some_and(|url| url.transport == TurnTransport::Udp)
     }
 
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
@@ -125,16 +133,15 @@ impl Keys for ClientConfig {
 
     /// The signalling, and those of PeerConnections.
     fn sockets_per_client(&self, clients: u64) -> u64 {
-        1 + self.udp_pairs_per_client(clients)
+        1 + self.peers_per_client(clients)
     }
 
-    /// One for what it sends, and one for all that it receives, or for each of the others.
+    /// A TURN server is reached from any port: a ring shows nothing of it, and of a connection to
+    /// one it shows segments.
     fn udp_pairs_per_client(&self, clients: u64) -> u64 {
-        let sends = u64::from(self.participate.is_some());
-        match self.subscribe {
-            Subscribe::Together => sends + 1,
-            Subscribe::Each => sends + clients.saturating_sub(1).max(1),
-            Subscribe::Nobody => 1,
+        match self.turn {
+            Some(_) => 0,
+            None => self.peers_per_client(clients),
         }
     }
 
@@ -165,6 +172,19 @@ impl Keys for ClientConfig {
 
     fn leaves(&self) -> bool {
         self.source().is_none()
+    }
+}
+
+impl ClientConfig {
+    /// PeerConnections: one for what it sends, and one for all that it receives, or for each of the
+    /// others.
+    fn peers_per_client(&self, clients: u64) -> u64 {
+        let sends = u64::from(self.participate.is_some());
+        match self.subscribe {
+            Subscribe::Together => sends + 1,
+            Subscribe::Each => sends + clients.saturating_sub(1).max(1),
+            Subscribe::Nobody => 1,
+        }
     }
 }
 

@@ -67,6 +67,14 @@ reasons! {
         IceFailed = "ice_failed";
         /// The server gave no address that the client may send to.
         NoCandidates = "no_candidates";
+        /// The TURN server refused a relayed address, or lets it send to none of the server's.
+        TurnRefused = "turn_refused";
+        /// The TURN server did not take name and password.
+        TurnUnauthorized = "turn_unauthorized";
+        /// The TURN server did not answer in time.
+        TurnTimeout = "turn_timeout";
+        /// The TURN server ended the connection, or did not renew what it had granted.
+        TurnLost = "turn_lost";
         /// The handshake of DTLS came to no end in time.
         DtlsTimeout = "dtls_timeout";
         /// The handshake of DTLS failed.

@@ -113,6 +113,9 @@ measure::metrics! {
         OFFER_DELAY = "offer_delay", Seconds, "";
         /// From our offer to the server's answer.
         ANSWER_DELAY = "answer_delay", Seconds, "RFC 9725, 4.2";
+        /// From asking for a way to the TURN server to having a relayed address, of each
+        /// PeerConnection.
+        TURN_DELAY = "turn_delay", Seconds, "RFC 8656, 7";
         /// From the moment both sides' descriptions were known to the moment ICE had found a way.
         ICE_DELAY = "ice_delay", Seconds, "RFC 8445";
         /// From then on to the end of the handshake of DTLS.

@@ -5,7 +5,8 @@
 //! its way by ICE ([`ice`], RFC 8445), agrees on keys by DTLS ([`dtls`], RFC 5764) and keeps the
 //! secrets of media ([`srtp`], RFC 3711). What both sides agree on beforehand is [`sdp`]; how they
 //! tell it each other is [`signalling`]; what they tell of media while it flows is [`feedback`].
-//! A [`client`] has all of that, and so has a reference [`server`].
+//! A [`client`] has all of that, and so has a reference [`server`]. Between the two there may be a
+//! server that relays all ([`turn`], RFC 8656).
 
 mod again;
 mod calibration;
@@ -30,6 +31,7 @@ pub mod srtp;
 mod summary;
 mod tracks;
 mod transport_numbers;
+pub mod turn;
 pub mod url;
 
 pub use descriptor::PROTOCOL;

@@ -48,6 +48,7 @@ mod starved;
 mod stopped_media;
 mod support;
 mod trace;
+mod turn;
 mod verdicts;
 mod webrtc;
 mod webrtc_server;

@@ -178,6 +178,10 @@ impl Client {
             return Some((Failure::RequestTimeout, detail));
         }
         for (at, link) in self.links.iter().enumerate() {
+            if let Some(since) = link.waits_for_turn().filter(|since| long(*since)) {
+                let what = format!("no relayed address in {}", within(since));
+                return Some((Failure::TurnTimeout, self.of_link(at, &what)));
+            }
             let (since, failure, what) = match (link.agreed, link.found, link.stands) {
                 (Some(since), None, _) => (since, Failure::IceTimeout, "no way to the server"),
                 (_, Some(since), None) => (since, Failure::DtlsTimeout, "no end of DTLS"),

@@ -110,6 +110,7 @@ impl Client {
             return;
         };
         let counts = peer.counts();
+        let of_turn = link.relay.as_ref().map_or(0, |relay| relay.dropped());
         let tracks = link.sink.map(|sink| cx.sinks.get::<Tracks>(sink));
         let media = tracks.map(|tracks| tracks.opener_counts());
         let media = media.unwrap_or_default();
@@ -118,7 +119,10 @@ impl Client {
             counts.rtcp.replayed + media.replayed,
             media.malformed,
             media.of_too_many_sources,
-            counts.stun_malformed + counts.stun_unauthentic + counts.stun_of_too_many_addresses,
+            counts.stun_malformed
+                + counts.stun_unauthentic
+                + counts.stun_of_too_many_addresses
+                + of_turn,
             counts.foreign + counts.dtls_unexpected + counts.rtcp_without_keys,
         ];
         let before = std::mem::replace(&mut link.counted, now);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use measure::Time;
 
 use super::publish::Sent;
+use super::relay::Relay;
 use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
 use crate::session::{
@@ -17,6 +18,7 @@ use crate::webrtc::peer::{self, Peer, PeerConfig, PeerEvent, PeerFailure, Receiv
 use crate::webrtc::sdp::SessionDescription;
 use crate::webrtc::signalling::{Direction, PeerNumber};
 use crate::webrtc::tracks::Tracks;
+use crate::webrtc::turn::RelayChannel;
 use crate::webrtc::url::Place;
 
 /// The most rows of streams that are over: who stays in a room where others come and go has no end
@@ -32,6 +34,8 @@ pub(super) struct Link {
     /// Once its socket is there.
     local: Option<SocketAddr>,
     pub(super) peer: Option<Box<Peer>>,
+    /// The way through a TURN server, where that is the only one.
+    pub(super) relay: Option<Box<Relay>>,
     /// The server's offer, until the socket is there; and addresses that came meanwhile.
     pub(super) offer: Option<String>,
     pub(super) early: Vec<String>,
@@ -67,7 +71,8 @@ impl Link {
     /// When something is due.
     pub(super) fn deadline(&self) -> Option<Time> {
         let peer = self.peer.as_ref().and_then(|peer| peer.deadline());
-        let own = [self.report_at, self.ask_at, self.tell_at];
+        let relay = self.relay.as_ref().and_then(|relay| relay.deadline());
+        let own = [self.report_at, self.ask_at, self.tell_at, relay];
         let own = own.into_iter().flatten().min();
         [peer, own, self.sent.next_due()]
             .into_iter()
@@ -75,8 +80,48 @@ impl Link {
             .min()
     }
 
+    /// Since when a relayed address is waited for, while it is.
+    pub(super) fn waits_for_turn(&self) -> Option<Time> {
+        (self.relay.is_some() && self.peer.is_none()).then_some(self.begun)
+    }
+
+    /// Whether media cannot leave yet, because the channel for it is not there.
+    fn waits_for_channel(&self) -> bool {
+        let waits = |relay: &Relay| relay.channel().is_none();
+        self.direction == Direction::Send && self.relay.as_deref().is_some_and(waits)
+    }
+
+    /// The channel by which media leaves, where it goes through a TURN server.
+    pub(super) fn relay_channel(&self) -> Option<RelayChannel> {
+        self.relay.as_ref()?.channel()
+    }
+
+    /// Why no way was found, where the TURN server said so.
+    fn refusal(&self) -> Option<String> {
+        self.relay.as_ref()?.refusal()
+    }
+
+    /// Sends what the PeerConnection has to say. `bytes` is room for a datagram.
+    fn send_waiting(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<u8>) {
+        let channel = self.channel;
+        let peer = self.peer.as_deref_mut();
+        if let Some(relay) = &mut self.relay {
+            return relay.send_waiting(cx, channel, peer, bytes);
+        }
+        let Some(peer) = peer else { return };
+        bytes.clear();
+        while let Some(to) = peer.poll_transmit(bytes) {
+            cx.transmit(channel, Some(to), |out| out.extend_from_slice(bytes));
+            bytes.clear();
+        }
+    }
+
     /// Until when it must have come as far as next, and why the client fails else.
     pub(super) fn limit(&self, client: &crate::webrtc::config::ClientConfig) -> Option<Time> {
+        // Who asks for a relayed address has time-outs of his own.
+        if self.waits_for_turn().is_some() {
+            return None;
+        }
         match (self.agreed, self.found, self.stands) {
             (_, _, Some(_)) => None,
             // Each request has its own time-out: this is for an answer that tells nothing of media.
@@ -122,10 +167,6 @@ impl Client {
             }
             cx.sinks.insert(tracks)
         });
-        let media = sink.map(|sink| Media {
-            sink,
-            mark: peer::MEDIA_MARK,
-        });
         // Nearly all clients have one, and room for four would be made.
         self.links.reserve_exact(usize::from(self.links.is_empty()));
         self.links.push(Link {
@@ -134,6 +175,7 @@ impl Client {
             direction,
             local: None,
             peer: None,
+            relay: None,
             offer,
             early: Vec::new(),
             offered: None,
@@ -150,6 +192,13 @@ impl Client {
             takes_remb: false,
             sent: Sent::default(),
             counted: [0; 6],
+        });
+        if self.config.turn.is_some() {
+            return self.open_relay(cx, channel);
+        }
+        let media = sink.map(|sink| Media {
+            sink,
+            mark: peer::MEDIA_MARK,
         });
         cx.out.push_back(Output::Open {
             channel,
@@ -173,7 +222,10 @@ impl Client {
             Some(_) => Peer::answerer(cx.now, &config),
             None => Peer::offerer(cx.now, &config),
         };
-        peer.add_local_candidate(cx.now, local);
+        match link.relay {
+            None => peer.add_local_candidate(cx.now, local),
+            Some(_) => peer.add_relayed_candidate(cx.now, local),
+        };
         link.local = Some(local);
         link.peer = Some(Box::new(peer));
         match link.offer.take() {
@@ -193,7 +245,10 @@ impl Client {
     /// A socket cannot be had.
     pub(super) fn link_failed(&mut self, cx: &mut Context<'_>, at: usize, error: ChannelError) {
         let failure = ConnectFailure::from(error);
-        let detail = format!("no socket for media: {error}");
+        let detail = match &self.config.turn {
+            None => format!("no socket for media: {error}"),
+            Some(turn) => format!("{error} (the TURN server {})", turn.url),
+        };
         self.drop_link(cx, at);
         self.fail(cx, failure.into(), detail);
     }
@@ -201,7 +256,10 @@ impl Client {
     /// Takes datagrams in.
     pub(super) fn datagrams(&mut self, cx: &mut Context<'_>, at: usize, all: &[Datagram<'_>]) {
         for datagram in all {
-            self.datagram(cx, at, datagram);
+            match self.links[at].relay {
+                None => self.datagram(cx, at, datagram),
+                Some(_) => self.relayed_datagram(cx, at, datagram),
+            }
             if self.phase == Phase::Ended || at >= self.links.len() {
                 return;
             }
@@ -209,7 +267,7 @@ impl Client {
         self.drain(cx, at);
     }
 
-    fn datagram(&mut self, cx: &mut Context<'_>, at: usize, datagram: &Datagram<'_>) {
+    pub(super) fn datagram(&mut self, cx: &mut Context<'_>, at: usize, datagram: &Datagram<'_>) {
         let link = &mut self.links[at];
         let Some(peer) = &mut link.peer else {
             return;
@@ -234,18 +292,15 @@ impl Client {
     /// Does what a PeerConnection wants done, after each call.
     pub(super) fn drain(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
-        let (Some(peer), channel) = (&mut link.peer, link.channel) else {
-            return;
-        };
         let mut bytes = std::mem::take(&mut self.datagram);
-        loop {
-            bytes.clear();
-            let Some(to) = peer.poll_transmit(&mut bytes) else {
-                break;
-            };
-            cx.transmit(channel, Some(to), |out| out.extend_from_slice(&bytes));
-        }
+        link.send_waiting(cx, &mut bytes);
         self.datagram = bytes;
+        if self.links[at].relay.is_some() {
+            self.relay_events(cx, at);
+            if self.phase == Phase::Ended || at >= self.links.len() {
+                return;
+            }
+        }
         while let Some(event) = self
             .links
             .get_mut(at)
@@ -263,17 +318,22 @@ impl Client {
         let link = &mut self.links[at];
         match event {
             PeerEvent::IceConnected { remote } => {
-                cx.out.push_back(Output::Peer {
-                    channel: link.channel,
-                    media: remote,
-                    control: remote,
-                });
+                match &mut link.relay {
+                    None => cx.out.push_back(Output::Peer {
+                        channel: link.channel,
+                        media: remote,
+                        control: remote,
+                    }),
+                    Some(relay) => relay.found(cx.now, remote),
+                }
                 if link.found.is_none() {
                     link.found = Some(cx.now);
                     let waited = cx.now.since(link.agreed.unwrap_or(cx.now));
                     cx.recorder.record(m::ICE_DELAY, waited.as_nanos() as u64);
                 }
             }
+            // What is sent by itself needs a channel through a TURN server.
+            PeerEvent::DtlsConnected if link.waits_for_channel() => {}
             PeerEvent::DtlsConnected => self.stands(cx, at),
             PeerEvent::Closed => {
                 if self.is_leaving() {
@@ -286,7 +346,7 @@ impl Client {
         }
     }
 
-    fn stands(&mut self, cx: &mut Context<'_>, at: usize) {
+    pub(super) fn stands(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
         if link.stands.is_some() {
             return;
@@ -354,6 +414,11 @@ impl Client {
 
     /// A PeerConnection has failed.
     pub(super) fn peer_failed(&mut self, cx: &mut Context<'_>, at: usize, failure: PeerFailure) {
+        if failure == PeerFailure::IceTimedOut
+            && let Some(refusal) = self.links[at].refusal()
+        {
+            return self.fail(cx, Failure::TurnRefused, refusal);
+        }
         let reason = match failure {
             PeerFailure::IceTimedOut => Failure::IceTimeout,
             PeerFailure::ConsentExpired => Failure::IceFailed,
@@ -374,17 +439,24 @@ impl Client {
     pub(super) fn of_link(&self, at: usize, what: &str) -> String {
         let link = &self.links[at];
         let peer = link.peer.as_ref();
+        let by = match &self.config.turn {
+            Some(turn) => format!(", by {}", turn.url),
+            None => String::new(),
+        };
         let ends = match (link.local, peer.and_then(|peer| peer.remote_address())) {
             (Some(local), Some(remote)) => format!("{local} to {remote}"),
             (Some(local), None) => format!("{local}, with {}", self.url),
             _ => self.url.to_string(),
         };
-        format!("{what} ({ends})")
+        format!("{what} ({ends}{by})")
     }
 
     /// Does what is due in a PeerConnection.
     pub(super) fn due_link(&mut self, cx: &mut Context<'_>, at: usize) {
         let now = cx.now;
+        if self.due_relay(cx, at) {
+            return;
+        }
         let link = &mut self.links[at];
         if let Some(peer) = &mut link.peer
             && peer.deadline().is_some_and(|due| due <= now)
@@ -405,7 +477,10 @@ impl Client {
                     Failure::RequestTimeout,
                     "no description of the server's media in time",
                 ),
-                (_, None) => (Failure::IceTimeout, "no way to the server in time"),
+                (_, None) => match link.refusal() {
+                    Some(refusal) => return self.fail(cx, Failure::TurnRefused, refusal),
+                    None => (Failure::IceTimeout, "no way to the server in time"),
+                },
                 (_, Some(_)) => (
                     Failure::DtlsTimeout,
                     "no end of the handshake of DTLS in time",
@@ -434,8 +509,12 @@ impl Client {
         if let Some(peer) = &mut self.links[at].peer {
             peer.close(cx.now);
         }
-        self.flush(cx, at);
-        let link = self.links.remove(at);
+        // What a PeerConnection still has to say, whatever has happened in it.
+        let mut link = self.links.remove(at);
+        link.send_waiting(cx, &mut Vec::new());
+        if let Some(relay) = &mut link.relay {
+            relay.give_back(cx, link.channel);
+        }
         if let Some(sink) = link.sink {
             let mut tracks = cx.sinks.remove::<Tracks>(sink);
             tracks.finish(self.silent_until, cx.recorder);
@@ -446,18 +525,5 @@ impl Client {
         cx.out.push_back(Output::Close {
             channel: link.channel,
         });
-    }
-
-    /// Sends what a PeerConnection still has to say, whatever has happened in it.
-    fn flush(&mut self, cx: &mut Context<'_>, at: usize) {
-        let link = &mut self.links[at];
-        let Some(peer) = &mut link.peer else {
-            return;
-        };
-        let mut bytes = Vec::new();
-        while let Some(to) = peer.poll_transmit(&mut bytes) {
-            cx.transmit(link.channel, Some(to), |out| out.extend_from_slice(&bytes));
-            bytes.clear();
-        }
     }
 }

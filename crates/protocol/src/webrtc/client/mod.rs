@@ -20,7 +20,7 @@ use crate::metrics as clients;
 use crate::mix::mix;
 use crate::session::{
     ChannelError, ChannelId, Closed, Context, Input, MediaEvent, Note, Open, Outcome, Output, Port,
-    Session, Sinks, StreamRow,
+    Session, Sinks, StreamRow, Times,
 };
 use crate::url::UrlError;
 
@@ -30,6 +30,7 @@ mod feedback;
 mod link;
 mod negotiate;
 mod publish;
+mod relay;
 mod silent;
 mod waiting;
 
@@ -346,7 +347,10 @@ impl Client {
         }
         let mut links = self.links.iter();
         if let Some(at) = links.position(|link| link.channel == channel) {
-            self.link_opened(cx, at, local);
+            match &self.config.turn {
+                None => self.link_opened(cx, at, local),
+                Some(_) => self.relay_opened(cx, at),
+            }
         }
     }
 
@@ -371,7 +375,11 @@ impl Client {
     fn closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: Closed) {
         if self.channel == Some(channel) {
             self.channel = None;
-            self.signal(cx, |signalling, scope| signalling.closed(scope, how));
+            return self.signal(cx, |signalling, scope| signalling.closed(scope, how));
+        }
+        let mut links = self.links.iter();
+        if let Some(at) = links.position(|link| link.channel == channel) {
+            self.relay_closed(cx, at, how);
         }
     }
 
@@ -434,6 +442,17 @@ impl Session for Client {
             Input::OpenFailed { channel, error } => self.open_failed(cx, channel, error),
             Input::Bytes { channel, bytes, .. } if self.channel == Some(channel) => {
                 self.signal(cx, |signalling, scope| signalling.bytes(scope, bytes));
+            }
+            Input::Bytes {
+                channel,
+                bytes,
+                at,
+                runs,
+            } => {
+                let mut links = self.links.iter();
+                if let Some(link) = links.position(|link| link.channel == channel) {
+                    self.relayed_bytes(cx, link, bytes, Times::new(runs, at));
+                }
             }
             Input::Closed { channel, how } => self.closed(cx, channel, how),
             Input::Datagrams { channel, datagrams } => {

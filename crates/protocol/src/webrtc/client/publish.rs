@@ -22,6 +22,7 @@ use crate::webrtc::sdp::{
     Agreed, Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia, extension,
 };
 use crate::webrtc::srtp::RtpSealer;
+use crate::webrtc::turn::RelayChannel;
 
 /// How often what was sent is added to the population's figures, and reports are sent.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -110,6 +111,13 @@ impl Sent {
             let number = u8::try_from(number).ok()?;
             section.has_feedback("transport-cc").then_some(number)
         });
+    }
+
+    /// Has all packets leave by that channel of a TURN server from now on.
+    pub(super) fn leave_by(&mut self, channel: Option<RelayChannel>, flows: &mut Flows) {
+        for stream in &self.streams {
+            flows.with(stream.flow, |sealed: &mut Sealed| sealed.channel = channel);
+        }
     }
 
     fn stream(&mut self, ssrc: u32) -> Option<&mut Outgoing> {
@@ -319,6 +327,8 @@ struct Sealed {
     again: Option<Again>,
     /// What numbers packets of the transport, where the server tells of them.
     numbered: Option<Numbered>,
+    /// By which channel of a TURN server they leave, where they go through one.
+    channel: Option<RelayChannel>,
 }
 
 impl Sealed {
@@ -328,7 +338,7 @@ impl Sealed {
         again.next_due().filter(|due| *due <= now)?;
         let (header, due, _) = again.next(now, &mut self.room)?;
         let header = self.number(header, now);
-        let payload = self.seal(&header)?;
+        let (header, payload) = self.seal(&header)?;
         Some(FlowPacket {
             due,
             header,
@@ -346,15 +356,27 @@ impl Sealed {
         }
     }
 
-    /// Encrypts what is in the room, and takes it out. None where it cannot be encrypted: it must
-    /// not leave then.
-    fn seal(&mut self, header: &PacketHeader) -> Option<Bytes> {
+    /// Encrypts what is in the room, and takes it out, with what is before it. None where it cannot
+    /// be encrypted: it must not leave then.
+    fn seal(&mut self, header: &PacketHeader) -> Option<(PacketHeader, Bytes)> {
         let tag = self.sealer.seal_parts(header, &mut self.room);
-        if let Ok(tag) = &tag {
-            self.room.extend_from_slice(tag);
+        let Ok(tag) = tag else {
+            self.room.clear();
+            return None;
+        };
+        self.room.extend_from_slice(&tag);
+        let Some(channel) = self.channel else {
+            return Some((*header, self.room.split().freeze()));
+        };
+        let (head, padding) = channel.around(header.len() + self.room.len());
+        self.room.extend_from_slice(padding);
+        let payload = self.room.split().freeze();
+        if head.len() + header.len() <= PacketHeader::ROOM {
+            return Some((PacketHeader::EMPTY.with(&head).with(header), payload));
         }
-        let sealed = self.room.split().freeze();
-        tag.is_ok().then_some(sealed)
+        // A header with many extensions: it goes where there is room for it.
+        let all = [&**header, &payload].concat();
+        Some((PacketHeader::EMPTY.with(&head), all.into()))
     }
 }
 
@@ -383,7 +405,7 @@ impl Flow for Sealed {
         self.room.extend_from_slice(&packet.payload);
         let header = self.number(packet.header, now);
         match self.seal(&header) {
-            Some(payload) => Some(FlowPacket {
+            Some((header, payload)) => Some(FlowPacket {
                 header,
                 payload,
                 ..packet
@@ -535,6 +557,7 @@ impl Client {
             Box::new(Congestion::new(cx.now, bitrate, sent.numbered))
         });
         let numbers = sent.congestion.as_ref().and_then(|own| own.numbers());
+        let by_channel = self.links[at].relay_channel();
         for (index, clip) in source.clips.iter().enumerate() {
             let agreed = &self.links[at].sent.agreed;
             let agreed = agreed.iter().find(|(place, ..)| *place == index).copied();
@@ -563,6 +586,7 @@ impl Client {
                 room: BytesMut::new(),
                 again,
                 numbered: numbers.clone().map(Numbered::new),
+                channel: by_channel,
             });
             self.links[at].sent.streams.push(Outgoing {
                 flow,

@@ -61,6 +61,13 @@ pub(super) fn page(config: &ClientConfig, url: &str) -> Result<Page, String> {
             plan[key] = secret.as_str().into();
         }
     }
+    if let Some(turn) = &config.turn {
+        plan["turn"] = json!({
+            "urls": turn.url,
+            "username": turn.user,
+            "credential": turn.password,
+        });
+    }
     Ok(Page {
         html: document(&plan, script),
         is_insecure: !config.tls.verify,
@@ -133,6 +140,10 @@ mod tests {
         ] {
             assert!(room.html.contains(part), "{part}");
         }
+        let turn = r#"{"turn":{"url":"turn:t:9","user":"u","password":"p"}}"#;
+        let relayed = page(&config(turn), "whep+http://h/a/whep").expect("it plays");
+        let server = r#""turn":{"credential":"p","urls":"turn:t:9","username":"u"}"#;
+        assert!(relayed.html.contains(server));
         let mount = page(&config("{}"), "janus+ws://h/streaming/1");
         assert!(
             mount

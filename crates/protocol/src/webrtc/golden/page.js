@@ -47,7 +47,8 @@ function note(words) {
 
 // A PeerConnection of which the figures count.
 function connection() {
-  const peer = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
+  const ways = plan.turn ? { iceServers: [plan.turn], iceTransportPolicy: "relay" } : {};
+  const peer = new RTCPeerConnection({ bundlePolicy: "max-bundle", ...ways });
   numbered += 1;
   peer.figuresKey = numbered;
   connections.add(peer);

@@ -65,6 +65,8 @@ pub struct Ice {
     credentials: Credentials,
     settings: IceSettings,
     locals: Vec<SocketAddr>,
+    /// Whether they are those of a TURN server.
+    relayed: bool,
     /// Addresses from which authentic messages came.
     seen: Vec<SocketAddr>,
     remote_candidates: usize,
@@ -88,6 +90,7 @@ impl Ice {
             credentials,
             settings,
             locals: Vec::new(),
+            relayed: false,
             seen: Vec::new(),
             remote_candidates: 0,
             connected: false,
@@ -110,10 +113,30 @@ impl Ice {
         &self.locals
     }
 
+    /// Whether this side's addresses are those of a TURN server.
+    pub fn is_relayed(&self) -> bool {
+        self.relayed
+    }
+
     /// Adds an address of this side. Says whether it can be one: it is none of multicast, and no
     /// wildcard.
     pub fn add_local(&mut self, address: SocketAddr) -> bool {
-        let Ok(candidate) = is::Candidate::host(address, Protocol::Udp) else {
+        self.add_candidate(address, is::Candidate::host(address, Protocol::Udp))
+    }
+
+    /// Adds an address at a TURN server, from which all is sent that is sent by this side.
+    pub fn add_relayed(&mut self, address: SocketAddr) -> bool {
+        self.relayed = true;
+        let candidate = is::Candidate::relayed(address, address, Protocol::Udp);
+        self.add_candidate(address, candidate)
+    }
+
+    fn add_candidate(
+        &mut self,
+        address: SocketAddr,
+        candidate: Result<is::Candidate, is::IceError>,
+    ) -> bool {
+        let Ok(candidate) = candidate else {
             return false;
         };
         if !self.locals.contains(&address) {

@@ -132,12 +132,22 @@ impl Peer {
         added
     }
 
+    /// The same with an address at a TURN server: what the peer sends is to be sent from there.
+    pub fn add_relayed_candidate(&mut self, now: Time, address: SocketAddr) -> bool {
+        let added = self.ice.add_relayed(address);
+        self.settle(now);
+        added
+    }
+
     /// What this side's description says of its transport. An answer's is there once the offer's is
     /// known ([`Peer::set_remote`]).
     pub fn local_transport(&self) -> Transport {
         let Credentials { ufrag, pwd } = self.ice.credentials().clone();
-        let candidate =
-            |(number, address): (usize, &SocketAddr)| Candidate::host(*address, number as u16);
+        let relayed = self.ice.is_relayed();
+        let candidate = |(number, address): (usize, &SocketAddr)| match relayed {
+            false => Candidate::host(*address, number as u16),
+            true => Candidate::relayed(*address, number as u16),
+        };
         Transport {
             ufrag,
             pwd,

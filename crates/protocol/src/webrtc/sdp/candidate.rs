@@ -90,6 +90,20 @@ impl Candidate {
         }
     }
 
+    /// An address at a TURN server, the `number`th of this peer. What it stands for is not told, as
+    /// browsers do.
+    pub fn relayed(address: SocketAddr, number: u16) -> Candidate {
+        let hidden = if address.is_ipv4() { "0.0.0.0" } else { "::" };
+        let host = Candidate::host(address, number);
+        Candidate {
+            // The type preference of relayed ones is 0 (RFC 8445, 5.1.2.2).
+            priority: host.priority & 0x00ff_ffff,
+            kind: CandidateKind::Relayed,
+            related: Some((hidden.to_owned(), 0)),
+            ..host
+        }
+    }
+
     /// Its address, if it is one over UDP for media.
     pub fn udp(&self) -> Option<SocketAddr> {
         match (&self.address, &self.transport[..], self.component) {

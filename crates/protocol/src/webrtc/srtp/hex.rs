@@ -1,7 +1,7 @@
 //! For tests.
 
 /// Bytes out of hexadecimal digits; blanks are left out.
-pub(super) fn hex(digits: &str) -> Vec<u8> {
+pub(in crate::webrtc) fn hex(digits: &str) -> Vec<u8> {
     let digits: Vec<u32> = digits
         .chars()
         .filter_map(|digit| digit.to_digit(16))

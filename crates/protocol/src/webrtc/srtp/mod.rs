@@ -21,6 +21,9 @@ mod tag;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(in crate::webrtc) use hex::hex;
+
 pub use error::{SrtpCounts, SrtpError};
 pub use keys::SrtpKeys;
 pub use profile::SrtpProfile;

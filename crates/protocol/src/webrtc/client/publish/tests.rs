@@ -51,6 +51,7 @@ fn sending(media: Media, rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
         room: BytesMut::new(),
         again: nack.then(|| Again::new(stream)),
         numbered: None,
+        channel: None,
     });
     let mut sent = Sent::default();
     sent.streams.push(Outgoing {
@@ -72,6 +73,40 @@ fn next(flows: &mut Flows, flow: FlowId, now: Time) -> Option<Vec<u8>> {
         flow.left(packet.tag, Some(Handover::at(now)));
         Some([&packet.header[..], &packet.payload].concat())
     })
+}
+
+#[test]
+fn packets_leave_with_the_head_of_a_relays_channel_and_padded_where_it_is_a_connection() {
+    for padded in [false, true] {
+        let (mut flows, mut sent, mut now) = stream(None, true);
+        let flow = sent.streams[0].flow;
+        let channel = RelayChannel {
+            number: 0x4007,
+            padded,
+        };
+        sent.leave_by(Some(channel), &mut flows);
+        // What it adds makes packets of 182 bytes.
+        let keys = |client| {
+            let profile = SrtpProfile::AesCm128HmacSha1_80;
+            SrtpKeys::exported(profile, &[7; 60], client).expect("it is long enough")
+        };
+        flows.with(flow, |sealed: &mut Sealed| {
+            sealed.sealer = keys(true).rtp_sealer();
+        });
+        let mut opener = keys(false).rtp_opener();
+        let (mut plain, mut packets) = (Vec::new(), 0);
+        while packets < 20 {
+            now += Duration::from_millis(5);
+            while let Some(packet) = next(&mut flows, flow, now) {
+                let (head, rest) = packet.split_at(4);
+                let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+                assert_eq!(head[..2], [0x40, 7]);
+                assert!(opener.open(&rest[..length], &mut plain).is_ok());
+                assert_eq!((length, rest.len()), (182, if padded { 184 } else { 182 }));
+                packets += 1;
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,360 @@
+//! The way of a PeerConnection through a TURN server: its socket or connection leads there, and
+//! what the server relays is taken apart here.
+
+use std::net::SocketAddr;
+
+use measure::Time;
+
+use super::{Client, Phase};
+use crate::media::rtp::metrics as rtp;
+use crate::session::{
+    Arrival, ChannelError, ChannelId, Closed, Context, Datagram, MediaEvent, Open, Output, Port,
+    Reading, Times,
+};
+use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
+use crate::webrtc::peer::{MEDIA_MARK, Peer, PeerState};
+use crate::webrtc::turn::{
+    Allocation, Frames, NotTurn, RelayChannel, TurnEvent, TurnFailure, TurnReceived, TurnSettings,
+    TurnTransport,
+};
+
+/// The way through a TURN server.
+#[derive(Debug)]
+pub(super) struct Relay {
+    /// Whether it is reached over a connection.
+    reliable: bool,
+    /// Once the server is reached.
+    allocation: Option<Allocation>,
+    frames: Frames,
+    /// The address of the server of media, once ICE has found it, and the channel that leads there.
+    remote: Option<SocketAddr>,
+    channel: Option<u16>,
+}
+
+impl Relay {
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.allocation.as_ref().and_then(Allocation::deadline)
+    }
+
+    /// How many messages of the TURN server's were of no use.
+    pub(super) fn dropped(&self) -> u64 {
+        self.allocation.as_ref().map_or(0, Allocation::dropped)
+    }
+
+    /// ICE has found that way.
+    pub(super) fn found(&mut self, now: Time, remote: SocketAddr) {
+        self.remote = Some(remote);
+        if let Some(allocation) = &mut self.allocation {
+            allocation.bind(now, remote);
+        }
+    }
+}
+
+impl Relay {
+    /// The channel by which media leaves, once it is there.
+    pub(super) fn channel(&self) -> Option<RelayChannel> {
+        Some(RelayChannel {
+            number: self.channel?,
+            padded: self.reliable,
+        })
+    }
+
+    /// Why the TURN server lets none of the server's addresses be sent to, where that is so.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let refusal = self.allocation.as_ref()?.refusal()?;
+        Some(format!("the TURN server: {refusal}"))
+    }
+
+    /// Sends what a PeerConnection has to say, and what the TURN server is to be told. `bytes` is
+    /// room for a datagram.
+    pub(super) fn send_waiting(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: ChannelId,
+        peer: Option<&mut Peer>,
+        bytes: &mut Vec<u8>,
+    ) {
+        let (reliable, now) = (self.reliable, cx.now);
+        let Some(allocation) = &mut self.allocation else {
+            return;
+        };
+        if let Some(peer) = peer {
+            bytes.clear();
+            while let Some(to) = peer.poll_transmit(bytes) {
+                transmit(cx, channel, reliable, |out| {
+                    allocation.send(now, to, bytes, out);
+                });
+                bytes.clear();
+            }
+        }
+        let mut any = true;
+        while any {
+            transmit(cx, channel, reliable, |out| {
+                any = allocation.poll_transmit(out);
+            });
+        }
+    }
+
+    /// Gives the relayed address back.
+    pub(super) fn give_back(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
+        if let Some(allocation) = &mut self.allocation {
+            allocation.close();
+        }
+        self.send_waiting(cx, channel, None, &mut Vec::new());
+    }
+}
+
+/// Sends a message to a TURN server.
+fn transmit(
+    cx: &mut Context<'_>,
+    channel: ChannelId,
+    reliable: bool,
+    write: impl FnOnce(&mut Vec<u8>),
+) {
+    if !reliable {
+        return cx.transmit(channel, None, write);
+    }
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    if !bytes.is_empty() {
+        cx.out.push_back(Output::Send {
+            channel,
+            port: Port::Media,
+            bytes,
+        });
+    }
+}
+
+impl Client {
+    /// Opens the way of the newest PeerConnection to the TURN server.
+    pub(super) fn open_relay(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
+        let Some(Ok(url)) = self.config.turn.as_ref().map(|turn| turn.check()) else {
+            unreachable!("the keys of a population are checked before its clients are made");
+        };
+        let (host, port, timeout) = (url.host, url.port, self.config.connect_timeout.0);
+        let open = match url.transport {
+            TurnTransport::Udp => Open::UdpTo {
+                host,
+                port,
+                local_port: 0,
+                timeout,
+                reading: Reading::AtOnce,
+                // What comes is the TURN server's: media is within.
+                media: None,
+            },
+            TurnTransport::Tcp => Open::Tcp {
+                host,
+                port,
+                timeout,
+            },
+            TurnTransport::Tls => Open::Tls {
+                host,
+                port,
+                timeout,
+                server_name: None,
+            },
+        };
+        if let Some(link) = self.links.last_mut() {
+            link.relay = Some(Box::new(Relay {
+                reliable: url.transport != TurnTransport::Udp,
+                allocation: None,
+                frames: Frames::default(),
+                remote: None,
+                channel: None,
+            }));
+        }
+        cx.out.push_back(Output::Open { channel, open });
+    }
+
+    /// The TURN server is reached: an address is asked for, of the family that the server of the
+    /// signalling has.
+    pub(super) fn relay_opened(&mut self, cx: &mut Context<'_>, at: usize) {
+        let link = &mut self.links[at];
+        let (Some(turn), Some(relay)) = (&self.config.turn, &mut link.relay) else {
+            return;
+        };
+        let settings = TurnSettings {
+            user: turn.user.clone(),
+            password: turn.password.clone(),
+            reliable: relay.reliable,
+            ipv6: self.local.is_some_and(|local| local.is_ipv6()),
+            timeout: self.config.request_timeout.0,
+        };
+        let seed = crate::mix::mix(&[self.seed, 32, u64::from(link.number.0)]);
+        relay.allocation = Some(Allocation::begin(cx.now, settings, seed));
+        self.drain(cx, at);
+    }
+
+    /// The way to the TURN server is gone.
+    pub(super) fn relay_closed(&mut self, cx: &mut Context<'_>, at: usize, how: Closed) {
+        let link = &self.links[at];
+        let Some(relay) = link.relay.as_ref().filter(|_| !self.is_leaving()) else {
+            return;
+        };
+        if link.waits_for_turn().is_some() && how == Closed::Reset && !relay.reliable {
+            return self.link_failed(cx, at, ChannelError::Refused);
+        }
+        let what = match how {
+            Closed::End => "the TURN server closed the connection",
+            Closed::Reset => "the way to the TURN server broke",
+            Closed::Stuck => "the TURN server does not read",
+            Closed::Tls(_) => "the TURN server broke TLS off",
+        };
+        let detail = self.of_link(at, what);
+        self.fail(cx, Failure::TurnLost, detail);
+    }
+
+    /// Takes a datagram of the TURN server's in.
+    pub(super) fn relayed_datagram(
+        &mut self,
+        cx: &mut Context<'_>,
+        at: usize,
+        datagram: &Datagram<'_>,
+    ) {
+        let headers = if datagram.from.is_ipv4() { 28 } else { 48 };
+        self.relayed_frame(cx, at, datagram.bytes, (datagram.at, true), headers);
+    }
+
+    /// Takes in what came of the TURN server over a connection.
+    pub(super) fn relayed_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        at: usize,
+        bytes: &[u8],
+        mut times: Times<'_>,
+    ) {
+        let link = &mut self.links[at];
+        let (number, Some(relay)) = (link.number, &mut link.relay) else {
+            return;
+        };
+        let mut frames = std::mem::take(&mut relay.frames);
+        let mut end = 0;
+        loop {
+            match frames.next(bytes, &mut end) {
+                Ok(Some(frame)) => {
+                    let came = times.of(end);
+                    self.relayed_frame(cx, at, frame, came, 0);
+                    let link = self.links.get(at);
+                    if self.phase == Phase::Ended || link.is_none_or(|own| own.number != number) {
+                        return;
+                    }
+                }
+                Ok(None) => break,
+                Err(NotTurn) => {
+                    let detail = self.of_link(at, "what the TURN server sent is no TURN");
+                    return self.fail(cx, Failure::TurnLost, detail);
+                }
+            }
+        }
+        if let Some(relay) = &mut self.links[at].relay {
+            relay.frames = frames;
+        }
+        self.drain(cx, at);
+    }
+
+    /// A message of the TURN server's, or a datagram with the head of a channel. `headers` is what
+    /// it took on the wire beyond its bytes.
+    fn relayed_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        at: usize,
+        frame: &[u8],
+        (came, exact): (Time, bool),
+        headers: usize,
+    ) {
+        let link = &mut self.links[at];
+        let relay = link.relay.as_mut();
+        let Some(allocation) = relay.and_then(|relay| relay.allocation.as_mut()) else {
+            return;
+        };
+        let TurnReceived::Data { peer: from, bytes } = allocation.handle(cx.now, frame) else {
+            return;
+        };
+        let Some(sink) = link.sink.filter(|_| MEDIA_MARK.is_on(bytes)) else {
+            let at_peer = Datagram {
+                from,
+                at: came,
+                bytes,
+            };
+            return self.datagram(cx, at, &at_peer);
+        };
+        let arrival = Arrival {
+            at: came,
+            bytes,
+            length: bytes.len(),
+            overhead: headers + frame.len() - bytes.len(),
+        };
+        if !exact {
+            cx.recorder.add(rtp::TIMED_BY_READING, 1);
+        }
+        match cx.sinks.packet(sink, &arrival, cx.recorder) {
+            Some(MediaEvent::First { at }) => self.media_began(cx, sink, at),
+            Some(MediaEvent::Missing) => self.media_is_missing(cx, sink),
+            _ => {}
+        }
+    }
+
+    /// Does what is due towards the TURN server. Says whether the PeerConnection is over.
+    pub(super) fn due_relay(&mut self, cx: &mut Context<'_>, at: usize) -> bool {
+        let link = &mut self.links[at];
+        let number = link.number;
+        let relay = link.relay.as_mut();
+        if let Some(allocation) = relay.and_then(|relay| relay.allocation.as_mut())
+            && allocation.deadline().is_some_and(|due| due <= cx.now)
+        {
+            allocation.handle_timeout(cx.now);
+            self.drain(cx, at);
+        }
+        let link = self.links.get(at);
+        self.phase == Phase::Ended || link.is_none_or(|own| own.number != number)
+    }
+
+    /// Takes up what has happened at the TURN server.
+    pub(super) fn relay_events(&mut self, cx: &mut Context<'_>, at: usize) {
+        while let Some(relay) = self.links.get_mut(at).and_then(|link| link.relay.as_mut())
+            && let Some(event) = relay.allocation.as_mut().and_then(Allocation::poll_event)
+        {
+            match event {
+                TurnEvent::Allocated { relayed } => {
+                    let link = &mut self.links[at];
+                    let begun = std::mem::replace(&mut link.begun, cx.now);
+                    let waited = cx.now.since(begun);
+                    cx.recorder.record(m::TURN_DELAY, waited.as_nanos() as u64);
+                    self.link_opened(cx, at, relayed);
+                }
+                TurnEvent::Bound { peer, channel } => {
+                    if relay.remote == Some(peer) {
+                        relay.channel = Some(channel);
+                        self.channel_bound(cx, at);
+                    }
+                }
+                TurnEvent::Failed(failure) => {
+                    let reason = match failure {
+                        TurnFailure::Refused(_) => Failure::TurnRefused,
+                        TurnFailure::Unauthorized(_) => Failure::TurnUnauthorized,
+                        TurnFailure::TimedOut(_) => Failure::TurnTimeout,
+                        TurnFailure::Lost(_) => Failure::TurnLost,
+                    };
+                    let what = format!("the TURN server: {}", failure.text());
+                    let detail = self.of_link(at, &what);
+                    return self.fail(cx, reason, detail);
+                }
+            }
+            if self.is_leaving() {
+                return;
+            }
+        }
+    }
+
+    /// Media can leave.
+    fn channel_bound(&mut self, cx: &mut Context<'_>, at: usize) {
+        let link = &mut self.links[at];
+        let channel = link.relay_channel();
+        link.sent.leave_by(channel, cx.flows);
+        let state = link.peer.as_ref().map(|peer| peer.state());
+        if link.stands.is_none() && state == Some(PeerState::Connected) {
+            self.stands(cx, at);
+        }
+    }
+}

@@ -1,0 +1,689 @@
+//! One relayed address: how it is had, kept and given back (RFC 8656), and what goes through it.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use md5::{Digest as _, Md5};
+use measure::Time;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::channel::RelayChannel;
+use super::message::{Class, Message, Method, TransactionId, Writer, attribute};
+
+/// After how long a request over UDP is sent again for the first time; then it doubles, up to
+/// [`RETRANSMISSION_MAX`]. RFC 8489 (6.2.1) has half a second and lets others be chosen; browsers
+/// have this.
+const RETRANSMISSION: Duration = Duration::from_millis(250);
+const RETRANSMISSION_MAX: Duration = Duration::from_secs(8);
+
+/// How long permissions stand (5 minutes; RFC 8656, 9) and channels (10 minutes; RFC 8656, 12), less
+/// a minute. A request for a channel renews both.
+const RENEW_AFTER: Duration = Duration::from_secs(240);
+
+/// How long before its end an allocation is renewed, unless it is shorter than twice that.
+const REFRESH_BEFORE: Duration = Duration::from_secs(60);
+
+/// The shortest lifetime that is believed, so that renewing it takes nothing of others.
+const LIFETIME_MIN: u32 = 10;
+
+/// How often a request may be answered with another nonce (RFC 8489, 9.2.5).
+const STALE_MAX: u32 = 4;
+
+/// The most peers that may be sent to. ICE keeps as many.
+const PEERS_MAX: usize = 32;
+
+/// The most datagrams that wait until they may be sent.
+const HELD_MAX: usize = 32;
+
+/// The longest realm and nonce that are taken (RFC 8489, 14.9 and 14.10).
+const REALM_MAX: usize = 763;
+
+/// The first number that channels may have, and the last (RFC 8656, 12).
+const CHANNELS: std::ops::RangeInclusive<u16> = 0x4000..=0x4fff;
+
+/// UDP, as the relayed address has it (RFC 8656, 18.7), and families of addresses (18.8).
+const UDP: u32 = 17 << 24;
+const IPV4: u32 = 1 << 24;
+const IPV6: u32 = 2 << 24;
+
+/// How an allocation is to be.
+#[derive(Clone, Debug)]
+pub struct TurnSettings {
+    /// The user's name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+    /// Whether the server is reached over a connection: nothing is sent twice then, and channel data
+    /// is padded (RFC 8656, 12.5).
+    pub reliable: bool,
+    /// Whether the relayed address is one of IPv6.
+    pub ipv6: bool,
+    /// How long each request may take.
+    pub timeout: Duration,
+}
+
+/// Something has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnEvent {
+    /// There is a relayed address. Said once.
+    Allocated {
+        /// Other peers send to it, and see it as what sends.
+        relayed: SocketAddr,
+    },
+    /// Media for a peer can leave as channel data. Said once for each.
+    Bound {
+        /// The peer.
+        peer: SocketAddr,
+        /// The channel's number, which stays.
+        channel: u16,
+    },
+    /// It is over. Said once.
+    Failed(TurnFailure),
+}
+
+/// Why there is no relayed address, or no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnFailure {
+    /// The server refused, in words.
+    Refused(String),
+    /// The server does not take name and password.
+    Unauthorized(String),
+    /// The server did not answer that request in time.
+    TimedOut(String),
+    /// There was one, and the server did not renew it.
+    Lost(String),
+}
+
+/// What came of the server.
+#[derive(Debug, PartialEq, Eq)]
+pub enum TurnReceived<'a> {
+    /// An answer; it is dealt with.
+    Handled,
+    /// A datagram of a peer's.
+    Data {
+        /// Who sent it.
+        peer: SocketAddr,
+        /// What.
+        bytes: &'a [u8],
+    },
+    /// Nothing was made of it: it is malformed, not authentic, or answers nothing.
+    Dropped,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Allocate,
+    Refresh,
+    Permit(IpAddr),
+    Bind(SocketAddr, u16),
+}
+
+impl Purpose {
+    fn method(self) -> Method {
+        match self {
+            Purpose::Allocate => Method::Allocate,
+            Purpose::Refresh => Method::Refresh,
+            Purpose::Permit(_) => Method::CreatePermission,
+            Purpose::Bind(..) => Method::ChannelBind,
+        }
+    }
+}
+
+/// A request that is not answered.
+#[derive(Debug)]
+struct Request {
+    purpose: Purpose,
+    transaction: TransactionId,
+    bytes: Vec<u8>,
+    /// Whether it is authenticated.
+    signed: bool,
+    /// How often it was answered with another nonce.
+    stale: u32,
+    again_at: Time,
+    wait: Duration,
+    until: Time,
+}
+
+/// Whether the server lets an address send to the relayed one.
+#[derive(Debug)]
+struct Permission {
+    ip: IpAddr,
+    granted: bool,
+    /// Whether anything was sent there since it was asked for.
+    used: bool,
+    renew_at: Time,
+}
+
+/// A peer with a short head.
+#[derive(Debug)]
+struct Channel {
+    number: u16,
+    peer: SocketAddr,
+    bound: bool,
+    renew_at: Time,
+}
+
+/// One relayed address.
+#[derive(Debug)]
+pub struct Allocation {
+    settings: TurnSettings,
+    random: Pcg64,
+    realm: Vec<u8>,
+    nonce: Vec<u8>,
+    /// What requests are authenticated with, once the realm is known (RFC 8489, 9.2.2).
+    key: Option<[u8; 16]>,
+    requests: Vec<Request>,
+    relayed: Option<SocketAddr>,
+    refresh_at: Option<Time>,
+    permissions: Vec<Permission>,
+    channels: Vec<Channel>,
+    /// What waits until its peer is permitted.
+    held: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Why a peer was not permitted, the last time.
+    refusal: Option<String>,
+    out: VecDeque<Vec<u8>>,
+    events: VecDeque<TurnEvent>,
+    is_over: bool,
+    dropped: u64,
+}
+
+impl Allocation {
+    /// Asks for one. `seed` decides what its requests are known by.
+    pub fn begin(now: Time, settings: TurnSettings, seed: u64) -> Allocation {
+        let mut allocation = Allocation {
+            settings,
+            random: Pcg64::seed_from_u64(seed),
+            realm: Vec::new(),
+            nonce: Vec::new(),
+            key: None,
+            requests: Vec::new(),
+            relayed: None,
+            refresh_at: None,
+            permissions: Vec::new(),
+            channels: Vec::new(),
+            held: VecDeque::new(),
+            refusal: None,
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+            is_over: false,
+            dropped: 0,
+        };
+        allocation.request(now, Purpose::Allocate, 0);
+        allocation
+    }
+
+    /// The relayed address, once there is one.
+    pub fn relayed(&self) -> Option<SocketAddr> {
+        self.relayed
+    }
+
+    /// Why the server lets no peer be sent to, where that is so.
+    pub fn refusal(&self) -> Option<&str> {
+        let any = self.permissions.iter().any(|own| own.granted);
+        self.refusal.as_deref().filter(|_| !any)
+    }
+
+    /// How many messages were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Has media for that peer leave with a short head (RFC 8656, 12).
+    pub fn bind(&mut self, now: Time, peer: SocketAddr) {
+        let known = self.channels.iter().any(|own| own.peer == peer);
+        if self.is_over || self.relayed.is_none() || known || self.channels.len() >= PEERS_MAX {
+            return;
+        }
+        let number = *CHANNELS.start() + self.channels.len() as u16;
+        self.channels.push(Channel {
+            number,
+            peer,
+            bound: false,
+            renew_at: Time::NEVER,
+        });
+        self.request(now, Purpose::Bind(peer, number), 0);
+    }
+
+    /// Appends what carries a datagram to a peer. Nothing, where the peer has to be permitted first:
+    /// then it is kept, and comes out of [`Allocation::poll_transmit`].
+    pub fn send(&mut self, now: Time, to: SocketAddr, bytes: &[u8], out: &mut Vec<u8>) {
+        if self.is_over || self.relayed.is_none() {
+            return;
+        }
+        if let Some(channel) = self.channels.iter().find(|own| own.peer == to && own.bound) {
+            let channel = RelayChannel {
+                number: channel.number,
+                padded: self.settings.reliable,
+            };
+            let (head, padding) = channel.around(bytes.len());
+            for part in [&head, bytes, padding] {
+                out.extend_from_slice(part);
+            }
+            return;
+        }
+        let mut permissions = self.permissions.iter();
+        let known = permissions.position(|own| own.ip == to.ip());
+        match known {
+            Some(at) if self.permissions[at].granted => {
+                self.permissions[at].used = true;
+                self.indicate(to, bytes, out);
+            }
+            Some(_) => self.hold(to, bytes),
+            None if self.permissions.len() < PEERS_MAX => {
+                self.permissions.push(Permission {
+                    ip: to.ip(),
+                    granted: false,
+                    used: true,
+                    renew_at: Time::NEVER,
+                });
+                self.request(now, Purpose::Permit(to.ip()), 0);
+                self.hold(to, bytes);
+            }
+            None => {}
+        }
+    }
+
+    /// Keeps a datagram while its peer is asked for. One for a peer that was refused is dropped.
+    fn hold(&mut self, to: SocketAddr, bytes: &[u8]) {
+        let mut requests = self.requests.iter();
+        let asked = requests.any(|own| own.purpose == Purpose::Permit(to.ip()));
+        if asked && self.held.len() < HELD_MAX {
+            self.held.push_back((to, bytes.to_vec()));
+        }
+    }
+
+    fn indicate(&mut self, to: SocketAddr, bytes: &[u8], out: &mut Vec<u8>) {
+        let transaction = self.transaction();
+        Writer::new(out, Method::Send, Class::Indication, transaction)
+            .address(attribute::XOR_PEER_ADDRESS, to)
+            .attribute(attribute::DATA, bytes)
+            .finish(None);
+    }
+
+    /// Takes in what came of the server: a datagram, or a frame of the connection.
+    pub fn handle<'a>(&mut self, now: Time, bytes: &'a [u8]) -> TurnReceived<'a> {
+        let received = match bytes.first() {
+            _ if self.is_over => TurnReceived::Dropped,
+            Some(0x40..=0x4f) => self.channel_data(bytes),
+            _ => match Message::parse(bytes) {
+                Ok(message) => self.message(now, &message),
+                Err(_) => TurnReceived::Dropped,
+            },
+        };
+        self.dropped += u64::from(received == TurnReceived::Dropped);
+        received
+    }
+
+    fn channel_data<'a>(&self, bytes: &'a [u8]) -> TurnReceived<'a> {
+        let Some((&[a, b, c, d], rest)) = bytes.split_first_chunk() else {
+            return TurnReceived::Dropped;
+        };
+        let (number, length) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        let channel = self.channels.iter().find(|own| own.number == number);
+        match (channel, rest.get(..usize::from(length))) {
+            (Some(channel), Some(bytes)) => TurnReceived::Data {
+                peer: channel.peer,
+                bytes,
+            },
+            _ => TurnReceived::Dropped,
+        }
+    }
+
+    fn message<'a>(&mut self, now: Time, message: &Message<'a>) -> TurnReceived<'a> {
+        match (message.class, message.method) {
+            (Class::Indication, Some(Method::Data)) => {
+                let peer = message.address(attribute::XOR_PEER_ADDRESS);
+                let bytes = message.attribute(attribute::DATA);
+                let allowed = |peer: &SocketAddr| {
+                    let mut permissions = self.permissions.iter();
+                    permissions.any(|own| own.ip == peer.ip())
+                };
+                match (peer.filter(allowed), bytes) {
+                    (Some(peer), Some(bytes)) => TurnReceived::Data { peer, bytes },
+                    _ => TurnReceived::Dropped,
+                }
+            }
+            (Class::Success | Class::Error, Some(method)) => self.answer(now, method, message),
+            _ => TurnReceived::Dropped,
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Time,
+        method: Method,
+        message: &Message<'_>,
+    ) -> TurnReceived<'static> {
+        let mut requests = self.requests.iter();
+        let Some(at) = requests.position(|own| {
+            own.transaction == message.transaction && own.purpose.method() == method
+        }) else {
+            return TurnReceived::Dropped;
+        };
+        let signed = self.requests[at].signed;
+        let error = match message.class {
+            Class::Error => match message.error() {
+                Some(error) => Some(error),
+                None => return TurnReceived::Dropped,
+            },
+            _ => None,
+        };
+        // Who asks for a name has no key yet, and who tells a new nonce need not prove anything
+        // (RFC 8489, 9.2.5).
+        let needs_proof = signed && !matches!(error, Some((401 | 438, _)));
+        let proven = self.key.is_some_and(|key| message.is_authentic(&key));
+        // What answers a request without a name and takes it has no key either.
+        if needs_proof && !proven {
+            return TurnReceived::Dropped;
+        }
+        let request = self.requests.swap_remove(at);
+        match error {
+            None => self.granted(now, request.purpose, message),
+            Some((code, reason)) => self.refused(now, &request, (code, &reason), message),
+        }
+        TurnReceived::Handled
+    }
+
+    /// The server has done what it was asked for.
+    fn granted(&mut self, now: Time, purpose: Purpose, message: &Message<'_>) {
+        let lifetime = || {
+            let seconds = message.number(attribute::LIFETIME).unwrap_or(600);
+            Duration::from_secs(u64::from(seconds.max(LIFETIME_MIN)))
+        };
+        match purpose {
+            Purpose::Allocate => {
+                let relayed = message.address(attribute::XOR_RELAYED_ADDRESS);
+                let usable = |own: &SocketAddr| {
+                    own.port() > 0 && !own.ip().is_unspecified() && !own.ip().is_multicast()
+                };
+                let Some(relayed) = relayed.filter(usable) else {
+                    let text = "it gave no address that can be used".to_owned();
+                    return self.fail(TurnFailure::Refused(text));
+                };
+                self.relayed = Some(relayed);
+                self.refresh_at = Some(now + renewed_after(lifetime()));
+                self.events.push_back(TurnEvent::Allocated { relayed });
+            }
+            Purpose::Refresh => self.refresh_at = Some(now + renewed_after(lifetime())),
+            Purpose::Permit(ip) => self.permitted(now, ip),
+            Purpose::Bind(peer, number) => {
+                let mut channels = self.channels.iter_mut();
+                if let Some(channel) = channels.find(|own| own.number == number) {
+                    channel.renew_at = now + RENEW_AFTER;
+                    if !std::mem::replace(&mut channel.bound, true) {
+                        let channel = number;
+                        self.events.push_back(TurnEvent::Bound { peer, channel });
+                    }
+                }
+                self.permitted(now, peer.ip());
+            }
+        }
+    }
+
+    /// A peer may be sent to: what waited for that leaves.
+    fn permitted(&mut self, now: Time, ip: IpAddr) {
+        let mut permissions = self.permissions.iter_mut();
+        if let Some(permission) = permissions.find(|own| own.ip == ip) {
+            permission.granted = true;
+            permission.used = false;
+            permission.renew_at = now + RENEW_AFTER;
+        }
+        for (to, bytes) in std::mem::take(&mut self.held) {
+            if to.ip() == ip {
+                let mut out = Vec::new();
+                self.indicate(to, &bytes, &mut out);
+                self.out.push_back(out);
+            } else {
+                self.held.push_back((to, bytes));
+            }
+        }
+    }
+
+    fn refused(
+        &mut self,
+        now: Time,
+        request: &Request,
+        (code, reason): (u16, &str),
+        message: &Message<'_>,
+    ) {
+        let asks = (code == 401 && !request.signed) || code == 438;
+        if asks && request.stale < STALE_MAX && self.learn(message) {
+            return self.request(now, request.purpose, request.stale + 1);
+        }
+        let text = format!("{}: {code} {reason}", request.purpose.method().name());
+        self.not_granted(
+            request.purpose,
+            match code {
+                401 | 441 => TurnFailure::Unauthorized(text),
+                _ => TurnFailure::Refused(text),
+            },
+        );
+    }
+
+    /// Takes in by what requests are authenticated from now on; says whether that is there.
+    fn learn(&mut self, message: &Message<'_>) -> bool {
+        let value = |number| {
+            let value = message.attribute(number);
+            value.filter(|own| !own.is_empty() && own.len() <= REALM_MAX)
+        };
+        let Some(nonce) = value(attribute::NONCE) else {
+            return false;
+        };
+        match value(attribute::REALM) {
+            Some(realm) => self.realm = realm.to_vec(),
+            None if self.realm.is_empty() => return false,
+            None => {}
+        }
+        self.nonce = nonce.to_vec();
+        let mut hash = Md5::new();
+        hash.update(self.settings.user.as_bytes());
+        hash.update(b":");
+        hash.update(&self.realm);
+        hash.update(b":");
+        hash.update(self.settings.password.as_bytes());
+        self.key = Some(hash.finalize().into());
+        true
+    }
+
+    fn not_granted(&mut self, purpose: Purpose, failure: TurnFailure) {
+        match (purpose, failure) {
+            // Others may be permitted.
+            (Purpose::Permit(ip), failure) => {
+                self.held.retain(|(to, _)| to.ip() != ip);
+                let mut permissions = self.permissions.iter_mut();
+                if let Some(permission) = permissions.find(|own| own.ip == ip) {
+                    permission.granted = false;
+                    permission.renew_at = Time::NEVER;
+                }
+                self.refusal = Some(format!("{} (for {ip})", failure.text()));
+            }
+            (Purpose::Bind(_, number), failure) if !self.is_bound(number) => self.fail(failure),
+            (Purpose::Refresh | Purpose::Bind(..), failure) => {
+                self.fail(TurnFailure::Lost(failure.text().to_owned()));
+            }
+            (Purpose::Allocate, failure) => self.fail(failure),
+        }
+    }
+
+    fn is_bound(&self, number: u16) -> bool {
+        let mut channels = self.channels.iter();
+        channels.any(|own| own.number == number && own.bound)
+    }
+
+    fn fail(&mut self, failure: TurnFailure) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.requests.clear();
+            self.held.clear();
+            self.events.push_back(TurnEvent::Failed(failure));
+        }
+    }
+
+    fn transaction(&mut self) -> TransactionId {
+        let mut transaction = [0; 12];
+        self.random.fill_bytes(&mut transaction);
+        transaction
+    }
+
+    fn request(&mut self, now: Time, purpose: Purpose, stale: u32) {
+        let (transaction, bytes) = self.write(purpose, None);
+        self.out.push_back(bytes.clone());
+        let wait = match self.settings.reliable {
+            true => self.settings.timeout,
+            false => RETRANSMISSION,
+        };
+        self.requests.push(Request {
+            purpose,
+            transaction,
+            bytes,
+            signed: self.key.is_some(),
+            stale,
+            again_at: now + wait,
+            wait,
+            until: now + self.settings.timeout,
+        });
+    }
+
+    fn write(&mut self, purpose: Purpose, lifetime: Option<u32>) -> (TransactionId, Vec<u8>) {
+        let transaction = self.transaction();
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, purpose.method(), Class::Request, transaction);
+        writer = match purpose {
+            Purpose::Allocate => {
+                let family = if self.settings.ipv6 { IPV6 } else { IPV4 };
+                writer
+                    .number(attribute::REQUESTED_TRANSPORT, UDP)
+                    .number(attribute::REQUESTED_ADDRESS_FAMILY, family)
+            }
+            Purpose::Refresh => writer,
+            Purpose::Permit(ip) => {
+                writer.address(attribute::XOR_PEER_ADDRESS, SocketAddr::new(ip, 0))
+            }
+            Purpose::Bind(peer, number) => writer
+                .number(attribute::CHANNEL_NUMBER, u32::from(number) << 16)
+                .address(attribute::XOR_PEER_ADDRESS, peer),
+        };
+        if let Some(lifetime) = lifetime {
+            writer = writer.number(attribute::LIFETIME, lifetime);
+        }
+        if self.key.is_some() {
+            writer = writer
+                .attribute(attribute::USERNAME, self.settings.user.as_bytes())
+                .attribute(attribute::REALM, &self.realm)
+                .attribute(attribute::NONCE, &self.nonce);
+        }
+        writer.finish(self.key.as_ref().map(|key| &key[..]));
+        (transaction, bytes)
+    }
+
+    /// Gives the relayed address back. Nothing more happens.
+    pub fn close(&mut self) {
+        if self.relayed.is_some() && !self.is_over {
+            // An answer is not waited for: unheard, the server forgets the address by itself.
+            let (_, bytes) = self.write(Purpose::Refresh, Some(0));
+            self.out.push_back(bytes);
+        }
+        self.is_over = true;
+        self.requests.clear();
+        self.held.clear();
+    }
+
+    /// When [`Allocation::handle_timeout`] is due.
+    pub fn deadline(&self) -> Option<Time> {
+        if self.is_over {
+            return None;
+        }
+        let requests = self.requests.iter();
+        let requests = requests.map(|own| own.again_at.min(own.until)).min();
+        let channels = self.channels.iter().map(|own| own.renew_at).min();
+        let permissions = self.permissions.iter().map(|own| own.renew_at).min();
+        [requests, channels, permissions, self.refresh_at]
+            .into_iter()
+            .flatten()
+            .min()
+            .filter(|due| *due != Time::NEVER)
+    }
+
+    /// Time has gone on.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.is_over {
+            return;
+        }
+        let over = |own: &Request| own.until <= now;
+        while let Some(at) = self.requests.iter().position(over) {
+            let purpose = self.requests.swap_remove(at).purpose;
+            let text = format!("{}: no answer in time", purpose.method().name());
+            self.not_granted(purpose, TurnFailure::TimedOut(text));
+        }
+        for request in &mut self.requests {
+            if request.again_at <= now {
+                request.wait = (2 * request.wait).min(RETRANSMISSION_MAX);
+                request.again_at = now + request.wait;
+                self.out.push_back(request.bytes.clone());
+            }
+        }
+        if self.refresh_at.is_some_and(|at| at <= now) {
+            self.refresh_at = None;
+            self.request(now, Purpose::Refresh, 0);
+        }
+        self.renew(now);
+    }
+
+    /// Renews channels, and permissions that are used and not renewed by them.
+    fn renew(&mut self, now: Time) {
+        let mut wanted = Vec::new();
+        for channel in &mut self.channels {
+            if channel.renew_at <= now {
+                channel.renew_at = Time::NEVER;
+                wanted.push(Purpose::Bind(channel.peer, channel.number));
+            }
+        }
+        let channels = &self.channels;
+        self.permissions.retain_mut(|own| {
+            if own.renew_at > now {
+                return true;
+            }
+            own.renew_at = Time::NEVER;
+            let by_channel = channels.iter().any(|channel| channel.peer.ip() == own.ip);
+            if own.used && !by_channel {
+                wanted.push(Purpose::Permit(own.ip));
+            }
+            own.used || by_channel
+        });
+        for purpose in wanted {
+            self.request(now, purpose, 0);
+        }
+    }
+
+    /// Appends the next message to the server, and says whether there was one.
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
+        let next = self.out.pop_front();
+        let any = next.is_some();
+        out.extend_from_slice(&next.unwrap_or_default());
+        any
+    }
+
+    /// What has happened since the last call.
+    pub fn poll_event(&mut self) -> Option<TurnEvent> {
+        self.events.pop_front()
+    }
+}
+
+impl TurnFailure {
+    /// The server's word, or what it did not do.
+    pub fn text(&self) -> &str {
+        match self {
+            TurnFailure::Refused(text)
+            | TurnFailure::Unauthorized(text)
+            | TurnFailure::TimedOut(text)
+            | TurnFailure::Lost(text) => text,
+        }
+    }
+}
+
+/// After how much of its lifetime an allocation is renewed.
+fn renewed_after(lifetime: Duration) -> Duration {
+    lifetime.saturating_sub(REFRESH_BEFORE).max(lifetime / 2)
+}

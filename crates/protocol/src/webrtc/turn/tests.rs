@@ -1,0 +1,664 @@
+//! A peer behind a small TURN server, in virtual time over a network that loses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use md5::{Digest as _, Md5};
+use measure::Time;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::message::{Class, Message, Method, Writer, attribute};
+use super::*;
+use crate::webrtc::certificate::Certificate;
+use crate::webrtc::peer::{Peer, PeerConfig, PeerEvent, PeerState};
+
+static CERTIFICATE: LazyLock<Arc<Certificate>> =
+    LazyLock::new(|| Arc::new(Certificate::generate(3)));
+
+const DELAY: Duration = Duration::from_millis(5);
+
+fn relayed() -> SocketAddr {
+    ([10, 0, 0, 9], 50_000).into()
+}
+
+fn other() -> SocketAddr {
+    ([10, 0, 0, 2], 6000).into()
+}
+
+/// What the TURN server does otherwise than it should.
+#[derive(Clone, Debug, Default)]
+struct Wrongs {
+    /// After how many requests it wants another nonce.
+    nonce_after: Option<u32>,
+    /// With what it answers each request of that number.
+    refuses: Option<(Method, u16)>,
+    /// It says nothing to those.
+    ignores: Option<Method>,
+    /// It signs with another key.
+    forges: bool,
+    lifetime: Option<u32>,
+    /// The relayed address that it tells.
+    tells: Option<SocketAddr>,
+}
+
+/// A TURN server of one client.
+struct Server {
+    wrongs: Wrongs,
+    key: [u8; 16],
+    nonce: u32,
+    asked: u32,
+    allocated: bool,
+    permitted: BTreeSet<IpAddr>,
+    channels: BTreeMap<u16, SocketAddr>,
+    /// What it was asked for and did.
+    done: Vec<Method>,
+    transactions: BTreeMap<[u8; 12], Vec<u8>>,
+    closed: bool,
+    by_channel: u64,
+    indicated: u64,
+}
+
+enum Said {
+    Client(Vec<u8>),
+    Peer(SocketAddr, Vec<u8>),
+    Nothing,
+}
+
+impl Server {
+    fn new(wrongs: Wrongs) -> Server {
+        Server {
+            wrongs,
+            key: Md5::digest(b"me:here:secret").into(),
+            nonce: 0,
+            asked: 0,
+            allocated: false,
+            permitted: BTreeSet::new(),
+            channels: BTreeMap::new(),
+            done: Vec::new(),
+            transactions: BTreeMap::new(),
+            closed: false,
+            by_channel: 0,
+            indicated: 0,
+        }
+    }
+
+    fn client_sent(&mut self, bytes: &[u8]) -> Said {
+        if bytes[0] & 0xc0 == 0x40 {
+            let number = u16::from_be_bytes([bytes[0], bytes[1]]);
+            let length = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+            assert_eq!(bytes.len(), 4 + length, "no padding over UDP");
+            self.by_channel += 1;
+            let peer = self.channels.get(&number).expect("it was bound");
+            return Said::Peer(*peer, bytes[4..].to_vec());
+        }
+        let message = Message::parse(bytes).expect("clients send STUN");
+        let method = message.method.expect("it is known");
+        if message.class == Class::Indication {
+            let peer = message
+                .address(attribute::XOR_PEER_ADDRESS)
+                .expect("it is there");
+            assert!(self.permitted.contains(&peer.ip()), "it would be dropped");
+            self.indicated += 1;
+            let data = message.attribute(attribute::DATA).expect("it is there");
+            return Said::Peer(peer, data.to_vec());
+        }
+        // The same request again has the same answer (RFC 8489, 6.3.1).
+        if let Some(answer) = self.transactions.get(&message.transaction) {
+            return Said::Client(answer.clone());
+        }
+        if self.wrongs.ignores == Some(method) {
+            return Said::Nothing;
+        }
+        let answer = self.answer(method, &message);
+        self.transactions
+            .insert(message.transaction, answer.clone());
+        Said::Client(answer)
+    }
+
+    fn answer(&mut self, method: Method, message: &Message<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let error = |out: &mut Vec<u8>, code: u16, key: Option<&[u8]>, nonce: u32| {
+            Writer::new(out, method, Class::Error, message.transaction)
+                .attribute(
+                    attribute::ERROR_CODE,
+                    &[&[0, 0, (code / 100) as u8, (code % 100) as u8], &b"no"[..]].concat(),
+                )
+                .attribute(attribute::REALM, b"here")
+                .attribute(attribute::NONCE, format!("n{nonce}").as_bytes())
+                .finish(key);
+        };
+        self.asked += 1;
+        if self
+            .wrongs
+            .nonce_after
+            .is_some_and(|every| self.asked.is_multiple_of(every))
+        {
+            self.nonce += 1;
+        }
+        if !message.is_authentic(&self.key) {
+            error(&mut out, 401, None, self.nonce);
+            return out;
+        }
+        let key = match self.wrongs.forges {
+            false => self.key,
+            true => [9; 16],
+        };
+        let nonce = format!("n{}", self.nonce);
+        if message.attribute(attribute::NONCE) != Some(nonce.as_bytes()) {
+            error(&mut out, 438, None, self.nonce);
+            return out;
+        }
+        if let Some((refused, code)) = self.wrongs.refuses
+            && refused == method
+        {
+            error(&mut out, code, Some(&key), self.nonce);
+            return out;
+        }
+        self.done.push(method);
+        let mut writer = Writer::new(&mut out, method, Class::Success, message.transaction);
+        let lifetime = self.wrongs.lifetime.unwrap_or(600);
+        let peer = message.address(attribute::XOR_PEER_ADDRESS);
+        match method {
+            Method::Allocate => {
+                self.allocated = true;
+                let told = self.wrongs.tells.unwrap_or(relayed());
+                writer = writer
+                    .address(attribute::XOR_RELAYED_ADDRESS, told)
+                    .number(attribute::LIFETIME, lifetime);
+            }
+            Method::Refresh => {
+                self.closed |= message.number(attribute::LIFETIME) == Some(0);
+                writer = writer.number(attribute::LIFETIME, lifetime);
+            }
+            Method::CreatePermission => {
+                self.permitted.insert(peer.expect("it is there").ip());
+            }
+            Method::ChannelBind => {
+                let number = message
+                    .number(attribute::CHANNEL_NUMBER)
+                    .expect("it is there");
+                let peer = peer.expect("it is there");
+                self.permitted.insert(peer.ip());
+                self.channels.insert((number >> 16) as u16, peer);
+            }
+            Method::Send | Method::Data => panic!("they are indications"),
+        }
+        writer.finish(Some(&key));
+        out
+    }
+
+    /// What a peer sent to the relayed address, as the client hears it.
+    fn peer_sent(&self, from: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
+        if !self.permitted.contains(&from.ip()) {
+            return None;
+        }
+        let mut out = Vec::new();
+        match self.channels.iter().find(|(_, peer)| **peer == from) {
+            Some((number, _)) => {
+                let channel = RelayChannel {
+                    number: *number,
+                    padded: false,
+                };
+                out.extend_from_slice(&channel.around(bytes.len()).0);
+                out.extend_from_slice(bytes);
+            }
+            None => Writer::new(&mut out, Method::Data, Class::Indication, [4; 12])
+                .address(attribute::XOR_PEER_ADDRESS, from)
+                .attribute(attribute::DATA, bytes)
+                .finish(None),
+        }
+        Some(out)
+    }
+}
+
+enum OnItsWay {
+    ToServer(Vec<u8>),
+    ToClient(Vec<u8>),
+    ToPeer(Vec<u8>),
+    FromPeer(SocketAddr, Vec<u8>),
+}
+
+/// A peer that sends through the TURN server, the server, and another peer that does not.
+struct Trio {
+    now: Time,
+    lose: f64,
+    client: Option<Peer>,
+    allocation: Allocation,
+    server: Server,
+    peer: Peer,
+    on_its_way: BTreeMap<(Time, u64), OnItsWay>,
+    number: u64,
+    random: Pcg64,
+    events: Vec<TurnEvent>,
+    seen: Vec<PeerEvent>,
+    seed: u64,
+}
+
+fn settings(password: &str) -> TurnSettings {
+    TurnSettings {
+        user: "me".to_owned(),
+        password: password.to_owned(),
+        reliable: false,
+        ipv6: false,
+        timeout: Duration::from_secs(10),
+    }
+}
+
+impl Trio {
+    fn new(seed: u64, lose: f64, wrongs: Wrongs) -> Trio {
+        Trio::with(seed, lose, wrongs, "secret")
+    }
+
+    fn with(seed: u64, lose: f64, wrongs: Wrongs, password: &str) -> Trio {
+        let now = Time::from_nanos(1_000_000_000);
+        let mut peer = Peer::answerer(now, &PeerConfig::new(CERTIFICATE.clone(), 2 * seed));
+        assert!(peer.add_local_candidate(now, other()));
+        let random = Pcg64::seed_from_u64(seed);
+        Trio {
+            now,
+            lose,
+            client: None,
+            allocation: Allocation::begin(now, settings(password), seed),
+            server: Server::new(wrongs),
+            peer,
+            on_its_way: BTreeMap::new(),
+            number: 0,
+            random,
+            events: Vec::new(),
+            seen: Vec::new(),
+            seed,
+        }
+    }
+
+    fn put(&mut self, what: OnItsWay) {
+        let lossy = matches!(what, OnItsWay::ToServer(_) | OnItsWay::ToClient(_));
+        if lossy && self.random.random_bool(self.lose) {
+            return;
+        }
+        self.number += 1;
+        self.on_its_way
+            .insert((self.now + DELAY, self.number), what);
+    }
+
+    fn take_out(&mut self) {
+        loop {
+            let mut out = Vec::new();
+            if let Some(client) = &mut self.client {
+                let mut bytes = Vec::new();
+                while let Some(to) = client.poll_transmit(&mut bytes) {
+                    let mut out = Vec::new();
+                    self.allocation.send(self.now, to, &bytes, &mut out);
+                    bytes.clear();
+                    if !out.is_empty() {
+                        self.number += 1;
+                        if !self.random.random_bool(self.lose) {
+                            let at = (self.now + DELAY, self.number);
+                            self.on_its_way.insert(at, OnItsWay::ToServer(out));
+                        }
+                    }
+                }
+                while let Some(event) = client.poll_event() {
+                    if let PeerEvent::IceConnected { remote } = event {
+                        self.allocation.bind(self.now, remote);
+                    }
+                    self.seen.push(event);
+                }
+            }
+            while self.allocation.poll_transmit(&mut out) {
+                self.put(OnItsWay::ToServer(std::mem::take(&mut out)));
+            }
+            let Some(event) = self.allocation.poll_event() else {
+                break;
+            };
+            if let TurnEvent::Allocated { relayed } = event {
+                self.begin(relayed);
+            }
+            self.events.push(event);
+        }
+        let mut bytes = Vec::new();
+        while let Some(to) = self.peer.poll_transmit(&mut bytes) {
+            if to == relayed() {
+                self.put(OnItsWay::FromPeer(other(), std::mem::take(&mut bytes)));
+            }
+            bytes.clear();
+        }
+        while self.peer.poll_event().is_some() {}
+    }
+
+    /// There is an address: both sides are told of each other.
+    fn begin(&mut self, relayed: SocketAddr) {
+        let config = PeerConfig::new(CERTIFICATE.clone(), 2 * self.seed + 1);
+        let mut client = Peer::offerer(self.now, &config);
+        assert!(client.add_relayed_candidate(self.now, relayed));
+        let offer = client.local_transport();
+        let text = offer.candidates[0].to_string();
+        assert!(text.contains("typ relay raddr 0.0.0.0 rport 0"), "{text}");
+        self.peer.set_remote(self.now, &offer).expect("it is good");
+        let answer = self.peer.local_transport();
+        client.set_remote(self.now, &answer).expect("it is good");
+        self.client = Some(client);
+    }
+
+    fn step(&mut self, by: Time) -> bool {
+        self.take_out();
+        let arrival = self.on_its_way.first_key_value().map(|((at, _), _)| *at);
+        let client = self.client.as_ref().and_then(|client| client.deadline());
+        let due = [
+            arrival,
+            client,
+            self.peer.deadline(),
+            self.allocation.deadline(),
+        ];
+        let next = due.into_iter().flatten().min();
+        let Some(next) = next.filter(|next| *next <= by) else {
+            self.now = by;
+            return false;
+        };
+        self.now = next.max(self.now);
+        let now = self.now;
+        if arrival == Some(next) {
+            let (_, what) = self.on_its_way.pop_first().expect("it is there");
+            match what {
+                OnItsWay::ToServer(bytes) => match self.server.client_sent(&bytes) {
+                    Said::Client(bytes) => self.put(OnItsWay::ToClient(bytes)),
+                    Said::Peer(to, bytes) if to == other() => self.put(OnItsWay::ToPeer(bytes)),
+                    Said::Peer(..) | Said::Nothing => {}
+                },
+                OnItsWay::ToClient(bytes) => {
+                    if let TurnReceived::Data { peer, bytes } = self.allocation.handle(now, &bytes)
+                        && let Some(client) = &mut self.client
+                    {
+                        client.handle_datagram(now, peer, bytes);
+                    }
+                }
+                OnItsWay::ToPeer(bytes) => {
+                    self.peer.handle_datagram(now, relayed(), &bytes);
+                }
+                OnItsWay::FromPeer(from, bytes) => {
+                    if let Some(bytes) = self.server.peer_sent(from, &bytes) {
+                        self.put(OnItsWay::ToClient(bytes));
+                    }
+                }
+            }
+        }
+        if let Some(client) = &mut self.client
+            && client.deadline().is_some_and(|due| due <= now)
+        {
+            client.handle_timeout(now);
+        }
+        if self.peer.deadline().is_some_and(|due| due <= now) {
+            self.peer.handle_timeout(now);
+        }
+        if self.allocation.deadline().is_some_and(|due| due <= now) {
+            self.allocation.handle_timeout(now);
+        }
+        true
+    }
+
+    fn run_for(&mut self, length: Duration) {
+        let by = self.now + length;
+        let mut steps = 0;
+        while self.step(by) {
+            steps += 1;
+            assert!(steps < 500_000, "time stands still at {:?}", self.now);
+        }
+    }
+
+    fn connected(&self) -> bool {
+        let state = self.client.as_ref().map(|client| client.state());
+        state == Some(PeerState::Connected) && self.peer.state() == PeerState::Connected
+    }
+
+    fn failure(&self) -> Option<&TurnFailure> {
+        self.events.iter().find_map(|event| match event {
+            TurnEvent::Failed(failure) => Some(failure),
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn peers_connect_through_the_server_whatever_is_lost() {
+    let mut took = Vec::new();
+    for seed in 0..200 {
+        let lose = [0.0, 0.05, 0.2][seed as usize % 3];
+        let wrongs = Wrongs {
+            nonce_after: [None, Some(2), Some(3)][seed as usize / 3 % 3],
+            ..Wrongs::default()
+        };
+        let mut trio = Trio::new(seed, lose, wrongs);
+        let began = trio.now;
+        while !(trio.connected() && trio.events.len() == 2) {
+            let by = began + Duration::from_secs(20);
+            assert!(trio.step(by), "{seed}: {:?} {:?}", trio.events, trio.seen);
+        }
+        assert!(
+            matches!(trio.events[0], TurnEvent::Allocated { relayed: own } if own == relayed())
+        );
+        assert!(
+            matches!(trio.events[1], TurnEvent::Bound { peer, channel: 0x4000 } if peer == other())
+        );
+        assert!(trio.server.indicated > 0, "checks come before the channel");
+        took.push(trio.now.since(began));
+        if lose == 0.0 {
+            assert_eq!(trio.allocation.dropped(), 0);
+        }
+    }
+    took.sort_unstable();
+    assert!(took[0] < Duration::from_millis(400), "{:?}", took[0]);
+}
+
+#[test]
+fn what_is_granted_is_renewed_for_as_long_as_it_is_used_and_given_back_at_the_end() {
+    let mut trio = Trio::new(
+        1,
+        0.0,
+        Wrongs {
+            nonce_after: Some(5),
+            ..Wrongs::default()
+        },
+    );
+    trio.run_for(Duration::from_secs(3600));
+    assert!(trio.connected(), "{:?} {:?}", trio.events, trio.seen);
+    let times = |method| {
+        trio.server
+            .done
+            .iter()
+            .filter(|own| **own == method)
+            .count()
+    };
+    // Each 540 s of 600, and each 240 s.
+    assert_eq!(times(Method::Allocate), 1);
+    assert_eq!(times(Method::Refresh), 6);
+    assert_eq!(times(Method::ChannelBind), 15);
+    assert_eq!(times(Method::CreatePermission), 1, "the channel renews it");
+    assert!(trio.server.by_channel > 500, "consent is asked for there");
+    assert_eq!(trio.failure(), None);
+    // What is said last is not said again with another nonce.
+    trio.server.wrongs = Wrongs::default();
+    trio.allocation.close();
+    trio.run_for(Duration::from_secs(1));
+    assert!(trio.server.closed && trio.allocation.deadline().is_none());
+}
+
+#[test]
+fn a_short_lifetime_is_renewed_in_time_and_not_at_every_moment() {
+    for (lifetime, most) in [(20, 8), (0, 14)] {
+        let wrongs = Wrongs {
+            lifetime: Some(lifetime),
+            ..Wrongs::default()
+        };
+        let mut trio = Trio::new(2, 0.0, wrongs);
+        trio.run_for(Duration::from_secs(60));
+        let times = trio.server.done.iter();
+        let times = times.filter(|own| **own == Method::Refresh).count();
+        assert!((5..=most).contains(&times), "{lifetime}: {times}");
+        assert!(trio.connected());
+    }
+}
+
+#[test]
+fn each_failure_has_its_reason() {
+    use TurnFailure::{Lost, Refused, TimedOut, Unauthorized};
+    let refuses = |method, code| Wrongs {
+        refuses: Some((method, code)),
+        ..Wrongs::default()
+    };
+    let ignores = |method| Wrongs {
+        ignores: Some(method),
+        ..Wrongs::default()
+    };
+    for (wrongs, password, expected) in [
+        (
+            Wrongs::default(),
+            "wrong",
+            Unauthorized("Allocate: 401 no".to_owned()),
+        ),
+        (
+            refuses(Method::Allocate, 486),
+            "secret",
+            Refused("Allocate: 486 no".to_owned()),
+        ),
+        (
+            refuses(Method::Allocate, 441),
+            "secret",
+            Unauthorized("Allocate: 441 no".to_owned()),
+        ),
+        (
+            refuses(Method::ChannelBind, 403),
+            "secret",
+            Refused("ChannelBind: 403 no".to_owned()),
+        ),
+        (
+            refuses(Method::Refresh, 437),
+            "secret",
+            Lost("Refresh: 437 no".to_owned()),
+        ),
+        (
+            ignores(Method::Allocate),
+            "secret",
+            TimedOut("Allocate: no answer in time".to_owned()),
+        ),
+        (
+            ignores(Method::Refresh),
+            "secret",
+            Lost("Refresh: no answer in time".to_owned()),
+        ),
+        (
+            // It wants another nonce each time.
+            Wrongs {
+                nonce_after: Some(1),
+                ..Wrongs::default()
+            },
+            "secret",
+            Refused("Allocate: 438 no".to_owned()),
+        ),
+        (
+            // Nothing that it says can be believed.
+            Wrongs {
+                forges: true,
+                ..Wrongs::default()
+            },
+            "secret",
+            TimedOut("Allocate: no answer in time".to_owned()),
+        ),
+        (
+            Wrongs {
+                tells: "0.0.0.0:5".parse().ok(),
+                ..Wrongs::default()
+            },
+            "secret",
+            Refused("it gave no address that can be used".to_owned()),
+        ),
+    ] {
+        let mut trio = Trio::with(3, 0.0, wrongs.clone(), password);
+        trio.run_for(Duration::from_secs(700));
+        assert_eq!(trio.failure(), Some(&expected), "{wrongs:?}");
+        assert_eq!(trio.allocation.deadline(), None);
+    }
+}
+
+#[test]
+fn a_peer_that_is_not_permitted_is_told_of() {
+    let wrongs = Wrongs {
+        refuses: Some((Method::CreatePermission, 403)),
+        ..Wrongs::default()
+    };
+    let mut trio = Trio::new(4, 0.0, wrongs);
+    trio.run_for(Duration::from_secs(20));
+    assert!(!trio.connected());
+    let refusal = trio.allocation.refusal().expect("it was refused");
+    assert_eq!(refusal, "CreatePermission: 403 no (for 10.0.0.2)");
+    assert_eq!(trio.server.indicated, 0);
+}
+
+#[test]
+fn what_nobody_asked_for_is_dropped_and_counted_and_nothing_grows() {
+    let mut trio = Trio::new(5, 0.0, Wrongs::default());
+    trio.run_for(Duration::from_secs(2));
+    assert!(trio.connected());
+    let mut random = Pcg64::seed_from_u64(6);
+    let mut dropped = trio.allocation.dropped();
+    assert_eq!(dropped, 0);
+    for round in 0..20_000 {
+        let mut bytes = Vec::new();
+        let mut transaction = [0; 12];
+        random.fill_bytes(&mut transaction);
+        match round % 5 {
+            // A channel that is not bound, and one that is longer than what came.
+            0 => bytes.extend_from_slice(&[0x40, 7, 0, 0]),
+            1 => bytes.extend_from_slice(&[0x40, 0, 0xff, 0xff, 1]),
+            // Answers to nothing, and data of a stranger.
+            2 => Writer::new(&mut bytes, Method::Allocate, Class::Success, transaction)
+                .address(
+                    attribute::XOR_RELAYED_ADDRESS,
+                    "1.2.3.4:5".parse().expect("good"),
+                )
+                .finish(None),
+            3 => Writer::new(&mut bytes, Method::Data, Class::Indication, transaction)
+                .address(
+                    attribute::XOR_PEER_ADDRESS,
+                    "1.2.3.4:5".parse().expect("good"),
+                )
+                .attribute(attribute::DATA, b"x")
+                .finish(None),
+            _ => {
+                bytes.resize(random.random_range(0..60), 0);
+                random.fill_bytes(&mut bytes);
+                if let Some(first) = bytes.first_mut() {
+                    *first &= 0x0f;
+                }
+            }
+        }
+        let received = trio.allocation.handle(trio.now, &bytes);
+        assert_eq!(received, TurnReceived::Dropped, "{bytes:x?}");
+        dropped += 1;
+    }
+    assert_eq!(trio.allocation.dropped(), dropped);
+    trio.run_for(Duration::from_secs(30));
+    assert!(trio.connected());
+}
+
+#[test]
+fn peers_without_end_are_not_asked_for() {
+    let mut trio = Trio::new(6, 0.0, Wrongs::default());
+    trio.run_for(Duration::from_secs(1));
+    let mut out = Vec::new();
+    for number in 0..1000_u32 {
+        let to = SocketAddr::new(IpAddr::from(number.to_be_bytes()), 9);
+        for _ in 0..100 {
+            trio.allocation.send(trio.now, to, b"hello", &mut out);
+        }
+        trio.allocation.bind(trio.now, to);
+    }
+    assert!(out.is_empty(), "nothing leaves before it is permitted");
+    let mut asked = 0;
+    while trio.allocation.poll_transmit(&mut out) {
+        asked += 1;
+    }
+    // 32 peers to be permitted, one of which is there already, and 32 channels.
+    assert!((40..=64).contains(&asked), "{asked}");
+}

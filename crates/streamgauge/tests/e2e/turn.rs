@@ -1,0 +1,254 @@
+//! WebRTC by way of coturn: clients count what the reference server sent them, and coturn tells of
+//! their relayed addresses.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    Process, Report, a_little, folder, free_port, have, listens, number, run, streamgauge, wait_for,
+};
+
+/// Tests share this machine with much else: what is counted has to be right however late the tester
+/// was.
+const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, \
+                         worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
+
+/// coturn with a user `me`, whose password is `hush-hush`, on that port; none where it is not there.
+fn relays(folder: &Path, port: u16, with: &[&str]) -> Option<Process> {
+    if !have("turnserver") {
+        return None;
+    }
+    let mut command = Command::new("turnserver");
+    command
+        .args(["-n", "--no-cli", "--no-dtls", "--verbose"])
+        .args(["--listening-ip", "127.0.0.1", "--relay-ip", "127.0.0.1"])
+        .args(["--listening-port", &port.to_string(), "--realm", "here"])
+        .args(["--lt-cred-mech", "--user", "me:hush-hush"])
+        .args(["--userdb", "turn.sqlite", "--pidfile", "turn.pid"])
+        .args(["--simple-log", "--log-file", "turn.log"])
+        .args(with);
+    let server = Process::start(command, folder);
+    wait_for("coturn listens", Duration::from_secs(20), || {
+        listens(port).then_some(())
+    });
+    Some(server)
+}
+
+/// The reference server on that port.
+fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
+    let mut command = streamgauge(["serve", "webrtc", "--port", &port.to_string()]);
+    command.args(["--report", "served.jsonl"]).args(with);
+    let server = Process::start(command, folder);
+    wait_for("it listens", Duration::from_secs(20), || {
+        listens(port).then_some(())
+    });
+    server
+}
+
+/// The sum of what it did for its sessions.
+fn served(server: Process, folder: &Path, places: [&str; 2]) -> [u64; 2] {
+    server.signal("TERM");
+    server.finish(Duration::from_secs(10));
+    let text = fs::read_to_string(folder.join("served.jsonl")).expect("it was written");
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    let mut lines: Vec<Value> = lines.map(|line| line.expect("a line of JSON")).collect();
+    lines.pop();
+    places.map(|place| {
+        let counts = lines
+            .iter()
+            .filter_map(|line| line.pointer(place)?.as_u64());
+        counts.sum()
+    })
+}
+
+fn turn(port: u16, transport: &str, password: &str) -> String {
+    let (scheme, transport, keys) = match transport {
+        "tls" => ("turns", "tcp", "\n    tls: { ca: cert.pem }"),
+        transport => ("turn", transport, ""),
+    };
+    format!(
+        "turn: {{ url: '{scheme}:127.0.0.1:{port}?transport={transport}', user: me, \
+         password: {password} }}{keys}"
+    )
+}
+
+#[test]
+fn what_comes_through_coturn_is_what_the_server_sent() {
+    let _media = a_little();
+    for (transport, keys, path) in [
+        ("udp", "nack: false", Some("sockets")),
+        ("udp", "receive: decrypted", Some("sockets")),
+        ("tcp", "nack: false", None),
+        ("tls", "nack: false", None),
+    ] {
+        let folder = folder();
+        let (relay, port) = (free_port(), free_port());
+        let names = vec!["127.0.0.1".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).expect("it can be made");
+        let write = |name: &str, text: String| {
+            fs::write(folder.path().join(name), text).expect("there is room");
+        };
+        write("cert.pem", made.cert.pem());
+        write("key.pem", made.signing_key.serialize_pem());
+        let with = "--allow-loopback-peers --stale-nonce=600 --cert cert.pem --pkey key.pem";
+        let with: Vec<&str> = with.split(' ').collect();
+        let Some(coturn) = relays(folder.path(), relay, &with) else {
+            return;
+        };
+        let with: Vec<&str> = "--audio --length 4s --fault loss=2%".split(' ').collect();
+        let server = serve(folder.path(), port, &with);
+        let turn = turn(relay, transport, "hush-hush");
+        let scenario = format!(
+            "duration: 20s\nclients:\n  viewers:\n    {keys}\n    {turn}\n    \
+             urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
+             load: {{ clients: 3, start: at_once }}\n{FORGIVING}\n"
+        );
+        fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
+        run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+        let report = Report::read(&folder.path().join("out.json"));
+        assert_eq!(report.clients("completed"), 3);
+        let count = |name: &str| number(report.metric(name));
+        let [expected, bytes] = served(
+            server,
+            folder.path(),
+            ["/sent/expected", "/sent/payload_bytes"],
+        );
+        assert!(expected > 3 * 400, "{expected}");
+        assert_eq!(count("expected"), expected, "{transport} {keys}");
+        if keys.contains("nack") {
+            assert_eq!(count("payload_bytes"), bytes, "{transport} {keys}");
+            assert!(count("lost") > 0);
+        } else {
+            // What is lost at the end is asked for too late.
+            assert!(count("recovered_packets") > 10 * count("lost"));
+            assert_eq!(count("unauthentic"), 0);
+        }
+        assert_eq!(count("stun_refused"), 0);
+        assert!(report.metric("turn_delay")["p50"].as_f64() > Some(0.0));
+        let found = report.0["tester"]["receive_path"].as_str();
+        if path.is_some() {
+            assert_eq!(found, path);
+        }
+        coturn.signal("TERM");
+        coturn.finish(Duration::from_secs(10));
+        let log = fs::read_to_string(folder.path().join("turn.log")).expect("it was written");
+        let of = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+        assert_eq!(of("ALLOCATE processed, success"), 3, "{log}");
+        assert_eq!(of("CHANNEL_BIND processed, success"), 3, "{log}");
+        assert!(of("CREATE_PERMISSION processed, success") >= 3, "{log}");
+        // They are given back at the end.
+        assert!(of("REFRESH processed, success") >= 3, "{log}");
+    }
+}
+
+#[test]
+fn what_is_published_through_coturn_is_played_through_it() {
+    let _media = a_little();
+    for transport in ["udp", "tcp"] {
+        let folder = folder();
+        let (relay, port) = (free_port(), free_port());
+        let Some(_coturn) = relays(folder.path(), relay, &["--allow-loopback-peers"]) else {
+            return;
+        };
+        let server = serve(folder.path(), port, &[]);
+        let turn = turn(relay, transport, "hush-hush");
+        let scenario = format!(
+            "duration: 7s\nclients:\n  cameras:\n    {turn}\n    \
+             urls: [\"whip+http://127.0.0.1:{port}/whip/cam{{1..2}}\"]\n    \
+             publish: {{ bitrate: 1Mbps, audio: true }}\n    \
+             load: {{ clients: 2, start: at_once }}\n  viewers:\n    {turn}\n    \
+             receive: decrypted\n    pick: in_turn\n    \
+             urls: [\"whep+http://127.0.0.1:{port}/whep/cam{{1..2}}\"]\n    \
+             load: {{ clients: 2, start: at_once }}\n{FORGIVING}\n"
+        );
+        fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
+        run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+        let report = Report::read(&folder.path().join("out.json"));
+        let of = |population: &str, name: &str| {
+            number(&report.0["populations"][population]["metrics"][name])
+        };
+        let [received, unauthentic] = served(
+            server,
+            folder.path(),
+            ["/received/received", "/received/unauthentic"],
+        );
+        let sent = of("cameras", "sent_packets");
+        assert!(sent > 500 && received == sent, "{received} of {sent}");
+        assert_eq!(unauthentic, 0);
+        assert_eq!(of("viewers", "unauthentic"), 0);
+        assert_eq!(of("viewers", "lost"), 0);
+        assert!(of("viewers", "received") > 500);
+        assert!(
+            of("viewers", "frames_delivered") > 0,
+            "time codes come through"
+        );
+    }
+}
+
+#[test]
+fn each_way_in_which_coturn_refuses_has_a_reason() {
+    let _media = a_little();
+    for (with, password, reason, said) in [
+        (
+            &["--allow-loopback-peers"][..],
+            "wrong",
+            "turn_unauthorized",
+            "401",
+        ),
+        (
+            &["--allow-loopback-peers", "--user-quota=1"],
+            "hush-hush",
+            "turn_refused",
+            "486",
+        ),
+        (&[], "hush-hush", "turn_refused", "CreatePermission: 403"),
+    ] {
+        let folder = folder();
+        let (relay, port) = (free_port(), free_port());
+        let Some(_coturn) = relays(folder.path(), relay, with) else {
+            return;
+        };
+        let _server = serve(folder.path(), port, &[]);
+        let turn = turn(relay, "udp", password);
+        let scenario = format!(
+            "duration: 4s\nclients:\n  viewers:\n    {turn}\n    ice_timeout: 1s\n    \
+             urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
+             load: {{ clients: 2, start: at_once }}\n{FORGIVING}\n"
+        );
+        fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
+        let ended = run(folder.path(), ["run", "run.yaml", "--json", "out.json"]);
+        let shown = ended.expect(99).stdout;
+        assert!(shown.contains(said), "{said}: {shown}");
+        let report = Report::read(&folder.path().join("out.json"));
+        assert!(report.failures(reason) > 0, "{}", report.0["populations"]);
+        let left = fs::read_dir(folder.path()).expect("it is there");
+        let left = left.map(|entry| entry.expect("it is there").path());
+        let ours = |path: &PathBuf| {
+            path.extension()
+                .is_some_and(|end| end == "run" || end == "json")
+        };
+        for path in left.filter(ours) {
+            let bytes = fs::read(&path).expect("it is there");
+            let shown = bytes.windows(9).any(|own| own == b"hush-hush");
+            assert!(!shown, "the password is in {}", path.display());
+        }
+    }
+    // Nobody is there.
+    let folder = folder();
+    let port = free_port();
+    let _server = serve(folder.path(), port, &[]);
+    let turn = turn(free_port(), "udp", "hush-hush");
+    let scenario = format!(
+        "duration: 4s\nclients:\n  viewers:\n    {turn}\n    request_timeout: 1s\n    \
+         urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
+         load: {{ clients: 2, start: at_once }}\n{FORGIVING}\n"
+    );
+    fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
+    run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(99);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(report.failures("refused"), 2, "{}", report.0["populations"]);
+}

@@ -1,0 +1,91 @@
+//! A TURN server that says anything.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use measure::Time;
+use protocol::webrtc::turn::{Allocation, Frames, TurnEvent, TurnReceived, TurnSettings, TurnUrl};
+
+use crate::input::Input;
+
+const START: Time = Time::from_nanos(1_000_000_000);
+
+/// How long the head of a message is, and where its transaction begins.
+const HEAD: usize = 20;
+const TRANSACTION: usize = 8;
+
+fn cut(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
+    let (mut frames, mut all) = (Frames::default(), Vec::new());
+    for piece in bytes.chunks(size.max(1)) {
+        let mut at = 0;
+        loop {
+            match frames.next(piece, &mut at) {
+                Ok(Some(frame)) => all.push(frame.to_vec()),
+                Ok(None) => break,
+                Err(_) => return all,
+            }
+        }
+    }
+    all
+}
+
+/// What is cut in pieces is what is cut as a whole. A client takes in whatever comes, with the
+/// transaction of its last request where the input says so; what it keeps and says is bounded.
+pub(crate) fn turn(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && let Some(url) = TurnUrl::parse(text)
+    {
+        assert!(url.port > 0 && !url.host.is_empty());
+    }
+    let mut input = Input::new(bytes);
+    let size = usize::from(input.byte());
+    assert_eq!(cut(bytes, size), cut(bytes, bytes.len()));
+    let settings = TurnSettings {
+        user: "u".to_owned(),
+        password: "p".to_owned(),
+        reliable: size & 1 == 1,
+        ipv6: size & 2 == 2,
+        timeout: Duration::from_secs(2),
+    };
+    let mut allocation = Allocation::begin(START, settings, 1);
+    let (mut now, mut last, mut out) = (START, [0; 12], Vec::new());
+    let peer = |number: u8| SocketAddr::from(([10, 0, 0, number], 9));
+    while !input.is_empty() {
+        match input.byte() {
+            kind @ 0..=127 => {
+                let mut datagram = input.piece().to_vec();
+                if kind & 1 == 0
+                    && let Some(place) = datagram.get_mut(TRANSACTION..HEAD)
+                {
+                    place.copy_from_slice(&last);
+                }
+                let received = allocation.handle(now, &datagram);
+                if let TurnReceived::Data { bytes, .. } = received {
+                    assert!(allocation.relayed().is_some() && bytes.len() < datagram.len());
+                }
+            }
+            number @ 128..=175 => allocation.send(now, peer(number), b"check", &mut out),
+            number @ 176..=223 => allocation.bind(now, peer(number)),
+            more => {
+                now += Duration::from_millis(u64::from(more) * 50);
+                allocation.handle_timeout(now);
+            }
+        }
+        let mut messages = 0;
+        out.clear();
+        while allocation.poll_transmit(&mut out) {
+            if let Some(head) = out.get(..HEAD) {
+                last.copy_from_slice(&head[TRANSACTION..]);
+            }
+            out.clear();
+            messages += 1;
+            assert!(messages <= 200, "it says too much at a time");
+        }
+        while let Some(event) = allocation.poll_event() {
+            if let TurnEvent::Allocated { relayed } = event {
+                assert!(relayed.port() > 0 && !relayed.ip().is_unspecified());
+            }
+        }
+        assert!(allocation.deadline().is_none_or(|due| due > START));
+    }
+}

@@ -231,7 +231,7 @@ fn a_wrong_argument_names_itself() {
         "ftp://h/a: `ftp://h/a` has an unsupported URL scheme | a URL begins with rtsp://, \
          rtsps://, http://, https://, tcp://, tls://, ws://, wss://, unix://, rtmp://, rtmps://, \
          srt://, whep+http://, whep+https://, whip+http://, whip+https://, janus+ws://, \
-         janus+wss://\n"
+         janus+wss://, janus+http://, janus+https://\n"
     );
     assert_eq!(
         refused(&OneLiner {

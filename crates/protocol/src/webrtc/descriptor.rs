@@ -47,7 +47,7 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 static OPTIONS: ClientOptions = ClientOptions {
-    heading: "WebRTC (whep+http, whip+http and janus+ws URLs)",
+    heading: "WebRTC (whep+http, whip+http, janus+ws and janus+http URLs)",
     options: &[ClientOption::new(
         "token",
         "token",

@@ -14,13 +14,18 @@ pub const SCHEMES: &[&str] = &[
     "whip+https",
     "janus+ws",
     "janus+wss",
+    "janus+http",
+    "janus+https",
 ];
 
 /// A place where clients are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Where the signalling goes: of WHIP and WHEP what is posted to, of Janus the WebSocket.
+    /// Where the signalling goes: of WHIP and WHEP what is posted to, of Janus the WebSocket, or the
+    /// place of its API over HTTP.
     pub at: http1::Url,
+    /// Whether Janus is spoken to over HTTP.
+    pub long_poll: bool,
     /// What is there.
     pub place: Place,
 }
@@ -92,6 +97,9 @@ impl fmt::Display for Id {
 /// The port of a Janus WebSocket where a URL names none: that of its own configuration.
 pub const JANUS_PORT: u16 = 8188;
 
+/// The same over HTTP.
+pub const JANUS_HTTP_PORT: u16 = 8088;
+
 impl Url {
     /// Takes a URL apart.
     ///
@@ -102,7 +110,7 @@ impl Url {
         let wrong = || {
             Why::Scheme {
                 kind: "WebRTC URL",
-                schemes: "whep+http(s)://, whip+http(s):// or janus+ws(s)://",
+                schemes: "whep+http(s)://, whip+http(s)://, janus+ws(s):// or janus+http(s)://",
             }
             .of(url)
         };
@@ -113,20 +121,26 @@ impl Url {
         match (signalling, below) {
             ("whep" | "whip", "http" | "https") => Ok(Url {
                 at: http1::Url::parse(&inner).map_err(|error| error.why.of(url))?,
+                long_poll: false,
                 place: match signalling {
                     "whep" => Place::Whep,
                     _ => Place::Whip,
                 },
             }),
-            ("janus", "ws" | "wss") => Url::of_janus(url, &inner),
+            ("janus", "ws" | "wss" | "http" | "https") => Url::of_janus(url, &inner),
             _ => Err(wrong()),
         }
     }
 
-    /// `ws://host:port[/path]/videoroom/ROOM` or `.../streaming/ID`.
+    /// `ws://host:port[/path]/videoroom/ROOM` or `.../streaming/ID`, or `http://...`.
     fn of_janus(url: &str, inner: &str) -> Result<Url, UrlError> {
         let other = |text: &str| Why::Other(text.to_owned()).of(url);
-        let whole = websocket::parse_url(inner).map_err(|error| error.why.of(url))?;
+        let long_poll = inner.starts_with("http");
+        let parse = |text: &str| match long_poll {
+            true => http1::Url::parse(text),
+            false => websocket::parse_url(text),
+        };
+        let whole = parse(inner).map_err(|error| error.why.of(url))?;
         let (path, query) = match whole.target().split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (whole.target(), None),
@@ -153,14 +167,18 @@ impl Url {
             bracketed if bracketed.starts_with('[') => bracketed.contains("]:"),
             host => host.contains(':'),
         };
-        let port = match has_port || scheme == "wss" {
-            true => String::new(),
-            false => format!(":{JANUS_PORT}"),
+        let port = match scheme {
+            "ws" if !has_port => format!(":{JANUS_PORT}"),
+            "http" if !has_port => format!(":{JANUS_HTTP_PORT}"),
+            _ => String::new(),
         };
-        let path = if path.is_empty() { "/" } else { path };
+        // Where Janus has its API unless it is set up otherwise.
+        let usual = if long_poll { "/janus" } else { "/" };
+        let path = if path.is_empty() { usual } else { path };
         let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-        let at = websocket::parse_url(&format!("{scheme}://{authority}{port}{path}{query}"));
+        let at = parse(&format!("{scheme}://{authority}{port}{path}{query}"));
         Ok(Url {
+            long_poll,
             at: at.map_err(|error| error.why.of(url))?,
             place,
         })
@@ -195,16 +213,23 @@ impl fmt::Display for Url {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secure = if self.at.is_secure() { "s" } else { "" };
         let (authority, target) = (self.at.authority(), self.at.target());
+        let below = if self.long_poll { "http" } else { "ws" };
         match &self.place {
             Place::Whep => write!(out, "whep+http{secure}://{authority}{target}"),
             Place::Whip => write!(out, "whip+http{secure}://{authority}{target}"),
             Place::Room(id) => {
                 let path = target.trim_end_matches('/');
-                write!(out, "janus+ws{secure}://{authority}{path}/videoroom/{id}")
+                write!(
+                    out,
+                    "janus+{below}{secure}://{authority}{path}/videoroom/{id}"
+                )
             }
             Place::Mountpoint(id) => {
                 let path = target.trim_end_matches('/');
-                write!(out, "janus+ws{secure}://{authority}{path}/streaming/{id}")
+                write!(
+                    out,
+                    "janus+{below}{secure}://{authority}{path}/streaming/{id}"
+                )
             }
         }
     }
@@ -240,6 +265,15 @@ mod tests {
         assert!(url.at.is_secure());
         assert_eq!(parse("janus+wss://h/streaming/1").at.port(), 443);
         assert_eq!(parse("janus+ws://[::1]/streaming/1").at.port(), JANUS_PORT);
+        let url = parse("janus+http://h/videoroom/9");
+        assert!(url.long_poll);
+        assert_eq!(
+            (url.at.port(), url.at.target()),
+            (JANUS_HTTP_PORT, "/janus")
+        );
+        assert_eq!(url.to_string(), "janus+http://h:8088/janus/videoroom/9");
+        let url = parse("janus+https://h:9/other/videoroom/9");
+        assert_eq!((url.at.port(), url.at.target()), (9, "/other"));
         assert_eq!(Id::parse("007"), Id::Text("007".to_owned()));
     }
 

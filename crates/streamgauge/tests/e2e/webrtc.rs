@@ -157,3 +157,68 @@ fn publishers_that_follow_keep_to_the_bit_rate_of_their_janus_room() {
         "{target}"
     );
 }
+
+/// What a Janus of one's own reads: its API over HTTP alone, at the address of its network.
+const OVER_HTTP: [(&str, &str); 2] = [
+    (
+        "janus.jcfg",
+        r#"
+general: { debug_level = 3 }
+media: { rtp_port_range = "20000-29999" }
+nat: { ice_enforce_list = "10.81.0.2", ignore_mdns = true }
+plugins: {
+  disable = "libjanus_audiobridge.so,libjanus_duktape.so,libjanus_echotest.so,libjanus_lua.so,libjanus_nosip.so,libjanus_recordplay.so,libjanus_sip.so,libjanus_streaming.so,libjanus_textroom.so,libjanus_videocall.so,libjanus_voicemail.so"
+}
+transports: {
+  disable = "libjanus_websockets.so,libjanus_mqtt.so,libjanus_nanomsg.so,libjanus_pfunix.so,libjanus_rabbitmq.so"
+}
+events: { broadcast = false }
+"#,
+    ),
+    (
+        "janus.transport.http.jcfg",
+        "general: { json = \"plain\", base_path = \"/janus\", http = true, port = 8088, https = false }\n\
+         admin: { admin_http = false, admin_https = false }\n",
+    ),
+];
+
+#[test]
+fn people_of_a_room_meet_over_http_as_over_a_websocket() {
+    if !have("janus") || Namespace::with_multicast().is_none() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    for (name, text) in OVER_HTTP {
+        fs::write(folder.path().join(name), text).expect("there is room");
+    }
+    let place = folder.path().display();
+    let scenario = format!(
+        "network: veth
+server:
+  command: [janus, -C, '{place}/janus.jcfg', -F, '{place}', --disable-colors]
+clients:
+  viewers:
+    protocol: webrtc
+    urls: ['janus+http://{{server}}:8088/janus/videoroom/77']
+    participate: {{ bitrate: 256kbps, audio: true }}
+    room: {{ publishers: 10 }}
+    load: {{ clients: 4, ramp: 2s }}
+duration: 6s
+{FORGIVING}
+"
+    );
+    fs::write(folder.path().join("room.yaml"), scenario).expect("there is room");
+    let ended = run(folder.path(), ["run", "room.yaml", "--json", "room.json"]);
+    ended.expect(0);
+    let report = Report::read(&folder.path().join("room.json"));
+    assert_eq!(count(&report, "peers_connected"), 8);
+    assert_eq!(report.clients("failed"), 0);
+    let (sent, received) = (count(&report, "sent_packets"), count(&report, "received"));
+    assert!(
+        received > sent && received <= 3 * sent,
+        "{sent} and {received}"
+    );
+    assert_eq!(count(&report, "expected"), received);
+    assert!(report.metric("join_delay")["p50"].as_f64() > Some(0.0));
+}

@@ -268,8 +268,9 @@ impl Client {
         if self.phase == Phase::Ended {
             return;
         }
-        if let Some(channel) = self.channel.take() {
-            cx.out.push_back(Output::Close { channel });
+        for channel in [self.channel.take(), self.second.take()] {
+            cx.out
+                .extend(channel.map(|channel| Output::Close { channel }));
         }
         self.phase = Phase::Ended;
         let rows = std::mem::take(&mut self.rows).into_iter();

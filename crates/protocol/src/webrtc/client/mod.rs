@@ -77,6 +77,8 @@ pub struct Client {
     phase: Phase,
     /// The connection of the signalling, where there is one, and where it leads.
     channel: Option<ChannelId>,
+    /// A second one beside it, of signallings that have two.
+    second: Option<ChannelId>,
     target: Option<Target>,
     channels: u32,
     /// Our address in the first connection: sockets of media have it too.
@@ -159,6 +161,7 @@ impl Client {
                     api_secret: config.api_secret.clone(),
                     pin: config.pin.clone(),
                     room: config.room.as_ref().map(|room| room.request()),
+                    long_poll: url.long_poll,
                 };
                 Box::new(Janus::new(settings, url.at.clone()))
             }
@@ -174,6 +177,7 @@ impl Client {
             wanted: VecDeque::new(),
             phase: Phase::Idle,
             channel: None,
+            second: None,
             target: None,
             channels: 0,
             local: None,
@@ -266,6 +270,18 @@ impl Client {
     fn carry_out_one(&mut self, cx: &mut Context<'_>, wanted: Wanted) {
         match wanted {
             Wanted::Connect(target) => self.connect(cx, target),
+            Wanted::ConnectSecond(_) if self.is_leaving() => {}
+            Wanted::ConnectSecond(target) => self.connect_second(cx, target),
+            Wanted::SendSecond(bytes) => {
+                if let Some(channel) = self.second {
+                    let port = Port::Media;
+                    cx.out.push_back(Output::Send {
+                        channel,
+                        port,
+                        bytes,
+                    });
+                }
+            }
             Wanted::Send(bytes) => {
                 if let Some(channel) = self.channel {
                     let port = Port::Media;
@@ -277,8 +293,9 @@ impl Client {
                 }
             }
             Wanted::HangUp => {
-                if let Some(channel) = self.channel.take() {
-                    cx.out.push_back(Output::Close { channel });
+                for channel in [self.channel.take(), self.second.take()] {
+                    cx.out
+                        .extend(channel.map(|channel| Output::Close { channel }));
                 }
             }
             Wanted::Left => self.left(cx),
@@ -316,10 +333,25 @@ impl Client {
         }
         let channel = self.next_channel();
         self.channel = Some(channel);
-        let Target { host, port, secure } = target.clone();
+        let open = self.opening(&target);
         self.target = Some(target);
+        cx.out.push_back(Output::Open { channel, open });
+    }
+
+    fn connect_second(&mut self, cx: &mut Context<'_>, target: Target) {
+        if let Some(channel) = self.second.take() {
+            cx.out.push_back(Output::Close { channel });
+        }
+        let channel = self.next_channel();
+        self.second = Some(channel);
+        let open = self.opening(&target);
+        cx.out.push_back(Output::Open { channel, open });
+    }
+
+    fn opening(&self, target: &Target) -> Open {
+        let Target { host, port, secure } = target.clone();
         let timeout = self.config.connect_timeout.0;
-        let open = match secure {
+        match secure {
             true => Open::Tls {
                 host,
                 port,
@@ -331,8 +363,7 @@ impl Client {
                 port,
                 timeout,
             },
-        };
-        cx.out.push_back(Output::Open { channel, open });
+        }
     }
 
     fn opened(&mut self, cx: &mut Context<'_>, channel: ChannelId, local: SocketAddr) {
@@ -345,6 +376,9 @@ impl Client {
             }
             return self.signal(cx, |signalling, scope| signalling.connected(scope));
         }
+        if self.second == Some(channel) {
+            return self.signal(cx, |signalling, scope| signalling.second_connected(scope));
+        }
         let mut links = self.links.iter();
         if let Some(at) = links.position(|link| link.channel == channel) {
             match &self.config.turn {
@@ -355,8 +389,11 @@ impl Client {
     }
 
     fn open_failed(&mut self, cx: &mut Context<'_>, channel: ChannelId, error: ChannelError) {
-        if self.channel == Some(channel) {
-            self.channel = None;
+        if self.channel == Some(channel) || self.second == Some(channel) {
+            match self.second == Some(channel) {
+                true => self.second = None,
+                false => self.channel = None,
+            }
             if self.is_leaving() {
                 return self.left(cx);
             }
@@ -376,6 +413,12 @@ impl Client {
         if self.channel == Some(channel) {
             self.channel = None;
             return self.signal(cx, |signalling, scope| signalling.closed(scope, how));
+        }
+        if self.second == Some(channel) {
+            self.second = None;
+            return self.signal(cx, |signalling, scope| {
+                signalling.second_closed(scope, how);
+            });
         }
         let mut links = self.links.iter();
         if let Some(at) = links.position(|link| link.channel == channel) {
@@ -442,6 +485,11 @@ impl Session for Client {
             Input::OpenFailed { channel, error } => self.open_failed(cx, channel, error),
             Input::Bytes { channel, bytes, .. } if self.channel == Some(channel) => {
                 self.signal(cx, |signalling, scope| signalling.bytes(scope, bytes));
+            }
+            Input::Bytes { channel, bytes, .. } if self.second == Some(channel) => {
+                self.signal(cx, |signalling, scope| {
+                    signalling.second_bytes(scope, bytes);
+                });
             }
             Input::Bytes {
                 channel,

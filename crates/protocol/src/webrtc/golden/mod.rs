@@ -34,6 +34,9 @@ pub(super) fn page(config: &ClientConfig, url: &str) -> Result<Page, String> {
                 .to_owned(),
         );
     }
+    if url.long_poll {
+        return Err("a browser enters rooms by a WebSocket: write janus+ws".to_owned());
+    }
     let (authority, target) = (url.at.authority(), url.at.target());
     let address = |scheme: &str| {
         let secure = if url.at.is_secure() { "s" } else { "" };
@@ -159,6 +162,7 @@ mod tests {
             ("{}", "whip+http://h/a/whip"),
             (r#"{"tls":{"ca":"ca.pem"}}"#, "whep+https://h/a/whep"),
             ("{}", "http://h/"),
+            ("{}", "janus+http://h/videoroom/1"),
         ] {
             assert!(page(&config(keys), url).is_err(), "{url}");
         }

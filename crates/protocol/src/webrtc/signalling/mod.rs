@@ -49,7 +49,11 @@ pub enum Wanted {
     Connect(Target),
     /// Send on the connection.
     Send(Vec<u8>),
-    /// Close the connection.
+    /// Connect beside it; answered by [`Signalling::second_connected`].
+    ConnectSecond(Target),
+    /// Send on the second connection.
+    SendSecond(Vec<u8>),
+    /// Close the connection, and the second one.
     HangUp,
     /// Make a PeerConnection and offer it: answered by [`Signalling::described`].
     Offer {
@@ -143,6 +147,15 @@ pub trait Signalling: Debug {
 
     /// The connection is gone, by the other side.
     fn closed(&mut self, scope: &mut Scope<'_>, how: Closed);
+
+    /// The second connection stands, which only some ask for.
+    fn second_connected(&mut self, _scope: &mut Scope<'_>) {}
+
+    /// Bytes have come on the second connection.
+    fn second_bytes(&mut self, _scope: &mut Scope<'_>, _bytes: &[u8]) {}
+
+    /// The second connection is gone, by the other side.
+    fn second_closed(&mut self, _scope: &mut Scope<'_>, _how: Closed) {}
 
     /// Our description of a PeerConnection, which was asked for.
     fn described(&mut self, scope: &mut Scope<'_>, peer: PeerNumber, sdp: &str);

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::webrtc::failure::Failure;
+
 /// A message of Janus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
@@ -91,7 +93,14 @@ impl Message {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Message, String> {
-        let mut value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        Message::of(serde_json::from_slice(bytes).map_err(|error| error.to_string())?)
+    }
+
+    /// The same, read as JSON already.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of(mut value: Value) -> Result<Message, String> {
         let kind = value["janus"].as_str().ok_or("it has no `janus`")?;
         let number = |value: &Value, key: &str| value[key].as_u64();
         let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
@@ -160,4 +169,47 @@ pub(super) fn plugin_error(data: &Value) -> Option<(u64, String)> {
     let code = data["error_code"].as_u64()?;
     let text = data["error"].as_str().unwrap_or_default();
     Some((code, text.to_owned()))
+}
+
+/// A description without the addresses in it, and these, without `a=`.
+pub(super) fn split_candidates(sdp: &str) -> (String, Vec<String>) {
+    let (mut rest, mut candidates) = (String::with_capacity(sdp.len()), Vec::new());
+    for line in sdp.split_inclusive('\n') {
+        if line.starts_with("a=end-of-candidates") {
+            continue;
+        }
+        match line
+            .strip_prefix("a=")
+            .filter(|_| line.starts_with("a=candidate:"))
+        {
+            Some(candidate) => {
+                let candidate = candidate.trim_end().to_owned();
+                if !candidates.contains(&candidate) {
+                    candidates.push(candidate);
+                }
+            }
+            None => rest += line,
+        }
+    }
+    (rest, candidates)
+}
+
+/// Why a client fails by an error of Janus or of one of its plug-ins.
+pub(super) fn of_error(code: u64) -> Failure {
+    match code {
+        // JANUS_ERROR_UNAUTHORIZED, and of the plug-ins.
+        403 | 405 | 433 | 456 => Failure::Unauthorized,
+        // No such room, feed or mount point.
+        426 | 428 | 455 => Failure::NotFound,
+        // The room is full.
+        432 => Failure::Overloaded,
+        // The description will not do: JANUS_ERROR_JSEP_UNKNOWN_TYPE, _INVALID_SDP, and of the
+        // plug-ins.
+        435 | 437 | 464 | 465 => Failure::OfferRefused,
+        // JANUS_ERROR_SESSION_NOT_FOUND, _HANDLE_NOT_FOUND.
+        458 | 459 => Failure::SessionTimeout,
+        // JANUS_ERROR_UNKNOWN, and of the plug-ins.
+        490 | 499 => Failure::ServerError,
+        _ => Failure::Refused,
+    }
 }

@@ -1,9 +1,10 @@
-//! Janus over a WebSocket (`janus-protocol`): sessions, handles of plug-ins, and what is said to
-//! them. One connection for each client, as a browser has it; many handles in it.
+//! Janus over a WebSocket (`janus-protocol`) or HTTP: sessions, handles of plug-ins, and what is said
+//! to them. One connection for each client, as a browser has it, or two; many handles in it.
 //!
 //! The protocol is that of Janus' documentation ("JSON API", "VideoRoom", "Streaming"). Names of
 //! requests are Janus' own.
 
+mod long_poll;
 mod message;
 mod room;
 mod streaming;
@@ -23,7 +24,9 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::url::{Id, Place};
 use crate::websocket::{self, Assembly, Item, Limits, Upgrade};
 
+use long_poll::{LongPoll, Which};
 pub use message::{Jsep, Kind, Message};
+use message::{of_error, split_candidates};
 use room::Room;
 
 /// The subprotocol.
@@ -87,6 +90,8 @@ pub struct Settings {
     pub pin: Option<String>,
     /// A room that is made where there is none: what the request says of it.
     pub room: Option<Value>,
+    /// Whether it is spoken to over HTTP, and events are waited for.
+    pub long_poll: bool,
 }
 
 /// How far it is.
@@ -177,14 +182,18 @@ pub struct Janus {
     asked: Time,
     room: Room,
     open: bool,
+    /// Where it is spoken to over HTTP.
+    long_poll: Option<LongPoll>,
 }
 
 impl Janus {
-    /// A session at that WebSocket.
+    /// A session at that WebSocket, or that place of HTTP.
     pub fn new(settings: Settings, url: Url) -> Janus {
+        let long_poll = settings.long_poll;
         Janus {
+            url: name_of(&url, long_poll),
+            long_poll: long_poll.then(|| LongPoll::new(url.clone(), &settings)),
             settings,
-            url: name_of(&url),
             at: url,
             phase: Phase::Idle,
             upgrade: None,
@@ -197,6 +206,14 @@ impl Janus {
             asked: Time::ZERO,
             room: Room::default(),
             open: false,
+        }
+    }
+
+    fn target(&self) -> Target {
+        Target {
+            host: self.at.host().to_owned(),
+            port: self.at.port(),
+            secure: self.at.is_secure(),
         }
     }
 
@@ -230,7 +247,17 @@ impl Janus {
         self.pending.insert(number, (asked, scope.now));
         scope.recorder.add(m::REQUESTS, 1);
         let text = more.to_string();
-        self.frame(scope, websocket::TEXT, text.as_bytes());
+        match &mut self.long_poll {
+            None => self.frame(scope, websocket::TEXT, text.as_bytes()),
+            Some(own) => {
+                own.ask(
+                    more["session_id"].as_u64(),
+                    more["handle_id"].as_u64(),
+                    &text,
+                );
+                self.go_on(scope);
+            }
+        }
     }
 
     /// Asks something of a plug-in; the body has its `request` already.
@@ -361,6 +388,7 @@ impl Janus {
                 // The handle is gone by itself.
                 Some((Asked::Detach | Asked::Trickle, _)) => {}
                 Some((asked, _)) => self.refused(scope, asked.name(), code, &reason),
+                None if self.phase == Phase::Leaving => {}
                 None => self.refused(scope, "?", code, &reason),
             },
             Kind::Event { data, jsep } => {
@@ -430,7 +458,10 @@ impl Janus {
                     return self.fail(scope, Failure::MalformedJson, detail);
                 };
                 self.phase = Phase::Session(id);
-                self.keepalive_at = scope.now + KEEPALIVE_EVERY;
+                // Who waits for events lives.
+                if self.long_poll.is_none() {
+                    self.keepalive_at = scope.now + KEEPALIVE_EVERY;
+                }
                 let role = match self.settings.place {
                     Place::Mountpoint(_) => Role::Mountpoint,
                     _ => Role::Participant,
@@ -512,8 +543,10 @@ impl Janus {
             return;
         }
         if self.open {
-            let code = websocket::NORMAL.to_be_bytes();
-            self.frame(scope, websocket::CLOSE, &code);
+            if self.long_poll.is_none() {
+                let code = websocket::NORMAL.to_be_bytes();
+                self.frame(scope, websocket::CLOSE, &code);
+            }
             scope.want(Wanted::HangUp);
             self.open = false;
         }
@@ -533,14 +566,13 @@ impl Signalling for Janus {
         self.phase = Phase::Connecting;
         self.asked = scope.now;
         self.open = true;
-        scope.want(Wanted::Connect(Target {
-            host: self.at.host().to_owned(),
-            port: self.at.port(),
-            secure: self.at.is_secure(),
-        }));
+        scope.want(Wanted::Connect(self.target()));
     }
 
     fn connected(&mut self, scope: &mut Scope<'_>) {
+        if self.long_poll.is_some() {
+            return self.http_connected(scope, Which::Requests);
+        }
         if self.phase != Phase::Connecting {
             return;
         }
@@ -552,7 +584,22 @@ impl Signalling for Janus {
         scope.want(Wanted::Send(request));
     }
 
+    fn second_connected(&mut self, scope: &mut Scope<'_>) {
+        self.http_connected(scope, Which::Events);
+    }
+
+    fn second_bytes(&mut self, scope: &mut Scope<'_>, bytes: &[u8]) {
+        self.http_bytes(scope, Which::Events, bytes);
+    }
+
+    fn second_closed(&mut self, scope: &mut Scope<'_>, how: Closed) {
+        self.http_closed(scope, Which::Events, how);
+    }
+
     fn bytes(&mut self, scope: &mut Scope<'_>, mut bytes: &[u8]) {
+        if self.long_poll.is_some() {
+            return self.http_bytes(scope, Which::Requests, bytes);
+        }
         if self.phase == Phase::Upgrading {
             let Some(upgrade) = &mut self.upgrade else {
                 return;
@@ -610,16 +657,13 @@ impl Signalling for Janus {
 
     fn closed(&mut self, scope: &mut Scope<'_>, how: Closed) {
         self.open = false;
+        if self.long_poll.is_some() {
+            return self.http_closed(scope, Which::Requests, how);
+        }
         if self.phase == Phase::Leaving {
             return self.left(scope);
         }
-        let (failure, what) = match how {
-            Closed::Stuck => (Failure::Stuck, "the server does not read".to_owned()),
-            Closed::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
-            Closed::End | Closed::Reset => {
-                (Failure::SignallingClosed, "the connection ended".to_owned())
-            }
-        };
+        let (failure, what) = of_closed(how);
         let detail = format!("{what}, with {}", self.url);
         self.fail(scope, failure, detail);
     }
@@ -653,7 +697,8 @@ impl Signalling for Janus {
             Phase::Idle | Phase::Connecting | Phase::Over => return None,
         };
         let alive = matches!(self.phase, Phase::Session(_)).then_some(self.keepalive_at);
-        answer.into_iter().chain(alive).min()
+        let poll = self.long_poll.as_ref().and_then(|own| own.overdue(timeout));
+        answer.into_iter().chain(alive).chain(poll).min()
     }
 
     fn look(&mut self, scope: &mut Scope<'_>) {
@@ -674,6 +719,11 @@ impl Signalling for Janus {
                 timeout.as_secs_f64(),
                 self.url
             );
+            return self.fail(scope, Failure::RequestTimeout, detail);
+        }
+        let poll = self.long_poll.as_ref().and_then(|own| own.overdue(timeout));
+        if poll.is_some_and(|due| due <= scope.now) {
+            let detail = format!("no answer to who waits for events, by {}", self.url);
             return self.fail(scope, Failure::RequestTimeout, detail);
         }
         if matches!(self.phase, Phase::Session(_)) && scope.now >= self.keepalive_at {
@@ -721,52 +771,21 @@ impl Signalling for Janus {
     }
 }
 
-/// The WebSocket as it is written: without name and password.
-fn name_of(url: &Url) -> String {
+/// The place as it is written: without name and password.
+fn name_of(url: &Url, long_poll: bool) -> String {
     let secure = if url.is_secure() { "s" } else { "" };
-    format!("ws{secure}://{}{}", url.authority(), url.target())
+    let scheme = if long_poll { "http" } else { "ws" };
+    format!("{scheme}{secure}://{}{}", url.authority(), url.target())
 }
 
-/// A description without the addresses in it, and these, without `a=`.
-fn split_candidates(sdp: &str) -> (String, Vec<String>) {
-    let (mut rest, mut candidates) = (String::with_capacity(sdp.len()), Vec::new());
-    for line in sdp.split_inclusive('\n') {
-        if line.starts_with("a=end-of-candidates") {
-            continue;
+/// Why a client fails whose connection is gone.
+fn of_closed(how: Closed) -> (Failure, String) {
+    match how {
+        Closed::Stuck => (Failure::Stuck, "the server does not read".to_owned()),
+        Closed::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
+        Closed::End | Closed::Reset => {
+            (Failure::SignallingClosed, "the connection ended".to_owned())
         }
-        match line
-            .strip_prefix("a=")
-            .filter(|_| line.starts_with("a=candidate:"))
-        {
-            Some(candidate) => {
-                let candidate = candidate.trim_end().to_owned();
-                if !candidates.contains(&candidate) {
-                    candidates.push(candidate);
-                }
-            }
-            None => rest += line,
-        }
-    }
-    (rest, candidates)
-}
-
-/// Why a client fails by an error of Janus or of one of its plug-ins.
-fn of_error(code: u64) -> Failure {
-    match code {
-        // JANUS_ERROR_UNAUTHORIZED, and of the plug-ins.
-        403 | 405 | 433 | 456 => Failure::Unauthorized,
-        // No such room, feed or mount point.
-        426 | 428 | 455 => Failure::NotFound,
-        // The room is full.
-        432 => Failure::Overloaded,
-        // The description will not do: JANUS_ERROR_JSEP_UNKNOWN_TYPE, _INVALID_SDP, and of the
-        // plug-ins.
-        435 | 437 | 464 | 465 => Failure::OfferRefused,
-        // JANUS_ERROR_SESSION_NOT_FOUND, _HANDLE_NOT_FOUND.
-        458 | 459 => Failure::SessionTimeout,
-        // JANUS_ERROR_UNKNOWN, and of the plug-ins.
-        490 | 499 => Failure::ServerError,
-        _ => Failure::Refused,
     }
 }
 

@@ -42,6 +42,7 @@ fn settings(place: Place) -> Settings {
         api_secret: None,
         pin: None,
         room: None,
+        long_poll: false,
     }
 }
 

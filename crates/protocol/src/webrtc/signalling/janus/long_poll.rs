@@ -1,0 +1,305 @@
+//! Janus over HTTP: what is asked goes by POST, one request after the other; what Janus says by
+//! itself comes as answers to GET, one of which always waits ("long poll").
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use measure::Time;
+use serde_json::{Value, json};
+
+use super::super::{Scope, Wanted};
+use super::{Asked, Janus, LIMITS, Message, Phase, Settings, of_closed};
+use crate::http1::{self, AtClose, Decoder, Head, Item, Malformed, Url, Version};
+use crate::session::Closed;
+use crate::webrtc::failure::Failure;
+
+/// The most events that Janus hands over with one answer: what comes while nothing waits is kept for
+/// the next.
+const EVENTS_MAX: usize = 10;
+
+/// How long Janus lets a GET wait before it answers that nothing has happened (`keepalive`).
+const QUIET: Duration = Duration::from_secs(30);
+
+/// One of the two connections.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    /// Whether it stands, or is asked for.
+    stands: bool,
+    wanted: bool,
+    /// Since when an answer is waited for.
+    asked: Option<Time>,
+    decoder: Decoder,
+    head: Option<Box<Head>>,
+    body: Vec<u8>,
+}
+
+impl Exchange {
+    /// It stands.
+    fn connected(&mut self) {
+        (self.stands, self.wanted) = (true, false);
+        self.asked = None;
+    }
+
+    /// A request leaves.
+    fn ask(&mut self, now: Time) {
+        self.asked = Some(now);
+        self.decoder = Decoder::new();
+        self.head = None;
+        self.body.clear();
+    }
+
+    /// Takes in what came; what Janus says, once an answer is whole.
+    fn bytes(&mut self, bytes: &[u8]) -> Result<Option<Vec<Value>>, (Failure, String)> {
+        let mut at = 0;
+        while self.asked.is_some() {
+            match self.decoder.next(bytes, &mut at) {
+                Ok(Some(Item::Head(head))) => self.head = Some(head),
+                Ok(Some(Item::Body { bytes, .. })) => {
+                    if bytes.len() > LIMITS.keep - self.body.len() {
+                        let text = format!("more than {} bytes", LIMITS.keep);
+                        return Err((Failure::MalformedResponse, text));
+                    }
+                    self.body.extend_from_slice(bytes);
+                }
+                Ok(Some(Item::End)) => return self.over().map(Some),
+                Ok(None) => return Ok(None),
+                Err(malformed) => return Err(of(malformed)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The connection is gone. What Janus says, where its answer went on to the end.
+    fn closed(&mut self) -> Option<Result<Vec<Value>, (Failure, String)>> {
+        (self.stands, self.wanted) = (false, false);
+        let until_close = self.decoder.at_close() == AtClose::UntilClose;
+        (self.asked.is_some() && until_close).then(|| self.over())
+    }
+
+    fn over(&mut self) -> Result<Vec<Value>, (Failure, String)> {
+        self.asked = None;
+        let body = std::mem::take(&mut self.body);
+        match serde_json::from_slice(&body) {
+            Ok(Value::Array(all)) => return Ok(all),
+            Ok(object @ Value::Object(_)) => return Ok(vec![object]),
+            Ok(_) | Err(_) => {}
+        }
+        // Who is no Janus says so by a status.
+        let status = self.head.as_ref().map_or(0, |head| head.status);
+        Err(match status {
+            200..=299 => (
+                Failure::MalformedJson,
+                "an answer that is no JSON of Janus".to_owned(),
+            ),
+            _ => (Failure::of_status(status), format!("{status} to a request")),
+        })
+    }
+}
+
+fn of(malformed: Malformed) -> (Failure, String) {
+    (Failure::of_malformed(malformed), malformed.to_string())
+}
+
+/// Both connections.
+#[derive(Debug)]
+pub(super) struct LongPoll {
+    at: Url,
+    user_agent: String,
+    /// What stands in the query of a GET.
+    secrets: String,
+    /// What waits for the answers before it: no more than what is not answered.
+    queue: VecDeque<Vec<u8>>,
+    /// By which requests leave.
+    requests: Exchange,
+    /// By which events come, and how often they were asked for.
+    events: Exchange,
+    polls: u64,
+}
+
+impl LongPoll {
+    pub(super) fn new(at: Url, settings: &Settings) -> LongPoll {
+        let secrets = [
+            ("token", &settings.common.token),
+            ("apisecret", &settings.api_secret),
+        ];
+        let secrets = secrets.into_iter().filter_map(|(name, secret)| {
+            let secret = secret.as_ref()?;
+            Some(format!("&{name}={}", encoded(secret)))
+        });
+        LongPoll {
+            at,
+            user_agent: settings.common.user_agent.clone(),
+            secrets: secrets.collect(),
+            queue: VecDeque::new(),
+            requests: Exchange::default(),
+            events: Exchange::default(),
+            polls: 0,
+        }
+    }
+
+    /// Below the place of the API.
+    fn below(&self, path: &str) -> Url {
+        let target = self.at.target();
+        let base = target.split_once('?').map_or(target, |(path, _)| path);
+        let url = format!("{}{path}", base.trim_end_matches('/'));
+        let url = self.at.redirect(&url);
+        url.expect("numbers and what is encoded make a URL of a URL")
+    }
+
+    /// Asks something of Janus, of a session, or of a handle in it.
+    pub(super) fn ask(&mut self, session: Option<u64>, handle: Option<u64>, text: &str) {
+        let parts = [session, handle].into_iter().flatten();
+        let path: String = parts.map(|part| format!("/{part}")).collect();
+        let length = text.len().to_string();
+        let headers = [
+            ("User-Agent", &*self.user_agent),
+            ("Content-Type", "application/json"),
+            ("Content-Length", &length),
+        ];
+        let url = self.below(&path);
+        let mut bytes = http1::write_request("POST", &url, Version::Http11, &headers);
+        bytes.extend_from_slice(text.as_bytes());
+        self.queue.push_back(bytes);
+    }
+
+    fn poll(&mut self, now: Time, session: u64) -> Vec<u8> {
+        // Each is another, for what may keep answers in between.
+        self.polls += 1;
+        let (number, secrets) = (self.polls, &self.secrets);
+        let path = format!("/{session}?maxev={EVENTS_MAX}&rid={number}{secrets}");
+        let headers = [("User-Agent", &*self.user_agent)];
+        let request = http1::write_request("GET", &self.below(&path), Version::Http11, &headers);
+        self.events.ask(now);
+        request
+    }
+
+    /// When the answer to a GET is overdue.
+    pub(super) fn overdue(&self, timeout: Duration) -> Option<Time> {
+        Some(self.events.asked? + QUIET + timeout)
+    }
+}
+
+impl Janus {
+    /// Sends what can be sent, and connects where that is needed.
+    pub(super) fn go_on(&mut self, scope: &mut Scope<'_>) {
+        let target = self.target();
+        let Some(own) = &mut self.long_poll else {
+            return;
+        };
+        let requests = &mut own.requests;
+        if requests.stands && requests.asked.is_none() {
+            if let Some(next) = own.queue.pop_front() {
+                requests.ask(scope.now);
+                scope.want(Wanted::Send(next));
+            }
+        } else if !requests.stands && !requests.wanted && !own.queue.is_empty() {
+            requests.wanted = true;
+            self.open = true;
+            scope.want(Wanted::Connect(target.clone()));
+        }
+        let Phase::Session(session) = self.phase else {
+            return;
+        };
+        let events = &mut own.events;
+        if events.stands && events.asked.is_none() {
+            let poll = own.poll(scope.now, session);
+            scope.want(Wanted::SendSecond(poll));
+        } else if !events.stands && !events.wanted {
+            events.wanted = true;
+            scope.want(Wanted::ConnectSecond(target));
+        }
+    }
+
+    /// One of the two connections stands.
+    pub(super) fn http_connected(&mut self, scope: &mut Scope<'_>, which: Which) {
+        if let Some(own) = &mut self.long_poll {
+            own.exchange(which).connected();
+        }
+        if self.phase == Phase::Connecting {
+            self.phase = Phase::Creating;
+            self.ask(scope, Asked::Create, "create", json!({}));
+        }
+        self.go_on(scope);
+    }
+
+    /// Bytes have come on one of them.
+    pub(super) fn http_bytes(&mut self, scope: &mut Scope<'_>, which: Which, bytes: &[u8]) {
+        let Some(own) = &mut self.long_poll else {
+            return;
+        };
+        match own.exchange(which).bytes(bytes) {
+            Ok(Some(all)) => self.said(scope, all),
+            Ok(None) => {}
+            Err((failure, why)) => self.http_failed(scope, failure, &why),
+        }
+    }
+
+    /// One of them is gone.
+    pub(super) fn http_closed(&mut self, scope: &mut Scope<'_>, which: Which, how: Closed) {
+        let Some(own) = &mut self.long_poll else {
+            return;
+        };
+        let exchange = own.exchange(which);
+        match exchange.closed() {
+            Some(Ok(all)) => return self.said(scope, all),
+            Some(Err((failure, why))) => return self.http_failed(scope, failure, &why),
+            // Janus closes connections on which nothing is asked for long.
+            None if exchange.asked.is_none() && how == Closed::End => return self.go_on(scope),
+            None => {}
+        }
+        let (failure, what) = of_closed(how);
+        self.http_failed(scope, failure, &what);
+    }
+
+    fn http_failed(&mut self, scope: &mut Scope<'_>, failure: Failure, why: &str) {
+        if self.phase == Phase::Leaving {
+            return self.left(scope);
+        }
+        let detail = format!("{why}, by {}", self.url);
+        self.fail(scope, failure, detail);
+    }
+
+    /// Takes in what Janus said.
+    fn said(&mut self, scope: &mut Scope<'_>, all: Vec<Value>) {
+        for value in all {
+            match Message::of(value) {
+                Ok(message) => self.message(scope, message),
+                Err(why) => self.http_failed(scope, Failure::MalformedJson, &why),
+            }
+            if self.phase == Phase::Over {
+                return;
+            }
+        }
+        self.go_on(scope);
+    }
+}
+
+/// Which of the two connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    Requests,
+    Events,
+}
+
+impl LongPoll {
+    fn exchange(&mut self, which: Which) -> &mut Exchange {
+        match which {
+            Which::Requests => &mut self.requests,
+            Which::Events => &mut self.events,
+        }
+    }
+}
+
+/// A text as it may stand in a query (RFC 3986, 2.3).
+fn encoded(text: &str) -> String {
+    let letter = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests;

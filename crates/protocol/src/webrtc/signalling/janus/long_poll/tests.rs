@@ -1,0 +1,276 @@
+//! A client of a room over HTTP, and what may go wrong there.
+
+use std::collections::VecDeque;
+
+use measure::{Catalogue, Recorder};
+
+use super::*;
+use crate::metrics::CLIENTS;
+use crate::webrtc::metrics as m;
+use crate::webrtc::signalling::janus::Subscribe;
+use crate::webrtc::signalling::{Common, Signalling, Target};
+use crate::webrtc::url::{Id, Place};
+
+const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
+
+const START: Time = Time::from_nanos(1_000_000_000);
+
+/// A client, and what it wants.
+struct Side {
+    janus: Janus,
+    now: Time,
+    recorder: Recorder,
+    wanted: VecDeque<Wanted>,
+}
+
+impl Side {
+    fn new() -> Side {
+        let settings = Settings {
+            common: Common {
+                request_timeout: Duration::from_secs(5),
+                token: Some("a b".to_owned()),
+                user_agent: "me".to_owned(),
+                seed: 7,
+            },
+            place: Place::Room(Id::Number(9)),
+            trickle: false,
+            publishes: false,
+            subscribe: Subscribe::Together,
+            api_secret: None,
+            pin: None,
+            room: None,
+            long_poll: true,
+        };
+        let url = Url::parse("http://h:8088/janus").expect("a URL");
+        Side {
+            janus: Janus::new(settings, url),
+            now: START,
+            recorder: Recorder::new(Catalogue(GROUPS)),
+            wanted: VecDeque::new(),
+        }
+    }
+
+    fn does(&mut self, does: impl FnOnce(&mut Janus, &mut Scope<'_>)) {
+        let mut scope = Scope {
+            now: self.now,
+            recorder: &mut self.recorder,
+            wanted: &mut self.wanted,
+        };
+        does(&mut self.janus, &mut scope);
+    }
+
+    /// What it wants next.
+    fn next(&mut self) -> Wanted {
+        self.wanted.pop_front().expect("it wants something")
+    }
+
+    /// The first line of the next request by POST, and what it asks.
+    fn asked(&mut self) -> (String, Value) {
+        let Wanted::Send(bytes) = self.next() else {
+            panic!("it asks nothing");
+        };
+        let text = String::from_utf8(bytes).expect("it is text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("it is whole");
+        let line = head.lines().next().expect("it is there").to_owned();
+        (line, serde_json::from_str(body).expect("it is JSON"))
+    }
+
+    fn polled(&mut self) -> String {
+        let Wanted::SendSecond(bytes) = self.next() else {
+            panic!("it does not wait for events");
+        };
+        let text = String::from_utf8(bytes).expect("it is text");
+        text.lines().next().expect("it is there").to_owned()
+    }
+
+    /// Janus answers a request, in pieces.
+    fn answer(&mut self, status: &str, body: &str) {
+        let length = body.len();
+        let text = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
+        for piece in text.as_bytes().chunks(7) {
+            self.does(|janus, scope| janus.bytes(scope, piece));
+        }
+    }
+
+    /// Janus says that by itself.
+    fn hears(&mut self, body: &str) {
+        let length = body.len();
+        let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+        self.does(|janus, scope| janus.second_bytes(scope, text.as_bytes()));
+    }
+
+    /// In a session, with an event waited for and a handle asked for.
+    fn in_session() -> Side {
+        let mut side = Side::new();
+        side.does(|janus, scope| janus.begin(scope));
+        let to = |wanted| match wanted {
+            Wanted::Connect(target) | Wanted::ConnectSecond(target) => target,
+            wanted => panic!("{wanted:?}"),
+        };
+        let target = Target {
+            host: "h".to_owned(),
+            port: 8088,
+            secure: false,
+        };
+        assert_eq!(to(side.next()), target);
+        side.does(|janus, scope| janus.connected(scope));
+        let (line, asked) = side.asked();
+        assert_eq!(line, "POST /janus HTTP/1.1");
+        assert_eq!(
+            (&asked["janus"], &asked["token"]),
+            (&json!("create"), &json!("a b"))
+        );
+        side.answer(
+            "200 OK",
+            r#"{"janus":"success","transaction":"1","data":{"id":5}}"#,
+        );
+        let (line, asked) = {
+            // The handle is asked for on the first connection, and events on a second.
+            let second = side
+                .wanted
+                .iter()
+                .position(|own| matches!(own, Wanted::ConnectSecond(_)));
+            let second = side
+                .wanted
+                .remove(second.expect("it is wanted"))
+                .expect("it is there");
+            assert_eq!(to(second), target);
+            side.asked()
+        };
+        assert_eq!(
+            (&*line, &asked["janus"]),
+            ("POST /janus/5 HTTP/1.1", &json!("attach"))
+        );
+        side.does(|janus, scope| janus.second_connected(scope));
+        assert_eq!(
+            side.polled(),
+            "GET /janus/5?maxev=10&rid=1&token=a%20b HTTP/1.1"
+        );
+        assert!(side.wanted.is_empty());
+        side
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        match self.wanted.back() {
+            Some(Wanted::Failed { failure, .. }) => Some(*failure),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn a_client_asks_by_post_and_hears_by_get_until_it_has_left() {
+    let mut side = Side::in_session();
+    side.answer(
+        "200 OK",
+        r#"{"janus":"success","transaction":"2","data":{"id":6}}"#,
+    );
+    let (line, asked) = side.asked();
+    assert_eq!(line, "POST /janus/5/6 HTTP/1.1");
+    assert_eq!(asked["body"]["request"], json!("join"));
+    side.answer(
+        "200 OK",
+        r#"{"janus":"ack","session_id":5,"transaction":"3"}"#,
+    );
+    // Nothing happens, and then several things at once.
+    side.hears(r#"{"janus":"keepalive"}"#);
+    assert_eq!(
+        side.polled(),
+        "GET /janus/5?maxev=10&rid=2&token=a%20b HTTP/1.1"
+    );
+    side.hears(
+        r#"[{"janus":"webrtcup","session_id":5,"sender":6},
+            {"janus":"event","session_id":5,"sender":6,"transaction":"3","plugindata":{"data":
+             {"videoroom":"joined","room":9,"id":1,"private_id":2,"publishers":[]}}}]"#,
+    );
+    assert_eq!(
+        side.polled(),
+        "GET /janus/5?maxev=10&rid=3&token=a%20b HTTP/1.1"
+    );
+    assert!(
+        side.janus
+            .deadline()
+            .is_some_and(|due| due == START + Duration::from_secs(35))
+    );
+    // Janus closes the first connection meanwhile: the next request has another.
+    side.does(|janus, scope| janus.closed(scope, Closed::End));
+    assert!(side.wanted.is_empty());
+    side.does(|janus, scope| janus.leave(scope));
+    assert!(matches!(side.next(), Wanted::Connect(_)));
+    side.does(|janus, scope| janus.connected(scope));
+    let (line, asked) = side.asked();
+    assert_eq!(
+        (&*line, &asked["janus"]),
+        ("POST /janus/5 HTTP/1.1", &json!("destroy"))
+    );
+    // Who waits for events of a session that ends hears that it is gone.
+    side.hears(r#"{"janus":"error","error":{"code":458,"reason":"No such session"}}"#);
+    assert!(side.wanted.is_empty());
+    side.answer(
+        "200 OK",
+        r#"{"janus":"success","session_id":5,"transaction":"4"}"#,
+    );
+    assert_eq!(side.next(), Wanted::HangUp);
+    assert_eq!(side.next(), Wanted::Left);
+}
+
+#[test]
+fn what_is_wrong_with_an_answer_has_its_reason() {
+    for (status, body, failure) in [
+        ("404 Not Found", "nobody", Failure::NotFound),
+        ("503 Busy", "", Failure::Overloaded),
+        ("200 OK", "<html>", Failure::MalformedJson),
+        ("200 OK", "7", Failure::MalformedJson),
+        ("200 OK", "[7]", Failure::MalformedJson),
+        (
+            "403 Forbidden",
+            r#"{"janus":"error","transaction":"2","error":{"code":403,"reason":"no"}}"#,
+            Failure::Unauthorized,
+        ),
+    ] {
+        let mut side = Side::in_session();
+        side.answer(status, body);
+        assert_eq!(side.failure(), Some(failure), "{status} {body}");
+    }
+    let mut side = Side::in_session();
+    side.does(|janus, scope| janus.bytes(scope, b"SSH-2.0-x\r\n\r\n"));
+    assert_eq!(side.failure(), Some(Failure::NotHttp));
+}
+
+#[test]
+fn an_answer_without_end_is_not_kept() {
+    let mut side = Side::in_session();
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
+    side.does(|janus, scope| janus.second_bytes(scope, head));
+    for _ in 0..200 {
+        if side.failure().is_none() {
+            side.does(|janus, scope| janus.second_bytes(scope, &[b' '; 8192]));
+        }
+    }
+    assert_eq!(side.failure(), Some(Failure::MalformedResponse));
+}
+
+#[test]
+fn who_waits_for_events_in_vain_or_is_cut_off_fails() {
+    let mut side = Side::in_session();
+    side.answer(
+        "200 OK",
+        r#"{"janus":"success","transaction":"2","data":{"id":6}}"#,
+    );
+    side.answer(
+        "200 OK",
+        r#"{"janus":"ack","session_id":5,"transaction":"3"}"#,
+    );
+    side.hears(r#"{"janus":"event","sender":6,"transaction":"3","plugindata":{"data":{}}}"#);
+    side.wanted.clear();
+    side.now += Duration::from_secs(34);
+    side.does(|janus, scope| janus.look(scope));
+    assert_eq!(side.failure(), None);
+    side.now += Duration::from_secs(1);
+    side.does(|janus, scope| janus.look(scope));
+    assert_eq!(side.failure(), Some(Failure::RequestTimeout));
+
+    let mut side = Side::in_session();
+    side.does(|janus, scope| janus.second_closed(scope, Closed::Reset));
+    assert_eq!(side.failure(), Some(Failure::SignallingClosed));
+}

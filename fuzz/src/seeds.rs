@@ -79,6 +79,7 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
             section(2, MAP),
         ],
         "urls" => texts(URLS),
+        "webrtc_client" => webrtc_client(),
         "webrtc_feedback" => webrtc_feedback(),
         // Each side in turn is handed what the other sent, and 20 ms go by.
         "webrtc_peer" => vec![[0x38, 0x39].repeat(20), [0x29, 0x38, 0x2e, 0x39].repeat(15)],
@@ -437,6 +438,27 @@ fn blobs() -> Vec<Vec<u8>> {
         all.push(runfile::blob::encode(&histogram.to_sparse()));
     }
     all
+}
+
+/// What Janus and MediaMTX said, and over HTTP too.
+fn webrtc_client() -> Vec<Vec<u8>> {
+    let folder = "crates/protocol/src/webrtc/testdata";
+    let read = |name| std::fs::read_to_string(format!("{folder}/{name}")).expect("it is kept");
+    let over_http = |text: &str| {
+        let answer = |line| format!("HTTP/1.1 200 OK|Content-Length: {}||{line}\n", str::len(line));
+        text.lines().map(answer).collect::<String>()
+    };
+    let join = read("janus_join.jsonl");
+    let created = read("mediamtx_created.http").replace("\r\n", "|").replace('\n', "|");
+    [
+        (0, join.clone()),
+        (1, read("janus_watch.jsonl")),
+        (2, over_http(&join)),
+        (3, created),
+    ]
+    .into_iter()
+    .map(|(kind, text)| [&[kind], text.as_bytes()].concat())
+    .collect()
 }
 
 fn webrtc_feedback() -> Vec<Vec<u8>> {

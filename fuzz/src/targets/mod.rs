@@ -11,6 +11,7 @@ mod srt_handshake;
 mod srt_session;
 mod texts;
 mod webrtc;
+mod webrtc_client;
 mod webrtc_server;
 mod webrtc_turn;
 
@@ -18,7 +19,7 @@ mod webrtc_turn;
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub(crate) const TARGETS: [(&str, Target); 40] = [
+pub(crate) const TARGETS: [(&str, Target); 41] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
@@ -52,6 +53,7 @@ pub(crate) const TARGETS: [(&str, Target); 40] = [
     ("ts_file", media::ts_file),
     ("ts_sections", mediagen::ts::read_any),
     ("urls", texts::urls),
+    ("webrtc_client", webrtc_client::client),
     ("webrtc_feedback", webrtc::feedback),
     ("webrtc_peer", webrtc::peer),
     ("webrtc_sdp", webrtc::sdp),

@@ -28,7 +28,7 @@ impl Fragment {
     pub fn parse(text: &str) -> Fragment {
         let mut fragment = Fragment::default();
         for line in text.lines().take(LINES_MAX) {
-            let Some(attribute) = line.trim_end().strip_prefix("a=") else {
+            let Some(attribute) = line.trim_ascii_end().strip_prefix("a=") else {
                 continue;
             };
             let (name, value) = attribute.split_once(':').unwrap_or((attribute, ""));

@@ -38,7 +38,7 @@ impl SessionDescription {
             if number > LINES_MAX {
                 return Err(SdpReason::TooManyLines.at(number));
             }
-            let line = line.trim_end();
+            let line = line.trim_ascii_end();
             if line.is_empty() {
                 continue;
             }

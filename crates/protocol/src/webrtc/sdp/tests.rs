@@ -504,7 +504,7 @@ proptest! {
                 "a=sendonly", "a=recvonly", "a=group:BUNDLE 0 1", "a=rtpmap:96 VP8/90000",
                 "a=rtpmap:97 rtx/90000", "a=fmtp:97 apt=96", "a=rtpmap:111 opus/48000/2",
                 "a=rtcp-fb:* nack", "a=rid:h send", "a=simulcast:send h", "a=ssrc:1 cname:x",
-                "a=extmap:3/sendonly urn:x", "a=bundle-only", "a=ice-lite",
+                "a=extmap:3/sendonly urn:x", "a=extmap:4 \u{b}", "a=bundle-only", "a=ice-lite",
                 "a=candidate:1 1 udp 1 h 1 typ host", "b=AS:1",
             ][..],
         ), 0..40),

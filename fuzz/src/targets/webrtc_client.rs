@@ -1,0 +1,192 @@
+//! A WebRTC client whose signalling server says anything.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+use protocol::registry::WEBRTC_PROTOCOL;
+use protocol::session::{
+    ChannelError, ChannelId, Closed, Context, Flows, Input as Heard, Open, Outbox, Output, Session,
+    Sinks,
+};
+use protocol::webrtc::certificate::Certificate;
+use protocol::webrtc::client::Client;
+use protocol::webrtc::config::ClientConfig;
+use protocol::websocket::{self, Acceptance};
+
+use crate::input::Input;
+
+/// Of a room, in which it publishes nothing; of a mount point; and of both over HTTP, and WHEP.
+const URLS: [&str; 4] = [
+    "janus+ws://10.0.0.1:8188/videoroom/1234",
+    "janus+ws://10.0.0.1:8188/streaming/1",
+    "janus+http://10.0.0.1:8088/janus/videoroom/1234",
+    "whep+http://10.0.0.1:8889/live/whep",
+];
+
+/// How many sockets there are; what is asked beyond fails.
+const SOCKETS: usize = 64;
+
+/// The most that a client says to one thing that it hears: Janus may ask for all of a room.
+const SAID_MAX: usize = 64 * 1024;
+
+struct Played {
+    client: Client,
+    recorder: Recorder,
+    sinks: Sinks,
+    flows: Flows,
+    now: Time,
+    /// What was asked for and not answered.
+    asked: VecDeque<(ChannelId, bool)>,
+    sockets: usize,
+    /// The connection of the signalling.
+    signalling: Option<ChannelId>,
+    /// What it said there.
+    said: Vec<u8>,
+    ended: bool,
+}
+
+impl Played {
+    fn hear(&mut self, heard: Heard<'_>) {
+        if self.ended {
+            return;
+        }
+        let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
+        let mut cx = Context {
+            now: self.now,
+            recorder: &mut self.recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut out,
+            outbox: &mut outbox,
+        };
+        self.client.handle(&mut cx, heard);
+        let before = self.said.len();
+        for output in out {
+            match output {
+                Output::Open { channel, open } => {
+                    let udp = matches!(open, Open::Udp { .. });
+                    self.asked.push_back((channel, udp));
+                }
+                Output::Send { channel, bytes, .. } if self.signalling == Some(channel) => {
+                    self.said.extend(bytes);
+                }
+                Output::Close { channel } if self.signalling == Some(channel) => {
+                    self.signalling = None;
+                }
+                Output::Ended(_) => self.ended = true,
+                _ => {}
+            }
+        }
+        assert!(self.said.len() - before <= SAID_MAX);
+    }
+
+    /// Opens what was asked for; says whether a connection of the signalling is new.
+    fn open(&mut self) -> bool {
+        let mut new = false;
+        while let Some((channel, udp)) = self.asked.pop_front() {
+            self.sockets += 1;
+            if self.sockets > SOCKETS {
+                let error = ChannelError::Refused;
+                self.hear(Heard::OpenFailed { channel, error });
+                continue;
+            }
+            if !udp {
+                (self.signalling, new) = (Some(channel), true);
+                self.said.clear();
+            }
+            let local = ([10, 0, 0, 2], 4000 + self.sockets as u16).into();
+            self.hear(Heard::Opened { channel, local, remote: None });
+        }
+        new
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        if let Some(channel) = self.signalling {
+            self.hear(Heard::Bytes { channel, bytes, at: self.now, runs: &[] });
+        }
+    }
+
+    /// Lets its WebSocket begin, if that is what it asked for.
+    fn accept(&mut self) {
+        let mut acceptance = Acceptance::new(&["janus-protocol"]);
+        let said = std::mem::take(&mut self.said);
+        if let Ok(Some(answer)) = acceptance.take(&mut &said[..]) {
+            self.bytes(&answer);
+        }
+    }
+}
+
+/// It ends or goes on, says little, and ends when it is told to.
+pub(crate) fn client(bytes: &[u8]) {
+    static CERTIFICATE: OnceLock<Arc<Certificate>> = OnceLock::new();
+    let certificate = CERTIFICATE.get_or_init(|| Arc::new(Certificate::generate(1)));
+    let mut input = Input::new(bytes);
+    let kind = usize::from(input.byte() & 3);
+    let config = ClientConfig::default();
+    let client = Client::new(config, URLS[kind], 1, certificate.clone()).expect("a URL");
+    let mut played = Played {
+        client,
+        recorder: Recorder::new(WEBRTC_PROTOCOL.catalogue),
+        sinks: Sinks::default(),
+        flows: Flows::default(),
+        now: Time::from_nanos(1_000_000_000),
+        asked: VecDeque::new(),
+        sockets: 0,
+        signalling: None,
+        said: Vec::new(),
+        ended: false,
+    };
+    played.hear(Heard::Start { due: played.now });
+    let mut lines = input.rest().split(|&byte| byte == b'\n');
+    while !played.ended {
+        if played.open() && kind < 2 {
+            played.accept();
+            played.open();
+        }
+        let Some(line) = lines.next() else { break };
+        match line {
+            // Time passes, or the connection ends.
+            [b'+', rest @ ..] => {
+                let seconds = rest.first().copied().unwrap_or(1);
+                played.now += Duration::from_secs(u64::from(seconds % 64));
+                while let Some(due) = played.client.deadline()
+                    && due <= played.now
+                    && !played.ended
+                {
+                    played.hear(Heard::Deadline);
+                    if played.client.deadline() == Some(due) {
+                        break;
+                    }
+                }
+            }
+            [b'-', ..] => {
+                if let Some(channel) = played.signalling.take() {
+                    played.hear(Heard::Closed { channel, how: Closed::End });
+                }
+            }
+            text if kind < 2 => {
+                let mut frame = Vec::new();
+                websocket::write_message(websocket::TEXT, text, None, &mut frame);
+                played.bytes(&frame);
+            }
+            text => {
+                let length = text.len();
+                let head = format!("HTTP/1.1 201 x\r\nLocation: /a\r\nContent-Length: {length}\r\n\r\n");
+                // Its own head where it has one.
+                match text.starts_with(b"HTTP/") {
+                    true => {
+                        let own = String::from_utf8_lossy(text).replace('|', "\r\n");
+                        played.bytes(own.as_bytes());
+                    }
+                    false => played.bytes(&[head.as_bytes(), text].concat()),
+                }
+            }
+        }
+    }
+    played.now += Duration::from_secs(1);
+    played.hear(Heard::Stop { until: Time::ZERO });
+    played.hear(Heard::Deadline);
+    assert!(played.ended, "it ends when it is told to");
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use protocol::media::source::FILE_MAX;
-use protocol::registry::{Clients, Surroundings};
+use protocol::registry::{Clients, Crowd, Surroundings};
 use scenario::{Pick, Scenario};
 
 use crate::error::EngineError;
@@ -71,7 +71,11 @@ pub(crate) fn maker(
         .map_err(|error| of_file(&error.to_string()))?;
     let clients = Clients::new(&population.config, file.as_deref(), surroundings)
         .map_err(|error| of_file(&error))?
-        .among(&population.urls, population.pick != Pick::Random)
+        .among(&Crowd {
+            urls: &population.urls,
+            in_turn: population.pick != Pick::Random,
+            clients: population.load.clients_max(),
+        })
         .map_err(refused)?;
-    Ok(Arc::new(move |url, seed| clients.client(url, seed)))
+    Ok(Arc::new(move |url, seat| clients.client(url, seat)))
 }

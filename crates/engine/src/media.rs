@@ -148,8 +148,8 @@ fn ask(
     let tls = tls(population)?;
     let config = population.config.clone();
     let surroundings = surroundings.clone();
-    let client: MakeClient = Arc::new(move |url, seed| {
-        registry::asking(&config, &surroundings, url, seed)
+    let client: MakeClient = Arc::new(move |url, seat| {
+        registry::asking(&config, &surroundings, url, seat.seed)
             .unwrap_or_else(|| Err("it cannot be asked for".to_owned()))
     });
     let mut answers = Answers::new();

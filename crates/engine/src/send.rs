@@ -170,10 +170,10 @@ impl Sending {
             },
             rejoin: false,
         };
-        let client: MakeClient = Arc::new(move |url, seed| {
+        let client: MakeClient = Arc::new(move |url, seat| {
             let own = settings.iter().find(|own| own.target.to_string() == url);
             let own = own.ok_or_else(|| format!("{url} is not to be sent to"))?;
-            Ok(Box::new(GroupSender::new(own.clone(), seed)))
+            Ok(Box::new(GroupSender::new(own.clone(), seat.seed)))
         });
         let plan = ClientPlan {
             share: Share::new(&load, 0, 1),

@@ -247,20 +247,41 @@ pub trait Keys: Debug + Send + Sync {
 
 /// Makes the clients of a population.
 pub trait MakeClients: Debug + Send + Sync {
-    /// Says between which URLs those change that change channel: each is followed by the next where
-    /// that is `in_turn`, else by any other.
+    /// Says among whom a client is. It is said once, before any client is made.
     ///
     /// # Errors
     /// What is wrong with a URL.
-    fn among(&mut self, _urls: &[String], _in_turn: bool) -> Result<(), String> {
+    fn among(&mut self, _crowd: &Crowd<'_>) -> Result<(), String> {
         Ok(())
     }
 
-    /// A client that is sent to `url`. All that it chooses at random follows from `seed`.
+    /// A client that is sent to `url`. All that it chooses at random follows from its seat's seeds.
     ///
     /// # Errors
     /// What is wrong with the URL.
-    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String>;
+    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String>;
+}
+
+/// What the clients of a population have in common, as its plan says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowd<'a> {
+    /// The URLs that they are sent to, and between which those change that change channel.
+    pub urls: &'a [String],
+    /// Whether each URL is followed by the next one; if not, by any other.
+    pub in_turn: bool,
+    /// The most clients that are wanted at a time.
+    pub clients: u64,
+}
+
+/// Which of its population's clients one is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seat {
+    /// Its own seed.
+    pub seed: u64,
+    /// The seed that all clients of its population have in common.
+    pub shared_seed: u64,
+    /// Its place among them, from 0. A client that replaces another has the same place.
+    pub place: u64,
 }
 
 /// What the clients of a run know of it.

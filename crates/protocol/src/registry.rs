@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use crate::descriptor::{Crowd, Protocol, Seat, Surroundings};
 use crate::descriptor::{Keys, MakeClients};
-pub use crate::descriptor::{Protocol, Surroundings};
 use crate::session::Session;
 
 /// Makes the list, and the one type that holds the keys of any of them.
@@ -131,22 +131,21 @@ impl Clients {
         config.clients(file, surroundings).map(Clients)
     }
 
-    /// Says between which URLs those change that change channel: each is followed by the next where
-    /// that is `in_turn`, else by any other.
+    /// Says among whom a client is.
     ///
     /// # Errors
     /// What is wrong with a URL.
-    pub fn among(mut self, urls: &[String], in_turn: bool) -> Result<Clients, String> {
-        self.0.among(urls, in_turn)?;
+    pub fn among(mut self, crowd: &Crowd<'_>) -> Result<Clients, String> {
+        self.0.among(crowd)?;
         Ok(self)
     }
 
-    /// A client that is sent to `url`. All that it chooses at random follows from `seed`.
+    /// A client that is sent to `url`. All that it chooses at random follows from its seat's seeds.
     ///
     /// # Errors
     /// What is wrong with the URL.
-    pub fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
-        self.0.client(url, seed)
+    pub fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
+        self.0.client(url, seat)
     }
 }
 
@@ -251,8 +250,16 @@ mod tests {
         let config = RTSP_PROTOCOL.default_config();
         let clients =
             Clients::new(&config, None, &Surroundings::default()).expect("nothing to make");
-        assert!(clients.client("rtsp://127.0.0.1/a", 1).is_ok());
-        assert!(clients.client("http://127.0.0.1/a", 1).is_err());
+        assert!(
+            clients
+                .client("rtsp://127.0.0.1/a", Seat::default())
+                .is_ok()
+        );
+        assert!(
+            clients
+                .client("http://127.0.0.1/a", Seat::default())
+                .is_err()
+        );
         assert!(RTSP_PROTOCOL.check_url("rtsp://").is_err());
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use load::{Action, Share};
 use measure::{Catalogue, Recorder, Time, Window, health, tester};
 use protocol::metrics as clients;
+use protocol::registry::Seat;
 use protocol::session::{Outcome, Session};
 use scenario::{Leave, Pick};
 
@@ -40,10 +41,9 @@ pub(crate) struct ClientPlan {
     pub(crate) traced: Traced,
 }
 
-/// Makes the session of a client that asks for a URL, with its seed; or says why the URL will not
-/// do.
+/// Makes the session of a client that asks for a URL, in its seat; or says why the URL will not do.
 pub(crate) type MakeClient =
-    Arc<dyn Fn(&str, u64) -> Result<Box<dyn Session>, String> + Send + Sync>;
+    Arc<dyn Fn(&str, Seat) -> Result<Box<dyn Session>, String> + Send + Sync>;
 
 /// A population on one worker, at work.
 struct Population {
@@ -237,7 +237,14 @@ impl Populations {
             Pick::Own => slot,
         };
         let url = plan.urls[(place % plan.urls.len() as u64) as usize].clone();
-        let session = (plan.client)(&url, seed);
+        let session = (plan.client)(
+            &url,
+            Seat {
+                seed,
+                shared_seed: protocol::mix::mix(&[self.seed, index as u64]),
+                place: slot,
+            },
+        );
         let (leave, trace) = (plan.leave, plan.traced.get(&slot).cloned());
         population.recorder.add(clients::STARTED, 1);
         let late = begun.since(due);

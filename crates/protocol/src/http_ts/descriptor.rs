@@ -10,7 +10,9 @@ use super::client::{Channels, Client};
 use super::config::ClientConfig;
 use super::metrics::HTTP_TS;
 use super::relay::reference::SERVER;
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
+use crate::descriptor::{
+    Crowd, Keys, Location, MakeClients, Protocol, Seat, Surroundings, Transport,
+};
 use crate::http1::Url;
 use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
 use crate::media::ts::metrics::TS;
@@ -108,22 +110,23 @@ struct Clients {
 }
 
 impl MakeClients for Clients {
-    fn among(&mut self, urls: &[String], in_turn: bool) -> Result<(), String> {
+    fn among(&mut self, crowd: &Crowd<'_>) -> Result<(), String> {
         if self.config.zap.is_some() {
-            let channels = Channels::new(urls, in_turn).map_err(|error| error.to_string())?;
+            let channels =
+                Channels::new(crowd.urls, crowd.in_turn).map_err(|error| error.to_string())?;
             self.channels = Some(Arc::new(channels));
         }
         Ok(())
     }
 
-    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
         let mut client =
             Client::new(self.config.clone(), url).map_err(|error| error.to_string())?;
         if let Some(wall_clock) = self.surroundings.wall_clock() {
             client = client.with_wall_clock(wall_clock);
         }
         if let Some(channels) = &self.channels {
-            client = client.zapping(channels.clone(), seed);
+            client = client.zapping(channels.clone(), seat.seed);
         }
         Ok(Box::new(client))
     }

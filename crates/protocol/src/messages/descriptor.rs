@@ -13,7 +13,7 @@ use super::metrics::MESSAGES;
 use super::options::OPTIONS;
 use super::server::reference::SERVER;
 use super::url::{self, Target};
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Seat, Surroundings, Transport};
 use crate::metrics::CLIENTS;
 use crate::session::Session;
 use crate::tls::TlsConfig;
@@ -118,8 +118,8 @@ struct Clients {
 }
 
 impl MakeClients for Clients {
-    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
-        Ok(Box::new(Client::new(self.plan(url)?, seed)))
+    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
+        Ok(Box::new(Client::new(self.plan(url)?, seat.seed)))
     }
 }
 

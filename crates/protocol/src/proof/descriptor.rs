@@ -7,7 +7,7 @@ use super::config::ClientConfig;
 use super::metrics::CATALOGUE;
 use super::receiver::COLUMNS;
 use super::reference::SERVER;
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Seat, Surroundings, Transport};
 use crate::options::{ClientOption, ClientOptions};
 use crate::session::Session;
 use crate::url::{Parts, UrlError, Why};
@@ -96,7 +96,7 @@ impl Keys for ClientConfig {
 struct Clients(ClientConfig);
 
 impl MakeClients for Clients {
-    fn client(&self, url: &str, _seed: u64) -> Result<Box<dyn Session>, String> {
+    fn client(&self, url: &str, _seat: Seat) -> Result<Box<dyn Session>, String> {
         let server = address(url).map_err(|error| error.to_string())?;
         Ok(Box::new(Client::new(self.0.clone(), server)))
     }

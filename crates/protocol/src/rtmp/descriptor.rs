@@ -12,7 +12,7 @@ use super::metrics::RTMP;
 use super::server::reference::SERVER;
 use super::source::Tracks;
 use super::url::{self, Url};
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Seat, Surroundings, Transport};
 use crate::media::frames::metrics::FRAMES_GROUP;
 use crate::media::source::SourceConfig;
 use crate::metrics::CLIENTS;
@@ -116,9 +116,9 @@ struct Clients {
 }
 
 impl MakeClients for Clients {
-    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
         let mut client =
-            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+            Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
         // Players look for time codes where there may be any.
         if (self.surroundings.has_time_codes() || self.source.is_some())
             && let Some(wall_clock) = self.surroundings.wall_clock()

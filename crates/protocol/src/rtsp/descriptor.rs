@@ -12,7 +12,7 @@ use super::metrics::RTSP;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
 use crate::descriptor::{
-    self, Keys, Location, MakeClients, Probe, Protocol, Surroundings, USUAL_STREAMS,
+    self, Keys, Location, MakeClients, Probe, Protocol, Seat, Surroundings, USUAL_STREAMS,
 };
 use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{MediaSource, SourceConfig};
@@ -160,9 +160,9 @@ struct Clients {
 }
 
 impl MakeClients for Clients {
-    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
         let mut client =
-            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+            Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
         // Players look for time codes where there may be any: each packet costs more there.
         if (self.surroundings.has_time_codes() || self.source.is_some())
             && let Some(wall_clock) = self.surroundings.wall_clock()

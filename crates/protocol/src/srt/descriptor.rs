@@ -12,7 +12,7 @@ use super::made::Made;
 use super::metrics::SRT;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Surroundings, Transport};
+use crate::descriptor::{Keys, Location, MakeClients, Protocol, Seat, Surroundings, Transport};
 use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
 use crate::media::source::SourceConfig;
 use crate::media::ts::metrics::TS;
@@ -137,9 +137,9 @@ struct Clients {
 }
 
 impl MakeClients for Clients {
-    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
         let mut client =
-            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+            Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
         if let Some(wall_clock) = self.surroundings.wall_clock() {
             client = client.with_wall_clock(wall_clock);
         }

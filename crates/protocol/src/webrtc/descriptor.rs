@@ -16,7 +16,7 @@ use super::signalling::janus::Subscribe;
 use super::turn::TurnTransport;
 use super::url::{SCHEMES, Url};
 use crate::browser::{Golden, Page};
-use crate::descriptor::{self, Keys, Location, MakeClients, Protocol, Surroundings};
+use crate::descriptor::{self, Keys, Location, MakeClients, Protocol, Seat, Surroundings};
 use crate::http1;
 use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{MediaSource, SourceConfig};
@@ -202,9 +202,9 @@ struct Clients {
 }
 
 impl MakeClients for Clients {
-    fn client(&self, url: &str, seed: u64) -> Result<Box<dyn Session>, String> {
+    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
         let certificate = self.certificate.clone();
-        let mut client = Client::new(self.config.clone(), url, seed, certificate)
+        let mut client = Client::new(self.config.clone(), url, seat.seed, certificate)
             .map_err(|error| error.to_string())?;
         if let Some(wall_clock) = self.surroundings.wall_clock() {
             client = client.with_wall_clock(wall_clock);

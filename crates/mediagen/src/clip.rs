@@ -172,6 +172,11 @@ impl Clip {
         }
     }
 
+    /// What a packet of Opus holds that keeps a silent stream going, and no more (DTX).
+    pub fn opus_quiet() -> Bytes {
+        opus::silence(opus::QUIET_BYTES).into()
+    }
+
     /// Silence in AAC, of about that bit rate: stereo at 48 kHz, whose frames have 1,024 samples.
     pub fn silence(bits_per_second: u64) -> Clip {
         let rate = u64::from(aac::SAMPLES_PER_SECOND);

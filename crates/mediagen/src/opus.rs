@@ -7,6 +7,9 @@ pub(super) const FRAMES_PER_SECOND: u32 = 50;
 /// Bytes of a frame: 32 kb/s.
 pub(super) const FRAME_BYTES: usize = 80;
 
+/// Bytes of a frame that only keeps a silent stream going.
+pub(super) const QUIET_BYTES: usize = 3;
+
 /// CELT of the full band in frames of 20 ms, mono, one frame a packet (RFC 6716, 3.1).
 const CELT_FULL_BAND: u8 = 31 << 3;
 
@@ -53,10 +56,13 @@ mod tests {
         let mut file = page(2, 0, 0, &head);
         file.extend(page(0, 1, 0, b"OpusTags\0\0\0\0\0\0\0\0"));
         let packet = silence(FRAME_BYTES);
+        let quiet = silence(QUIET_BYTES);
         assert_eq!(packet.len() * 8 * FRAMES_PER_SECOND as usize, 32_000);
         for number in 0..100 {
             let kind = if number == 99 { 4 } else { 0 };
-            file.extend(page(kind, number + 2, u64::from(number + 1) * 960, &packet));
+            // Of a voice that falls silent there are short ones between.
+            let packet = if number % 20 == 7 { &quiet } else { &packet };
+            file.extend(page(kind, number + 2, u64::from(number + 1) * 960, packet));
         }
         let decode = [
             "-v", "warning", "-f", "ogg", "-i", "-", "-f", "s16le", "-ac", "1", "-",

@@ -8,4 +8,5 @@ pub mod sdp;
 pub(crate) mod shared;
 pub(crate) mod silence;
 pub mod source;
+pub mod talk;
 pub mod ts;

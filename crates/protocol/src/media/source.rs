@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rtp::Pacing;
+use super::talk::TalkConfig;
 use mediagen::clip::Clip;
 use mediagen::file;
 use mediagen::frame_rate::FrameRate;
@@ -75,6 +76,12 @@ pub struct SourceConfig {
     /// 32 kb/s). Needs `audio: true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audio_codec: Option<AudioCodec>,
+    /// Whether Opus is sent as people talk, such as `{speakers: 1.2, turn: 8s}`, or `{}` for all
+    /// defaults: the clients of a population, or of each of its rooms, take turns. Who talks sends
+    /// 32 kb/s, with an audio level of -20 to -40 dBov (RFC 6464); who is silent sends a packet
+    /// each 400 ms (DTX). Needs `audio_codec: opus`. Default: all send all the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub talk: Option<TalkConfig>,
     /// The longest RTP payload in bytes. Default: 1400.
     pub mtu: usize,
     /// How the packets of a picture leave: `at_once` when it is due, as from an encoder (default),
@@ -93,6 +100,7 @@ impl Default for SourceConfig {
             profile: None,
             audio: None,
             audio_codec: None,
+            talk: None,
             mtu: 1400,
             pacing: Pacing::AtOnce,
         }
@@ -109,9 +117,10 @@ impl SourceConfig {
     /// What is wrong with the values, if anything. That the bit rate is possible is only known when
     /// the source is made.
     pub fn check(&self) -> Result<(), String> {
-        match self.audio_codec {
-            None => self.check_but_audio_codec(),
-            Some(_) => Err("`audio_codec` is of WebRTC; take it out".to_owned()),
+        match (self.audio_codec, self.talk) {
+            (None, None) => self.check_but_audio_codec(),
+            (Some(_), _) => Err("`audio_codec` is of WebRTC; take it out".to_owned()),
+            (None, Some(_)) => Err("`talk` is of WebRTC; take it out".to_owned()),
         }
     }
 
@@ -123,6 +132,12 @@ impl SourceConfig {
                         `file`"
                     .to_owned(),
             );
+        }
+        if let Some(talk) = self.talk {
+            talk.check()?;
+            if self.audio_codec != Some(AudioCodec::Opus) {
+                return Err("`talk` needs `audio_codec: opus`".to_owned());
+            }
         }
         self.check_but_audio_codec()
     }

@@ -389,6 +389,18 @@ mod tests {
             (r#"{"publish":{"mtu":10}}"#, "publish"),
             (r#"{"publish":{},"participate":{}}"#, "participate"),
             (r#"{"publish":{"audio_codec":"opus"}}"#, "publish"),
+            (
+                r#"{"publish":{"audio":true,"audio_codec":"pcmu","talk":{}}}"#,
+                "publish",
+            ),
+            (
+                r#"{"publish":{"audio":true,"audio_codec":"opus","talk":{"speakers":0}}}"#,
+                "publish",
+            ),
+            (
+                r#"{"publish":{"audio":true,"audio_codec":"opus","talk":{"turn":"0s"}}}"#,
+                "publish",
+            ),
             (r#"{"golden":{"chromium":0}}"#, "golden"),
             (
                 r#"{"turn":{"url":"stun:h","user":"u","password":"p"}}"#,

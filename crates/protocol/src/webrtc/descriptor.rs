@@ -16,11 +16,13 @@ use super::signalling::janus::Subscribe;
 use super::turn::TurnTransport;
 use super::url::{SCHEMES, Url};
 use crate::browser::{Golden, Page};
-use crate::descriptor::{self, Keys, Location, MakeClients, Protocol, Seat, Surroundings};
+use crate::descriptor::{self, Crowd, Keys, Location, MakeClients, Protocol, Seat, Surroundings};
 use crate::http1;
 use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{MediaSource, SourceConfig};
+use crate::media::talk::{Member, Talk, TalkConfig};
 use crate::metrics::CLIENTS;
+use crate::mix::mix;
 use crate::options::{ClientOption, ClientOptions};
 use crate::session::{Needs, Session};
 use crate::tls::TlsConfig;
@@ -128,6 +130,9 @@ impl Keys for ClientConfig {
             source: source.transpose()?.map(Arc::new),
             certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
             surroundings: surroundings.clone(),
+            talk: self.source().and_then(|source| source.talk),
+            rooms: Vec::new(),
+            clients: 1,
         }))
     }
 
@@ -199,9 +204,47 @@ struct Clients {
     source: Option<Arc<MediaSource>>,
     certificate: Arc<Certificate>,
     surroundings: Surroundings,
+    talk: Option<TalkConfig>,
+    /// The URLs of the rooms in which they talk; none where all talk together.
+    rooms: Vec<String>,
+    /// How many they are.
+    clients: u64,
+}
+
+impl Clients {
+    /// Which of those that talk together sits in that seat, and is sent to `url`.
+    fn member(&self, url: &str, seat: Seat) -> Member {
+        let room = self.rooms.iter().position(|room| room == url);
+        let (room, rooms) = match room {
+            Some(room) => (room as u64, self.rooms.len() as u64),
+            None => (0, 1),
+        };
+        Member {
+            seed: mix(&[seat.shared_seed, room]),
+            // One after the other they go to one room after the other.
+            place: seat.place / rooms,
+            of: self.clients.div_ceil(rooms),
+        }
+    }
 }
 
 impl MakeClients for Clients {
+    fn among(&mut self, crowd: &Crowd<'_>) -> Result<(), String> {
+        let in_rooms = self.config.participate.is_some() && crowd.urls.len() > 1;
+        if self.talk.is_some() && in_rooms && !crowd.in_turn {
+            return Err(
+                "`talk` in several rooms needs `pick: in_turn` or `pick: own`: else nobody knows \
+                 who is in the same room"
+                    .to_owned(),
+            );
+        }
+        if in_rooms {
+            self.rooms = crowd.urls.to_vec();
+        }
+        self.clients = crowd.clients;
+        Ok(())
+    }
+
     fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
         let certificate = self.certificate.clone();
         let mut client = Client::new(self.config.clone(), url, seat.seed, certificate)
@@ -214,9 +257,59 @@ impl MakeClients for Clients {
         }
         if let Some(source) = &self.source {
             client = client.publishing(source.clone());
+            if let Some(talk) = self.talk {
+                client = client.talking(Talk::new(talk, self.member(url, seat)));
+            }
         } else if self.surroundings.publishes(url) {
             client = client.waiting_for_publisher();
         }
         Ok(Box::new(client))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clients() -> Clients {
+        let text = r#"{"participate":{"audio":true,"audio_codec":"opus","talk":{}}}"#;
+        let config: ClientConfig = serde_json::from_str(text).expect("it is one");
+        Clients {
+            source: None,
+            certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
+            surroundings: Surroundings::default(),
+            talk: config.source().and_then(|source| source.talk),
+            rooms: Vec::new(),
+            clients: 1,
+            config,
+        }
+    }
+
+    #[test]
+    fn those_in_one_room_talk_together() {
+        let urls = ["a", "b", "c"].map(str::to_owned);
+        let mut clients = clients();
+        let crowd = |in_turn| Crowd {
+            urls: &urls,
+            in_turn,
+            clients: 10,
+        };
+        assert!(clients.among(&crowd(false)).is_err());
+        clients.among(&crowd(true)).expect("each room has its own");
+        let member = |place: u64| {
+            let seat = Seat {
+                seed: place,
+                shared_seed: 7,
+                place,
+            };
+            clients.member(&urls[place as usize % 3], seat)
+        };
+        let all: Vec<Member> = (0..10).map(member).collect();
+        for (at, one) in all.iter().enumerate() {
+            assert_eq!((one.place, one.of), (at as u64 / 3, 4));
+            for (other_at, other) in all.iter().enumerate() {
+                assert_eq!(one.seed == other.seed, at % 3 == other_at % 3);
+            }
+        }
     }
 }

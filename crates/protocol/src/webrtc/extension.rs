@@ -51,14 +51,22 @@ pub fn find(packet: &[u8], id: u8) -> Option<&[u8]> {
     }
 }
 
-/// The header with an element of two bytes more. `None` where there is no room, or where its
+/// The header with an element more, of one byte or two. `None` where there is no room, or where its
 /// extension is of another form. `header` is of RTP alone, as a packet has it before its payload.
-pub fn add(header: &PacketHeader, id: u8, data: [u8; 2]) -> Option<PacketHeader> {
+pub fn add<const LENGTH: usize>(
+    header: &PacketHeader,
+    id: u8,
+    data: [u8; LENGTH],
+) -> Option<PacketHeader> {
+    const { assert!(LENGTH == 1 || LENGTH == 2, "an element fills a word") };
     let &first = header.first()?;
     let begin = FIXED_LENGTH + 4 * usize::from(first & 0x0f);
+    let length = LENGTH as u8;
+    // What a short one leaves is padding.
+    let (one, two) = (data[0], data.get(1).copied().unwrap_or(0));
     let element = |profile: u16| match profile {
-        ONE_BYTE => Some([id << 4 | 1, data[0], data[1], 0]).filter(|_| (1..END).contains(&id)),
-        _ => Some([id, 2, data[0], data[1]]).filter(|_| id > 0),
+        ONE_BYTE => Some([id << 4 | (length - 1), one, two, 0]).filter(|_| (1..END).contains(&id)),
+        _ => Some([id, length, one, two]).filter(|_| id > 0),
     };
     if first & EXTENSION == 0 {
         let profile = if id < END { ONE_BYTE } else { TWO_BYTES };
@@ -142,6 +150,7 @@ mod tests {
             own in (1_u8..15, vec(any::<u8>(), 1..5)),
             id in 1_u8..=255,
             data: [u8; 2],
+            short: bool,
         ) {
             let packet = match extended {
                 true => write(sources, long, std::slice::from_ref(&own)),
@@ -149,7 +158,11 @@ mod tests {
             };
             let header = PacketHeader::EMPTY.with(&packet);
             // A number above 14 does not go with elements of the short form.
-            match add(&header, id, data) {
+            let (added, data) = match short {
+                true => (add(&header, id, [data[0]]), &data[..1]),
+                false => (add(&header, id, data), &data[..]),
+            };
+            match added {
                 None => prop_assert!(extended && !long && id >= END),
                 Some(added) => {
                     prop_assert_eq!(added.len() % 4, 0);

@@ -41,6 +41,9 @@ measure::metrics! {
         RTX_PACKETS = "rtx_packets", Count, "RFC 4588";
         /// Packets of media that belong to none of the media agreed upon.
         UNKNOWN_MEDIA = "unknown_media", Count, "";
+        /// Packets of sound whose sender says in a header extension, which is not encrypted, that
+        /// they have voice.
+        VOICE_PACKETS = "voice_packets", Count, "RFC 6464, 3";
         /// Packets that were missing and that the server was asked for, each time.
         ASKED_PACKETS = "asked_packets", Count, "RFC 4585, 6.2.1";
         /// Packets that came after the server had been asked for them. They are among the received
@@ -68,6 +71,9 @@ measure::metrics! {
         SENT_PACKETS = "sent_packets", Count, "";
         /// Bytes of payload in them.
         SENT_BYTES = "sent_bytes", Bytes, "";
+        /// Packets with voice that left, of clients that send as people talk. They are among the
+        /// ones above.
+        SENT_VOICE_PACKETS = "sent_voice_packets", Count, "RFC 6464, 3";
         /// Frames of which the last packet was sent, of clients that publish.
         SENT_FRAMES = "sent_frames", Count, "";
         /// Packets that were due and that the network stack did not take.
@@ -105,6 +111,9 @@ measure::metrics! {
         ESTIMATED_BITRATE = "estimated_bitrate", BitsPerSecond, "draft-ietf-rmcat-gcc-02";
         /// The bit rate of the video that they send for that, once a second.
         TARGET_BITRATE = "target_bitrate", BitsPerSecond, "";
+        /// How many decibels below the loudest the sound of a packet is, as its sender says in a
+        /// header extension, which is not encrypted: 0 to 127, which is silence.
+        AUDIO_LEVEL = "audio_level", Count, "RFC 6464, 3";
         /// From the request for a WebSocket to the answer.
         WEBSOCKET_DELAY = "websocket_delay", Seconds, "RFC 6455, 4";
         /// From asking to join a room to being in it.

@@ -7,10 +7,10 @@ use measure::{Recorder, Time};
 
 use crate::media::rtcp::{self, Packet};
 use crate::media::rtp::header::{FIXED_LENGTH, Header};
-use crate::media::rtp::{ReceiverConfig, RtpReceiver, StreamSummary, metrics as rtp};
+use crate::media::rtp::{ReceiverConfig, RtpReceiver, StreamSummary, VOICE, metrics as rtp};
 use crate::media::sdp::MediaKind;
 use crate::session::{Arrival, MediaEvent, Sink};
-use crate::webrtc::extension::EXTENSION;
+use crate::webrtc::extension::{self, EXTENSION};
 use crate::webrtc::feedback::Missing;
 use crate::webrtc::metrics as m;
 use crate::webrtc::srtp::{RtpOpener, SrtpCounts};
@@ -80,6 +80,8 @@ pub(super) struct Tracks {
     sections: Vec<Section>,
     /// When packets came, where that is told.
     transport: Option<Box<transport::Transport>>,
+    /// The number of the header extension that tells how loud sound is.
+    level: Option<u8>,
     /// What had come at the last estimate of what can be taken.
     estimated: transport::Estimated,
     /// Room for a packet that came again.
@@ -174,6 +176,20 @@ impl Tracks {
         }
     }
 
+    /// Says which header extension tells how loud sound is, from now on.
+    pub(super) fn read_levels(&mut self, extension: Option<u8>) {
+        self.level = extension;
+    }
+
+    /// Counts how loud the sound of a packet is, where it says so (RFC 6464, 3).
+    fn count_level(&self, packet: &[u8], recorder: &mut Recorder) {
+        let level = self.level.and_then(|id| extension::find(packet, id));
+        if let Some(&[level, ..]) = level {
+            recorder.record(m::AUDIO_LEVEL, u64::from(level & !VOICE));
+            recorder.add(m::VOICE_PACKETS, u64::from(level & VOICE != 0));
+        }
+    }
+
     /// Takes in a packet of media of the stream at `at`.
     #[inline]
     fn media(
@@ -182,6 +198,9 @@ impl Tracks {
         arrival: &Arrival<'_>,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
+        if arrival.bytes[0] & EXTENSION != 0 && self.tracks[at].kind == MediaKind::Audio {
+            self.count_level(arrival.bytes, recorder);
+        }
         let track = &mut self.tracks[at];
         if let Some(key_frames) = &mut self.key_frames {
             track.look_for_key_frame(key_frames, arrival, recorder);
@@ -268,6 +287,7 @@ impl Tracks {
             agreed: Vec::new(),
             sections: Vec::new(),
             transport: None,
+            level: None,
             estimated: transport::Estimated::default(),
             restored: Vec::new(),
             tracks: Vec::new(),

@@ -136,6 +136,26 @@ fn what_a_janus_room_passes_on_can_be_decrypted_and_has_time_codes() {
 }
 
 #[test]
+fn receivers_in_a_janus_room_read_who_talks_in_headers_that_are_not_encrypted() {
+    let _media = a_little();
+    let talk = ", audio_codec: opus, talk: { speakers: 2, turn: 1s }";
+    let Some(report) = meet("subscribe: together", talk) else {
+        return;
+    };
+    let sent = count(&report, "sent_voice_packets");
+    let voice = count(&report, "voice_packets");
+    // Each of four receives three, from when it has joined. Two of them talk at a time.
+    assert!(
+        sent > 50 && voice > sent && voice <= 3 * sent,
+        "{voice} of {sent}"
+    );
+    let level = report.metric("audio_level");
+    let middle = level["p50"].as_f64().expect("there is sound");
+    assert!((20.0..=41.0).contains(&middle), "{level}");
+    assert_eq!(count(&report, "streams_silent"), 0);
+}
+
+#[test]
 fn publishers_that_follow_keep_to_the_bit_rate_of_their_janus_room() {
     let _media = a_little();
     let room = "publishers: 10, bitrate: 150kbps";

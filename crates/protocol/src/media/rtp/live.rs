@@ -55,6 +55,21 @@ pub struct LiveFlow {
 /// A tag has the length of the payload above the number of the packet.
 const LENGTH_AT: u32 = 46;
 
+/// The tag of a packet that is never sent twice.
+pub(super) fn tag(number: u64, length: usize) -> Tag {
+    Tag((length as u64) << LENGTH_AT | number << 2)
+}
+
+/// What such a tag says of the packet's number, as [`Tally`] reads it.
+pub(super) fn number_of(tag: Tag) -> Tag {
+    Tag(tag.0 & ((1 << LENGTH_AT) - 1))
+}
+
+/// How long the payload is, as such a tag says.
+pub(super) fn length_of(tag: Tag) -> u64 {
+    tag.0 >> LENGTH_AT
+}
+
 impl LiveFlow {
     /// A stream that has not begun.
     pub fn new(settings: LiveSettings) -> LiveFlow {
@@ -180,7 +195,7 @@ impl Flow for LiveFlow {
         let mut header = Header::new(clip.payload_type(), seq, timestamp, self.ssrc);
         header.marker = self.encoder.packet(&picture, part).marker;
         let payload = self.payload(&picture, part, due);
-        let tag = Tag((payload.len() as u64) << LENGTH_AT | self.packets << 2);
+        let tag = tag(self.packets, payload.len());
         self.packets += 1;
         self.picture = Some((picture, part + 1)).filter(|_| part + 1 < picture.packets());
         if self.picture.is_none() {
@@ -196,9 +211,7 @@ impl Flow for LiveFlow {
 
     #[inline]
     fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        let length = tag.0 >> LENGTH_AT;
-        let number = Tag(tag.0 & ((1 << LENGTH_AT) - 1));
-        self.tally.left(number, left, length);
+        self.tally.left(number_of(tag), left, length_of(tag));
     }
 
     #[inline]

@@ -12,6 +12,7 @@ mod report;
 mod sequence;
 mod served;
 mod summary;
+mod talking;
 
 pub use flow::{Clip, Course, Faults, FlowSettings, Pacing, RtpFlow};
 pub use live::{LiveFlow, LiveSettings};
@@ -19,6 +20,7 @@ pub use receiver::{Position, ReceiverConfig, RtpReceiver, StreamCounts};
 pub use report::REPORT_EVERY;
 pub use served::{Departure, ServedStream};
 pub use summary::{RTP_COLUMNS, StreamSummary, TS_COLUMNS};
+pub(crate) use talking::{TalkFlow, TalkSettings, VOICE};
 
 use crate::media::shared::figures;
 use crate::session::{MediaMark, Needs};

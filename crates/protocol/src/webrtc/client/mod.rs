@@ -16,6 +16,7 @@ use super::url::{Place, Url};
 use crate::connect_failure::ConnectFailure;
 use crate::media::rtp::StreamSummary;
 use crate::media::source::MediaSource;
+use crate::media::talk::Talk;
 use crate::metrics as clients;
 use crate::mix::mix;
 use crate::session::{
@@ -85,6 +86,8 @@ pub struct Client {
     local: Option<IpAddr>,
     links: Vec<Link>,
     source: Option<Arc<MediaSource>>,
+    /// When its voice is heard, where it does not send sound all the time.
+    talk: Option<Box<Talk>>,
     /// Our source in reports, and our name there.
     ssrc: u32,
     cname: String,
@@ -183,6 +186,7 @@ impl Client {
             local: None,
             links: Vec::new(),
             source: None,
+            talk: None,
             ssrc,
             cname: format!("{:016x}", mix(&[seed, 3])),
             due: Time::ZERO,
@@ -208,6 +212,12 @@ impl Client {
     /// Lets it publish that.
     pub fn publishing(mut self, source: Arc<MediaSource>) -> Client {
         self.source = Some(source);
+        self
+    }
+
+    /// Its sound is a voice of that talk.
+    pub(super) fn talking(mut self, talk: Talk) -> Client {
+        self.talk = Some(Box::new(talk));
         self
     }
 

@@ -21,7 +21,14 @@ fn received(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
         kind,
         direction: Way::RecvOnly,
         codecs,
-        extensions: vec![extension::TRANSPORT_CC.to_owned()],
+        // Sections of one transport have the same numbers for the same extensions.
+        extensions: match kind {
+            MediaKind::Audio => vec![
+                extension::TRANSPORT_CC.to_owned(),
+                extension::AUDIO_LEVEL.to_owned(),
+            ],
+            MediaKind::Video | MediaKind::Application => vec![extension::TRANSPORT_CC.to_owned()],
+        },
         source: None,
     }
 }
@@ -187,6 +194,11 @@ impl Client {
             });
             let number = number.filter(|_| self.config.transport_cc);
             tracks.tell_arrivals(number.and_then(|number| u8::try_from(number).ok()));
+            let levels = sections.iter().filter(of);
+            let level = levels
+                .filter(|own| own.kind == MediaKind::Audio)
+                .find_map(|own| own.extension_id(extension::AUDIO_LEVEL));
+            tracks.read_levels(level.and_then(|number| u8::try_from(number).ok()));
             let mut receiving = sections.iter().filter(of);
             link.takes_remb =
                 self.config.remb && receiving.any(|own| own.has_feedback("goog-remb"));

@@ -8,18 +8,22 @@ use std::time::Duration;
 use super::Client;
 use super::congestion::{Congestion, Numbered};
 use crate::media::rtcp::{self, Packet};
-use crate::media::rtp::{Faults, FlowSettings, LiveFlow, LiveSettings, RtpFlow};
+use crate::media::rtp::{
+    Clip, Faults, FlowSettings, LiveFlow, LiveSettings, RtpFlow, TalkFlow, TalkSettings,
+};
 use crate::media::source::MediaSource;
 use crate::mix::mix;
 use crate::session::{
     Context, Flow, FlowId, FlowPacket, Flows, Handover, Note, Output, PacketHeader, Reading, Tag,
 };
 use crate::webrtc::again::Again;
+use crate::webrtc::extension;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::feedback::{HistoryCounts, Message, Retransmissions, TransportCc, messages};
 use crate::webrtc::metrics as m;
 use crate::webrtc::sdp::{
-    Agreed, Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia, extension,
+    Agreed, Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia,
+    extension as header_extension,
 };
 use crate::webrtc::srtp::RtpSealer;
 use crate::webrtc::turn::RelayChannel;
@@ -42,9 +46,8 @@ const TRAILER_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     streams: Vec<Outgoing>,
-    /// Of the sections both take: the place, whether packets may be asked for again, and the
-    /// payload type of the stream that they are sent in.
-    agreed: Vec<(usize, bool, Option<u8>)>,
+    /// The sections that both take.
+    agreed: Vec<Taken>,
     /// What was counted so far is added then.
     count_at: Option<Time>,
     /// When media began to leave.
@@ -58,6 +61,19 @@ pub(super) struct Sent {
     asked: u64,
     /// Whether the server has said that it received some.
     heard: bool,
+}
+
+/// A section in which the server takes what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Taken {
+    /// Its place in the offer, which is that of its clip.
+    place: usize,
+    /// Whether packets may be asked for again.
+    nack: bool,
+    /// The payload type of the stream that they are sent in then, if they have one.
+    rtx: Option<u8>,
+    /// The number of the header extension that tells the audio level.
+    level: Option<u8>,
 }
 
 /// What is set in the tag of a packet that is sent again.
@@ -88,6 +104,8 @@ struct Counts {
     frames: u64,
     not_taken: u64,
     early_key_frames: u64,
+    /// Packets with voice.
+    voiced: u64,
 }
 
 impl Sent {
@@ -98,16 +116,22 @@ impl Sent {
     /// Both descriptions are known: what the server takes, what of it may be asked for again, and
     /// where that is sent.
     pub(super) fn agree(&mut self, sections: &[Agreed]) {
-        let again = |section: &Agreed| {
+        let taken_of = |section: &Agreed| {
             let mut codecs = section.codecs.iter();
             let nack = codecs.any(|codec| codec.feedback.iter().any(|words| words == "nack"));
             let rtx = section.codecs.iter().find(|codec| codec.is("rtx"));
-            (section.place, nack, rtx.map(|codec| codec.payload_type))
+            let level = section.extension_id(header_extension::AUDIO_LEVEL);
+            Taken {
+                place: section.place,
+                nack,
+                rtx: rtx.map(|codec| codec.payload_type),
+                level: level.and_then(|number| u8::try_from(number).ok()),
+            }
         };
         let taken = || sections.iter().filter(|section| section.direction.sends());
-        self.agreed = taken().map(again).collect();
+        self.agreed = taken().map(taken_of).collect();
         self.numbered = taken().find_map(|section| {
-            let number = section.extension_id(extension::TRANSPORT_CC)?;
+            let number = section.extension_id(header_extension::TRANSPORT_CC)?;
             let number = u8::try_from(number).ok()?;
             section.has_feedback("transport-cc").then_some(number)
         });
@@ -257,6 +281,8 @@ enum Media {
     Clip(RtpFlow),
     /// What an encoder gives.
     Live(LiveFlow),
+    /// A voice.
+    Talk(Box<TalkFlow>),
 }
 
 impl Media {
@@ -264,6 +290,7 @@ impl Media {
         match self {
             Media::Clip(flow) => flow,
             Media::Live(flow) => flow,
+            Media::Talk(flow) => &**flow,
         }
     }
 
@@ -271,6 +298,7 @@ impl Media {
         match self {
             Media::Clip(flow) => flow,
             Media::Live(flow) => flow,
+            Media::Talk(flow) => &mut **flow,
         }
     }
 
@@ -278,6 +306,7 @@ impl Media {
         match self {
             Media::Clip(flow) => flow.pause(),
             Media::Live(flow) => flow.stop(),
+            Media::Talk(flow) => flow.stop(),
         }
     }
 
@@ -292,25 +321,41 @@ impl Media {
         match self {
             Media::Clip(flow) => flow.report(now, wall_clock, name, goodbye),
             Media::Live(flow) => flow.report(now, wall_clock, name, goodbye),
+            Media::Talk(flow) => flow.report(now, wall_clock, name, goodbye),
         }
     }
 
     fn counts(&self) -> Counts {
-        let ((packets, bytes), frames, not_taken, early_key_frames) = match self {
-            Media::Clip(flow) => (flow.sent(), flow.frames(), flow.not_taken(), 0),
-            Media::Live(flow) => (
-                flow.sent(),
-                flow.frames(),
-                flow.not_taken(),
-                flow.early_key_frames(),
-            ),
-        };
-        Counts {
+        let counts = |(packets, bytes), not_taken| Counts {
             packets,
             bytes,
-            frames,
             not_taken,
-            early_key_frames,
+            ..Counts::default()
+        };
+        match self {
+            Media::Clip(flow) => Counts {
+                frames: flow.frames(),
+                ..counts(flow.sent(), flow.not_taken())
+            },
+            Media::Live(flow) => Counts {
+                frames: flow.frames(),
+                early_key_frames: flow.early_key_frames(),
+                ..counts(flow.sent(), flow.not_taken())
+            },
+            // Each frame is a packet.
+            Media::Talk(flow) => Counts {
+                frames: flow.sent().0,
+                voiced: flow.voiced(),
+                ..counts(flow.sent(), flow.not_taken())
+            },
+        }
+    }
+
+    /// The audio level of the packet that was handed out last, where there is one.
+    fn level(&self) -> Option<u8> {
+        match self {
+            Media::Talk(flow) => Some(flow.level()),
+            Media::Clip(_) | Media::Live(_) => None,
         }
     }
 }
@@ -329,9 +374,18 @@ struct Sealed {
     numbered: Option<Numbered>,
     /// By which channel of a TURN server they leave, where they go through one.
     channel: Option<RelayChannel>,
+    /// The number of the header extension that tells the audio level.
+    level: Option<u8>,
 }
 
 impl Sealed {
+    /// The header of a packet that media hands out, with its audio level where it has one.
+    fn with_level(&self, header: PacketHeader) -> PacketHeader {
+        let level = self.level.zip(self.media.level());
+        let added = level.and_then(|(id, level)| extension::add(&header, id, [level]));
+        added.unwrap_or(header)
+    }
+
     /// A packet that the server asked for.
     fn next_again(&mut self, now: Time) -> Option<FlowPacket> {
         let again = self.again.as_mut()?;
@@ -394,7 +448,8 @@ impl Flow for Sealed {
         if let Some(packet) = self.next_again(now) {
             return Some(packet);
         }
-        let packet = self.media.flow_mut().next_packet(now)?;
+        let mut packet = self.media.flow_mut().next_packet(now)?;
+        packet.header = self.with_level(packet.header);
         if let Some(again) = &mut self.again {
             again.sent(&packet.header, &packet.payload, now);
         }
@@ -479,14 +534,22 @@ impl Client {
                 track: format!("{}{index}", clip.media()),
                 layers: Vec::new(),
             };
+            // Sections of one transport have the same numbers for the same extensions.
+            let of_all = self
+                .config
+                .follows()
+                .then_some(header_extension::TRANSPORT_CC);
+            let talks = kind == MediaKind::Audio && self.talk.is_some();
+            let of_voice = talks.then_some(header_extension::AUDIO_LEVEL);
             medias.push(OfferedMedia {
                 kind,
                 direction: Way::SendOnly,
                 codecs,
-                extensions: match self.config.follows() {
-                    true => vec![extension::TRANSPORT_CC.to_owned()],
-                    false => Vec::new(),
-                },
+                extensions: of_all
+                    .into_iter()
+                    .chain(of_voice)
+                    .map(str::to_owned)
+                    .collect(),
                 source: Some(source),
             });
         }
@@ -500,7 +563,7 @@ impl Client {
         };
         let taken = self.links.iter().flat_map(|link| &link.sent.agreed);
         taken
-            .filter_map(|(place, ..)| Some(source.clips.get(*place)?.media()))
+            .filter_map(|taken| Some(source.clips.get(taken.place)?.media()))
             .collect()
     }
 
@@ -511,6 +574,18 @@ impl Client {
         let first_seq = mix(&[self.seed, 42, index as u64]) as u16 & 0x3fff;
         let first_timestamp = mix(&[self.seed, 43, index as u64]) as u32;
         let pacing = source.pacing;
+        if let (Some(talk), "audio") = (&self.talk, source.clips[index].media()) {
+            let mut flow = TalkFlow::new(TalkSettings {
+                clip: source.clips[index].clone(),
+                quiet: Clip::opus_quiet(),
+                talk: (**talk).clone(),
+                ssrc,
+                first_seq,
+                first_timestamp,
+            });
+            flow.start(now);
+            return Media::Talk(Box::new(flow));
+        }
         if let Some(ladder) = source.encoded.as_ref().filter(|_| index == 0) {
             let mut flow = LiveFlow::new(LiveSettings {
                 encoder: Encoder::new(ladder.clone()),
@@ -560,8 +635,11 @@ impl Client {
         let by_channel = self.links[at].relay_channel();
         for (index, clip) in source.clips.iter().enumerate() {
             let agreed = &self.links[at].sent.agreed;
-            let agreed = agreed.iter().find(|(place, ..)| *place == index).copied();
-            let Some((_, nack, rtx)) = agreed else {
+            let agreed = agreed.iter().find(|taken| taken.place == index).copied();
+            let Some(Taken {
+                nack, rtx, level, ..
+            }) = agreed
+            else {
                 let text = self.of_link(at, &format!("the server takes no {}", clip.media()));
                 let kind = "media_refused";
                 cx.out.push_back(Output::Note(Note { kind, text }));
@@ -587,6 +665,7 @@ impl Client {
                 again,
                 numbered: numbers.clone().map(Numbered::new),
                 channel: by_channel,
+                level,
             });
             self.links[at].sent.streams.push(Outgoing {
                 flow,
@@ -660,6 +739,7 @@ impl Client {
             recorder.add(m::NOT_TAKEN, now.not_taken - before.not_taken);
             let early = now.early_key_frames - before.early_key_frames;
             recorder.add(m::EARLY_KEY_FRAMES, early);
+            recorder.add(m::SENT_VOICE_PACKETS, now.voiced - before.voiced);
         }
         let sent = &self.links[at].sent;
         if let Some(congestion) = &sent.congestion {

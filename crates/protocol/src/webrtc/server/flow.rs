@@ -160,7 +160,8 @@ impl ServedFlow {
         }
     }
 
-    /// Has a packet of a publisher passed on: `header` is its own, of 12 bytes.
+    /// Has a packet of a publisher passed on: `header` is its own, with the extension that the
+    /// player reads.
     pub(super) fn push(&mut self, at: Time, header: &PacketHeader, payload: Bytes) {
         if let Media::Relayed(relayed) = &mut self.media {
             relayed.push(at, *header, payload);
@@ -263,7 +264,8 @@ impl ServedFlow {
         let header = PacketHeader::EMPTY
             .with(&[header[0], header[1] & MARKER | self.payload_type])
             .with(&header[2..8])
-            .with(&self.ssrc.to_be_bytes());
+            .with(&self.ssrc.to_be_bytes())
+            .with(&header[12..]);
         Some(Packet {
             due,
             kind: match header[1] & MARKER {

@@ -21,6 +21,8 @@ pub(super) struct Planned {
     pub(super) rtx_ssrc: u32,
     /// The number of the header extension that numbers the packets of the transport.
     pub(super) transport: Option<u8>,
+    /// The number of the header extension that tells how loud sound is.
+    pub(super) level: Option<u8>,
 }
 
 /// How a media comes of a publisher.
@@ -32,6 +34,8 @@ pub(super) struct Taken {
     pub(super) nack: bool,
     /// The number of the header extension that numbers the packets of the transport.
     pub(super) transport: Option<u8>,
+    /// The number of the header extension that tells how loud sound is.
+    pub(super) level: Option<u8>,
 }
 
 /// What the answer says of this side.
@@ -55,11 +59,9 @@ impl Own<'_> {
 
     /// Which header extensions are taken.
     fn extensions(&self) -> Vec<String> {
-        let known = match self.transport_cc {
-            true => extension::TRANSPORT_CC,
-            false => NO_EXTENSIONS,
-        };
-        vec![known.to_owned()]
+        let numbers = self.transport_cc.then_some(extension::TRANSPORT_CC);
+        let all = [extension::AUDIO_LEVEL].into_iter().chain(numbers);
+        all.map(str::to_owned).collect()
     }
 }
 
@@ -71,8 +73,10 @@ fn transport_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
     u8::try_from(section.extension_id(extension::TRANSPORT_CC)?).ok()
 }
 
-/// No header extension: an answer takes all where none is named.
-const NO_EXTENSIONS: &str = "none";
+/// The number of the extension that tells how loud sound is.
+fn level_of(section: &MediaSection) -> Option<u8> {
+    u8::try_from(section.extension_id(extension::AUDIO_LEVEL)?).ok()
+}
 
 /// Feedback that players may give.
 const OF_PLAYERS: Feedback = Feedback {
@@ -208,6 +212,7 @@ pub(super) fn answer_player(
             ssrc,
             rtx_ssrc,
             transport: transport_of(section, payload_type),
+            level: level_of(section),
         });
     }
     settle(&mut answer);
@@ -245,6 +250,7 @@ pub(super) fn answer_publisher(
         taken.push(Taken {
             nack: says_nack(&codec),
             transport: transport_of(section, payload_type),
+            level: level_of(section),
             track: Track {
                 kind,
                 codec: Codec {

@@ -14,6 +14,7 @@ use crate::media::rtcp::{SenderReportInfo, write_bye, write_cname, write_sender_
 use crate::media::rtp::{FlowSettings, RtpFlow};
 use crate::media::source::MediaSource;
 use crate::session::{Context, FlowId, Output};
+use crate::webrtc::extension;
 use crate::webrtc::feedback::{Message, Retransmissions, messages};
 use crate::webrtc::peer::Peer;
 use crate::webrtc::sdp::{Codec, MediaKind};
@@ -225,11 +226,16 @@ impl Playing {
                 Relay::Media {
                     track,
                     header,
+                    level,
                     payload,
                 } => {
                     let mut streams = self.streams.iter();
                     if let Some(stream) = streams.find(|own| own.planned.track == track) {
                         let now = cx.now;
+                        let level = stream.planned.level.zip(level);
+                        let added =
+                            level.and_then(|(id, level)| extension::add(&header, id, [level]));
+                        let header = added.unwrap_or(header);
                         cx.flows.with(stream.flow, |flow: &mut ServedFlow| {
                             flow.push(now, &header, payload);
                         });

@@ -38,6 +38,8 @@ pub(super) enum Relay {
         track: usize,
         /// Its header, without contributing sources and extensions (RFC 3550, 5.1).
         header: PacketHeader,
+        /// How loud it is, where its publisher says so in a header extension (RFC 6464, 3).
+        level: Option<u8>,
         /// Its payload, with the padding if there is any.
         payload: Bytes,
     },

@@ -13,6 +13,7 @@ use super::served::{ReceivedCounts, ServedPeer};
 use crate::media::rtcp::{self, Packet};
 use crate::media::sdp::MediaKind as Carried;
 use crate::session::{Arrival, Context, Datagram, Output, PacketHeader, Sink};
+use crate::webrtc::extension;
 use crate::webrtc::feedback::write_pli;
 use crate::webrtc::peer::Peer;
 use crate::webrtc::sdp::MediaKind;
@@ -134,6 +135,8 @@ impl Taking {
             self.counts.foreign += 1;
             return;
         };
+        let level = self.taken[track].level;
+        let level = level.and_then(|id| extension::find(bytes, id)?.first().copied());
         let ssrc = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
         let is_known = self.sources.iter().any(|(known, _)| *known == ssrc);
         if !is_known && self.sources.len() < SOURCES_MAX {
@@ -143,6 +146,7 @@ impl Taking {
         let piece = Relay::Media {
             track,
             header,
+            level,
             payload: Bytes::copy_from_slice(payload),
         };
         self.pass_on(cx, piece);

@@ -52,6 +52,7 @@ fn sending(media: Media, rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
         again: nack.then(|| Again::new(stream)),
         numbered: None,
         channel: None,
+        level: None,
     });
     let mut sent = Sent::default();
     sent.streams.push(Outgoing {
@@ -194,7 +195,14 @@ fn what_is_agreed_is_found_in_the_answer() {
         section(0, vec![codec(96, "H264", &["nack"]), codec(97, "rtx", &[])]),
         section(1, vec![codec(98, "H264", &["nack pli"])]),
     ]);
-    assert_eq!(sent.agreed, [(0, true, Some(97)), (1, false, None)]);
+    let taken = |place, nack, rtx, level| Taken {
+        place,
+        nack,
+        rtx,
+        level,
+    };
+    let expected = [taken(0, true, Some(97), None), taken(1, false, None, None)];
+    assert_eq!(sent.agreed, expected);
     // What the server does not take is not sent.
     let inactive = Agreed {
         direction: Way::Inactive,

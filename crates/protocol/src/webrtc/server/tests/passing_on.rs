@@ -1,7 +1,9 @@
 //! What clients publish is passed on to those who play it.
 
 use super::*;
-use crate::media::source::MediaSource;
+use crate::media::source::{AudioCodec, MediaSource};
+use crate::media::talk::{Member, Talk, TalkConfig};
+use measure::units::TimeSpan;
 
 /// What clients publish: sound and pictures.
 pub(super) fn made() -> SourceConfig {
@@ -152,6 +154,58 @@ fn a_stream_that_is_published_and_never_comes_is_told_of() {
     let mut played = Played::begin(settings(1), alone, server(&["silent=audio"]));
     assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
     assert_eq!(played.count(rtp::STREAMS_SILENT), 0);
+}
+
+/// A client that publishes a voice, which talks for about half the time.
+fn voice(name: &str, seed: u64) -> Client {
+    let talk = TalkConfig {
+        speakers: 0.5,
+        turn: TimeSpan(Duration::from_secs(2)),
+    };
+    let config = SourceConfig {
+        audio_codec: Some(AudioCodec::Opus),
+        talk: Some(talk),
+        ..made()
+    };
+    let source = MediaSource::new(&config, None).expect("it can be made");
+    let client = client(ClientConfig::default(), &url("whip", name), seed);
+    let client = client.publishing(Arc::new(source));
+    let (place, of) = (0, 1);
+    client.talking(Talk::new(talk, Member { seed, place, of }))
+}
+
+#[test]
+fn players_read_who_talks_and_silence_is_no_lost_stream() {
+    let mut with_silence = 0;
+    for seed in 0..12 {
+        let mut played = Played::begin(settings(seed), voice("own", seed), server(&[]));
+        // Headers are enough: they are not encrypted.
+        let config = receiving(Receive::Headers, false);
+        let player = client(config, &url("whep", "own"), 99).waiting_for_publisher();
+        let player = played.pair.add_client(Box::new(player));
+        played.pair.run(Duration::from_millis(20_000 + 700 * seed));
+        let levels = played.pair.recorder(Side::Client).histogram(m::AUDIO_LEVEL);
+        let levels = levels.expect("there is sound");
+        let (lowest, highest) = (levels.min(), levels.max());
+        played.pair.stop(player, Duration::from_secs(1));
+        played.pair.run(Duration::from_secs(2));
+        let heard = played.count(m::VOICE_PACKETS);
+        played.pair.stop(CLIENT, Duration::from_secs(2));
+        assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(played.pair.outcome(player), Some(&Outcome::Stopped));
+        let sent = played.count(m::SENT_VOICE_PACKETS);
+        // The player comes up to 2 s late, and leaves 2 s before.
+        assert!(
+            heard > 200 && heard <= sent && sent < heard + 250,
+            "{heard} of {sent}"
+        );
+        assert!((Some(20)..=Some(40)).contains(&lowest), "{lowest:?}");
+        with_silence += u32::from(highest == Some(127));
+        assert_eq!(played.count(rtp::STREAMS_SILENT), 0, "{seed}");
+        assert_eq!(played.count(rtp::EXPECTED), played.count(rtp::RECEIVED));
+        assert_eq!(played.count(rtp::STALLS), 0);
+    }
+    assert_eq!(with_silence, 12);
 }
 
 #[test]

@@ -1,0 +1,331 @@
+//! The sender of a voice: packets while it talks, and hardly any while it is silent (DTX).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use measure::Time;
+use mediagen::clip::Clip;
+
+use super::header::Header;
+use super::live::{length_of, number_of, tag};
+use super::report::About;
+use super::served::Tally;
+use crate::media::talk::{Talk, Turn};
+use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
+
+/// How many frames lie between two packets of silence: 400 ms, as libopus has it.
+const QUIET_FRAMES: u64 = 20;
+
+/// The audio level of silence (RFC 6464, 3).
+const SILENCE: u8 = 127;
+
+/// Says in the byte of an audio level that the packet has voice (RFC 6464, 3).
+pub(crate) const VOICE: u8 = 0x80;
+
+/// What a voice is to be.
+#[derive(Debug)]
+pub(crate) struct TalkSettings {
+    /// What is sent while it talks: each packet is a frame.
+    pub(crate) clip: Arc<Clip>,
+    /// What a packet of silence holds.
+    pub(crate) quiet: Bytes,
+    /// When it talks.
+    pub(crate) talk: Talk,
+    /// Synchronisation source.
+    pub(crate) ssrc: u32,
+    /// Sequence number of the first packet.
+    pub(crate) first_seq: u16,
+    /// RTP timestamp of the first frame.
+    pub(crate) first_timestamp: u32,
+}
+
+/// A frame that is to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    /// Its number: all are counted, sent or not.
+    frame: u64,
+    /// The turn that it belongs to; none where it is silence.
+    turn: Option<Turn>,
+    /// Whether it is the first of a turn (RFC 7587, 4.2).
+    begins: bool,
+}
+
+/// Sends a voice.
+#[derive(Debug)]
+pub(crate) struct TalkFlow {
+    settings: TalkSettings,
+    began: Option<Time>,
+    stopped: bool,
+    next: Planned,
+    packets: u64,
+    /// Packets with voice that left.
+    voiced: u64,
+    /// The audio level of the packet that was handed out last.
+    level: u8,
+    tally: Tally,
+}
+
+impl TalkFlow {
+    /// A voice that has not begun.
+    pub(crate) fn new(settings: TalkSettings) -> TalkFlow {
+        TalkFlow {
+            settings,
+            began: None,
+            stopped: false,
+            next: Planned {
+                frame: 0,
+                turn: None,
+                begins: false,
+            },
+            packets: 0,
+            voiced: 0,
+            level: SILENCE,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Begins to send at `at`, be it in the middle of a turn.
+    pub(crate) fn start(&mut self, at: Time) {
+        self.began = Some(at);
+        self.next = self.plan(at, 0, 0);
+    }
+
+    /// Sends no more.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// The audio level of the packet that was handed out last, as its header extension says it
+    /// (RFC 6464, 3).
+    pub(crate) fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// Packets that left, and bytes of their payload.
+    pub(crate) fn sent(&self) -> (u64, u64) {
+        self.tally.sent_with_copies()
+    }
+
+    /// Packets with voice that left.
+    pub(crate) fn voiced(&self) -> u64 {
+        self.voiced
+    }
+
+    /// Packets that were due and not taken by the network stack, so far.
+    pub(crate) fn not_taken(&self) -> u64 {
+        self.tally.not_taken()
+    }
+
+    /// A report on what left so far, as [`super::RtpFlow::report`] makes it.
+    pub(crate) fn report(
+        &self,
+        now: Time,
+        wall_clock: Duration,
+        name: &str,
+        goodbye: bool,
+    ) -> Vec<u8> {
+        let played = now.since(self.began.unwrap_or(now)).as_nanos();
+        let clock_rate = u128::from(self.settings.clip.clock_rate());
+        // Timestamps wrap around.
+        let ticks = (played * clock_rate / 1_000_000_000) as u32;
+        let about = About {
+            ssrc: self.settings.ssrc,
+            timestamp: self.settings.first_timestamp.wrapping_add(ticks),
+            sent: self.sent(),
+        };
+        about.report(wall_clock + now.since_start(), name, goodbye)
+    }
+
+    fn due(&self, began: Time, frame: u64) -> Time {
+        began + Duration::from_nanos(self.settings.clip.nanos(frame))
+    }
+
+    /// What is sent next, at `frame` or later: silence at `quiet` if no turn comes before.
+    fn plan(&mut self, began: Time, frame: u64, quiet: u64) -> Planned {
+        let silence = Planned {
+            frame: quiet,
+            turn: None,
+            begins: false,
+        };
+        let now = self.due(began, frame).since_start();
+        let ahead = self.due(began, quiet + 1).since_start() - now;
+        let Some(turn) = self.settings.talk.turn(now, ahead) else {
+            return silence;
+        };
+        let wait = turn.from.saturating_sub(began.since_start()).as_nanos();
+        // The first frame that is not before the turn. Frames have 20 ms without a rest.
+        let length = u128::from(self.settings.clip.nanos(1));
+        let first = u64::try_from(wait.div_ceil(length)).unwrap_or(u64::MAX);
+        if first > quiet {
+            return silence;
+        }
+        Planned {
+            frame: first.max(frame),
+            turn: Some(turn),
+            begins: true,
+        }
+    }
+
+    /// What comes after what was planned.
+    fn following(&mut self, began: Time, last: Planned) -> Planned {
+        let frame = last.frame + 1;
+        match last.turn {
+            Some(turn) if self.due(began, frame).since_start() < turn.until => Planned {
+                frame,
+                begins: false,
+                ..last
+            },
+            // That it is silent now is said at once.
+            Some(_) => Planned {
+                // A turn may follow at once.
+                begins: false,
+                ..self.plan(began, frame, frame)
+            },
+            None => self.plan(began, frame, last.frame + QUIET_FRAMES),
+        }
+    }
+}
+
+impl Flow for TalkFlow {
+    fn next_due(&self) -> Option<Time> {
+        let began = self.began.filter(|_| !self.stopped)?;
+        Some(self.due(began, self.next.frame))
+    }
+
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        let due = self.next_due().filter(|due| *due <= now)?;
+        let (began, planned) = (self.began?, self.next);
+        self.next = self.following(began, planned);
+        let own = &self.settings;
+        let timestamp = own
+            .first_timestamp
+            .wrapping_add(own.clip.ticks(planned.frame));
+        let seq = own.first_seq.wrapping_add(self.packets as u16);
+        let mut header = Header::new(own.clip.payload_type(), seq, timestamp, own.ssrc);
+        header.marker = planned.begins;
+        let payload = match planned.turn {
+            Some(turn) => {
+                self.level = VOICE | turn.level(planned.frame);
+                let packets = &own.clip.packets;
+                packets[(planned.frame % packets.len() as u64) as usize]
+                    .payload
+                    .clone()
+            }
+            None => {
+                self.level = SILENCE;
+                own.quiet.clone()
+            }
+        };
+        let tag = tag(self.packets, payload.len());
+        self.packets += 1;
+        Some(FlowPacket {
+            due,
+            header: PacketHeader::EMPTY.with(&header.to_bytes()),
+            payload,
+            tag,
+        })
+    }
+
+    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+        let length = length_of(tag);
+        let voice = length > self.settings.quiet.len() as u64;
+        self.voiced += u64::from(voice && left.is_some());
+        self.tally.left(number_of(tag), left, length);
+    }
+
+    fn wants_times(&self) -> bool {
+        !self.tally.has_begun()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::units::TimeSpan;
+
+    use super::*;
+    use crate::media::talk::{Member, TalkConfig};
+
+    fn flows(speakers: f64, of: u64) -> Vec<TalkFlow> {
+        let config = TalkConfig {
+            speakers,
+            turn: TimeSpan(Duration::from_secs(2)),
+        };
+        let flow = |place| {
+            let member = Member { seed: 3, place, of };
+            TalkFlow::new(TalkSettings {
+                clip: Arc::new(Clip::opus()),
+                quiet: Clip::opus_quiet(),
+                talk: Talk::new(config, member),
+                ssrc: place as u32,
+                first_seq: 65_530,
+                first_timestamp: u32::MAX - 500,
+            })
+        };
+        (0..of).map(flow).collect()
+    }
+
+    #[test]
+    fn voice_has_its_whole_bit_rate_and_silence_a_packet_each_400_ms() {
+        let began = Time::from_nanos(700_000_001);
+        let end = began + Duration::from_secs(120);
+        let mut talked = 0;
+        for flow in &mut flows(0.8, 3) {
+            flow.start(began);
+            let (mut last, mut number): (Option<(Time, bool)>, u16) = (None, 65_530);
+            while let Some(due) = flow.next_due().filter(|due| *due < end) {
+                let packet = flow.next_packet(due).expect("it is due");
+                let header = Header::parse(&packet.header, 12).expect("a header");
+                assert_eq!(header.sequence, number);
+                number = number.wrapping_add(1);
+                // The timestamp goes on with time, whatever is sent.
+                let frame = due.since(began).as_nanos() / 20_000_000;
+                let ticks = header.timestamp.wrapping_sub(u32::MAX - 500);
+                assert_eq!(u128::from(ticks), frame * 960);
+                let voice = flow.level() & VOICE != 0;
+                assert_eq!(packet.payload.len(), if voice { 80 } else { 3 });
+                assert_eq!(voice, flow.level() != SILENCE);
+                let gap = last.map(|(at, _)| due.since(at).as_millis());
+                match (last, voice) {
+                    (Some((_, false)), true) => assert!(header.marker && gap <= Some(400)),
+                    (None, true) => assert!(header.marker),
+                    (Some((_, true)), _) => assert!(gap == Some(20) && !header.marker),
+                    (Some((_, false)), false) => assert!(gap == Some(400) && !header.marker),
+                    (None, false) => assert!(!header.marker),
+                }
+                last = Some((due, voice));
+                talked += u64::from(voice);
+            }
+        }
+        // Together, for most of the time.
+        let mean = talked as f64 * 0.02 / 120.0;
+        assert!((0.5..1.1).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn what_left_is_counted_and_reported() {
+        let mut flow = flows(1.0, 1).remove(0);
+        flow.start(Time::ZERO);
+        let packet = flow.next_packet(Time::ZERO).expect("it talks at once");
+        let at = Time::from_nanos(5);
+        let left = Handover {
+            began: at,
+            ended: at,
+        };
+        flow.left(packet.tag, Some(left));
+        let packet = flow
+            .next_packet(Time::from_nanos(20_000_000))
+            .expect("the next");
+        flow.left(packet.tag, None);
+        assert_eq!((flow.sent(), flow.not_taken()), ((1, 80), 1));
+        assert_eq!(flow.voiced(), 1);
+        let report = flow.report(Time::from_nanos(1_000_000_000), Duration::ZERO, "a", false);
+        // A second after the first timestamp.
+        assert_eq!(
+            report[16..20],
+            (u32::MAX - 500).wrapping_add(48_000).to_be_bytes()
+        );
+        flow.stop();
+        assert_eq!(flow.next_due(), None);
+    }
+}

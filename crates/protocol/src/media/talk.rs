@@ -1,0 +1,274 @@
+//! Who of a group talks when: turns that follow each other, overlap, or leave silence between.
+//!
+//! All of a group compute the same from the group's seed, so nobody has to be told who talks. The
+//! course is cut into periods that do not depend on each other: who comes later computes from the
+//! beginning of the running period on, not from that of the run.
+
+use std::time::Duration;
+
+use measure::units::TimeSpan;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::mix::mix;
+
+/// How the clients of a group talk.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TalkConfig {
+    /// How many talk at a time, on average: 0.05 to 20. Never more than there are clients. Default:
+    /// 1.
+    pub speakers: f64,
+    /// How long a turn is, on average: 1s to 60s. Each has at least a quarter of that. Default: 8s.
+    pub turn: TimeSpan,
+}
+
+impl Default for TalkConfig {
+    fn default() -> TalkConfig {
+        TalkConfig {
+            speakers: 1.0,
+            turn: TimeSpan(Duration::from_secs(8)),
+        }
+    }
+}
+
+impl TalkConfig {
+    /// What is wrong with the values, if anything.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !(0.05..=20.0).contains(&self.speakers) {
+            return Err("`talk.speakers` must be 0.05 to 20".to_owned());
+        }
+        let bounds = Duration::from_secs(1)..=Duration::from_secs(60);
+        if !bounds.contains(&self.turn.0) {
+            return Err("`talk.turn` must be 1s to 60s".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// How long a period is.
+const PERIOD: Duration = Duration::from_secs(600);
+
+/// The share of the mean that every turn has. The rest of its length is distributed exponentially.
+const SURE: f64 = 0.25;
+
+/// No turn is shorter: the end of a period leaves no scrap of one.
+const SHORTEST: Duration = Duration::from_millis(250);
+
+/// One who talks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// When the turn begins, in the run's time.
+    pub(crate) from: Duration,
+    /// When it is over.
+    pub(crate) until: Duration,
+    /// What its loudness follows from.
+    seed: u64,
+}
+
+impl Turn {
+    /// How loud a frame of the turn is, in decibels below the loudest: 20 to 40 (RFC 6464, 3).
+    pub(crate) fn level(&self, frame: u64) -> u8 {
+        let voice = 22 + mix(&[self.seed, 1]) % 17;
+        (voice - 2 + mix(&[self.seed, 2, frame]) % 5) as u8
+    }
+}
+
+/// Which of a group one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// The seed that all of the group have in common.
+    pub(crate) seed: u64,
+    /// Its place in the group, from 0.
+    pub(crate) place: u64,
+    /// How many the group has.
+    pub(crate) of: u64,
+}
+
+/// The talk of a group, and the turns of one of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Talk {
+    config: TalkConfig,
+    member: Member,
+    period: u32,
+    /// Turns that have begun in the period.
+    turns: u64,
+    /// When the next one begins.
+    next: Duration,
+    /// Who talks when the newest turn begins, and until when.
+    talking: Vec<(u64, Duration)>,
+    /// The newest turn of the member.
+    own: Option<Turn>,
+}
+
+impl Talk {
+    /// The talk of the group, from the beginning of the run on.
+    pub(crate) fn new(config: TalkConfig, member: Member) -> Talk {
+        Talk {
+            config,
+            member,
+            period: 0,
+            turns: 0,
+            next: Duration::ZERO,
+            talking: Vec::new(),
+            own: None,
+        }
+    }
+
+    /// The member's turn that runs at `now` or begins before `now + ahead`. `now` never goes back.
+    pub(crate) fn turn(&mut self, now: Duration, ahead: Duration) -> Option<Turn> {
+        let period = (now.as_secs() / PERIOD.as_secs()) as u32;
+        if period > self.period {
+            self.begin(period);
+        }
+        loop {
+            if let Some(own) = self.own.filter(|own| own.until > now) {
+                return Some(own);
+            }
+            if self.next >= now + ahead {
+                return None;
+            }
+            self.take_next();
+        }
+    }
+
+    fn begin(&mut self, period: u32) {
+        self.period = period;
+        self.turns = 0;
+        self.next = PERIOD * period;
+        self.talking.clear();
+    }
+
+    /// A number from 0 to 1 for the next turn.
+    fn draw(&self, what: u64) -> f64 {
+        let of = [self.member.seed, self.period.into(), self.turns, what];
+        (mix(&of) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Decides the next turn: who talks, and for how long.
+    fn take_next(&mut self) {
+        let (from, end) = (self.next, PERIOD * (self.period + 1));
+        if from >= end {
+            return self.begin(self.period + 1);
+        }
+        let mean = self.config.turn.0.as_secs_f64();
+        let length = mean * (SURE - (1.0 - SURE) * (1.0 - self.draw(0)).ln());
+        // Where turns begin `speakers` times as often as they last long, so many talk on average.
+        let wait = length / self.config.speakers * (0.5 + self.draw(1));
+        let seed = mix(&[self.member.seed, self.period.into(), self.turns, 2]);
+        self.turns += 1;
+        self.next = from + Duration::from_secs_f64(wait);
+        let until = (from + Duration::from_secs_f64(length)).min(end);
+        self.talking.retain(|(_, until)| *until > from);
+        if until - from < SHORTEST {
+            return;
+        }
+        let Some(who) = self.somebody_silent(seed) else {
+            return;
+        };
+        self.talking.push((who, until));
+        if who == self.member.place {
+            self.own = Some(Turn { from, until, seed });
+        }
+    }
+
+    /// One who does not talk; none where all do.
+    fn somebody_silent(&self, seed: u64) -> Option<u64> {
+        let of = self.member.of.max(1);
+        // One more than talk: of so many that are different, one is silent.
+        let some = of.min(self.talking.len() as u64 + 1);
+        let mut some = (0..some).map(|step| (seed % of + step) % of);
+        some.find(|who| self.talking.iter().all(|(other, _)| other != who))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(20);
+
+    fn group(speakers: f64, turn: u64, of: u64) -> Vec<Talk> {
+        let config = TalkConfig {
+            speakers,
+            turn: TimeSpan(Duration::from_secs(turn)),
+        };
+        let seat = |place| Member { seed: 7, place, of };
+        (0..of)
+            .map(|place| Talk::new(config, seat(place)))
+            .collect()
+    }
+
+    /// How many talk at each time.
+    fn course(group: &mut [Talk], steps: u32) -> Vec<usize> {
+        let talks = |talk: &mut Talk, now| talk.turn(now, STEP).is_some_and(|own| own.from <= now);
+        let at = |step| {
+            group
+                .iter_mut()
+                .map(|talk| usize::from(talks(talk, STEP * step)))
+                .sum()
+        };
+        (0..steps).map(at).collect()
+    }
+
+    #[test]
+    fn as_many_talk_on_average_as_are_written() {
+        for (speakers, of) in [(0.3, 4), (1.2, 12), (4.0, 30)] {
+            let course = course(&mut group(speakers, 4, of), 240_000);
+            let mean = course.iter().sum::<usize>() as f64 / course.len() as f64;
+            assert!((mean / speakers - 1.0).abs() < 0.06, "{mean} of {speakers}");
+            // There is silence, and there are overlaps.
+            assert!(speakers > 2.0 || course.contains(&0), "{speakers}");
+            assert!(speakers < 1.0 || course.iter().any(|talking| *talking > 1));
+        }
+    }
+
+    #[test]
+    fn all_have_turns_and_no_more_talk_than_there_are() {
+        let mut two = group(10.0, 2, 2);
+        assert!(course(&mut two, 5000).iter().all(|talking| *talking <= 2));
+        let mut ten = group(1.0, 2, 10);
+        let turns = |talk: &mut Talk| {
+            (0..50_000)
+                .filter_map(|step| talk.turn(STEP * step, STEP))
+                .count()
+        };
+        let each: Vec<usize> = ten.iter_mut().map(turns).collect();
+        assert!(
+            each.iter().all(|own| (2000..9000).contains(own)),
+            "{each:?}"
+        );
+    }
+
+    #[test]
+    fn who_comes_later_computes_the_same() {
+        let mut early = group(1.2, 8, 5);
+        course(&mut early, 100_000);
+        let now = STEP * 100_000;
+        let ahead = Duration::from_millis(400);
+        for (mut late, early) in group(1.2, 8, 5).into_iter().zip(&mut early) {
+            for step in 0..30_000 {
+                let now = now + STEP * step;
+                let of =
+                    |talk: &mut Talk| talk.turn(now, ahead).filter(|own| own.from < now + ahead);
+                assert_eq!(of(&mut late), of(early));
+            }
+        }
+    }
+
+    #[test]
+    fn voices_are_as_loud_as_voices() {
+        let mut levels = Vec::new();
+        for talk in &mut group(1.0, 8, 5) {
+            let own = talk
+                .turn(Duration::ZERO, PERIOD)
+                .expect("in ten minutes each talks");
+            assert!(own.until - own.from >= Duration::from_secs(2));
+            levels.extend((0..500).map(|frame| own.level(frame)));
+        }
+        assert!(levels.iter().all(|level| (20..=40).contains(level)));
+        levels.sort_unstable();
+        levels.dedup();
+        assert!(levels.len() > 5);
+    }
+}

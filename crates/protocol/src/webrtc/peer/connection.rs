@@ -38,8 +38,9 @@ pub(in crate::webrtc) const OUT_MAX: usize = 64;
 const BINDING_INDICATION: [u8; 2] = [0, 0x11];
 const STUN_HEAD: usize = 20;
 
-/// The content type of an alert, and where a record's epoch ends (RFC 6347, 4.1).
+/// The content types of an alert and of data, and where a record's epoch ends (RFC 6347, 4.1).
 const ALERT: u8 = 21;
+const APPLICATION_DATA: u8 = 23;
 const EPOCH_END: usize = 5;
 
 /// What the other side's description said.
@@ -73,6 +74,8 @@ pub struct Peer {
     dtls_from: Option<SocketAddr>,
     connect_by: Option<Time>,
     release_dtls_at: Option<Time>,
+    /// Data that comes by DTLS is no surprise.
+    data: bool,
     out: VecDeque<(SocketAddr, Vec<u8>)>,
     events: VecDeque<PeerEvent>,
     deadline: Option<Time>,
@@ -116,6 +119,7 @@ impl Peer {
             dtls_from: None,
             connect_by: None,
             release_dtls_at: None,
+            data: false,
             out: VecDeque::new(),
             events: VecDeque::new(),
             deadline: None,
@@ -238,6 +242,11 @@ impl Peer {
         added
     }
 
+    /// The other side has data channels, and nobody here looks at what comes on them.
+    pub fn ignore_data(&mut self) {
+        self.data = true;
+    }
+
     /// How far it is.
     pub fn state(&self) -> PeerState {
         self.state
@@ -327,6 +336,10 @@ impl Peer {
 
     fn dtls(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
         let known = self.nominated == Some(from) || self.ice.has_seen(from);
+        if known && self.data && self.dtls.is_none() && bytes[0] == APPLICATION_DATA {
+            self.counts.dtls += 1;
+            return Received::Handled;
+        }
         let Some(dtls) = self.dtls.as_mut().filter(|_| known) else {
             self.counts.dtls_unexpected += 1;
             // DTLS was dropped, and so are its keys: that it is an alert is all that can be read.

@@ -47,15 +47,16 @@ impl Agreed {
     }
 }
 
-/// What both sides take: the sections that neither refuses. `answer` is the one of both that was
-/// made last; the other side's is `remote`.
+/// What both sides take: the sections of media that neither refuses. `answer` is the one of both
+/// that was made last; the other side's is `remote`.
 pub fn agreed(
     local: &SessionDescription,
     remote: &SessionDescription,
     local_is_answer: bool,
 ) -> Vec<Agreed> {
     let pairs = local.media.iter().zip(&remote.media).enumerate();
-    let taken = pairs.filter(|(_, (local, remote))| !local.rejected && !remote.rejected);
+    let media = pairs.filter(|(_, (local, _))| local.kind != MediaKind::Application);
+    let taken = media.filter(|(_, (local, remote))| !local.rejected && !remote.rejected);
     let agreed = taken.map(|(place, (local, remote))| {
         let answer = if local_is_answer { local } else { remote };
         Agreed {

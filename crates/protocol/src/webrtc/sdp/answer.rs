@@ -23,6 +23,9 @@ pub struct AnswerConfig {
     pub extensions: Vec<String>,
     /// The feedback that is taken.
     pub feedback: Feedback,
+    /// Whether a section of data channels is taken, as far as its transport goes: a server may
+    /// offer it first and alone, and media over the same transport later (RFC 8841). Default: no.
+    pub data: bool,
 }
 
 impl AnswerConfig {
@@ -36,6 +39,7 @@ impl AnswerConfig {
             codecs: Vec::new(),
             extensions: Vec::new(),
             feedback: Feedback::default(),
+            data: false,
         }
     }
 
@@ -55,8 +59,9 @@ impl AnswerConfig {
 
 impl SessionDescription {
     /// The answer to this offer, of a peer with that transport. It has a section for each of the
-    /// offer's, in the same order (RFC 3264, 6). Refused are data channels, sections without a
-    /// codec that is taken, and sections that do not share the first one's transport.
+    /// offer's, in the same order (RFC 3264, 6). Refused are data channels unless they are taken,
+    /// sections without a codec that is taken, and sections that do not share the first one's
+    /// transport.
     pub fn answer(&self, config: &AnswerConfig, transport: &Transport) -> SessionDescription {
         let mut answer = SessionDescription {
             session_id: config.session_id,
@@ -75,7 +80,9 @@ impl SessionDescription {
             if !offered.rejected && shares {
                 take(offered, config, &mut sources, &mut section);
             }
-            section.rejected = !section.codecs.iter().any(|codec| !codec.is("rtx"));
+            let data = offered.kind == MediaKind::Application && config.data;
+            let taken = data && !offered.rejected && shares;
+            section.rejected = !taken && !section.codecs.iter().any(|codec| !codec.is("rtx"));
             if section.rejected {
                 section.direction = Direction::Inactive;
                 section.codecs = offered.codecs.first().cloned().into_iter().collect();

@@ -276,6 +276,30 @@ fn what_does_not_share_the_transport_is_refused() {
 }
 
 #[test]
+fn data_channels_are_taken_where_media_is_to_share_their_transport() {
+    let offer = parse(concat!(
+        "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0 1\r\n",
+        "m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\na=mid:0\r\na=sctp-port:5000\r\n",
+        "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:1\r\na=sendonly\r\na=rtcp-mux\r\n",
+        "a=rtpmap:111 opus/48000/2\r\n",
+    ));
+    let config = AnswerConfig {
+        data: true,
+        ..AnswerConfig::receive_all(1)
+    };
+    let text = offer.answer(&config, &transport()).to_string();
+    assert!(text.contains("m=application 9 UDP/DTLS/SCTP webrtc-datachannel"));
+    assert!(text.contains("a=sctp-port:5000"), "{text}");
+    let answer = parse(&text);
+    assert_eq!(answer.bundle, ["0", "1"]);
+    assert_eq!(answer.transport(), Ok(transport()));
+    // Nothing of media is in it.
+    let agreed = agreed(&answer, &offer, true);
+    let names: Vec<_> = agreed.iter().map(|own| (own.place, &own.mid[..])).collect();
+    assert_eq!(names, [(1, "1")]);
+}
+
+#[test]
 fn descriptions_are_bounded() {
     let head = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
     let error = |text: &str| {

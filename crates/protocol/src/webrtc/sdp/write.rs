@@ -6,6 +6,9 @@ use super::codec::Codec;
 use super::description::{MediaKind, MediaSection, SessionDescription};
 use super::transport_lines::TransportLines;
 
+/// The port of SCTP inside of DTLS that is usual (RFC 8841, 5).
+const SCTP_PORT: u16 = 5000;
+
 impl Display for SessionDescription {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
         write!(
@@ -80,6 +83,9 @@ fn write_media(out: &mut dyn Write, media: &MediaSection) -> Result {
     }
     if media.end_of_candidates {
         out.write_str("a=end-of-candidates\r\n")?;
+    }
+    if media.kind == MediaKind::Application && !media.rejected {
+        write!(out, "a=sctp-port:{SCTP_PORT}\r\n")?;
     }
     if media.kind != MediaKind::Application {
         if media.rtcp_mux {

@@ -177,6 +177,7 @@ pub(super) fn answer_player(
         codecs: tracks.iter().map(|own| own.codec.name.clone()).collect(),
         extensions: own.extensions(),
         feedback: own.feedback(OF_PLAYERS),
+        data: false,
     };
     let mut answer = offer.answer(&config, own.transport);
     let mut planned = Vec::new();

@@ -289,6 +289,23 @@ fn an_alert_closes_only_from_where_media_goes_to() {
     }
 }
 
+#[test]
+fn data_that_nobody_looks_at_is_no_surprise() {
+    let mut pair = connected(8);
+    let now = pair.now;
+    // The answerer has dropped DTLS.
+    let data = [23, 254, 253, 0, 1, 0, 0, 0, 0, 0, 1, 0, 2, 1, 0];
+    pair.peers[1].handle_datagram(now, address(0), &data);
+    let unexpected = pair.peers[1].counts().dtls_unexpected;
+    pair.peers[1].ignore_data();
+    let received = pair.peers[1].handle_datagram(now, address(0), &data);
+    assert_eq!(received, Received::Handled);
+    pair.peers[1].handle_datagram(now, stranger(), &data);
+    assert_eq!(unexpected, 1);
+    let counts = pair.peers[1].counts();
+    assert_eq!(counts.dtls_unexpected, 2, "that of a stranger");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

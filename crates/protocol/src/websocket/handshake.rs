@@ -46,17 +46,32 @@ pub struct Upgrade {
     accept: String,
     offered: Vec<String>,
     protocol: Option<String>,
+    status: Option<u16>,
 }
+
+/// How much of what a server says when it refuses is passed on, in bytes.
+const WORDS_MAX: usize = 200;
 
 impl Upgrade {
     /// A handshake, and the request that begins it. `protocols` are the subprotocols that the
     /// client speaks, what it likes best first (RFC 6455, 1.9); what it draws follows from `seed`.
     pub fn begin(url: &Url, protocols: &[&str], seed: u64) -> (Upgrade, Vec<u8>) {
+        Upgrade::begin_as(url, protocols, None, seed)
+    }
+
+    /// The same, of a client that shows `authorization` (RFC 9110, 11.6.2); without it what the URL
+    /// has of name and password.
+    pub fn begin_as(
+        url: &Url,
+        protocols: &[&str],
+        authorization: Option<String>,
+        seed: u64,
+    ) -> (Upgrade, Vec<u8>) {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&mix(&[seed, 11]).to_be_bytes());
         nonce[8..].copy_from_slice(&mix(&[seed, 12]).to_be_bytes());
         let key = STANDARD.encode(nonce);
-        let credentials = url.user_info().map(auth::basic);
+        let credentials = authorization.or_else(|| url.user_info().map(auth::basic));
         let offered = protocols.join(", ");
         let mut headers = vec![
             ("Upgrade", "websocket"),
@@ -80,8 +95,14 @@ impl Upgrade {
             accept: accept_of(key.as_bytes()),
             offered: protocols.iter().map(|&name| name.to_owned()).collect(),
             protocol: None,
+            status: None,
         };
         (upgrade, request)
+    }
+
+    /// The status of the server's answer, once there is one.
+    pub fn status(&self) -> Option<u16> {
+        self.status
     }
 
     /// The subprotocol that the server chose, once it has answered; none where it chose none.
@@ -108,10 +129,17 @@ impl Upgrade {
                 return Ok(false);
             }
         };
-        *bytes = &bytes[at..];
+        self.status = Some(head.status);
         if head.status != 101 {
-            return Err(format!("it answered {} {}", head.status, head.reason));
+            let mut said = format!("it answered {} {}", head.status, head.reason);
+            if let Ok(Some(Item::Body { bytes: words, .. })) = self.decoder.next(bytes, &mut at) {
+                let words = String::from_utf8_lossy(&words[..words.len().min(WORDS_MAX)]);
+                let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+                said += &format!(": {words}");
+            }
+            return Err(said);
         }
+        *bytes = &bytes[at..];
         let says = |name: &str, value: &str| {
             head.headers
                 .get(name)

@@ -102,6 +102,11 @@ pub trait Keys: Debug + Send + Sync {
     /// Whether the values make sense; if not, which key is wrong, and why.
     fn check(&self) -> Result<(), (&'static str, String)>;
 
+    /// Whether clients with these values can be sent to `url`; if not, by which key, and why.
+    fn check_url(&self, _url: &str) -> Result<(), (&'static str, String)> {
+        Ok(())
+    }
+
     /// How the clients speak TLS, where a URL asks for it; none where the protocol knows no TLS.
     fn tls(&self) -> Option<&TlsConfig> {
         None

@@ -198,6 +198,15 @@ pub(crate) fn read(
         }
     };
     let config = config?;
+    for (url, url_node) in &urls {
+        if let Err((key, text)) = config.check_url(url) {
+            let at = node
+                .entry(key)
+                .map_or(&url_node.origin, |own| &own.key_origin);
+            problems.push(Problem::new(at, format!("`{}`: {text}", shown(url))));
+            break;
+        }
+    }
     let others = |(url, _): &(String, &Node)| *url != urls[0].0;
     if config.changes_channel()
         && !urls.is_empty()

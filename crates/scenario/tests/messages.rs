@@ -231,7 +231,15 @@ fn a_wrong_argument_names_itself() {
         "ftp://h/a: `ftp://h/a` has an unsupported URL scheme | a URL begins with rtsp://, \
          rtsps://, http://, https://, tcp://, tls://, ws://, wss://, unix://, rtmp://, rtmps://, \
          srt://, whep+http://, whep+https://, whip+http://, whip+https://, janus+ws://, \
-         janus+wss://, janus+http://, janus+https://\n"
+         janus+wss://, janus+http://, janus+https://, livekit+ws://, livekit+wss://\n"
+    );
+    let nobody = refused(&OneLiner {
+        urls: vec!["livekit+ws://127.0.0.1/room".to_owned()],
+        ..OneLiner::default()
+    });
+    assert!(
+        nobody.contains("write `api_key` and `api_secret`"),
+        "{nobody}"
     );
     assert_eq!(
         refused(&OneLiner {

@@ -137,11 +137,16 @@ pub struct ClientConfig {
     /// address then. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnConfig>,
-    /// The token that WHIP and WHEP servers are shown (`Authorization: Bearer`), or that Janus is
-    /// told as `token`. A secret: it is masked in all that a run leaves. Default: none.
+    /// The token that WHIP, WHEP and LiveKit servers are shown (`Authorization: Bearer`), or that
+    /// Janus is told as `token`. Of LiveKit it is one client's: it has the client's name in the
+    /// room. A secret: it is masked in all that a run leaves. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// Janus' API secret. A secret: it is masked in all that a run leaves. Default: none.
+    /// The name of LiveKit's API key, by which each client makes a token of its own. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+    /// Janus' API secret, or that of LiveKit's `api_key`. A secret: it is masked in all that a run
+    /// leaves. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_secret: Option<String>,
     /// The PIN of the room or the mount point of Janus. A secret: it is masked in all that a run
@@ -156,14 +161,15 @@ pub struct ClientConfig {
     /// something else is written. Default: nothing, they play.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish: Option<SourceConfig>,
-    /// What each client publishes in a room of Janus, such as `{bitrate: 256kbps, audio: true}`.
-    /// Default: nothing, they only receive.
+    /// What each client publishes in a room of Janus or LiveKit, such as
+    /// `{bitrate: 256kbps, audio: true}`. Default: nothing, they only receive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participate: Option<SourceConfig>,
     /// How clients in a room receive the others: `together` (default: all over one
-    /// PeerConnection), `each` (each over one of its own) or `nobody`.
+    /// PeerConnection), `each` (each over one of its own, of Janus alone) or `nobody`.
     pub subscribe: Subscribe,
-    /// The room that is made where it is not there, such as `{publishers: 100, bitrate: 256kbps}`.
+    /// The room of Janus that is made where it is not there, such as
+    /// `{publishers: 100, bitrate: 256kbps}`.
     /// Who leaves nobody behind in it takes it away. Default: none is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room: Option<RoomConfig>,
@@ -209,6 +215,7 @@ impl Default for ClientConfig {
             trickle: false,
             turn: None,
             token: None,
+            api_key: None,
             api_secret: None,
             pin: None,
             follow: Follow::default(),
@@ -285,6 +292,32 @@ impl ClientConfig {
         if self.publish.is_some() && self.participate.is_some() {
             let text = "`publish` is of WHIP and `participate` of rooms; take one out";
             return Err(("participate", text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether these values make sense in rooms of LiveKit; if not, which key does not, and why.
+    pub(super) fn check_for_livekit(&self) -> Result<(), (&'static str, String)> {
+        let has_key = self.api_key.is_some() && self.api_secret.is_some();
+        if self.token.is_none() && !has_key {
+            let text = "LiveKit wants to know who comes: write `api_key` and `api_secret`, by \
+                        which each client makes a token, or a `token`";
+            return Err(("api_key", text.to_owned()));
+        }
+        if self.subscribe == Subscribe::Each {
+            let text = "LiveKit sends everybody over one PeerConnection: `subscribe` is `together` \
+                        or `nobody` there";
+            return Err(("subscribe", text.to_owned()));
+        }
+        for (key, written) in [("room", self.room.is_some()), ("pin", self.pin.is_some())] {
+            if written {
+                let text = format!("`{key}` is of Janus; LiveKit makes a room when somebody comes");
+                return Err((key, text));
+            }
+        }
+        if self.publish.is_some() {
+            let text = "`publish` is of WHIP; in rooms it is `participate`";
+            return Err(("publish", text.to_owned()));
         }
         Ok(())
     }
@@ -418,5 +451,27 @@ mod tests {
             assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");
         }
         assert!(read(r#"{"recieve":"headers"}"#).is_err());
+    }
+
+    #[test]
+    fn keys_that_a_room_of_livekit_has_no_use_for_are_refused() {
+        let wrong = |text: &str| {
+            let config: ClientConfig = serde_json::from_str(text).expect(text);
+            config.check_for_livekit().err().map(|(key, _)| key)
+        };
+        for (keys, key) in [
+            (r#""token":"a""#, None),
+            (
+                r#""api_key":"a","api_secret":"b","subscribe":"nobody""#,
+                None,
+            ),
+            (r#""api_secret":"b""#, Some("api_key")),
+            (r#""token":"a","subscribe":"each""#, Some("subscribe")),
+            (r#""token":"a","room":{}"#, Some("room")),
+            (r#""token":"a","pin":"1""#, Some("pin")),
+            (r#""token":"a","publish":{}"#, Some("publish")),
+        ] {
+            assert_eq!(wrong(&format!("{{{keys}}}")), key, "{keys}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
 use super::signalling::janus::Subscribe;
 use super::turn::TurnTransport;
-use super::url::{SCHEMES, Url};
+use super::url::{Place, SCHEMES, Url};
 use crate::browser::{Golden, Page};
 use crate::descriptor::{self, Crowd, Keys, Location, MakeClients, Protocol, Seat, Surroundings};
 use crate::http1;
@@ -27,7 +27,7 @@ use crate::options::{ClientOption, ClientOptions};
 use crate::session::{Needs, Session};
 use crate::tls::TlsConfig;
 
-/// WebRTC, by WHIP, WHEP or Janus.
+/// WebRTC, by WHIP, WHEP, Janus or LiveKit.
 pub static PROTOCOL: Protocol = Protocol {
     name: "webrtc",
     schemes: SCHEMES,
@@ -49,13 +49,27 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 static OPTIONS: ClientOptions = ClientOptions {
-    heading: "WebRTC (whep+http, whip+http, janus+ws and janus+http URLs)",
-    options: &[ClientOption::new(
-        "token",
-        "token",
-        "TOKEN",
-        "The token that a WHIP, WHEP or Janus server is shown",
-    )],
+    heading: "WebRTC (whep+http, whip+http, janus+ws, janus+http and livekit+ws URLs)",
+    options: &[
+        ClientOption::new(
+            "token",
+            "token",
+            "TOKEN",
+            "The token that a WHIP, WHEP, Janus or LiveKit server is shown",
+        ),
+        ClientOption::new(
+            "api-key",
+            "api_key",
+            "NAME",
+            "LiveKit's API key, by which each client makes a token",
+        ),
+        ClientOption::new(
+            "api-secret",
+            "api_secret",
+            "SECRET",
+            "The secret of LiveKit's API key, or of Janus' API",
+        ),
+    ],
 };
 
 fn read_url(text: &str) -> Result<Location, String> {
@@ -75,6 +89,13 @@ impl Keys for ClientConfig {
 
     fn check(&self) -> Result<(), (&'static str, String)> {
         ClientConfig::check(self)
+    }
+
+    fn check_url(&self, url: &str) -> Result<(), (&'static str, String)> {
+        match Url::parse(url).map(|url| url.place) {
+            Ok(Place::LiveKit(_)) => self.check_for_livekit(),
+            _ => Ok(()),
+        }
     }
 
     fn tls(&self) -> Option<&TlsConfig> {

@@ -34,7 +34,8 @@ reasons! {
         NotFound = "not_found";
         /// The server does not take the offer: 406, 415 or 422, or it cannot read it.
         OfferRefused = "offer_refused";
-        /// Somebody else publishes there, or nobody publishes (409).
+        /// Somebody else publishes there, or nobody publishes (409), or somebody of the same name
+        /// has come to the room.
         Conflict = "conflict";
         /// The server serves as many as it can (429, 503, or the room is full).
         Overloaded = "overloaded";

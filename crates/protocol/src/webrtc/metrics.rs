@@ -10,8 +10,8 @@ measure::metrics! {
     /// PeerConnections, and how they came about.
     pub WEBRTC after RTP;
     counters {
-        /// Requests of the signalling that were sent: of WHIP and WHEP requests of HTTP, of Janus
-        /// messages.
+        /// Requests of the signalling that were sent: of WHIP and WHEP requests of HTTP, of Janus and
+        /// LiveKit messages that are answered, and of LiveKit the request to join.
         REQUESTS = "requests", Count, "";
         /// Answers to them that came, acknowledgements not counted.
         RESPONSES = "responses", Count, "";
@@ -116,8 +116,9 @@ measure::metrics! {
         AUDIO_LEVEL = "audio_level", Count, "RFC 6464, 3";
         /// From the request for a WebSocket to the answer.
         WEBSOCKET_DELAY = "websocket_delay", Seconds, "RFC 6455, 4";
-        /// From asking to join a room to being in it.
-        JOIN_DELAY = "join_delay", Seconds, "Janus, VideoRoom";
+        /// From asking to join a room to being in it. LiveKit is asked with the request for the
+        /// WebSocket.
+        JOIN_DELAY = "join_delay", Seconds, "Janus, VideoRoom; LiveKit";
         /// From asking for media to the server's offer.
         OFFER_DELAY = "offer_delay", Seconds, "";
         /// From our offer to the server's answer.

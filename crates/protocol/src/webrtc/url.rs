@@ -16,13 +16,16 @@ pub const SCHEMES: &[&str] = &[
     "janus+wss",
     "janus+http",
     "janus+https",
+    "livekit+ws",
+    "livekit+wss",
 ];
 
 /// A place where clients are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// Where the signalling goes: of WHIP and WHEP what is posted to, of Janus the WebSocket, or the
-    /// place of its API over HTTP.
+    /// place of its API over HTTP, of LiveKit the WebSocket without what its protocol adds to the
+    /// path.
     pub at: http1::Url,
     /// Whether Janus is spoken to over HTTP.
     pub long_poll: bool,
@@ -41,6 +44,8 @@ pub enum Place {
     Room(Id),
     /// A mount point of Janus' Streaming.
     Mountpoint(Id),
+    /// A room of LiveKit.
+    LiveKit(String),
 }
 
 /// What Janus calls a room or a mount point by: a number, or a text where it is set up so
@@ -100,6 +105,12 @@ pub const JANUS_PORT: u16 = 8188;
 /// The same over HTTP.
 pub const JANUS_HTTP_PORT: u16 = 8088;
 
+/// The port of a LiveKit WebSocket where a URL names none: that of its own configuration.
+pub const LIVEKIT_PORT: u16 = 7880;
+
+/// The longest name of a LiveKit room that is taken, in bytes: it goes into a token.
+const ROOM_MAX: usize = 256;
+
 impl Url {
     /// Takes a URL apart.
     ///
@@ -110,7 +121,8 @@ impl Url {
         let wrong = || {
             Why::Scheme {
                 kind: "WebRTC URL",
-                schemes: "whep+http(s)://, whip+http(s)://, janus+ws(s):// or janus+http(s)://",
+                schemes: "whep+http(s)://, whip+http(s)://, janus+ws(s)://, janus+http(s):// or \
+                          livekit+ws(s)://",
             }
             .of(url)
         };
@@ -128,6 +140,7 @@ impl Url {
                 },
             }),
             ("janus", "ws" | "wss" | "http" | "https") => Url::of_janus(url, &inner),
+            ("livekit", "ws" | "wss") => Url::of_livekit(url, &inner),
             _ => Err(wrong()),
         }
     }
@@ -161,26 +174,40 @@ impl Url {
             _ => return Err(no_place()),
         };
         // What is left is the WebSocket's own.
-        let (scheme, after) = inner.split_once("://").unwrap_or_default();
-        let (authority, _) = crate::url::split_authority(after);
-        let has_port = match authority.rsplit_once('@').map_or(authority, |(_, at)| at) {
-            bracketed if bracketed.starts_with('[') => bracketed.contains("]:"),
-            host => host.contains(':'),
+        // Where Janus has its API over HTTP unless it is set up otherwise.
+        let (usual, port) = match long_poll {
+            true => ("/janus", JANUS_HTTP_PORT),
+            false => ("/", JANUS_PORT),
         };
-        let port = match scheme {
-            "ws" if !has_port => format!(":{JANUS_PORT}"),
-            "http" if !has_port => format!(":{JANUS_HTTP_PORT}"),
-            _ => String::new(),
-        };
-        // Where Janus has its API unless it is set up otherwise.
-        let usual = if long_poll { "/janus" } else { "/" };
         let path = if path.is_empty() { usual } else { path };
         let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-        let at = parse(&format!("{scheme}://{authority}{port}{path}{query}"));
+        let at = parse(&format!("{}{path}{query}", origin(inner, port)));
         Ok(Url {
             long_poll,
             at: at.map_err(|error| error.why.of(url))?,
             place,
+        })
+    }
+
+    /// `ws://host:port[/path]/ROOM`.
+    fn of_livekit(url: &str, inner: &str) -> Result<Url, UrlError> {
+        let other = |text: &str| Why::Other(text.to_owned()).of(url);
+        let whole = websocket::parse_url(inner).map_err(|error| error.why.of(url))?;
+        let target = whole.target();
+        if target.contains('?') {
+            return Err(other("a query is the client's own to make: take it out"));
+        }
+        let (path, room) = target.rsplit_once('/').unwrap_or_default();
+        let room = percent_decode(room);
+        if room.is_empty() || room.len() > ROOM_MAX {
+            return Err(other("say which room: livekit+ws://host/ROOM"));
+        }
+        let path = if path.is_empty() { "/" } else { path };
+        let at = websocket::parse_url(&format!("{}{path}", origin(inner, LIVEKIT_PORT)));
+        Ok(Url {
+            long_poll: false,
+            at: at.map_err(|error| error.why.of(url))?,
+            place: Place::LiveKit(room),
         })
     }
 
@@ -193,7 +220,7 @@ impl Url {
     /// WHEP the URL without what tells the two apart. None of a room: who is in it does both.
     pub fn stream_name(&self) -> Option<String> {
         let kind = match &self.place {
-            Place::Room(_) => return None,
+            Place::Room(_) | Place::LiveKit(_) => return None,
             Place::Mountpoint(id) => format!("/streaming/{id}"),
             Place::Whep | Place::Whip => String::new(),
         };
@@ -231,8 +258,27 @@ impl fmt::Display for Url {
                     "janus+{below}{secure}://{authority}{path}/streaming/{id}"
                 )
             }
+            Place::LiveKit(room) => {
+                let path = target.trim_end_matches('/');
+                write!(out, "livekit+ws{secure}://{authority}{path}/{room}")
+            }
         }
     }
+}
+
+/// Scheme and authority of a URL, with that port if it names none and its scheme is not secure.
+fn origin(url: &str, usual_port: u16) -> String {
+    let (scheme, after) = url.split_once("://").unwrap_or_default();
+    let (authority, _) = crate::url::split_authority(after);
+    let has_port = match authority.rsplit_once('@').map_or(authority, |(_, at)| at) {
+        bracketed if bracketed.starts_with('[') => bracketed.contains("]:"),
+        host => host.contains(':'),
+    };
+    let port = match has_port || matches!(scheme, "wss" | "https") {
+        true => String::new(),
+        false => format!(":{usual_port}"),
+    };
+    format!("{scheme}://{authority}{port}")
 }
 
 #[cfg(test)]
@@ -278,6 +324,18 @@ mod tests {
     }
 
     #[test]
+    fn rooms_of_livekit_are_behind_the_websocket() {
+        let url = parse("livekit+ws://127.0.0.1/a%20room");
+        assert_eq!(url.place, Place::LiveKit("a room".to_owned()));
+        assert_eq!((url.at.port(), url.at.target()), (LIVEKIT_PORT, "/"));
+        let url = parse("livekit+wss://h/below/here/room");
+        assert_eq!((url.at.port(), url.at.target()), (443, "/below/here"));
+        assert_eq!(url.to_string(), "livekit+wss://h/below/here/room");
+        assert_eq!(parse("livekit+ws://[::1]:9/r").at.port(), 9);
+        assert_eq!(url.stream_name(), None);
+    }
+
+    #[test]
     fn publishers_and_players_of_a_stream_find_each_other() {
         let name = |url: &str| parse(url).stream_name();
         assert_eq!(
@@ -304,6 +362,8 @@ mod tests {
             ("janus+ws://h", "/videoroom/ROOM"),
             ("janus+ws://h/echotest/1", "/videoroom/ROOM"),
             ("janus+ws://h/videoroom/", "/videoroom/ROOM"),
+            ("livekit+ws://h", "livekit+ws://host/ROOM"),
+            ("livekit+ws://h/room?a=1", "take it out"),
         ] {
             let error = Url::parse(url).expect_err(url).to_string();
             assert!(error.contains(part), "{url}: {error}");

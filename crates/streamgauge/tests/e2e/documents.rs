@@ -181,8 +181,15 @@ fn plan(shown: &Shown) -> Plan {
             words = check;
         }
         "demo" => words.extend(["-c", "4", "-d", "2s"].map(str::to_owned)),
-        // Janus has no network of its own here: tests/e2e/webrtc.rs plays from it.
-        "load" if words[1].starts_with("janus+") => return Plan::Read,
+        // Janus has no network of its own here: tests/e2e/webrtc.rs plays from it. LiveKit is not
+        // packaged.
+        "load"
+            if ["janus+", "livekit+"]
+                .iter()
+                .any(|own| words[1].starts_with(own)) =>
+        {
+            return Plan::Read;
+        }
         "load" => {
             // A client that is traced has to be there.
             let clients = if has("--trace") { "18" } else { "4" };

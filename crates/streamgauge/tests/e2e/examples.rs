@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::namespace::Namespace;
-use crate::support::{Process, a_little, folder, have, run, streamgauge, wait_for};
+use crate::support::{Process, a_little, folder, have, have_built, run, streamgauge, wait_for};
 
 /// How long one example may take, its clips included.
 const WITHIN: Duration = Duration::from_secs(120);
@@ -72,6 +72,12 @@ const ROOMS: [Example; 1] = [Example {
         "clients.people.load={clients: 3, ramp: 2s}",
         "thresholds=[\"people.sent_packets > 0\"]",
     ],
+}];
+
+/// Those of rooms of LiveKit, where it is built.
+const LIVEKIT: [Example; 1] = [Example {
+    file: "livekit-room.yaml",
+    set: &["duration=6s", "clients.people.load={clients: 3, ramp: 1s}"],
 }];
 
 /// Those with an emulated link, which the run makes itself.
@@ -267,7 +273,7 @@ fn every_example_is_run_by_a_test() {
         .map(|name| name.expect("a plain name"))
         .collect();
     let tested = MESSAGES.iter().chain(&SRT).chain(&LINKS).chain(&RELAYS);
-    let tested = tested.chain(&LAUNCHED).chain(&ROOMS);
+    let tested = tested.chain(&LAUNCHED).chain(&ROOMS).chain(&LIVEKIT);
     let tested: BTreeSet<String> = tested
         .map(|example| example.file)
         .chain(PREPARED)
@@ -318,6 +324,18 @@ fn examples_of_rooms_run() {
     let _media = a_little();
     let Some(space) = space() else { return };
     for example in ROOMS {
+        run_it(&space, example.file, example.set, &[]);
+    }
+}
+
+#[test]
+fn examples_of_livekit_run() {
+    if !have_built("livekit-server") {
+        return;
+    }
+    let _media = a_little();
+    let Some(space) = space() else { return };
+    for example in LIVEKIT {
         run_it(&space, example.file, example.set, &[]);
     }
 }

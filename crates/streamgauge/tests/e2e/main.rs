@@ -19,6 +19,7 @@ mod limits;
 mod link;
 mod linked_runs;
 mod live;
+mod livekit;
 mod media;
 mod mediamtx;
 mod message_limits;

@@ -1,20 +1,17 @@
 //! MediaMTX over RTMP and SRT, in both roles. It is not packaged, so these tests run where it is in
 //! PATH.
 
-use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::srt::{self, write};
 use crate::support::{
-    Process, Report, a_little, folder, free_port, listens, number, run, wait_for,
+    Process, Report, a_little, folder, free_port, have_built, listens, number, run, wait_for,
 };
 
 /// Starts it with RTMP and SRT on these ports; none where it is not installed.
 fn start(folder: &std::path::Path, rtmp: u16, srt: u16) -> Option<Process> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if !std::env::split_paths(&path).any(|folder| folder.join("mediamtx").is_file()) {
-        let _ = writeln!(std::io::stderr(), "left out: there is no mediamtx in PATH");
+    if !have_built("mediamtx") {
         return None;
     }
     let config = format!(

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -58,6 +59,18 @@ pub(crate) fn folder() -> TempDir {
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     listener.local_addr().expect("it is bound").port()
+}
+
+/// Whether a program is in PATH that no package brings; if not, that is said, and the test is left
+/// out.
+pub(crate) fn have_built(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !found {
+        let mut out = std::io::stderr();
+        let _ = writeln!(out, "left out: there is no {program} in PATH");
+    }
+    found
 }
 
 /// Looks at a condition until it gives something, or fails the test.

@@ -31,7 +31,7 @@ pub const FOLDER_VARIABLE: &str = "STREAMGAUGE_CATALOGUE";
 const FILES_MAX: usize = 1_000;
 
 /// Every entry that is a part of the program: the name of its file, and what is in it.
-const BUILT_IN: [(&str, &str); 11] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("vlc.yaml", include_str!("../../catalogue/vlc.yaml")),
     (
         "gstreamer.yaml",
@@ -64,6 +64,7 @@ const BUILT_IN: [(&str, &str); 11] = [
         include_str!("../../catalogue/srt-live-transmit.yaml"),
     ),
     ("janus.yaml", include_str!("../../catalogue/janus.yaml")),
+    ("livekit.yaml", include_str!("../../catalogue/livekit.yaml")),
 ];
 
 /// A server of the catalogue.

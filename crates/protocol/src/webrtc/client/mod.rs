@@ -9,7 +9,8 @@ use measure::Time;
 
 use super::certificate::Certificate;
 use super::config::ClientConfig;
-use super::signalling::janus::{self, Janus};
+use super::signalling::janus::{self, Janus, Subscribe};
+use super::signalling::livekit::{self, LiveKit};
 use super::signalling::whip::{self, Whip};
 use super::signalling::{Common, Direction, Scope, Signalling, Target, Wanted};
 use super::url::{Place, Url};
@@ -168,6 +169,19 @@ impl Client {
                 };
                 Box::new(Janus::new(settings, url.at.clone()))
             }
+            Place::LiveKit(ref room) => {
+                let size = config.participate.as_ref().and_then(|source| source.size);
+                let settings = livekit::Settings {
+                    common,
+                    room: room.clone(),
+                    key: config.api_key.clone().zip(config.api_secret.clone()),
+                    trickle: config.trickle,
+                    publishes: config.participate.is_some(),
+                    subscribes: config.subscribe != Subscribe::Nobody,
+                    size: size.map(|size| (size.width, size.height)),
+                };
+                Box::new(LiveKit::new(settings, url.at.clone()))
+            }
         };
         let ssrc = mix(&[seed, 2]) as u32;
         let expects = matches!(url.place, Place::Whep | Place::Mountpoint(_));
@@ -225,6 +239,7 @@ impl Client {
     /// with it.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
+        self.signalling.tell_wall_clock(wall_clock);
         self
     }
 

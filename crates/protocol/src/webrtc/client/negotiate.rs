@@ -11,6 +11,7 @@ use crate::webrtc::sdp::{
 };
 use crate::webrtc::signalling::Direction;
 use crate::webrtc::tracks::{Agreed, Section, Tracks, VideoCodec};
+use crate::webrtc::url::Place;
 
 /// The most addresses of the server that are kept until there is a socket.
 const EARLY_MAX: usize = 32;
@@ -90,12 +91,16 @@ impl Client {
             }
         };
         let (now, session_id) = (cx.now, self.session_id());
+        let has_data = matches!(self.url.place, Place::LiveKit(_));
         let link = &mut self.links[at];
         let Some(peer) = &mut link.peer else {
             // It comes before the socket is there: the newest counts.
             link.offer = Some(offer.to_owned());
             return;
         };
+        if has_data {
+            peer.ignore_data();
+        }
         if link.agreed.is_none() {
             let transport = match description.transport() {
                 Ok(transport) => transport,
@@ -112,6 +117,8 @@ impl Client {
         let config = AnswerConfig {
             version: 1 + link.answers,
             feedback: self.config.feedback(),
+            // A server of LiveKit offers them first, and alone while nobody publishes.
+            data: has_data,
             ..AnswerConfig::receive_all(session_id)
         };
         let mut answer = description.answer(&config, &peer.local_transport());

@@ -48,6 +48,9 @@ pub(super) fn page(config: &ClientConfig, url: &str) -> Result<Page, String> {
                 "a browser plays and takes part in rooms: it does not publish by WHIP".to_owned(),
             );
         }
+        Place::LiveKit(_) => {
+            return Err("a browser does not take part in rooms of LiveKit".to_owned());
+        }
         Place::Whep => (WHEP, json!({"url": address("http")})),
         Place::Mountpoint(id) => (
             JANUS,
@@ -160,6 +163,7 @@ mod tests {
     fn what_a_browser_cannot_do_is_refused() {
         for (keys, url) in [
             ("{}", "whip+http://h/a/whip"),
+            (r#"{"token":"a"}"#, "livekit+ws://h/room"),
             (r#"{"tls":{"ca":"ca.pem"}}"#, "whep+https://h/a/whep"),
             ("{}", "http://h/"),
             ("{}", "janus+http://h/videoroom/1"),

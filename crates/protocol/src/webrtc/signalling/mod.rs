@@ -3,6 +3,8 @@
 //! [`Wanted`], in order.
 
 pub mod janus;
+pub mod livekit;
+mod socket;
 pub mod whip;
 
 use std::collections::VecDeque;
@@ -17,6 +19,9 @@ use crate::session::Closed;
 /// The longest description that is taken, in bytes: that of a room with hundreds of streams is
 /// below.
 pub const SDP_MAX: usize = 256 * 1024;
+
+/// The most publishers of a room that are received.
+const FEEDS_MAX: usize = 5_000;
 
 /// Where a connection is to be made to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +144,9 @@ pub trait Signalling: Debug {
     /// Sets to work: a first connection is wanted.
     fn begin(&mut self, scope: &mut Scope<'_>);
 
+    /// Says what the wall clock showed, since 1970, when time began: for kinds that tell the time.
+    fn tell_wall_clock(&mut self, _wall_clock: Duration) {}
+
     /// The connection stands.
     fn connected(&mut self, scope: &mut Scope<'_>);
 
@@ -192,4 +200,38 @@ pub struct Common {
     pub user_agent: String,
     /// Seed of all that is drawn.
     pub seed: u64,
+}
+
+/// Why a client fails whose connection is gone, and what to say of it.
+fn ended(how: Closed) -> (Failure, String) {
+    match how {
+        Closed::Stuck => (Failure::Stuck, "the server does not read".to_owned()),
+        Closed::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
+        Closed::End | Closed::Reset => {
+            (Failure::SignallingClosed, "the connection ended".to_owned())
+        }
+    }
+}
+
+/// A description without the addresses in it, and these, without `a=`.
+fn split_candidates(sdp: &str) -> (String, Vec<String>) {
+    let (mut rest, mut candidates) = (String::with_capacity(sdp.len()), Vec::new());
+    for line in sdp.split_inclusive('\n') {
+        if line.starts_with("a=end-of-candidates") {
+            continue;
+        }
+        match line
+            .strip_prefix("a=")
+            .filter(|_| line.starts_with("a=candidate:"))
+        {
+            Some(candidate) => {
+                let candidate = candidate.trim_end().to_owned();
+                if !candidates.contains(&candidate) {
+                    candidates.push(candidate);
+                }
+            }
+            None => rest += line,
+        }
+    }
+    (rest, candidates)
 }

@@ -8,7 +8,7 @@ use measure::Time;
 use serde_json::{Value, json};
 
 use super::super::{Scope, Wanted};
-use super::{Asked, Janus, LIMITS, Message, Phase, Settings, of_closed};
+use super::{Asked, Janus, LIMITS, Message, Phase, Settings, ended};
 use crate::http1::{self, AtClose, Decoder, Head, Item, Malformed, Url, Version};
 use crate::session::Closed;
 use crate::webrtc::failure::Failure;
@@ -247,7 +247,7 @@ impl Janus {
             None if exchange.asked.is_none() && how == Closed::End => return self.go_on(scope),
             None => {}
         }
-        let (failure, what) = of_closed(how);
+        let (failure, what) = ended(how);
         self.http_failed(scope, failure, &what);
     }
 

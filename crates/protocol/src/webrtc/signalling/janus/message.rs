@@ -171,29 +171,6 @@ pub(super) fn plugin_error(data: &Value) -> Option<(u64, String)> {
     Some((code, text.to_owned()))
 }
 
-/// A description without the addresses in it, and these, without `a=`.
-pub(super) fn split_candidates(sdp: &str) -> (String, Vec<String>) {
-    let (mut rest, mut candidates) = (String::with_capacity(sdp.len()), Vec::new());
-    for line in sdp.split_inclusive('\n') {
-        if line.starts_with("a=end-of-candidates") {
-            continue;
-        }
-        match line
-            .strip_prefix("a=")
-            .filter(|_| line.starts_with("a=candidate:"))
-        {
-            Some(candidate) => {
-                let candidate = candidate.trim_end().to_owned();
-                if !candidates.contains(&candidate) {
-                    candidates.push(candidate);
-                }
-            }
-            None => rest += line,
-        }
-    }
-    (rest, candidates)
-}
-
 /// Why a client fails by an error of Janus or of one of its plug-ins.
 pub(super) fn of_error(code: u64) -> Failure {
     match code {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::{Common, PeerNumber, Scope, Signalling, Target, Wanted};
+use super::{Common, PeerNumber, Scope, Signalling, Target, Wanted, ended, split_candidates};
 use crate::http1::Url;
 use crate::mix::mix;
 use crate::session::Closed;
@@ -25,8 +25,8 @@ use crate::webrtc::url::{Id, Place};
 use crate::websocket::{self, Assembly, Item, Limits, Upgrade};
 
 use long_poll::{LongPoll, Which};
+use message::of_error;
 pub use message::{Jsep, Kind, Message};
-use message::{of_error, split_candidates};
 use room::Room;
 
 /// The subprotocol.
@@ -663,7 +663,7 @@ impl Signalling for Janus {
         if self.phase == Phase::Leaving {
             return self.left(scope);
         }
-        let (failure, what) = of_closed(how);
+        let (failure, what) = ended(how);
         let detail = format!("{what}, with {}", self.url);
         self.fail(scope, failure, detail);
     }
@@ -776,17 +776,6 @@ fn name_of(url: &Url, long_poll: bool) -> String {
     let secure = if url.is_secure() { "s" } else { "" };
     let scheme = if long_poll { "http" } else { "ws" };
     format!("{scheme}{secure}://{}{}", url.authority(), url.target())
-}
-
-/// Why a client fails whose connection is gone.
-fn of_closed(how: Closed) -> (Failure, String) {
-    match how {
-        Closed::Stuck => (Failure::Stuck, "the server does not read".to_owned()),
-        Closed::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
-        Closed::End | Closed::Reset => {
-            (Failure::SignallingClosed, "the connection ended".to_owned())
-        }
-    }
 }
 
 #[cfg(test)]

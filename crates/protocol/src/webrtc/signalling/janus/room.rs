@@ -9,7 +9,7 @@ use super::message::plugin_error;
 use super::{Janus, Jsep, PeerNumber, Role, Scope, Subscribe, Wanted};
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
-use crate::webrtc::signalling::Direction;
+use crate::webrtc::signalling::{Direction, FEEDS_MAX};
 use crate::webrtc::url::{Id, Place};
 
 /// `JANUS_VIDEOROOM_ERROR_ROOM_EXISTS`.
@@ -17,9 +17,6 @@ const ROOM_EXISTS: u64 = 427;
 
 /// `JANUS_VIDEOROOM_ERROR_NO_SUCH_FEED`.
 const NO_SUCH_FEED: u64 = 428;
-
-/// The most publishers of a room that are received.
-const FEEDS_MAX: usize = 5_000;
 
 /// What a client knows of its room.
 #[derive(Debug, Default)]

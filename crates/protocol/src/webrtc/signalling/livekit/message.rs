@@ -1,0 +1,264 @@
+//! The messages of LiveKit's signalling, as far as they are used here. Numbers and types of fields
+//! are those of `livekit_rtc.proto` and `livekit_models.proto` in livekit/protocol; fields that are
+//! not declared are passed over.
+
+use prost::{Enumeration, Message, Oneof};
+
+/// What a client says.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct SignalRequest {
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 8, 16")]
+    pub(super) message: Option<Request>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(super) enum Request {
+    /// Of the publisher's PeerConnection.
+    #[prost(message, tag = "1")]
+    Offer(SessionDescription),
+    /// Of the subscriber's.
+    #[prost(message, tag = "2")]
+    Answer(SessionDescription),
+    #[prost(message, tag = "3")]
+    Trickle(TrickleRequest),
+    #[prost(message, tag = "4")]
+    AddTrack(AddTrackRequest),
+    #[prost(message, tag = "8")]
+    Leave(LeaveRequest),
+    #[prost(message, tag = "16")]
+    Ping(Ping),
+}
+
+/// What a server says.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct SignalResponse {
+    #[prost(oneof = "Response", tags = "1, 2, 3, 4, 5, 6, 8, 13, 20, 22")]
+    pub(super) message: Option<Response>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(super) enum Response {
+    #[prost(message, tag = "1")]
+    Join(JoinResponse),
+    /// Of the publisher's PeerConnection.
+    #[prost(message, tag = "2")]
+    Answer(SessionDescription),
+    /// Of the subscriber's.
+    #[prost(message, tag = "3")]
+    Offer(SessionDescription),
+    #[prost(message, tag = "4")]
+    Trickle(TrickleRequest),
+    #[prost(message, tag = "5")]
+    Update(ParticipantUpdate),
+    #[prost(message, tag = "6")]
+    TrackPublished(TrackPublishedResponse),
+    #[prost(message, tag = "8")]
+    Leave(LeaveRequest),
+    #[prost(message, tag = "13")]
+    StreamState(StreamStateUpdate),
+    #[prost(message, tag = "20")]
+    Pong(Pong),
+    #[prost(message, tag = "22")]
+    Answered(RequestResponse),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct SessionDescription {
+    /// `offer` or `answer`.
+    #[prost(string, tag = "1")]
+    pub(super) kind: String,
+    #[prost(string, tag = "2")]
+    pub(super) sdp: String,
+    /// An answer has the number of its offer.
+    #[prost(uint32, tag = "3")]
+    pub(super) id: u32,
+}
+
+/// Whose PeerConnection something is about, from the client's point of view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum SignalTarget {
+    Publisher = 0,
+    Subscriber = 1,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TrickleRequest {
+    /// An `RTCIceCandidateInit`, in JSON.
+    #[prost(string, tag = "1")]
+    pub(super) candidate_init: String,
+    #[prost(enumeration = "SignalTarget", tag = "2")]
+    pub(super) target: i32,
+    /// There are no more.
+    #[prost(bool, tag = "3")]
+    pub(super) is_final: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum TrackType {
+    Audio = 0,
+    Video = 1,
+    Data = 2,
+}
+
+/// What a track is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum TrackSource {
+    Unknown = 0,
+    Camera = 1,
+    Microphone = 2,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AddTrackRequest {
+    /// The track's name in the description (`a=msid`).
+    #[prost(string, tag = "1")]
+    pub(super) cid: String,
+    #[prost(string, tag = "2")]
+    pub(super) name: String,
+    #[prost(enumeration = "TrackType", tag = "3")]
+    pub(super) kind: i32,
+    #[prost(uint32, tag = "4")]
+    pub(super) width: u32,
+    #[prost(uint32, tag = "5")]
+    pub(super) height: u32,
+    #[prost(enumeration = "TrackSource", tag = "8")]
+    pub(super) source: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct JoinResponse {
+    #[prost(message, optional, tag = "2")]
+    pub(super) participant: Option<ParticipantInfo>,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) other_participants: Vec<ParticipantInfo>,
+    /// In seconds.
+    #[prost(int32, tag = "10")]
+    pub(super) ping_timeout: i32,
+    #[prost(int32, tag = "11")]
+    pub(super) ping_interval: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ParticipantUpdate {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) participants: Vec<ParticipantInfo>,
+}
+
+/// How far a participant is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum ParticipantState {
+    Joining = 0,
+    Joined = 1,
+    Active = 2,
+    Disconnected = 3,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ParticipantInfo {
+    #[prost(string, tag = "1")]
+    pub(super) sid: String,
+    #[prost(enumeration = "ParticipantState", tag = "3")]
+    pub(super) state: i32,
+    #[prost(message, repeated, tag = "4")]
+    pub(super) tracks: Vec<TrackInfo>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TrackInfo {
+    #[prost(enumeration = "TrackType", tag = "2")]
+    pub(super) kind: i32,
+    #[prost(bool, tag = "4")]
+    pub(super) muted: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TrackPublishedResponse {
+    #[prost(string, tag = "1")]
+    pub(super) cid: String,
+}
+
+/// Why somebody leaves, or is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum DisconnectReason {
+    UnknownReason = 0,
+    ClientInitiated = 1,
+    DuplicateIdentity = 2,
+    ServerShutdown = 3,
+    ParticipantRemoved = 4,
+    RoomDeleted = 5,
+    StateMismatch = 6,
+    JoinFailure = 7,
+    Migration = 8,
+    SignalClose = 9,
+    RoomClosed = 10,
+    UserUnavailable = 11,
+    UserRejected = 12,
+    SipTrunkFailure = 13,
+    ConnectionTimeout = 14,
+    MediaFailure = 15,
+    AgentError = 16,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LeaveRequest {
+    #[prost(enumeration = "DisconnectReason", tag = "2")]
+    pub(super) reason: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StreamStateUpdate {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) states: Vec<StreamStateInfo>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum StreamState {
+    Active = 0,
+    Paused = 1,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StreamStateInfo {
+    #[prost(enumeration = "StreamState", tag = "3")]
+    pub(super) state: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Ping {
+    /// In milliseconds. The answer has it too.
+    #[prost(int64, tag = "1")]
+    pub(super) timestamp: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Pong {
+    #[prost(int64, tag = "1")]
+    pub(super) last_ping_timestamp: i64,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum Refusal {
+    Ok = 0,
+    NotFound = 1,
+    NotAllowed = 2,
+    LimitExceeded = 3,
+    Queued = 4,
+    UnsupportedType = 5,
+    UnclassifiedError = 6,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RequestResponse {
+    #[prost(enumeration = "Refusal", tag = "2")]
+    pub(super) reason: i32,
+    #[prost(string, tag = "3")]
+    pub(super) message: String,
+}

@@ -1,0 +1,610 @@
+//! LiveKit: messages of Protocol Buffers over a WebSocket, which begins with joining a room.
+//!
+//! Each client has two PeerConnections at most. It offers the one that it publishes in; the server
+//! offers the other, in which everybody else comes, and offers it again when somebody begins or
+//! ends. The protocol is that of livekit/protocol, in version [`VERSION`].
+
+mod message;
+mod room;
+mod token;
+
+use std::time::Duration;
+
+use measure::Time;
+use prost::Message as _;
+
+use super::socket::{Came, Socket};
+use super::{Common, Direction, PeerNumber, SDP_MAX, Scope, Signalling, Target, Wanted};
+use crate::http1::Url;
+use crate::mix::mix;
+use crate::session::Closed;
+use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
+use crate::webrtc::sdp;
+use crate::websocket;
+
+use message::{
+    AddTrackRequest, DisconnectReason, LeaveRequest, Ping, Refusal, Request, Response,
+    SessionDescription, SignalRequest, SignalResponse, SignalTarget, StreamState, TrackSource,
+    TrackType, TrickleRequest,
+};
+use room::Room;
+use token::{Grant, token};
+
+/// The version of the protocol: the first in which a server says what it refuses.
+const VERSION: u32 = 15;
+
+/// The longest message that is taken, in bytes: the list of a room of a thousand is below.
+const LONGEST: usize = 1024 * 1024;
+
+/// Bounds of how often a server may ask to be pinged.
+const PING_EVERY_MIN: Duration = Duration::from_secs(1);
+const PING_EVERY_MAX: Duration = Duration::from_secs(60);
+
+/// What the client publishes in, and what it receives in.
+const PUBLISHER: PeerNumber = PeerNumber(0);
+const SUBSCRIBER: PeerNumber = PeerNumber(1);
+
+/// How a participant of a LiveKit room is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What all kinds are set up with. Its token is shown as it is; where there is none, one is
+    /// made of the key.
+    pub common: Common,
+    /// The name of the room.
+    pub room: String,
+    /// The name of the key by which tokens are made, and its secret.
+    pub key: Option<(String, String)>,
+    /// Whether candidates follow a description in messages of their own, and are not in it.
+    pub trickle: bool,
+    /// Whether the client publishes.
+    pub publishes: bool,
+    /// Whether it receives the others.
+    pub subscribes: bool,
+    /// Width and height of its pictures, where they are known.
+    pub size: Option<(u32, u32)>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Connecting,
+    /// The WebSocket was asked for, and with it the room.
+    Upgrading,
+    /// The WebSocket stands.
+    Joining,
+    InRoom,
+    /// The server was told that the client leaves.
+    Leaving,
+    Over,
+}
+
+/// One client in a room of LiveKit.
+#[derive(Debug)]
+pub struct LiveKit {
+    settings: Settings,
+    at: Url,
+    /// As details name it.
+    url: String,
+    /// The time since 1970 when time began.
+    wall_clock: Duration,
+    phase: Phase,
+    socket: Socket,
+    /// When the last step was begun.
+    asked: Time,
+    open: bool,
+    room: Room,
+    /// Tracks that the server was told of and has not taken yet, and since when.
+    tracks: Vec<String>,
+    tracks_asked: Time,
+    /// Our offer, until it has taken them; since when it is not answered.
+    offer: Option<String>,
+    offered: Option<Time>,
+    /// Since when the server's first offer is waited for, and the number of its last one.
+    offer_awaited: Option<Time>,
+    offer_id: u32,
+    /// How often it is to be pinged, when next, and since when that was not answered.
+    ping_every: Option<Duration>,
+    ping_at: Time,
+    pinged: Option<Time>,
+}
+
+impl LiveKit {
+    /// A client of the server at that WebSocket.
+    pub fn new(settings: Settings, url: Url) -> LiveKit {
+        let seed = settings.common.seed;
+        let secure = if url.is_secure() { "s" } else { "" };
+        let path = url.target().trim_end_matches('/').to_owned();
+        LiveKit {
+            url: format!("ws{secure}://{}{path}/rtc", url.authority()),
+            settings,
+            at: url,
+            wall_clock: Duration::ZERO,
+            phase: Phase::Idle,
+            socket: Socket::new(LONGEST, seed),
+            asked: Time::ZERO,
+            open: false,
+            room: Room::default(),
+            tracks: Vec::new(),
+            tracks_asked: Time::ZERO,
+            offer: None,
+            offered: None,
+            offer_awaited: None,
+            offer_id: 0,
+            ping_every: None,
+            ping_at: Time::NEVER,
+            pinged: None,
+        }
+    }
+
+    /// The token that is shown.
+    fn token(&self, now: Time) -> Option<String> {
+        if let Some(token) = &self.settings.common.token {
+            return Some(token.clone());
+        }
+        let (api_key, secret) = self.settings.key.as_ref()?;
+        let identity = format!("streamgauge-{:016x}", mix(&[self.settings.common.seed, 22]));
+        let grant = Grant {
+            api_key,
+            identity: &identity,
+            room: &self.settings.room,
+            publishes: self.settings.publishes,
+            subscribes: self.settings.subscribes,
+        };
+        Some(token(
+            &grant,
+            secret,
+            self.wall_clock + now.since(Time::ZERO),
+        ))
+    }
+
+    fn say(&mut self, scope: &mut Scope<'_>, request: Request) {
+        let message = SignalRequest {
+            message: Some(request),
+        };
+        self.socket
+            .send(scope, websocket::BINARY, &message.encode_to_vec());
+    }
+
+    fn fail(&mut self, scope: &mut Scope<'_>, failure: Failure, what: &str) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        self.phase = Phase::Over;
+        if std::mem::take(&mut self.open) {
+            scope.want(Wanted::HangUp);
+        }
+        scope.fail(failure, format!("{what}, by {}", self.url));
+    }
+
+    fn left(&mut self, scope: &mut Scope<'_>) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        self.phase = Phase::Over;
+        if std::mem::take(&mut self.open) {
+            scope.want(Wanted::HangUp);
+        }
+        scope.want(Wanted::Left);
+    }
+
+    /// The answer to the request for the WebSocket, as far as it has come.
+    fn upgrade(&mut self, scope: &mut Scope<'_>, bytes: &mut &[u8]) -> bool {
+        match self.socket.answered(bytes) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err((status, why)) => {
+                let failure = status.map_or(Failure::WebsocketRefused, Failure::of_status);
+                if status.is_some() {
+                    scope.recorder.add(m::REFUSALS, 1);
+                }
+                self.fail(scope, failure, &why);
+                return false;
+            }
+        }
+        let waited = scope.now.since(self.asked);
+        scope
+            .recorder
+            .record(m::WEBSOCKET_DELAY, waited.as_nanos() as u64);
+        self.phase = Phase::Joining;
+        true
+    }
+
+    fn message(&mut self, scope: &mut Scope<'_>, message: Response) {
+        if self.phase == Phase::Leaving {
+            if let Response::Leave(_) = message {
+                self.left(scope);
+            }
+            return;
+        }
+        match message {
+            Response::Join(joined) if self.phase == Phase::Joining => self.joined(scope, joined),
+            Response::Leave(leave) => self.told_to_leave(scope, &leave),
+            Response::Answered(answer) => {
+                let reason = Refusal::try_from(answer.reason);
+                if matches!(reason, Ok(Refusal::Ok | Refusal::Queued)) {
+                    return;
+                }
+                scope.recorder.add(m::REFUSALS, 1);
+                let name = reason.map_or(answer.reason.to_string(), |reason| format!("{reason:?}"));
+                let failure = match reason {
+                    Ok(Refusal::NotAllowed) => Failure::Forbidden,
+                    Ok(Refusal::NotFound) => Failure::NotFound,
+                    Ok(Refusal::LimitExceeded) => Failure::Overloaded,
+                    _ => Failure::Refused,
+                };
+                let words = shortened(&answer.message);
+                self.fail(scope, failure, &format!("{name}: {words}"));
+            }
+            // All else is of somebody who is in the room.
+            _ if self.phase != Phase::InRoom => {}
+            Response::Offer(offer) => self.offered(scope, offer),
+            Response::Answer(answer) => self.answered(scope, answer),
+            Response::Trickle(trickle) => candidate(scope, &trickle),
+            Response::Update(update) => self.room.update(&update.participants),
+            Response::TrackPublished(published) => {
+                let before = self.tracks.len();
+                self.tracks.retain(|own| *own != published.cid);
+                if self.tracks.len() < before {
+                    scope.recorder.add(m::RESPONSES, 1);
+                }
+                self.offer_if_ready(scope);
+            }
+            Response::StreamState(update) => {
+                let mut states = update.states.iter();
+                if states.any(|own| own.state == StreamState::Paused as i32) {
+                    let kind = "stream_paused";
+                    let text = format!("the server pauses streams, by {}", self.url);
+                    scope.want(Wanted::Note { kind, text });
+                }
+            }
+            Response::Pong(_) => {
+                if self.pinged.take().is_some() {
+                    scope.recorder.add(m::RESPONSES, 1);
+                }
+            }
+            Response::Join(_) => {}
+        }
+    }
+
+    fn joined(&mut self, scope: &mut Scope<'_>, joined: message::JoinResponse) {
+        scope.recorder.add(m::RESPONSES, 1);
+        let waited = scope.now.since(self.asked);
+        scope
+            .recorder
+            .record(m::JOIN_DELAY, waited.as_nanos() as u64);
+        self.phase = Phase::InRoom;
+        self.room.enter(joined.participant.map(|own| own.sid));
+        self.room.update(&joined.other_participants);
+        let every = u64::try_from(joined.ping_interval).unwrap_or(0);
+        if every > 0 {
+            let every = Duration::from_secs(every).clamp(PING_EVERY_MIN, PING_EVERY_MAX);
+            self.ping_every = Some(every);
+            self.ping_at = scope.now + every;
+        }
+        if self.settings.publishes {
+            scope.want(Wanted::Offer {
+                peer: PUBLISHER,
+                direction: Direction::Send,
+            });
+        }
+        if self.settings.subscribes {
+            self.offer_awaited = Some(scope.now);
+            if self.room.is_busy() {
+                scope.want(Wanted::Expect);
+            }
+        }
+    }
+
+    fn told_to_leave(&mut self, scope: &mut Scope<'_>, leave: &LeaveRequest) {
+        let reason = DisconnectReason::try_from(leave.reason);
+        let failure = match reason {
+            Ok(DisconnectReason::DuplicateIdentity) => Failure::Conflict,
+            Ok(DisconnectReason::ConnectionTimeout) => Failure::SessionTimeout,
+            _ => Failure::HungUp,
+        };
+        let name = reason.map_or(leave.reason.to_string(), |reason| format!("{reason:?}"));
+        self.fail(scope, failure, &format!("told to leave: {name}"));
+    }
+
+    /// The server offers what it sends.
+    fn offered(&mut self, scope: &mut Scope<'_>, offer: SessionDescription) {
+        if let Some(since) = self.offer_awaited.take() {
+            let waited = scope.now.since(since);
+            scope
+                .recorder
+                .record(m::OFFER_DELAY, waited.as_nanos() as u64);
+        }
+        let SessionDescription { sdp, id, .. } = offer;
+        if sdp.len() > SDP_MAX {
+            let what = format!("{} bytes", sdp.len());
+            return self.fail(scope, Failure::SdpTooLong, &what);
+        }
+        self.offer_id = id;
+        scope.want(Wanted::Answer {
+            peer: SUBSCRIBER,
+            offer: sdp,
+        });
+    }
+
+    /// The server answers our offer. What comes unasked is passed over.
+    fn answered(&mut self, scope: &mut Scope<'_>, answer: SessionDescription) {
+        let Some(since) = self.offered.take() else {
+            return;
+        };
+        scope.recorder.add(m::RESPONSES, 1);
+        let waited = scope.now.since(since);
+        scope
+            .recorder
+            .record(m::ANSWER_DELAY, waited.as_nanos() as u64);
+        let sdp = answer.sdp;
+        if sdp.len() > SDP_MAX {
+            let what = format!("{} bytes", sdp.len());
+            return self.fail(scope, Failure::SdpTooLong, &what);
+        }
+        scope.want(Wanted::Answered {
+            peer: PUBLISHER,
+            answer: sdp,
+        });
+    }
+
+    /// Tells the server of the tracks in our offer: it takes none that it does not know of.
+    fn add_tracks(&mut self, scope: &mut Scope<'_>, sdp: &str) {
+        self.tracks_asked = scope.now;
+        let description = sdp::SessionDescription::parse(sdp).unwrap_or_default();
+        let (width, height) = self.settings.size.unwrap_or((0, 0));
+        for section in &description.media {
+            let mut words = section.msid.as_deref().unwrap_or_default().split(' ');
+            let Some(cid) = words.nth(1) else {
+                continue;
+            };
+            let mut track = AddTrackRequest {
+                cid: cid.to_owned(),
+                name: cid.to_owned(),
+                kind: TrackType::Audio as i32,
+                source: TrackSource::Microphone as i32,
+                ..AddTrackRequest::default()
+            };
+            if section.kind == sdp::MediaKind::Video {
+                track.kind = TrackType::Video as i32;
+                track.source = TrackSource::Camera as i32;
+                (track.width, track.height) = (width, height);
+            }
+            self.tracks.push(cid.to_owned());
+            scope.recorder.add(m::REQUESTS, 1);
+            self.say(scope, Request::AddTrack(track));
+        }
+    }
+
+    /// Sends our offer, once all its tracks are taken.
+    fn offer_if_ready(&mut self, scope: &mut Scope<'_>) {
+        if !self.tracks.is_empty() {
+            return;
+        }
+        if let Some(sdp) = self.offer.take() {
+            self.offered = Some(scope.now);
+            scope.recorder.add(m::REQUESTS, 1);
+            self.describe(scope, SignalTarget::Publisher, 1, sdp);
+        }
+    }
+
+    /// Sends a description of ours, and its candidates behind it where they are to follow.
+    fn describe(&mut self, scope: &mut Scope<'_>, target: SignalTarget, id: u32, sdp: String) {
+        let (sdp, candidates) = match self.settings.trickle {
+            true => super::split_candidates(&sdp),
+            false => (sdp, Vec::new()),
+        };
+        let description = |kind: &str, sdp: String| SessionDescription {
+            kind: kind.to_owned(),
+            sdp,
+            id,
+        };
+        let request = match target {
+            SignalTarget::Publisher => Request::Offer(description("offer", sdp)),
+            SignalTarget::Subscriber => Request::Answer(description("answer", sdp)),
+        };
+        self.say(scope, request);
+        for candidate in candidates {
+            let init = serde_json::json!({"candidate": candidate, "sdpMLineIndex": 0});
+            let request = TrickleRequest {
+                candidate_init: init.to_string(),
+                target: target as i32,
+                is_final: false,
+            };
+            self.say(scope, Request::Trickle(request));
+        }
+    }
+
+    /// What waits longest for an answer of the server, and since when.
+    fn oldest(&self) -> Option<(&'static str, Time)> {
+        let tracks = (!self.tracks.is_empty()).then_some(self.tracks_asked);
+        let step = match self.phase {
+            Phase::Upgrading => Some(("the WebSocket", self.asked)),
+            Phase::Joining => Some(("the room", self.asked)),
+            Phase::Leaving => return Some(("the end", self.asked)),
+            Phase::InRoom => None,
+            Phase::Idle | Phase::Connecting | Phase::Over => return None,
+        };
+        let all = [
+            step,
+            tracks.map(|since| ("the answer to `add_track`", since)),
+            self.offered.map(|since| ("the answer to `offer`", since)),
+            self.offer_awaited
+                .map(|since| ("the server's offer", since)),
+            self.pinged.map(|since| ("the answer to `ping`", since)),
+        ];
+        all.into_iter().flatten().min_by_key(|(_, since)| *since)
+    }
+}
+
+impl Signalling for LiveKit {
+    fn begin(&mut self, scope: &mut Scope<'_>) {
+        self.phase = Phase::Connecting;
+        self.asked = scope.now;
+        self.open = true;
+        scope.want(Wanted::Connect(Target {
+            host: self.at.host().to_owned(),
+            port: self.at.port(),
+            secure: self.at.is_secure(),
+        }));
+    }
+
+    fn tell_wall_clock(&mut self, wall_clock: Duration) {
+        self.wall_clock = wall_clock;
+    }
+
+    fn connected(&mut self, scope: &mut Scope<'_>) {
+        if self.phase != Phase::Connecting {
+            return;
+        }
+        let subscribe = u8::from(self.settings.subscribes);
+        let url = format!("{}?protocol={VERSION}&auto_subscribe={subscribe}", self.url);
+        let (Ok(url), Some(token)) = (websocket::parse_url(&url), self.token(scope.now)) else {
+            return self.fail(scope, Failure::Unauthorized, "no token to be shown");
+        };
+        self.phase = Phase::Upgrading;
+        self.asked = scope.now;
+        scope.recorder.add(m::REQUESTS, 1);
+        self.socket.begin(scope, &url, format!("Bearer {token}"));
+    }
+
+    fn bytes(&mut self, scope: &mut Scope<'_>, mut bytes: &[u8]) {
+        if self.phase == Phase::Upgrading && !self.upgrade(scope, &mut bytes) {
+            return;
+        }
+        while self.phase != Phase::Over {
+            match self.socket.next(scope, &mut bytes) {
+                Ok(None) => break,
+                Ok(Some(Came::Message(body))) => match SignalResponse::decode(&body[..]) {
+                    Ok(SignalResponse {
+                        message: Some(message),
+                    }) => self.message(scope, message),
+                    // Of a kind that is of no use here.
+                    Ok(SignalResponse { message: None }) => {}
+                    Err(why) => self.fail(scope, Failure::MalformedMessage, &why.to_string()),
+                },
+                Ok(Some(Came::Close(_))) if self.phase == Phase::Leaving => self.left(scope),
+                Ok(Some(Came::Close(code))) => {
+                    let code = code.map_or("none".to_owned(), |code| code.to_string());
+                    let what = format!("a close with code {code}");
+                    self.fail(scope, Failure::SignallingClosed, &what);
+                }
+                Err(malformed) => {
+                    self.fail(scope, Failure::MalformedMessage, &malformed.to_string());
+                }
+            }
+        }
+    }
+
+    fn closed(&mut self, scope: &mut Scope<'_>, how: Closed) {
+        self.open = false;
+        if self.phase == Phase::Leaving {
+            return self.left(scope);
+        }
+        let (failure, what) = super::ended(how);
+        self.fail(scope, failure, &what);
+    }
+
+    fn described(&mut self, scope: &mut Scope<'_>, peer: PeerNumber, sdp: &str) {
+        if self.phase != Phase::InRoom {
+            return;
+        }
+        if peer == PUBLISHER {
+            self.offer = Some(sdp.to_owned());
+            self.add_tracks(scope, sdp);
+            return self.offer_if_ready(scope);
+        }
+        self.describe(
+            scope,
+            SignalTarget::Subscriber,
+            self.offer_id,
+            sdp.to_owned(),
+        );
+    }
+
+    fn stands(&mut self, _scope: &mut Scope<'_>, _peer: PeerNumber) {}
+
+    fn deadline(&self) -> Option<Time> {
+        let timeout = self.settings.common.request_timeout;
+        let answer = self.oldest().map(|(_, since)| since + timeout);
+        let ping =
+            (self.phase == Phase::InRoom && self.ping_at != Time::NEVER).then_some(self.ping_at);
+        answer.into_iter().chain(ping).min()
+    }
+
+    fn look(&mut self, scope: &mut Scope<'_>) {
+        let timeout = self.settings.common.request_timeout;
+        if let Some((what, since)) = self.oldest()
+            && scope.now >= since + timeout
+        {
+            if self.phase == Phase::Leaving {
+                return self.left(scope);
+            }
+            let what = format!("waited for {what} for {:.3} s", timeout.as_secs_f64());
+            return self.fail(scope, Failure::RequestTimeout, &what);
+        }
+        if let Some(every) = self.ping_every
+            && self.phase == Phase::InRoom
+            && scope.now >= self.ping_at
+        {
+            self.ping_at = scope.now + every;
+            self.pinged.get_or_insert(scope.now);
+            scope.recorder.add(m::REQUESTS, 1);
+            let timestamp = scope.now.since(Time::ZERO).as_millis() as i64;
+            self.say(scope, Request::Ping(Ping { timestamp }));
+        }
+    }
+
+    fn leave(&mut self, scope: &mut Scope<'_>) {
+        match self.phase {
+            Phase::InRoom => {
+                let reason = DisconnectReason::ClientInitiated as i32;
+                // The server closes the connection.
+                self.say(scope, Request::Leave(LeaveRequest { reason }));
+                self.phase = Phase::Leaving;
+                self.asked = scope.now;
+            }
+            Phase::Leaving | Phase::Over => {}
+            _ => self.left(scope),
+        }
+    }
+
+    fn expects_media(&self) -> bool {
+        self.settings.subscribes && self.room.is_busy()
+    }
+
+    fn waits(&self) -> Option<(Time, String)> {
+        let (what, since) = match self.phase {
+            Phase::Connecting => ("a connection", self.asked),
+            _ => self.oldest()?,
+        };
+        Some((since, format!("for {what} of {}", self.url)))
+    }
+}
+
+/// A further address of the server.
+fn candidate(scope: &mut Scope<'_>, trickle: &TrickleRequest) {
+    let Ok(init) = serde_json::from_str::<serde_json::Value>(&trickle.candidate_init) else {
+        return;
+    };
+    let peer = match SignalTarget::try_from(trickle.target) {
+        Ok(SignalTarget::Publisher) => PUBLISHER,
+        Ok(SignalTarget::Subscriber) => SUBSCRIBER,
+        Err(_) => return,
+    };
+    if let Some(candidate) = init["candidate"].as_str().filter(|text| !text.is_empty()) {
+        scope.want(Wanted::Candidate {
+            peer,
+            candidate: candidate.to_owned(),
+        });
+    }
+}
+
+/// The beginning of what a server says in words.
+fn shortened(words: &str) -> String {
+    words.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,585 @@
+use std::collections::VecDeque;
+
+use measure::{Catalogue, Recorder};
+use proptest::prelude::*;
+
+use super::message::{
+    JoinResponse, ParticipantInfo, ParticipantState, ParticipantUpdate, Pong, RequestResponse,
+    StreamStateInfo, StreamStateUpdate, TrackInfo, TrackPublishedResponse,
+};
+use super::*;
+use crate::metrics::CLIENTS;
+use crate::websocket::{Acceptance, Assembly, Item, Limits};
+
+const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
+
+const LIMITS: Limits = Limits {
+    keep: LONGEST,
+    longest: LONGEST as u64,
+};
+
+/// Our offer of one audio and one video track, as far as it is looked into.
+const OFFER: &str = concat!(
+    "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0 1\r\n",
+    "m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\na=sendonly\r\na=rtpmap:96 H264/90000\r\n",
+    "a=candidate:1 1 udp 2130706431 127.0.0.1 4000 typ host\r\na=msid:streamgauge video0\r\n",
+    "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:1\r\na=sendonly\r\na=rtpmap:111 opus/48000/2\r\n",
+    "a=msid:streamgauge audio1\r\n",
+);
+
+fn ms(millis: u64) -> Time {
+    Time::from_nanos(millis * 1_000_000)
+}
+
+fn settings() -> Settings {
+    Settings {
+        common: Common {
+            request_timeout: Duration::from_secs(5),
+            token: None,
+            user_agent: String::new(),
+            seed: 7,
+        },
+        room: "a room".to_owned(),
+        key: Some(("devkey".to_owned(), "secret".to_owned())),
+        trickle: false,
+        publishes: true,
+        subscribes: true,
+        size: Some((640, 360)),
+    }
+}
+
+/// A client's side, and a server that says what a test has it say.
+struct Side {
+    livekit: LiveKit,
+    now: Time,
+    recorder: Recorder,
+    /// What it wants beside sending.
+    wanted: Vec<Wanted>,
+    said: Vec<Request>,
+    /// The request for the WebSocket.
+    request: String,
+    frames: Assembly,
+}
+
+impl Side {
+    /// One that has asked for the room.
+    fn asking(settings: Settings) -> Side {
+        let url = websocket::parse_url("ws://127.0.0.1:7880/").expect("a URL");
+        let mut side = Side {
+            livekit: LiveKit::new(settings, url),
+            now: ms(1),
+            recorder: Recorder::new(Catalogue(GROUPS)),
+            wanted: Vec::new(),
+            said: Vec::new(),
+            request: String::new(),
+            frames: Assembly::default(),
+        };
+        side.livekit.tell_wall_clock(Duration::from_secs(1_000_000));
+        side.does(|livekit, scope| livekit.begin(scope));
+        assert!(matches!(&side.wanted[..], [Wanted::Connect(target)] if target.port == 7880));
+        side.wanted.clear();
+        let mut wanted = VecDeque::new();
+        let mut scope = Scope {
+            now: side.now,
+            recorder: &mut side.recorder,
+            wanted: &mut wanted,
+        };
+        side.livekit.connected(&mut scope);
+        for wanted in wanted {
+            match wanted {
+                Wanted::Send(bytes) => side.request += &String::from_utf8_lossy(&bytes),
+                other => side.wanted.push(other),
+            }
+        }
+        side
+    }
+
+    /// One whose WebSocket stands.
+    fn new(settings: Settings) -> Side {
+        let mut side = Side::asking(settings);
+        let mut acceptance = Acceptance::default();
+        let answer = acceptance.take(&mut side.request.as_bytes());
+        let answer = answer.expect("a request").expect("it is whole");
+        side.bytes(&answer);
+        side
+    }
+
+    /// One that is in the room, with others who publish or nobody.
+    fn in_room(settings: Settings, others: &[&str]) -> Side {
+        let mut side = Side::new(settings);
+        side.now = ms(30);
+        side.hears(Response::Join(JoinResponse {
+            participant: Some(participant("PA_own", false)),
+            other_participants: others.iter().map(|sid| participant(sid, true)).collect(),
+            ping_timeout: 15,
+            ping_interval: 5,
+        }));
+        side
+    }
+
+    fn does(&mut self, does: impl FnOnce(&mut LiveKit, &mut Scope<'_>)) {
+        let mut wanted = VecDeque::new();
+        let mut scope = Scope {
+            now: self.now,
+            recorder: &mut self.recorder,
+            wanted: &mut wanted,
+        };
+        does(&mut self.livekit, &mut scope);
+        for wanted in wanted {
+            let Wanted::Send(bytes) = wanted else {
+                self.wanted.push(wanted);
+                continue;
+            };
+            let mut rest = &bytes[..];
+            while let Some(item) = self.frames.next(true, &LIMITS, &mut rest).expect("frames") {
+                if let Item::Frame(frame) = item {
+                    let body = frame.body.expect("it is kept");
+                    let request = SignalRequest::decode(body).expect("a request");
+                    self.said.push(request.message.expect("it says something"));
+                }
+            }
+        }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.does(|livekit, scope| livekit.bytes(scope, bytes));
+    }
+
+    fn hears(&mut self, response: Response) {
+        let message = SignalResponse {
+            message: Some(response),
+        };
+        self.hears_bytes(&message.encode_to_vec());
+    }
+
+    fn hears_bytes(&mut self, body: &[u8]) {
+        let mut frame = Vec::new();
+        websocket::write_message(websocket::BINARY, body, None, &mut frame);
+        self.bytes(&frame);
+    }
+
+    fn failure(&self) -> Option<(Failure, &str)> {
+        match self.wanted.last() {
+            Some(Wanted::Failed { failure, detail }) => Some((*failure, detail)),
+            _ => None,
+        }
+    }
+
+    fn counted(&self, counter: measure::CounterId) -> u64 {
+        self.recorder.counter(counter)
+    }
+}
+
+fn participant(sid: &str, sends: bool) -> ParticipantInfo {
+    let track = TrackInfo {
+        kind: TrackType::Video as i32,
+        muted: false,
+    };
+    ParticipantInfo {
+        sid: sid.to_owned(),
+        state: ParticipantState::Active as i32,
+        tracks: if sends { vec![track] } else { Vec::new() },
+    }
+}
+
+fn published(cid: &str) -> Response {
+    Response::TrackPublished(TrackPublishedResponse {
+        cid: cid.to_owned(),
+    })
+}
+
+fn description(kind: &str, sdp: &str, id: u32) -> SessionDescription {
+    SessionDescription {
+        kind: kind.to_owned(),
+        sdp: sdp.to_owned(),
+        id,
+    }
+}
+
+#[test]
+fn a_client_asks_for_its_room_with_a_token_of_its_own() {
+    let side = Side::asking(settings());
+    let first = side.request.lines().next();
+    assert_eq!(
+        first,
+        Some("GET /rtc?protocol=15&auto_subscribe=1 HTTP/1.1")
+    );
+    let mut lines = side.request.lines();
+    let token = lines.find_map(|line| line.strip_prefix("Authorization: Bearer "));
+    let token = token.expect("it shows one").to_owned();
+    assert_eq!(token.split('.').count(), 3);
+    let given = Side::asking(Settings {
+        common: Common {
+            token: Some("given".to_owned()),
+            ..settings().common
+        },
+        subscribes: false,
+        ..settings()
+    });
+    assert!(given.request.contains("Authorization: Bearer given\r\n"));
+    assert!(given.request.contains("auto_subscribe=0"));
+    let other = Settings {
+        common: Common {
+            seed: 8,
+            ..settings().common
+        },
+        ..settings()
+    };
+    assert!(
+        !Side::asking(other).request.contains(&token),
+        "names differ"
+    );
+    let without = Side::asking(Settings {
+        key: None,
+        ..settings()
+    });
+    assert_eq!(
+        without.failure().map(|own| own.0),
+        Some(Failure::Unauthorized)
+    );
+}
+
+#[test]
+fn tracks_are_told_before_they_are_offered() {
+    let mut side = Side::in_room(settings(), &[]);
+    assert!(matches!(
+        &side.wanted[..],
+        [Wanted::Offer {
+            peer: PUBLISHER,
+            direction: Direction::Send
+        }]
+    ));
+    side.does(|livekit, scope| livekit.described(scope, PUBLISHER, OFFER));
+    let tracks = side.said.iter().map(|said| match said {
+        Request::AddTrack(track) => (&track.cid[..], track.kind, track.width),
+        other => panic!("{other:?}"),
+    });
+    let tracks = tracks.collect::<Vec<_>>();
+    let (audio, video) = (TrackType::Audio as i32, TrackType::Video as i32);
+    assert_eq!(tracks, [("video0", video, 640), ("audio1", audio, 0)]);
+    side.hears(published("video0"));
+    side.hears(published("video0"));
+    assert_eq!(side.said.len(), 2, "one is not taken yet");
+    side.hears(published("audio1"));
+    let Some(Request::Offer(offer)) = side.said.last() else {
+        panic!("{:?}", side.said);
+    };
+    assert_eq!((&offer.kind[..], &offer.sdp[..]), ("offer", OFFER));
+    side.now = ms(40);
+    side.hears(Response::Answer(description("answer", "an answer", 1)));
+    let answered = Wanted::Answered {
+        peer: PUBLISHER,
+        answer: "an answer".to_owned(),
+    };
+    assert_eq!(side.wanted.last(), Some(&answered));
+    // What comes late is nobody's.
+    let before = side.wanted.len();
+    side.hears(Response::Answer(description("answer", "another", 1)));
+    assert_eq!(side.wanted.len(), before);
+    assert_eq!(
+        (side.counted(m::REQUESTS), side.counted(m::RESPONSES)),
+        (4, 4)
+    );
+}
+
+#[test]
+fn the_servers_offer_is_answered_under_its_number() {
+    let mut side = Side::in_room(settings(), &["PA_1"]);
+    assert!(side.wanted.contains(&Wanted::Expect));
+    side.hears(Response::Offer(description("offer", "its offer", 41)));
+    let answer = Wanted::Answer {
+        peer: SUBSCRIBER,
+        offer: "its offer".to_owned(),
+    };
+    assert_eq!(side.wanted.last(), Some(&answer));
+    side.does(|livekit, scope| livekit.described(scope, SUBSCRIBER, "ours"));
+    let ours = Request::Answer(description("answer", "ours", 41));
+    assert_eq!(side.said.last(), Some(&ours));
+    let init = r#"{"candidate":"candidate:1 1 udp 1 127.0.0.1 7882 typ host","sdpMid":"0"}"#;
+    for (target, peer) in [(0, PUBLISHER), (1, SUBSCRIBER)] {
+        side.hears(Response::Trickle(TrickleRequest {
+            candidate_init: init.to_owned(),
+            target,
+            is_final: false,
+        }));
+        let Some(Wanted::Candidate {
+            peer: of,
+            candidate,
+        }) = side.wanted.last()
+        else {
+            panic!("{:?}", side.wanted);
+        };
+        assert_eq!((*of, candidate.ends_with("typ host")), (peer, true));
+    }
+}
+
+#[test]
+fn candidates_follow_where_that_is_wanted() {
+    let mut side = Side::in_room(
+        Settings {
+            trickle: true,
+            ..settings()
+        },
+        &[],
+    );
+    side.does(|livekit, scope| livekit.described(scope, PUBLISHER, OFFER));
+    side.hears(published("video0"));
+    side.hears(published("audio1"));
+    let [.., Request::Offer(offer), Request::Trickle(trickle)] = &side.said[..] else {
+        panic!("{:?}", side.said);
+    };
+    assert!(!offer.sdp.contains("candidate"));
+    assert!(trickle.candidate_init.contains("127.0.0.1 4000 typ host"));
+}
+
+#[test]
+fn media_is_expected_while_others_send() {
+    let mut side = Side::in_room(settings(), &[]);
+    let update = |participants| Response::Update(ParticipantUpdate { participants });
+    assert!(!side.livekit.expects_media());
+    side.hears(update(vec![participant("PA_own", true)]));
+    assert!(!side.livekit.expects_media(), "oneself is nobody else");
+    side.hears(update(vec![
+        participant("PA_1", true),
+        participant("PA_2", true),
+    ]));
+    assert!(side.livekit.expects_media());
+    side.hears(update(vec![participant("PA_1", false)]));
+    let gone = ParticipantInfo {
+        state: ParticipantState::Disconnected as i32,
+        ..participant("PA_2", true)
+    };
+    side.hears(update(vec![gone]));
+    assert!(!side.livekit.expects_media());
+    let mut muted = participant("PA_3", true);
+    muted.tracks[0].muted = true;
+    side.hears(update(vec![muted]));
+    assert!(!side.livekit.expects_media(), "who is muted sends nothing");
+}
+
+#[test]
+fn it_pings_as_often_as_the_server_asks_and_misses_the_answer() {
+    let mut side = Side::in_room(settings(), &[]);
+    side.hears(Response::Offer(description("offer", "o", 1)));
+    assert_eq!(side.livekit.deadline(), Some(ms(5_030)));
+    side.now = ms(5_030);
+    side.does(|livekit, scope| livekit.look(scope));
+    assert!(matches!(side.said.last(), Some(Request::Ping(_))));
+    side.hears(Response::Pong(Pong {
+        last_ping_timestamp: 5_030,
+    }));
+    side.now = ms(10_030);
+    side.does(|livekit, scope| livekit.look(scope));
+    side.now = ms(15_030);
+    side.does(|livekit, scope| livekit.look(scope));
+    let (failure, detail) = side.failure().expect("nothing was answered");
+    assert_eq!(failure, Failure::RequestTimeout);
+    assert!(detail.contains("`ping`"), "{detail}");
+}
+
+#[test]
+fn each_step_has_its_time() {
+    let wait = |side: &mut Side, what: &str| {
+        side.now = side.livekit.deadline().expect("it waits");
+        side.does(|livekit, scope| livekit.look(scope));
+        let (failure, detail) = side.failure().expect(what);
+        assert_eq!(failure, Failure::RequestTimeout);
+        assert!(detail.contains(what), "{detail}");
+    };
+    wait(&mut Side::asking(settings()), "the WebSocket");
+    wait(&mut Side::new(settings()), "the room");
+    let quiet = || {
+        let mut side = Side::in_room(settings(), &[]);
+        side.livekit.ping_at = Time::NEVER;
+        side
+    };
+    wait(&mut quiet(), "the server's offer");
+    let mut side = quiet();
+    side.hears(Response::Offer(description("offer", "o", 1)));
+    side.does(|livekit, scope| livekit.described(scope, PUBLISHER, OFFER));
+    wait(&mut side, "`add_track`");
+    let mut side = quiet();
+    side.hears(Response::Offer(description("offer", "o", 1)));
+    side.does(|livekit, scope| livekit.described(scope, PUBLISHER, OFFER));
+    side.hears(published("video0"));
+    side.hears(published("audio1"));
+    wait(&mut side, "`offer`");
+}
+
+#[test]
+fn what_the_server_refuses_has_a_reason_and_its_words() {
+    for (status, words, failure) in [
+        (
+            "401 Unauthorized",
+            "invalid API key: other",
+            Failure::Unauthorized,
+        ),
+        (
+            "404 Not Found",
+            "requested room does not exist",
+            Failure::NotFound,
+        ),
+        ("503 Service Unavailable", "", Failure::Overloaded),
+    ] {
+        let mut side = Side::asking(settings());
+        let length = words.len();
+        side.bytes(
+            format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{words}").as_bytes(),
+        );
+        let (found, detail) = side.failure().expect(status);
+        assert_eq!(found, failure);
+        assert!(
+            detail.contains(status) && detail.contains(words),
+            "{detail}"
+        );
+        assert_eq!(side.counted(m::REFUSALS), 1);
+    }
+    for (reason, failure, words) in [
+        (
+            DisconnectReason::DuplicateIdentity as i32,
+            Failure::Conflict,
+            "DuplicateIdentity",
+        ),
+        (
+            DisconnectReason::RoomDeleted as i32,
+            Failure::HungUp,
+            "RoomDeleted",
+        ),
+        (99, Failure::HungUp, "99"),
+    ] {
+        let mut side = Side::in_room(settings(), &[]);
+        side.hears(Response::Leave(LeaveRequest { reason }));
+        let (found, detail) = side.failure().expect(words);
+        assert_eq!(found, failure);
+        assert!(detail.contains(words), "{detail}");
+    }
+    let mut side = Side::in_room(settings(), &[]);
+    let answer = |reason, message: &str| {
+        let message = message.to_owned();
+        Response::Answered(RequestResponse { reason, message })
+    };
+    side.hears(answer(Refusal::Queued as i32, ""));
+    assert_eq!(side.failure(), None);
+    side.hears(answer(Refusal::NotAllowed as i32, "may not publish"));
+    let (failure, detail) = side.failure().expect("it is refused");
+    assert_eq!(failure, Failure::Forbidden);
+    assert!(detail.contains("may not publish"), "{detail}");
+}
+
+#[test]
+fn streams_that_the_server_pauses_are_noted() {
+    let mut side = Side::in_room(settings(), &["PA_1"]);
+    let state = |state: StreamState| {
+        let state = state as i32;
+        let states = vec![StreamStateInfo { state }];
+        Response::StreamState(StreamStateUpdate { states })
+    };
+    let before = side.wanted.len();
+    side.hears(state(StreamState::Active));
+    assert_eq!(side.wanted.len(), before);
+    side.hears(state(StreamState::Paused));
+    assert!(matches!(
+        side.wanted.last(),
+        Some(Wanted::Note {
+            kind: "stream_paused",
+            ..
+        })
+    ));
+}
+
+#[test]
+fn it_leaves_in_order_and_does_not_wait_for_ever() {
+    let mut side = Side::in_room(settings(), &[]);
+    side.does(|livekit, scope| livekit.leave(scope));
+    assert!(matches!(side.said.last(), Some(Request::Leave(_))));
+    side.does(|livekit, scope| livekit.closed(scope, Closed::End));
+    assert_eq!(side.wanted.last(), Some(&Wanted::Left));
+    let mut silent = Side::in_room(settings(), &[]);
+    silent.does(|livekit, scope| livekit.leave(scope));
+    silent.now = silent.livekit.deadline().expect("it waits");
+    silent.does(|livekit, scope| livekit.look(scope));
+    assert_eq!(silent.wanted.last(), Some(&Wanted::Left));
+    let mut early = Side::asking(settings());
+    early.does(|livekit, scope| livekit.leave(scope));
+    assert_eq!(early.wanted.last(), Some(&Wanted::Left));
+}
+
+#[test]
+fn what_is_too_much_or_makes_no_sense_ends_the_client() {
+    let mut side = Side::in_room(settings(), &[]);
+    let long = "a".repeat(SDP_MAX + 1);
+    side.hears(Response::Offer(description("offer", &long, 1)));
+    assert_eq!(side.failure().map(|own| own.0), Some(Failure::SdpTooLong));
+    let mut side = Side::in_room(settings(), &[]);
+    // A message in a message, and so on.
+    let mut nested = Vec::new();
+    for _ in 0..1_000 {
+        let mut outer = vec![0x0a];
+        prost::encode_length_delimiter(nested.len(), &mut outer).expect("a vector grows");
+        outer.append(&mut nested);
+        nested = outer;
+    }
+    side.hears_bytes(&nested);
+    side.hears_bytes(&[0x0a, 0xff]);
+    assert_eq!(
+        side.failure().map(|own| own.0),
+        Some(Failure::MalformedMessage)
+    );
+    // As many participants as a message holds: no more of them are kept than may be.
+    let mut side = Side::in_room(settings(), &[]);
+    let many = (0..20_000).map(|at| participant(&format!("PA_{at}"), true));
+    side.hears(Response::Update(ParticipantUpdate {
+        participants: many.collect(),
+    }));
+    assert_eq!(
+        side.livekit.room.len(),
+        crate::webrtc::signalling::FEEDS_MAX
+    );
+    let mut side = Side::in_room(settings(), &[]);
+    side.hears_bytes(&vec![0; LONGEST + 1]);
+    assert_eq!(
+        side.failure().map(|own| own.0),
+        Some(Failure::MalformedMessage)
+    );
+}
+
+proptest! {
+    /// Whatever a server sends, in whatever pieces, nothing panics, and once it is over nothing
+    /// more is wanted.
+    #[test]
+    fn anything_may_come(
+        messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 0..8),
+        cut in 1_usize..40,
+        joined in any::<bool>(),
+    ) {
+        let mut side = match joined {
+            true => Side::in_room(settings(), &["PA_1"]),
+            false => Side::new(settings()),
+        };
+        let mut all = Vec::new();
+        for message in &messages {
+            websocket::write_message(websocket::BINARY, message, None, &mut all);
+        }
+        for piece in all.chunks(cut) {
+            side.bytes(piece);
+        }
+        let failures = side.wanted.iter().filter(|own| matches!(own, Wanted::Failed { .. }));
+        prop_assert!(failures.count() <= 1);
+        if let Some(at) = side.wanted.iter().position(|own| matches!(own, Wanted::Failed { .. })) {
+            prop_assert_eq!(at, side.wanted.len() - 1);
+        }
+    }
+
+    /// What one side writes the other reads, with fields that are not declared passed over.
+    #[test]
+    fn descriptions_come_back_as_they_were(sdp in ".{0,200}", id in any::<u32>(), more in any::<u64>()) {
+        let sent = SignalResponse {
+            message: Some(Response::Offer(description("offer", &sdp, id))),
+        };
+        let mut bytes = sent.encode_to_vec();
+        // Field 24 as a number: a kind of message that is not known here.
+        prost::encoding::encode_key(24, prost::encoding::WireType::Varint, &mut bytes);
+        prost::encoding::encode_varint(more, &mut bytes);
+        prop_assert_eq!(SignalResponse::decode(&bytes[..]), Ok(sent));
+    }
+}

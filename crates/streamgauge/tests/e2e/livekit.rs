@@ -1,0 +1,128 @@
+//! Rooms of LiveKit. It is not packaged, so these tests run where `livekit-server` is in PATH.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::srt;
+use crate::support::{
+    Process, Report, a_little, folder, free_port, have_built, listens, number, run, streamgauge,
+    wait_for,
+};
+
+const SECRET: &str = "a-secret-of-these-tests-and-of-nobody-else";
+
+/// Starts it; none where it is not there.
+fn start(folder: &Path) -> Option<(Process, u16)> {
+    if !have_built("livekit-server") {
+        return None;
+    }
+    let (port, media) = (free_port(), srt::free_port());
+    let config = format!(
+        "port: {port}\nbind_addresses: [127.0.0.1]\nrtc:\n  udp_port: {media}\n  tcp_port: 0\n  \
+         node_ip: 127.0.0.1\n  ips: {{ includes: [127.0.0.1/32] }}\n  \
+         enable_loopback_candidate: true\n  use_external_ip: false\n\
+         keys: {{ one: {SECRET} }}\nlogging: {{ level: warn }}\n"
+    );
+    fs::write(folder.join("livekit.yaml"), config).expect("there is room");
+    let mut command = Command::new("livekit-server");
+    command.args(["--config", "livekit.yaml"]);
+    let server = Process::start(command, folder);
+    wait_for("LiveKit listens", Duration::from_secs(20), || {
+        listens(port).then_some(())
+    });
+    Some((server, port))
+}
+
+fn scenario(port: u16, secret: &str, keys: &str, duration: &str) -> String {
+    format!(
+        "clients:
+  viewers:
+    protocol: webrtc
+    urls: ['livekit+ws://127.0.0.1:{port}/room']
+    api_key: one
+    api_secret: {secret}
+    {keys}
+    load: {{ clients: 4, ramp: 1s }}
+duration: {duration}
+tester: {{ health: {{ lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, worker_cpu: 100%, \
+         steal: 100%, send_lateness_p99: 1s }} }}
+"
+    )
+}
+
+const PARTICIPATE: &str = "participate: { bitrate: 256kbps, audio: true, audio_codec: opus }";
+
+#[test]
+fn participants_of_a_livekit_room_receive_each_other() {
+    let _media = a_little();
+    let folder = folder();
+    let Some((_server, port)) = start(folder.path()) else {
+        return;
+    };
+    let keys = format!("{PARTICIPATE}\n    receive: decrypted");
+    let text = scenario(port, SECRET, &keys, "7s");
+    fs::write(folder.path().join("room.yaml"), text).expect("there is room");
+    run(folder.path(), ["run", "room.yaml", "--json", "room.json"]).expect(0);
+    let report = Report::read(&folder.path().join("room.json"));
+    let count = |name: &str| number(report.metric(name));
+    // One to send and one to receive.
+    assert_eq!(count("peers"), 8);
+    assert_eq!(count("peers_connected"), 8);
+    let (sent, received) = (count("sent_packets"), count("received"));
+    assert!(
+        received > 2 * sent && received <= 3 * sent,
+        "{sent} and {received}"
+    );
+    assert_eq!(count("unauthentic"), 0);
+    assert!(count("rembs_sent") > 0, "it asks how much can be taken");
+    for delay in [
+        "websocket_delay",
+        "join_delay",
+        "offer_delay",
+        "answer_delay",
+    ] {
+        assert_eq!(number(&report.metric(delay)["count"]), 4, "{delay}");
+    }
+    let delay = report.metric("frame_delay")["p50"].as_f64();
+    assert!(
+        delay.is_some_and(|p50| p50 > 0.0),
+        "time codes come through"
+    );
+}
+
+#[test]
+fn a_livekit_server_that_refuses_or_dies_has_its_reason() {
+    let _media = a_little();
+    let folder = folder();
+    let Some((server, port)) = start(folder.path()) else {
+        return;
+    };
+    let text = scenario(
+        port,
+        "'another secret than that of the server'",
+        PARTICIPATE,
+        "3s",
+    );
+    fs::write(folder.path().join("refused.yaml"), text).expect("there is room");
+    run(
+        folder.path(),
+        ["run", "refused.yaml", "--json", "refused.json"],
+    )
+    .expect(99);
+    let report = Report::read(&folder.path().join("refused.json"));
+    assert_eq!(report.failures("unauthorized"), 4);
+    let text = scenario(port, SECRET, PARTICIPATE, "20s");
+    fs::write(folder.path().join("room.yaml"), text).expect("there is room");
+    let command = streamgauge(["run", "room.yaml", "--json", "room.json"]);
+    let running = Process::start(command, folder.path());
+    wait_for("everybody plays", Duration::from_secs(20), || {
+        running.said().contains("4 playing").then_some(())
+    });
+    drop(server);
+    let ended = running.finish(Duration::from_secs(60));
+    assert_eq!(ended.status.code(), Some(99), "{}", ended.stderr);
+    let report = Report::read(&folder.path().join("room.json"));
+    assert_eq!(report.failures("signalling_closed"), 4);
+}

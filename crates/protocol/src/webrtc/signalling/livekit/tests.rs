@@ -370,6 +370,7 @@ fn it_pings_as_often_as_the_server_asks_and_misses_the_answer() {
     }));
     side.now = ms(10_030);
     side.does(|livekit, scope| livekit.look(scope));
+    assert_eq!(side.failure(), None, "the first was answered");
     side.now = ms(15_030);
     side.does(|livekit, scope| livekit.look(scope));
     let (failure, detail) = side.failure().expect("nothing was answered");

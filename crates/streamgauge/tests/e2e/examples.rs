@@ -65,14 +65,52 @@ const SRT: [Example; 1] = [Example {
 }];
 
 /// Those of rooms, with Janus where it is installed.
-const ROOMS: [Example; 1] = [Example {
-    file: "janus-rooms.yaml",
-    set: &[
-        "duration=8s",
-        "clients.people.load={clients: 3, ramp: 2s}",
-        "thresholds=[\"people.sent_packets > 0\"]",
-    ],
-}];
+const ROOMS: [Example; 5] = [
+    Example {
+        file: "janus-broadcast.yaml",
+        set: &[
+            "duration=6s",
+            "clients.viewers.load={clients: 3, ramp: 1s}",
+            "thresholds=[\"viewers.received > 0\"]",
+        ],
+    },
+    Example {
+        file: "janus-roles.yaml",
+        set: &[
+            "duration=6s",
+            "clients.pupils_240p.load={clients: 1, ramp: 1s}",
+            "clients.pupils_144p.load={clients: 2, ramp: 2s}",
+            "thresholds=[\"teacher.sent_packets > 0\"]",
+        ],
+    },
+    Example {
+        file: "janus-rooms.yaml",
+        set: &[
+            "duration=8s",
+            "clients.people.load={clients: 3, ramp: 2s}",
+            "thresholds=[\"people.sent_packets > 0\"]",
+        ],
+    },
+    Example {
+        file: "janus-rooms-series.yaml",
+        set: &[
+            "duration=6s",
+            "warm_up=3s",
+            "settle=0s",
+            "clients.people.load.ramp=1s",
+            "thresholds=[\"people.sent_packets > 0\"]",
+            "vary.clients.people.load.clients=[2, 3]",
+        ],
+    },
+    Example {
+        file: "janus-ten-rooms.yaml",
+        set: &[
+            "duration=6s",
+            "clients.people.load={clients: 20, ramp: 2s}",
+            "thresholds=[\"people.sent_packets > 0\"]",
+        ],
+    },
+];
 
 /// Those of rooms of LiveKit, where it is built.
 const LIVEKIT: [Example; 1] = [Example {

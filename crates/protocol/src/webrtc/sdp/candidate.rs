@@ -158,7 +158,7 @@ impl FromStr for Candidate {
         if text.len() > LENGTH_MAX {
             return Err(BadCandidate);
         }
-        let text = text.trim();
+        let text = text.trim_ascii();
         let text = text.strip_prefix("a=").unwrap_or(text);
         let text = text.strip_prefix("candidate:").unwrap_or(text);
         let mut words = text.split_ascii_whitespace();

@@ -46,7 +46,7 @@ impl Codec {
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let parameters = self.parameters.as_deref()?.split(';');
         parameters
-            .filter_map(|pair| pair.trim().split_once('='))
+            .filter_map(|pair| pair.trim_ascii().split_once('='))
             .find(|(known, _)| known.eq_ignore_ascii_case(name))
             .map(|(_, value)| value)
     }

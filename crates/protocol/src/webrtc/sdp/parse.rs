@@ -50,7 +50,7 @@ impl SessionDescription {
                 .take_line(kind, value)
                 .map_err(|reason| reason.at(number))?;
         }
-        if text.trim().is_empty() {
+        if text.trim_ascii().is_empty() {
             return Err(SdpReason::NotVersion0.of_all());
         }
         Ok(description)
@@ -160,7 +160,7 @@ fn take_of_transport(lines: &mut TransportLines, name: &str, value: &str) -> Tak
             lines.fingerprints.push(fingerprint);
         }
         "setup" => {
-            let setup = Setup::named(value.trim()).ok_or(wrong("setup"))?;
+            let setup = Setup::named(value.trim_ascii()).ok_or(wrong("setup"))?;
             lines.setup = Some(setup);
         }
         _ => {}
@@ -179,7 +179,7 @@ fn number_and<'a, N: FromStr>(
 ) -> Result<(N, &'a str), SdpReason> {
     let (number, rest) = value.split_once(' ').unwrap_or((value, ""));
     let number = number.parse().map_err(|_| wrong(name))?;
-    Ok((number, rest.trim()))
+    Ok((number, rest.trim_ascii()))
 }
 
 fn take_of_media(media: &mut MediaSection, name: &str, value: &str) -> Taken {
@@ -188,12 +188,12 @@ fn take_of_media(media: &mut MediaSection, name: &str, value: &str) -> Taken {
         return Ok(());
     }
     match name {
-        "mid" => media.mid = value.trim().to_owned(),
+        "mid" => media.mid = value.trim_ascii().to_owned(),
         "rtcp-mux" => media.rtcp_mux = true,
         "rtcp-rsize" => media.rtcp_reduced_size = true,
-        "msid" => media.msid = Some(value.trim().to_owned()),
+        "msid" => media.msid = Some(value.trim_ascii().to_owned()),
         "bundle-only" => media.rejected = false,
-        "simulcast" => media.simulcast = Some(value.trim().to_owned()),
+        "simulcast" => media.simulcast = Some(value.trim_ascii().to_owned()),
         "end-of-candidates" => media.end_of_candidates = true,
         "candidate" => {
             let candidate: Candidate = value.parse().map_err(|_| wrong("candidate"))?;
@@ -250,7 +250,7 @@ fn take_codec(media: &mut MediaSection, value: &str) -> Taken {
 
 fn take_feedback(media: &mut MediaSection, value: &str) -> Taken {
     let (which, words) = value.split_once(' ').ok_or(wrong("rtcp-fb"))?;
-    let words = words.trim();
+    let words = words.trim_ascii();
     let payload_type = match which {
         "*" => None,
         one => Some(one.parse().map_err(|_| wrong("rtcp-fb"))?),
@@ -315,7 +315,7 @@ fn take_rid(media: &mut MediaSection, value: &str) -> Taken {
     media.rids.push(Rid {
         id: id.to_owned(),
         sends,
-        restrictions: words.next().unwrap_or("").trim().to_owned(),
+        restrictions: words.next().unwrap_or("").trim_ascii().to_owned(),
     });
     Ok(())
 }

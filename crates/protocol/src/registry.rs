@@ -30,6 +30,7 @@ macro_rules! protocols {
         /// its [`Keys`].
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
+        #[expect(clippy::large_enum_variant, reason = "a run has one for each population")]
         pub enum ClientConfig {
             $( $(#[$meta])*
             #[doc = concat!("Of `", stringify!($folder), "`.")]

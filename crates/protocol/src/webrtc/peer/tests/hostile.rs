@@ -38,6 +38,39 @@ fn forged_check(username: &str) -> Vec<u8> {
     message
 }
 
+/// What is longer than the library can use is refused, and what is as long as it can is used.
+#[test]
+fn a_long_user_fragment_is_used_or_refused() {
+    for (length, is_used) in [(119, true), (120, false), (256, false)] {
+        let mut now = NOW;
+        let mut offerer = Peer::offerer(now, &config(0, 9));
+        let mut answerer = Peer::answerer(now, &config(1, 9));
+        for (side, peer) in [&mut offerer, &mut answerer].into_iter().enumerate() {
+            assert!(peer.add_local_candidate(now, address(side)));
+        }
+        let mut theirs = answerer.local_transport();
+        theirs.ufrag = "a".repeat(length);
+        let expected = match is_used {
+            true => Ok(()),
+            false => Err(PeerFailure::BadIceCredentials),
+        };
+        assert_eq!(offerer.set_remote(now, &theirs), expected, "{length}");
+        if !is_used {
+            continue;
+        }
+        let (mut checks, mut bytes) = (0, Vec::new());
+        for _ in 0..20 {
+            now += Duration::from_millis(20);
+            offerer.handle_timeout(now);
+            while offerer.poll_transmit(&mut bytes).is_some() {
+                checks += 1;
+                bytes.clear();
+            }
+        }
+        assert!(checks > 0);
+    }
+}
+
 #[test]
 fn checks_say_whom_they_are_for_and_whether_their_sender_knows_the_password() {
     fn addressed_to(bytes: &[u8]) -> Option<&str> {

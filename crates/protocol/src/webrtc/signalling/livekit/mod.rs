@@ -2,7 +2,7 @@
 //!
 //! Each client has two PeerConnections at most. It offers the one that it publishes in; the server
 //! offers the other, in which everybody else comes, and offers it again when somebody begins or
-//! ends. The protocol is that of livekit/protocol, in version [`VERSION`].
+//! ends. The protocol is that of livekit/protocol.
 
 mod message;
 mod room;

@@ -223,7 +223,12 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
         for mut piece in pieces.iter().copied() {
             match upgrade.answered(&mut piece) {
                 Ok(false) => {}
-                done => return done,
+                Ok(true) => return Ok(true),
+                // What a server says beside its status is what came with it.
+                Err(error) => {
+                    let status = error.split_once(": ").map(|(status, _)| status.to_owned());
+                    return Err(status.unwrap_or(error));
+                }
             }
         }
         Ok(false)

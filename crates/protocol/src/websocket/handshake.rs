@@ -114,7 +114,7 @@ impl Upgrade {
     /// `bytes`.
     ///
     /// # Errors
-    /// What the server answered instead.
+    /// What the server answered instead, and what of its words came with that.
     pub fn answered(&mut self, bytes: &mut &[u8]) -> Result<bool, String> {
         let mut at = 0;
         let item = self

@@ -106,7 +106,8 @@ fn verdict(report: &Report, course: &Course) -> Value {
     json!({
         "result": report.verdict.result.name(),
         "meaning": meaning(report.verdict.result),
-        "sentence": sentence,
+        // A line that ends between a number and its sign is read twice.
+        "sentence": sentence.replace(" %", "\u{a0}%"),
         "detail": detail,
         "since": since,
         "limited": limited,

@@ -121,10 +121,12 @@ mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
 
     use super::*;
+    use crate::ports::DEFAULT_RANGE;
 
-    /// Ports that are nobody's usual ones, apart for each test.
+    /// Ports that are nobody's usual ones, apart for each test, and below those of other tests.
     fn ports(test: u16, blocks: u16) -> Range<u16> {
-        let first = 1024 + 8 * BLOCK_PORTS * test;
+        assert!(blocks <= 4 && 1024 + 4 * BLOCK_PORTS * (test + 1) <= DEFAULT_RANGE.start);
+        let first = 1024 + 4 * BLOCK_PORTS * test;
         first..first + blocks * BLOCK_PORTS
     }
 

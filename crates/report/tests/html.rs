@@ -209,7 +209,7 @@ fn a_page_says_what_failed_by_how_much_and_since_when() {
     let sentence = run["verdict"]["sentence"].as_str().expect("a sentence");
     assert_eq!(
         sentence,
-        "Loss of viewers was 0.8\u{a0}%, but less than 0.5\u{a0}% is demanded: 1.6 times as much."
+        "Loss of viewers was 0.8 %, but less than 0.5 % is demanded: 1.6 times as much."
     );
     // Of the eight seconds after the warm-up the last four.
     let since = run["verdict"]["since"].as_str().expect("it is known");

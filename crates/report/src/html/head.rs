@@ -106,8 +106,7 @@ fn verdict(report: &Report, course: &Course) -> Value {
     json!({
         "result": report.verdict.result.name(),
         "meaning": meaning(report.verdict.result),
-        // A line that ends between a number and its sign is read twice.
-        "sentence": sentence.replace(" %", "\u{a0}%"),
+        "sentence": sentence,
         "detail": detail,
         "since": since,
         "limited": limited,

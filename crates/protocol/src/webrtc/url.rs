@@ -158,6 +158,12 @@ impl Url {
             Some((path, query)) => (path, Some(query)),
             None => (whole.target(), None),
         };
+        // Requests go below that path, and what begins so would be the name of another host.
+        if long_poll && path.contains("//") {
+            return Err(other(
+                "two slashes follow each other in the path: write one",
+            ));
+        }
         let no_place = || other("say what is played: /videoroom/ROOM or /streaming/ID");
         let (path, id) = path
             .trim_end_matches('/')
@@ -359,6 +365,8 @@ mod tests {
             ("http://h/whep", "is no WebRTC URL"),
             ("whep+ws://h/whep", "is no WebRTC URL"),
             ("whep+http://u:secret@/", "names no host"),
+            ("janus+http://h//videoroom/9", "two slashes"),
+            ("janus+http://h//api/videoroom/9", "two slashes"),
             ("janus+ws://h", "/videoroom/ROOM"),
             ("janus+ws://h/echotest/1", "/videoroom/ROOM"),
             ("janus+ws://h/videoroom/", "/videoroom/ROOM"),

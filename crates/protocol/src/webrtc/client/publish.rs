@@ -1,6 +1,9 @@
 //! What a client sends: media that is made or of a file, encrypted where it leaves.
 
-use bytes::{Bytes, BytesMut};
+mod media;
+mod sealed;
+
+use bytes::BytesMut;
 use measure::{Recorder, Time};
 use mediagen::ladder::Encoder;
 use std::time::Duration;
@@ -13,11 +16,8 @@ use crate::media::rtp::{
 };
 use crate::media::source::MediaSource;
 use crate::mix::mix;
-use crate::session::{
-    Context, Flow, FlowId, FlowPacket, Flows, Handover, Note, Output, PacketHeader, Reading, Tag,
-};
+use crate::session::{Context, FlowId, Flows, Note, Output, Reading};
 use crate::webrtc::again::Again;
-use crate::webrtc::extension;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::feedback::{HistoryCounts, Message, Retransmissions, TransportCc, messages};
 use crate::webrtc::metrics as m;
@@ -25,8 +25,9 @@ use crate::webrtc::sdp::{
     Agreed, Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia,
     extension as header_extension,
 };
-use crate::webrtc::srtp::RtpSealer;
 use crate::webrtc::turn::RelayChannel;
+use media::{Counts, Media};
+use sealed::Sealed;
 
 /// How often what was sent is added to the population's figures, and reports are sent.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -35,12 +36,6 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// all the same. Nothing in WHIP says when others can play it; servers look at packets before they
 /// let them.
 const LIVE_AFTER: Duration = Duration::from_secs(2);
-
-/// How much memory encrypted packets are made in at a time.
-const ROOM: usize = 32 * 1024;
-
-/// The most bytes that encrypting adds to a packet.
-const TRAILER_MAX: usize = 16;
 
 /// What a PeerConnection sends.
 #[derive(Debug, Default)]
@@ -76,9 +71,6 @@ struct Taken {
     level: Option<u8>,
 }
 
-/// What is set in the tag of a packet that is sent again.
-const AGAIN: u64 = 1 << 63;
-
 /// A stream that is sent.
 #[derive(Debug)]
 struct Outgoing {
@@ -93,19 +85,6 @@ struct Outgoing {
     /// The number of the last demand for a key frame: the same again is the same demand (RFC 5104,
     /// 4.3.1.2).
     last_demand: Option<u8>,
-}
-
-/// What a stream has sent.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    packets: u64,
-    /// Of payload.
-    bytes: u64,
-    frames: u64,
-    not_taken: u64,
-    early_key_frames: u64,
-    /// Packets with voice.
-    voiced: u64,
 }
 
 impl Sent {
@@ -270,211 +249,6 @@ impl Sent {
                 }
             }
             self.follow(flows);
-        }
-    }
-}
-
-/// What a stream is made of.
-#[derive(Debug)]
-enum Media {
-    /// A loop.
-    Clip(RtpFlow),
-    /// What an encoder gives.
-    Live(LiveFlow),
-    /// A voice.
-    Talk(Box<TalkFlow>),
-}
-
-impl Media {
-    fn flow(&self) -> &dyn Flow {
-        match self {
-            Media::Clip(flow) => flow,
-            Media::Live(flow) => flow,
-            Media::Talk(flow) => &**flow,
-        }
-    }
-
-    fn flow_mut(&mut self) -> &mut dyn Flow {
-        match self {
-            Media::Clip(flow) => flow,
-            Media::Live(flow) => flow,
-            Media::Talk(flow) => &mut **flow,
-        }
-    }
-
-    fn stop(&mut self) {
-        match self {
-            Media::Clip(flow) => flow.pause(),
-            Media::Live(flow) => flow.stop(),
-            Media::Talk(flow) => flow.stop(),
-        }
-    }
-
-    /// Asks for a key frame: of a loop they come when it has one.
-    fn key_frame(&mut self) {
-        if let Media::Live(flow) = self {
-            flow.key_frame();
-        }
-    }
-
-    fn report(&self, now: Time, wall_clock: Duration, name: &str, goodbye: bool) -> Vec<u8> {
-        match self {
-            Media::Clip(flow) => flow.report(now, wall_clock, name, goodbye),
-            Media::Live(flow) => flow.report(now, wall_clock, name, goodbye),
-            Media::Talk(flow) => flow.report(now, wall_clock, name, goodbye),
-        }
-    }
-
-    fn counts(&self) -> Counts {
-        let counts = |(packets, bytes), not_taken| Counts {
-            packets,
-            bytes,
-            not_taken,
-            ..Counts::default()
-        };
-        match self {
-            Media::Clip(flow) => Counts {
-                frames: flow.frames(),
-                ..counts(flow.sent(), flow.not_taken())
-            },
-            Media::Live(flow) => Counts {
-                frames: flow.frames(),
-                early_key_frames: flow.early_key_frames(),
-                ..counts(flow.sent(), flow.not_taken())
-            },
-            // Each frame is a packet.
-            Media::Talk(flow) => Counts {
-                frames: flow.sent().0,
-                voiced: flow.voiced(),
-                ..counts(flow.sent(), flow.not_taken())
-            },
-        }
-    }
-
-    /// The audio level of the packet that was handed out last, where there is one.
-    fn level(&self) -> Option<u8> {
-        match self {
-            Media::Talk(flow) => Some(flow.level()),
-            Media::Clip(_) | Media::Live(_) => None,
-        }
-    }
-}
-
-/// A stream whose packets are encrypted when they are due, where they are sent from.
-#[derive(Debug)]
-struct Sealed {
-    media: Media,
-    /// Of this stream alone, and of what is sent again of it.
-    sealer: RtpSealer,
-    /// Used again when all packets in it have left.
-    room: BytesMut,
-    /// What the server asks for, where that was agreed upon.
-    again: Option<Again>,
-    /// What numbers packets of the transport, where the server tells of them.
-    numbered: Option<Numbered>,
-    /// By which channel of a TURN server they leave, where they go through one.
-    channel: Option<RelayChannel>,
-    /// The number of the header extension that tells the audio level.
-    level: Option<u8>,
-}
-
-impl Sealed {
-    /// The header of a packet that media hands out, with its audio level where it has one.
-    fn with_level(&self, header: PacketHeader) -> PacketHeader {
-        let level = self.level.zip(self.media.level());
-        let added = level.and_then(|(id, level)| extension::add(&header, id, [level]));
-        added.unwrap_or(header)
-    }
-
-    /// A packet that the server asked for.
-    fn next_again(&mut self, now: Time) -> Option<FlowPacket> {
-        let again = self.again.as_mut()?;
-        again.next_due().filter(|due| *due <= now)?;
-        let (header, due, _) = again.next(now, &mut self.room)?;
-        let header = self.number(header, now);
-        let (header, payload) = self.seal(&header)?;
-        Some(FlowPacket {
-            due,
-            header,
-            payload,
-            tag: Tag(AGAIN),
-        })
-    }
-
-    /// The header of what is in the room, with the number of the transport where it has one.
-    fn number(&mut self, header: PacketHeader, now: Time) -> PacketHeader {
-        let lengths = (self.room.len(), TRAILER_MAX);
-        match &mut self.numbered {
-            Some(numbered) => numbered.number(&header, lengths, now),
-            None => header,
-        }
-    }
-
-    /// Encrypts what is in the room, and takes it out, with what is before it. None where it cannot
-    /// be encrypted: it must not leave then.
-    fn seal(&mut self, header: &PacketHeader) -> Option<(PacketHeader, Bytes)> {
-        let tag = self.sealer.seal_parts(header, &mut self.room);
-        let Ok(tag) = tag else {
-            self.room.clear();
-            return None;
-        };
-        self.room.extend_from_slice(&tag);
-        let Some(channel) = self.channel else {
-            return Some((*header, self.room.split().freeze()));
-        };
-        let (head, padding) = channel.around(header.len() + self.room.len());
-        self.room.extend_from_slice(padding);
-        let payload = self.room.split().freeze();
-        if head.len() + header.len() <= PacketHeader::ROOM {
-            return Some((PacketHeader::EMPTY.with(&head).with(header), payload));
-        }
-        // A header with many extensions: it goes where there is room for it.
-        let all = [&**header, &payload].concat();
-        Some((PacketHeader::EMPTY.with(&head), all.into()))
-    }
-}
-
-impl Flow for Sealed {
-    fn next_due(&self) -> Option<Time> {
-        let media = self.media.flow().next_due();
-        // A stream that has ended sends nothing again.
-        match self.again.as_ref().and_then(Again::next_due) {
-            Some(again) => media.map(|media| media.min(again)),
-            None => media,
-        }
-    }
-
-    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        if let Some(packet) = self.next_again(now) {
-            return Some(packet);
-        }
-        let mut packet = self.media.flow_mut().next_packet(now)?;
-        packet.header = self.with_level(packet.header);
-        if let Some(again) = &mut self.again {
-            again.sent(&packet.header, &packet.payload, now);
-        }
-        if self.room.capacity() < packet.payload.len() + TRAILER_MAX {
-            self.room
-                .reserve(ROOM.max(packet.payload.len() + TRAILER_MAX));
-        }
-        self.room.extend_from_slice(&packet.payload);
-        let header = self.number(packet.header, now);
-        match self.seal(&header) {
-            Some((header, payload)) => Some(FlowPacket {
-                header,
-                payload,
-                ..packet
-            }),
-            None => {
-                self.media.flow_mut().left(packet.tag, None);
-                None
-            }
-        }
-    }
-
-    fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        if tag.0 & AGAIN == 0 {
-            self.media.flow_mut().left(tag, left);
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::media::rtp::flow::{Clip, Pacing};
 use crate::media::source::{AudioCodec, SourceConfig};
+use crate::session::Handover;
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
 use crate::webrtc::feedback::{original, write_fir, write_nack, write_pli};

@@ -20,7 +20,10 @@ fn cut(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
         let mut at = 0;
         loop {
             match frames.next(piece, &mut at) {
-                Ok(Some(frame)) => all.push(frame.to_vec()),
+                Ok(Some((frame, taken))) => {
+                    assert!(taken >= frame.len() && taken < frame.len() + 4);
+                    all.push(frame.to_vec());
+                }
                 Ok(None) => break,
                 Err(_) => return all,
             }
@@ -66,9 +69,12 @@ pub(crate) fn turn(bytes: &[u8]) {
             }
             number @ 128..=175 => allocation.send(now, peer(number), b"check", &mut out),
             number @ 176..=223 => allocation.bind(now, peer(number)),
+            224 => allocation.close(now),
             more => {
                 now += Duration::from_millis(u64::from(more) * 50);
                 allocation.handle_timeout(now);
+                // What is due is done, and not at once due again.
+                assert!(allocation.deadline().is_none_or(|due| due > now));
             }
         }
         let mut messages = 0;
@@ -86,6 +92,6 @@ pub(crate) fn turn(bytes: &[u8]) {
                 assert!(relayed.port() > 0 && !relayed.ip().is_unspecified());
             }
         }
-        assert!(allocation.deadline().is_none_or(|due| due > START));
+        assert!(!allocation.is_over() || allocation.deadline().is_none());
     }
 }

@@ -1,12 +1,13 @@
 //! Processes that end with their test, free ports, and waiting for what must come.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,8 +58,15 @@ pub(crate) fn folder() -> TempDir {
 /// A TCP port that nobody listens on. Somebody else may take it before it is used, which is why it
 /// comes from the kernel's choice: that goes round and does not give one out twice in a row.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-    listener.local_addr().expect("it is bound").port()
+    /// What other tests were given, and may not have bound yet.
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        if GIVEN.lock().expect("nobody panics in it").insert(port) {
+            return port;
+        }
+    }
 }
 
 /// Whether a program is in PATH that no package brings; if not, that is said, and the test is left

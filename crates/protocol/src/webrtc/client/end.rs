@@ -228,11 +228,11 @@ impl Client {
         detail: String,
     ) {
         match self.phase {
-            Phase::Leaving => self.left(cx),
+            Phase::Leaving => self.has_left(cx),
             _ => {
                 self.fail(cx, failure, detail);
                 // It has nobody to say it to.
-                self.left(cx);
+                self.has_left(cx);
             }
         }
     }
@@ -263,7 +263,15 @@ impl Client {
         self.signal(cx, |signalling, scope| signalling.leave(scope));
     }
 
-    /// Has left.
+    /// The signalling has nothing more to say.
+    pub(super) fn has_left(&mut self, cx: &mut Context<'_>) {
+        self.has_left = true;
+        if self.returning.is_empty() {
+            self.left(cx);
+        }
+    }
+
+    /// Is over, whatever is still to be said.
     pub(super) fn left(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Ended {
             return;
@@ -272,6 +280,10 @@ impl Client {
             cx.out
                 .extend(channel.map(|channel| Output::Close { channel }));
         }
+        let returning = std::mem::take(&mut self.returning).into_iter();
+        cx.out.extend(returning.map(|own| Output::Close {
+            channel: own.channel(),
+        }));
         self.phase = Phase::Ended;
         let rows = std::mem::take(&mut self.rows).into_iter();
         let rows: Vec<StreamRow> = rows.map(StreamRow::new).collect();

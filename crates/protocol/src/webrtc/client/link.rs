@@ -50,6 +50,8 @@ pub(super) struct Link {
     pub(super) agreed: Option<Time>,
     pub(super) found: Option<Time>,
     pub(super) stands: Option<Time>,
+    /// When DTLS was through where a channel through a TURN server is waited for since.
+    secured: Option<Time>,
     /// Whether media has come.
     pub(super) has_media: bool,
     /// When reports are due next.
@@ -124,6 +126,8 @@ impl Link {
         }
         match (self.agreed, self.found, self.stands) {
             (_, _, Some(_)) => None,
+            // So has who asks for a channel.
+            _ if self.secured.is_some() => None,
             // Each request has its own time-out: this is for an answer that tells nothing of media.
             (None, ..) => Some(self.begun + 2 * client.request_timeout.0),
             (_, Some(found), None) => Some(found + client.dtls_timeout.0),
@@ -185,6 +189,7 @@ impl Client {
             agreed: None,
             found: None,
             stands: None,
+            secured: None,
             has_media: false,
             report_at: None,
             ask_at: None,
@@ -312,6 +317,12 @@ impl Client {
                 return;
             }
         }
+        // A channel is asked for as soon as ICE has found the way.
+        if let Some(link) = self.links.get_mut(at)
+            && let Some(relay) = &mut link.relay
+        {
+            relay.send_waiting(cx, link.channel, None, &mut Vec::new());
+        }
     }
 
     fn peer_event(&mut self, cx: &mut Context<'_>, at: usize, event: PeerEvent) {
@@ -333,7 +344,7 @@ impl Client {
                 }
             }
             // What is sent by itself needs a channel through a TURN server.
-            PeerEvent::DtlsConnected if link.waits_for_channel() => {}
+            PeerEvent::DtlsConnected if link.waits_for_channel() => link.secured = Some(cx.now),
             PeerEvent::DtlsConnected => self.stands(cx, at),
             PeerEvent::Closed => {
                 if self.is_leaving() {
@@ -353,7 +364,8 @@ impl Client {
         }
         link.stands = Some(cx.now);
         cx.recorder.add(m::PEERS_CONNECTED, 1);
-        let waited = cx.now.since(link.found.unwrap_or(cx.now));
+        let secured = link.secured.unwrap_or(cx.now);
+        let waited = secured.since(link.found.unwrap_or(secured));
         cx.recorder.record(m::DTLS_DELAY, waited.as_nanos() as u64);
         let number = link.number;
         if let (Some(sink), Some(peer)) = (link.sink, &mut link.peer) {
@@ -512,9 +524,6 @@ impl Client {
         // What a PeerConnection still has to say, whatever has happened in it.
         let mut link = self.links.remove(at);
         link.send_waiting(cx, &mut Vec::new());
-        if let Some(relay) = &mut link.relay {
-            relay.give_back(cx, link.channel);
-        }
         if let Some(sink) = link.sink {
             let mut tracks = cx.sinks.remove::<Tracks>(sink);
             tracks.finish(self.silent_until, cx.recorder);
@@ -522,8 +531,10 @@ impl Client {
             let room = ROWS_MAX.saturating_sub(self.rows.len());
             self.rows.extend(tracks.rows(&url).into_iter().take(room));
         }
-        cx.out.push_back(Output::Close {
-            channel: link.channel,
-        });
+        let channel = link.channel;
+        match link.relay.take() {
+            Some(relay) => self.give_back(cx, channel, relay),
+            None => cx.out.push_back(Output::Close { channel }),
+        }
     }
 }

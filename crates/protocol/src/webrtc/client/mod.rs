@@ -37,6 +37,7 @@ mod silent;
 mod waiting;
 
 use link::Link;
+use relay::Returning;
 use waiting::Appointment;
 
 /// How often reports are sent on what came.
@@ -86,6 +87,10 @@ pub struct Client {
     /// Our address in the first connection: sockets of media have it too.
     local: Option<IpAddr>,
     links: Vec<Link>,
+    /// What of links that are over a TURN server has to be told yet.
+    returning: Vec<Returning>,
+    /// Whether the signalling has nothing more to say, while that is so.
+    has_left: bool,
     source: Option<Arc<MediaSource>>,
     /// When its voice is heard, where it does not send sound all the time.
     talk: Option<Box<Talk>>,
@@ -199,6 +204,8 @@ impl Client {
             channels: 0,
             local: None,
             links: Vec::new(),
+            returning: Vec::new(),
+            has_left: false,
             source: None,
             talk: None,
             ssrc,
@@ -323,7 +330,7 @@ impl Client {
                         .extend(channel.map(|channel| Output::Close { channel }));
                 }
             }
-            Wanted::Left => self.left(cx),
+            Wanted::Left => self.has_left(cx),
             Wanted::Failed { failure, detail } => self.signalling_failed(cx, failure, detail),
             Wanted::Note { kind, text } => cx.out.push_back(Output::Note(Note { kind, text })),
             // Nothing begins any more.
@@ -420,7 +427,7 @@ impl Client {
                 false => self.channel = None,
             }
             if self.is_leaving() {
-                return self.left(cx);
+                return self.has_left(cx);
             }
             let failure = ConnectFailure::from(error);
             let target = self.target.as_ref();
@@ -474,7 +481,8 @@ impl Client {
 
     /// Does what is due.
     fn look(&mut self, cx: &mut Context<'_>) {
-        if self.signalling.deadline().is_some_and(|due| due <= cx.now) {
+        let said = self.signalling.deadline().filter(|_| !self.has_left);
+        if said.is_some_and(|due| due <= cx.now) {
             self.signal(cx, |signalling, scope| signalling.look(scope));
         }
         let mut at = 0;
@@ -492,6 +500,9 @@ impl Client {
             // One that was dropped left its place to the next.
             at += usize::from(self.links.get(at).is_some_and(|link| link.number == number));
         }
+        if !self.returning.is_empty() {
+            self.look_at_returning(cx);
+        }
         self.look_at_media(cx);
     }
 }
@@ -501,7 +512,11 @@ impl Session for Client {
         if self.phase == Phase::Ended {
             return;
         }
+        if !self.returning.is_empty() {
+            self.of_returning(cx, &input);
+        }
         match input {
+            _ if self.phase == Phase::Ended => return,
             Input::Start { due } if self.phase == Phase::Idle => {
                 (self.due, self.started) = (due, cx.now);
                 self.set_out(cx);
@@ -558,14 +573,19 @@ impl Session for Client {
         match self.phase {
             Phase::Idle | Phase::Ended => return None,
             Phase::Leaving => {
-                let said = self.signalling.deadline().unwrap_or(Time::NEVER);
-                return Some(said.min(self.leave_by));
+                let said = self.signalling.deadline().filter(|_| !self.has_left);
+                let said = said.unwrap_or(Time::NEVER);
+                let returning = self.returning.iter().filter_map(Returning::deadline);
+                let returning = returning.min().unwrap_or(Time::NEVER);
+                return Some(said.min(self.leave_by).min(returning));
             }
             Phase::Waiting | Phase::Active => {}
         }
         let mut due = self.check.unwrap_or(Time::NEVER);
         due = due.min(self.over_at.unwrap_or(Time::NEVER));
         due = due.min(self.signalling.deadline().unwrap_or(Time::NEVER));
+        let returning = self.returning.iter().filter_map(Returning::deadline);
+        due = due.min(returning.min().unwrap_or(Time::NEVER));
         let mut all_stand = !self.links.is_empty();
         for link in &self.links {
             all_stand &= link.stands.is_some();

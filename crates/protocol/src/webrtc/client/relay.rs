@@ -8,8 +8,8 @@ use measure::Time;
 use super::{Client, Phase};
 use crate::media::rtp::metrics as rtp;
 use crate::session::{
-    Arrival, ChannelError, ChannelId, Closed, Context, Datagram, MediaEvent, Open, Output, Port,
-    Reading, Times,
+    Arrival, ChannelError, ChannelId, Closed, Context, Datagram, Input, MediaEvent, Open, Output,
+    Port, Reading, Times,
 };
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
@@ -96,12 +96,41 @@ impl Relay {
         }
     }
 
+    /// Whether nothing is left to be given back.
+    fn is_over(&self) -> bool {
+        self.allocation.as_ref().is_none_or(Allocation::is_over)
+    }
+
     /// Gives the relayed address back.
-    pub(super) fn give_back(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
+    fn give_back(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
         if let Some(allocation) = &mut self.allocation {
-            allocation.close();
+            allocation.close(cx.now);
         }
         self.send_waiting(cx, channel, None, &mut Vec::new());
+    }
+}
+
+/// A relayed address that is being given back: its PeerConnection is over.
+#[derive(Debug)]
+pub(super) struct Returning {
+    channel: ChannelId,
+    relay: Box<Relay>,
+}
+
+impl Returning {
+    pub(super) fn channel(&self) -> ChannelId {
+        self.channel
+    }
+
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.relay.deadline()
+    }
+
+    fn frame(&mut self, now: Time, frame: &[u8]) {
+        if let Some(allocation) = &mut self.relay.allocation {
+            // What peers still send has nobody to go to.
+            let _ = allocation.handle(now, frame);
+        }
     }
 }
 
@@ -232,9 +261,9 @@ impl Client {
         let mut end = 0;
         loop {
             match frames.next(bytes, &mut end) {
-                Ok(Some(frame)) => {
+                Ok(Some((frame, length))) => {
                     let came = times.of(end);
-                    self.relayed_frame(cx, at, frame, came, 0);
+                    self.relayed_frame(cx, at, frame, came, length - frame.len());
                     let link = self.links.get(at);
                     if self.phase == Phase::Ended || link.is_none_or(|own| own.number != number) {
                         return;
@@ -253,7 +282,7 @@ impl Client {
         self.drain(cx, at);
     }
 
-    /// A message of the TURN server's, or a datagram with the head of a channel. `headers` is what
+    /// A message of the TURN server's, or a datagram with the head of a channel. `around` is what
     /// it took on the wire beyond its bytes.
     fn relayed_frame(
         &mut self,
@@ -261,7 +290,7 @@ impl Client {
         at: usize,
         frame: &[u8],
         (came, exact): (Time, bool),
-        headers: usize,
+        around: usize,
     ) {
         let link = &mut self.links[at];
         let relay = link.relay.as_mut();
@@ -283,7 +312,7 @@ impl Client {
             at: came,
             bytes,
             length: bytes.len(),
-            overhead: headers + frame.len() - bytes.len(),
+            overhead: around + frame.len() - bytes.len(),
         };
         if !exact {
             cx.recorder.add(rtp::TIMED_BY_READING, 1);
@@ -293,6 +322,80 @@ impl Client {
             Some(MediaEvent::Missing) => self.media_is_missing(cx, sink),
             _ => {}
         }
+    }
+
+    /// Gives the relayed address of a PeerConnection back that is over.
+    pub(super) fn give_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: ChannelId,
+        mut relay: Box<Relay>,
+    ) {
+        relay.give_back(cx, channel);
+        self.returning.push(Returning { channel, relay });
+        self.look_at_returning(cx);
+    }
+
+    /// Does what is due where relayed addresses are given back, and lets go what is done.
+    pub(super) fn look_at_returning(&mut self, cx: &mut Context<'_>) {
+        for own in &mut self.returning {
+            if let Some(allocation) = &mut own.relay.allocation
+                && allocation.deadline().is_some_and(|due| due <= cx.now)
+            {
+                allocation.handle_timeout(cx.now);
+            }
+            own.relay
+                .send_waiting(cx, own.channel, None, &mut Vec::new());
+        }
+        let out = &mut cx.out;
+        self.returning.retain(|own| {
+            let is_over = own.relay.is_over();
+            if is_over {
+                let channel = own.channel;
+                out.push_back(Output::Close { channel });
+            }
+            !is_over
+        });
+        if self.has_left && self.returning.is_empty() {
+            self.left(cx);
+        }
+    }
+
+    /// Takes in what a TURN server answers to who gives a relayed address back.
+    pub(super) fn of_returning(&mut self, cx: &mut Context<'_>, input: &Input<'_>) {
+        let channel = match input {
+            Input::Bytes { channel, .. }
+            | Input::Datagrams { channel, .. }
+            | Input::Closed { channel, .. } => *channel,
+            _ => return,
+        };
+        let mut returning = self.returning.iter_mut();
+        let Some(own) = returning.find(|own| own.channel == channel) else {
+            return;
+        };
+        match input {
+            Input::Datagrams { datagrams, .. } => {
+                for datagram in *datagrams {
+                    own.frame(cx.now, datagram.bytes);
+                }
+            }
+            Input::Bytes { bytes, .. } => {
+                let (mut frames, mut end) = (std::mem::take(&mut own.relay.frames), 0);
+                loop {
+                    match frames.next(bytes, &mut end) {
+                        Ok(Some((frame, _))) => own.frame(cx.now, frame),
+                        Ok(None) => break,
+                        Err(NotTurn) => {
+                            own.relay.allocation = None;
+                            break;
+                        }
+                    }
+                }
+                own.relay.frames = frames;
+            }
+            _ => own.relay.allocation = None,
+        }
+        self.look_at_returning(cx);
     }
 
     /// Does what is due towards the TURN server. Says whether the PeerConnection is over.

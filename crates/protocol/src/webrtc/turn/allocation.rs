@@ -10,6 +10,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::channel::RelayChannel;
+use super::event::{TurnEvent, TurnFailure, TurnReceived, TurnSettings};
 use super::message::{Class, Message, Method, TransactionId, Writer, attribute};
 
 /// After how long a request over UDP is sent again for the first time; then it doubles, up to
@@ -27,6 +28,16 @@ const REFRESH_BEFORE: Duration = Duration::from_secs(60);
 
 /// The shortest lifetime that is believed, so that renewing it takes nothing of others.
 const LIFETIME_MIN: u32 = 10;
+
+/// How long a permission stands that is not renewed (RFC 8656, 9).
+const PERMISSION_LIFETIME: Duration = Duration::from_secs(300);
+
+/// How long a peer that was not permitted is not asked for again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// How many requests that were answered are remembered: an answer comes again where the request was
+/// sent again before it came.
+const ANSWERED_MAX: usize = 16;
 
 /// How often a request may be answered with another nonce (RFC 8489, 9.2.5).
 const STALE_MAX: u32 = 4;
@@ -48,70 +59,6 @@ const UDP: u32 = 17 << 24;
 const IPV4: u32 = 1 << 24;
 const IPV6: u32 = 2 << 24;
 
-/// How an allocation is to be.
-#[derive(Clone, Debug)]
-pub struct TurnSettings {
-    /// The user's name.
-    pub user: String,
-    /// The password.
-    pub password: String,
-    /// Whether the server is reached over a connection: nothing is sent twice then, and channel data
-    /// is padded (RFC 8656, 12.5).
-    pub reliable: bool,
-    /// Whether the relayed address is one of IPv6.
-    pub ipv6: bool,
-    /// How long each request may take.
-    pub timeout: Duration,
-}
-
-/// Something has happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TurnEvent {
-    /// There is a relayed address. Said once.
-    Allocated {
-        /// Other peers send to it, and see it as what sends.
-        relayed: SocketAddr,
-    },
-    /// Media for a peer can leave as channel data. Said once for each.
-    Bound {
-        /// The peer.
-        peer: SocketAddr,
-        /// The channel's number, which stays.
-        channel: u16,
-    },
-    /// It is over. Said once.
-    Failed(TurnFailure),
-}
-
-/// Why there is no relayed address, or no more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TurnFailure {
-    /// The server refused, in words.
-    Refused(String),
-    /// The server does not take name and password.
-    Unauthorized(String),
-    /// The server did not answer that request in time.
-    TimedOut(String),
-    /// There was one, and the server did not renew it.
-    Lost(String),
-}
-
-/// What came of the server.
-#[derive(Debug, PartialEq, Eq)]
-pub enum TurnReceived<'a> {
-    /// An answer; it is dealt with.
-    Handled,
-    /// A datagram of a peer's.
-    Data {
-        /// Who sent it.
-        peer: SocketAddr,
-        /// What.
-        bytes: &'a [u8],
-    },
-    /// Nothing was made of it: it is malformed, not authentic, or answers nothing.
-    Dropped,
-}
-
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
@@ -119,13 +66,15 @@ enum Purpose {
     Refresh,
     Permit(IpAddr),
     Bind(SocketAddr, u16),
+    /// A refresh with a lifetime of nothing (RFC 8656, 7).
+    GiveBack,
 }
 
 impl Purpose {
     fn method(self) -> Method {
         match self {
             Purpose::Allocate => Method::Allocate,
-            Purpose::Refresh => Method::Refresh,
+            Purpose::Refresh | Purpose::GiveBack => Method::Refresh,
             Purpose::Permit(_) => Method::CreatePermission,
             Purpose::Bind(..) => Method::ChannelBind,
         }
@@ -154,7 +103,10 @@ struct Permission {
     granted: bool,
     /// Whether anything was sent there since it was asked for.
     used: bool,
+    /// When it is renewed where it is used, or may be asked for again where it was refused.
     renew_at: Time,
+    /// When the server forgets it.
+    ends_at: Time,
 }
 
 /// A peer with a short head.
@@ -186,6 +138,10 @@ pub struct Allocation {
     refusal: Option<String>,
     out: VecDeque<Vec<u8>>,
     events: VecDeque<TurnEvent>,
+    /// What was answered last.
+    answered: VecDeque<TransactionId>,
+    /// Whether the relayed address is being given back.
+    is_closing: bool,
     is_over: bool,
     dropped: u64,
 }
@@ -208,6 +164,8 @@ impl Allocation {
             refusal: None,
             out: VecDeque::new(),
             events: VecDeque::new(),
+            answered: VecDeque::new(),
+            is_closing: false,
             is_over: false,
             dropped: 0,
         };
@@ -231,10 +189,21 @@ impl Allocation {
         self.dropped
     }
 
-    /// Has media for that peer leave with a short head (RFC 8656, 12).
+    /// Has media for that peer leave with a short head (RFC 8656, 12). [`TurnEvent::Bound`] follows,
+    /// at once where it does so already.
     pub fn bind(&mut self, now: Time, peer: SocketAddr) {
-        let known = self.channels.iter().any(|own| own.peer == peer);
-        if self.is_over || self.relayed.is_none() || known || self.channels.len() >= PEERS_MAX {
+        if self.is_over || self.is_closing || self.relayed.is_none() {
+            return;
+        }
+        let mut channels = self.channels.iter();
+        if let Some(channel) = channels.find(|own| own.peer == peer) {
+            if channel.bound && self.events.len() < PEERS_MAX {
+                let channel = channel.number;
+                self.events.push_back(TurnEvent::Bound { peer, channel });
+            }
+            return;
+        }
+        if self.channels.len() >= PEERS_MAX {
             return;
         }
         let number = *CHANNELS.start() + self.channels.len() as u16;
@@ -250,7 +219,7 @@ impl Allocation {
     /// Appends what carries a datagram to a peer. Nothing, where the peer has to be permitted first:
     /// then it is kept, and comes out of [`Allocation::poll_transmit`].
     pub fn send(&mut self, now: Time, to: SocketAddr, bytes: &[u8], out: &mut Vec<u8>) {
-        if self.is_over || self.relayed.is_none() {
+        if self.is_over || self.is_closing || self.relayed.is_none() {
             return;
         }
         if let Some(channel) = self.channels.iter().find(|own| own.peer == to && own.bound) {
@@ -268,16 +237,30 @@ impl Allocation {
         let known = permissions.position(|own| own.ip == to.ip());
         match known {
             Some(at) if self.permissions[at].granted => {
-                self.permissions[at].used = true;
+                let permission = &mut self.permissions[at];
+                // It was to lapse, as nothing was sent there.
+                let lapses = !std::mem::replace(&mut permission.used, true)
+                    && permission.renew_at == Time::NEVER;
+                if lapses {
+                    self.request(now, Purpose::Permit(to.ip()), 0);
+                }
                 self.indicate(to, bytes, out);
             }
-            Some(_) => self.hold(to, bytes),
+            Some(at) => {
+                let permission = &mut self.permissions[at];
+                if permission.renew_at <= now {
+                    permission.renew_at = Time::NEVER;
+                    self.request(now, Purpose::Permit(to.ip()), 0);
+                }
+                self.hold(to, bytes);
+            }
             None if self.permissions.len() < PEERS_MAX => {
                 self.permissions.push(Permission {
                     ip: to.ip(),
                     granted: false,
                     used: true,
                     renew_at: Time::NEVER,
+                    ends_at: Time::NEVER,
                 });
                 self.request(now, Purpose::Permit(to.ip()), 0);
                 self.hold(to, bytes);
@@ -313,8 +296,14 @@ impl Allocation {
                 Err(_) => TurnReceived::Dropped,
             },
         };
-        self.dropped += u64::from(received == TurnReceived::Dropped);
-        received
+        // What peers still send while the relayed address is given back is of no use to anybody.
+        match received {
+            TurnReceived::Data { .. } if self.is_closing => TurnReceived::Handled,
+            received => {
+                self.dropped += u64::from(received == TurnReceived::Dropped);
+                received
+            }
+        }
     }
 
     fn channel_data<'a>(&self, bytes: &'a [u8]) -> TurnReceived<'a> {
@@ -361,7 +350,10 @@ impl Allocation {
         let Some(at) = requests.position(|own| {
             own.transaction == message.transaction && own.purpose.method() == method
         }) else {
-            return TurnReceived::Dropped;
+            return match self.answered.contains(&message.transaction) {
+                true => TurnReceived::Handled,
+                false => TurnReceived::Dropped,
+            };
         };
         let signed = self.requests[at].signed;
         let error = match message.class {
@@ -380,6 +372,10 @@ impl Allocation {
             return TurnReceived::Dropped;
         }
         let request = self.requests.swap_remove(at);
+        if self.answered.len() >= ANSWERED_MAX {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(request.transaction);
         match error {
             None => self.granted(now, request.purpose, message),
             Some((code, reason)) => self.refused(now, &request, (code, &reason), message),
@@ -404,11 +400,15 @@ impl Allocation {
                     return self.fail(TurnFailure::Refused(text));
                 };
                 self.relayed = Some(relayed);
+                if self.is_closing {
+                    return self.request(now, Purpose::GiveBack, 0);
+                }
                 self.refresh_at = Some(now + renewed_after(lifetime()));
                 self.events.push_back(TurnEvent::Allocated { relayed });
             }
             Purpose::Refresh => self.refresh_at = Some(now + renewed_after(lifetime())),
             Purpose::Permit(ip) => self.permitted(now, ip),
+            Purpose::GiveBack => self.is_over = true,
             Purpose::Bind(peer, number) => {
                 let mut channels = self.channels.iter_mut();
                 if let Some(channel) = channels.find(|own| own.number == number) {
@@ -430,6 +430,7 @@ impl Allocation {
             permission.granted = true;
             permission.used = false;
             permission.renew_at = now + RENEW_AFTER;
+            permission.ends_at = now + PERMISSION_LIFETIME;
         }
         for (to, bytes) in std::mem::take(&mut self.held) {
             if to.ip() == ip {
@@ -449,12 +450,17 @@ impl Allocation {
         (code, reason): (u16, &str),
         message: &Message<'_>,
     ) {
+        if self.is_closing && request.purpose == Purpose::Allocate {
+            self.is_over = true;
+            return;
+        }
         let asks = (code == 401 && !request.signed) || code == 438;
         if asks && request.stale < STALE_MAX && self.learn(message) {
             return self.request(now, request.purpose, request.stale + 1);
         }
         let text = format!("{}: {code} {reason}", request.purpose.method().name());
         self.not_granted(
+            now,
             request.purpose,
             match code {
                 401 | 441 => TurnFailure::Unauthorized(text),
@@ -488,15 +494,19 @@ impl Allocation {
         true
     }
 
-    fn not_granted(&mut self, purpose: Purpose, failure: TurnFailure) {
+    fn not_granted(&mut self, now: Time, purpose: Purpose, failure: TurnFailure) {
         match (purpose, failure) {
+            // The server has forgotten it, or will.
+            (Purpose::GiveBack, _) => self.is_over = true,
+            (Purpose::Allocate, _) if self.is_closing => self.is_over = true,
             // Others may be permitted.
             (Purpose::Permit(ip), failure) => {
                 self.held.retain(|(to, _)| to.ip() != ip);
                 let mut permissions = self.permissions.iter_mut();
                 if let Some(permission) = permissions.find(|own| own.ip == ip) {
                     permission.granted = false;
-                    permission.renew_at = Time::NEVER;
+                    permission.renew_at = now + ASK_AGAIN_AFTER;
+                    permission.ends_at = Time::NEVER;
                 }
                 self.refusal = Some(format!("{} (for {ip})", failure.text()));
             }
@@ -528,7 +538,7 @@ impl Allocation {
     }
 
     fn request(&mut self, now: Time, purpose: Purpose, stale: u32) {
-        let (transaction, bytes) = self.write(purpose, None);
+        let (transaction, bytes) = self.write(purpose);
         self.out.push_back(bytes.clone());
         let wait = match self.settings.reliable {
             true => self.settings.timeout,
@@ -546,7 +556,7 @@ impl Allocation {
         });
     }
 
-    fn write(&mut self, purpose: Purpose, lifetime: Option<u32>) -> (TransactionId, Vec<u8>) {
+    fn write(&mut self, purpose: Purpose) -> (TransactionId, Vec<u8>) {
         let transaction = self.transaction();
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes, purpose.method(), Class::Request, transaction);
@@ -558,6 +568,7 @@ impl Allocation {
                     .number(attribute::REQUESTED_ADDRESS_FAMILY, family)
             }
             Purpose::Refresh => writer,
+            Purpose::GiveBack => writer.number(attribute::LIFETIME, 0),
             Purpose::Permit(ip) => {
                 writer.address(attribute::XOR_PEER_ADDRESS, SocketAddr::new(ip, 0))
             }
@@ -565,9 +576,6 @@ impl Allocation {
                 .number(attribute::CHANNEL_NUMBER, u32::from(number) << 16)
                 .address(attribute::XOR_PEER_ADDRESS, peer),
         };
-        if let Some(lifetime) = lifetime {
-            writer = writer.number(attribute::LIFETIME, lifetime);
-        }
         if self.key.is_some() {
             writer = writer
                 .attribute(attribute::USERNAME, self.settings.user.as_bytes())
@@ -578,16 +586,24 @@ impl Allocation {
         (transaction, bytes)
     }
 
-    /// Gives the relayed address back. Nothing more happens.
-    pub fn close(&mut self) {
-        if self.relayed.is_some() && !self.is_over {
-            // An answer is not waited for: unheard, the server forgets the address by itself.
-            let (_, bytes) = self.write(Purpose::Refresh, Some(0));
-            self.out.push_back(bytes);
+    /// Gives the relayed address back, and one that was asked for once it is there. Peers are sent
+    /// nothing more. It is done when [`Allocation::is_over`].
+    pub fn close(&mut self, now: Time) {
+        if self.is_over || std::mem::replace(&mut self.is_closing, true) {
+            return;
         }
-        self.is_over = true;
-        self.requests.clear();
         self.held.clear();
+        let asked = |own: &Request| own.purpose == Purpose::Allocate;
+        self.requests.retain(asked);
+        if self.relayed.is_some() {
+            self.request(now, Purpose::GiveBack, 0);
+        }
+        self.is_over = self.requests.is_empty();
+    }
+
+    /// Whether there is no relayed address, or no more, and none is asked for.
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// When [`Allocation::handle_timeout`] is due.
@@ -597,8 +613,12 @@ impl Allocation {
         }
         let requests = self.requests.iter();
         let requests = requests.map(|own| own.again_at.min(own.until)).min();
+        if self.is_closing {
+            return requests;
+        }
         let channels = self.channels.iter().map(|own| own.renew_at).min();
-        let permissions = self.permissions.iter().map(|own| own.renew_at).min();
+        let permissions = self.permissions.iter().filter(|own| own.granted);
+        let permissions = permissions.map(|own| own.renew_at.min(own.ends_at)).min();
         [requests, channels, permissions, self.refresh_at]
             .into_iter()
             .flatten()
@@ -615,7 +635,10 @@ impl Allocation {
         while let Some(at) = self.requests.iter().position(over) {
             let purpose = self.requests.swap_remove(at).purpose;
             let text = format!("{}: no answer in time", purpose.method().name());
-            self.not_granted(purpose, TurnFailure::TimedOut(text));
+            self.not_granted(now, purpose, TurnFailure::TimedOut(text));
+        }
+        if self.is_over {
+            return;
         }
         for request in &mut self.requests {
             if request.again_at <= now {
@@ -623,6 +646,9 @@ impl Allocation {
                 request.again_at = now + request.wait;
                 self.out.push_back(request.bytes.clone());
             }
+        }
+        if self.is_closing {
+            return;
         }
         if self.refresh_at.is_some_and(|at| at <= now) {
             self.refresh_at = None;
@@ -640,17 +666,23 @@ impl Allocation {
                 wanted.push(Purpose::Bind(channel.peer, channel.number));
             }
         }
-        let channels = &self.channels;
+        let (channels, requests) = (&self.channels, &self.requests);
         self.permissions.retain_mut(|own| {
-            if own.renew_at > now {
+            if !own.granted || own.renew_at > now && own.ends_at > now {
                 return true;
             }
-            own.renew_at = Time::NEVER;
             let by_channel = channels.iter().any(|channel| channel.peer.ip() == own.ip);
-            if own.used && !by_channel {
-                wanted.push(Purpose::Permit(own.ip));
+            let renew = Purpose::Permit(own.ip);
+            if own.renew_at <= now && own.used && !by_channel {
+                wanted.push(renew);
             }
-            own.used || by_channel
+            own.renew_at = Time::NEVER;
+            let asked = wanted.contains(&renew) || requests.iter().any(|own| own.purpose == renew);
+            if by_channel || asked {
+                own.ends_at = Time::NEVER;
+            }
+            // Peers may send until the server forgets it.
+            own.ends_at > now
         });
         for purpose in wanted {
             self.request(now, purpose, 0);
@@ -668,18 +700,6 @@ impl Allocation {
     /// What has happened since the last call.
     pub fn poll_event(&mut self) -> Option<TurnEvent> {
         self.events.pop_front()
-    }
-}
-
-impl TurnFailure {
-    /// The server's word, or what it did not do.
-    pub fn text(&self) -> &str {
-        match self {
-            TurnFailure::Refused(text)
-            | TurnFailure::Unauthorized(text)
-            | TurnFailure::TimedOut(text)
-            | TurnFailure::Lost(text) => text,
-        }
     }
 }
 

@@ -25,8 +25,11 @@ impl TurnConfig {
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<TurnUrl, String> {
-        if self.user.is_empty() || self.user.len() > NAME_MAX || self.password.is_empty() {
+        if self.user.is_empty() || self.password.is_empty() {
             return Err("`turn` needs a `user` and a `password`".to_owned());
+        }
+        if self.user.len() > NAME_MAX {
+            return Err(format!("`turn.user` must have at most {NAME_MAX} bytes"));
         }
         TurnUrl::parse(&self.url).ok_or_else(|| {
             "`turn.url` must be like `turn:host:3478?transport=udp`, with `transport=tcp`, or \

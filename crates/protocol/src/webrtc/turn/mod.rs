@@ -7,12 +7,14 @@
 mod allocation;
 mod channel;
 mod config;
+mod event;
 mod frames;
 mod message;
 
-pub use allocation::{Allocation, TurnEvent, TurnFailure, TurnReceived, TurnSettings};
+pub use allocation::Allocation;
 pub use channel::RelayChannel;
 pub use config::{TurnConfig, TurnTransport, TurnUrl};
+pub use event::{TurnEvent, TurnFailure, TurnReceived, TurnSettings};
 pub use frames::{Frames, NotTurn};
 
 #[cfg(test)]

@@ -217,6 +217,7 @@ fn people_of_a_room_meet_over_http_as_over_a_websocket() {
         "network: veth
 server:
   command: [janus, -C, '{place}/janus.jcfg', -F, '{place}', --disable-colors]
+  ready: {{ port: 8088 }}
 clients:
   viewers:
     protocol: webrtc

@@ -4,8 +4,10 @@
 //! The protocol is that of Janus' documentation ("JSON API", "VideoRoom", "Streaming"). Names of
 //! requests are Janus' own.
 
+mod answers;
 mod long_poll;
 mod message;
+mod requests;
 mod room;
 mod streaming;
 
@@ -15,9 +17,8 @@ use std::time::Duration;
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::{Common, PeerNumber, Scope, Signalling, Target, Wanted, ended, split_candidates};
+use super::{Common, PeerNumber, Scope, Signalling, Target, Wanted, ended};
 use crate::http1::Url;
-use crate::mix::mix;
 use crate::session::Closed;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
@@ -25,8 +26,8 @@ use crate::webrtc::url::{Id, Place};
 use crate::websocket::{self, Assembly, Item, Limits, Upgrade};
 
 use long_poll::{LongPoll, Which};
-use message::of_error;
 pub use message::{Jsep, Kind, Message};
+use requests::Asked;
 use room::Room;
 
 /// The subprotocol.
@@ -41,12 +42,6 @@ const LIMITS: Limits = Limits {
 
 /// How often a session shows that it lives: Janus ends it after 60 s (`session_timeout`).
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(25);
-
-/// The most requests that wait for an answer at a time.
-const PENDING_MAX: usize = 10_000;
-
-/// The most handles of a client.
-const HANDLES_MAX: usize = 10_000;
 
 /// How a participant of a room receives the others.
 #[derive(
@@ -134,34 +129,6 @@ enum Role {
     Feed(Id),
 }
 
-/// What a request was about.
-#[derive(Clone, Debug, PartialEq)]
-enum Asked {
-    Create,
-    Attach(usize),
-    KeepAlive,
-    Destroy,
-    /// To a plug-in, by that name.
-    Plugin(usize, &'static str),
-    Trickle,
-    Detach,
-}
-
-impl Asked {
-    /// As details name it.
-    fn name(&self) -> &'static str {
-        match self {
-            Asked::Create => "create",
-            Asked::Attach(_) => "attach",
-            Asked::KeepAlive => "keepalive",
-            Asked::Destroy => "destroy",
-            Asked::Plugin(_, name) => name,
-            Asked::Trickle => "trickle",
-            Asked::Detach => "detach",
-        }
-    }
-}
-
 /// One client's session with Janus.
 #[derive(Debug)]
 pub struct Janus {
@@ -217,125 +184,6 @@ impl Janus {
         }
     }
 
-    fn frame(&mut self, scope: &mut Scope<'_>, opcode: u8, payload: &[u8]) {
-        self.masks += 1;
-        let mask = mix(&[self.settings.common.seed, 21, self.masks]) as u32;
-        let mut out = Vec::with_capacity(payload.len() + 14);
-        websocket::write_message(opcode, payload, Some(mask), &mut out);
-        scope.want(Wanted::Send(out));
-    }
-
-    /// Asks something of Janus. `more` are the request's own fields.
-    fn ask(&mut self, scope: &mut Scope<'_>, asked: Asked, janus: &str, mut more: Value) {
-        if self.pending.len() >= PENDING_MAX {
-            let detail = format!("{PENDING_MAX} requests without an answer, by {}", self.url);
-            return self.fail(scope, Failure::RequestTimeout, detail);
-        }
-        self.last += 1;
-        let number = self.last;
-        more["janus"] = janus.into();
-        more["transaction"] = number.to_string().into();
-        if let Phase::Session(session) = self.phase {
-            more["session_id"] = session.into();
-        }
-        if let Some(token) = &self.settings.common.token {
-            more["token"] = token.as_str().into();
-        }
-        if let Some(secret) = &self.settings.api_secret {
-            more["apisecret"] = secret.as_str().into();
-        }
-        self.pending.insert(number, (asked, scope.now));
-        scope.recorder.add(m::REQUESTS, 1);
-        let text = more.to_string();
-        match &mut self.long_poll {
-            None => self.frame(scope, websocket::TEXT, text.as_bytes()),
-            Some(own) => {
-                own.ask(
-                    more["session_id"].as_u64(),
-                    more["handle_id"].as_u64(),
-                    &text,
-                );
-                self.go_on(scope);
-            }
-        }
-    }
-
-    /// Asks something of a plug-in; the body has its `request` already.
-    fn ask_plugin(
-        &mut self,
-        scope: &mut Scope<'_>,
-        handle: usize,
-        name: &'static str,
-        mut body: Value,
-        jsep: Option<Jsep>,
-    ) {
-        let Some(id) = self.handles.get(handle).and_then(|handle| handle.id) else {
-            return;
-        };
-        body["request"] = name.into();
-        let mut more = json!({"handle_id": id, "body": body});
-        let mut told = None;
-        let mut mid = String::new();
-        if let Some(jsep) = jsep {
-            let mut lines = jsep.sdp.lines();
-            let first = lines.find_map(|line| line.strip_prefix("a=mid:"));
-            mid = first.unwrap_or_default().to_owned();
-            let (sdp, candidates) = match self.settings.trickle {
-                true => split_candidates(&jsep.sdp),
-                false => (jsep.sdp, Vec::new()),
-            };
-            let kind = if jsep.is_offer { "offer" } else { "answer" };
-            more["jsep"] = json!({"type": kind, "sdp": sdp, "trickle": self.settings.trickle});
-            told = self.settings.trickle.then_some(candidates);
-        }
-        self.ask(scope, Asked::Plugin(handle, name), "message", more);
-        for candidate in told.iter().flatten() {
-            let more = json!({
-                "handle_id": id,
-                "candidate": {"candidate": candidate, "sdpMid": mid, "sdpMLineIndex": 0},
-            });
-            self.ask(scope, Asked::Trickle, "trickle", more);
-        }
-        if told.is_some() {
-            let more = json!({"handle_id": id, "candidate": {"completed": true}});
-            self.ask(scope, Asked::Trickle, "trickle", more);
-        }
-    }
-
-    /// Attaches a new handle.
-    fn attach(&mut self, scope: &mut Scope<'_>, role: Role) {
-        if self.handles.len() >= HANDLES_MAX {
-            return;
-        }
-        let plugin = match role {
-            Role::Mountpoint => "janus.plugin.streaming",
-            Role::Participant | Role::Everybody | Role::Feed(_) => "janus.plugin.videoroom",
-        };
-        let handle = self.handles.len();
-        self.handles.push(Handle {
-            id: None,
-            role,
-            answering: false,
-            gone: false,
-        });
-        let more = json!({"plugin": plugin});
-        self.ask(scope, Asked::Attach(handle), "attach", more);
-    }
-
-    /// Gives a handle up.
-    fn detach(&mut self, scope: &mut Scope<'_>, handle: usize) {
-        let own = &mut self.handles[handle];
-        if std::mem::replace(&mut own.gone, true) {
-            return;
-        }
-        if let Some(id) = own.id {
-            self.ask(scope, Asked::Detach, "detach", json!({"handle_id": id}));
-        }
-        scope.want(Wanted::Forget {
-            peer: PeerNumber(handle as u32),
-        });
-    }
-
     fn fail(&mut self, scope: &mut Scope<'_>, failure: Failure, detail: String) {
         if self.phase == Phase::Over {
             return;
@@ -345,197 +193,6 @@ impl Janus {
             scope.want(Wanted::HangUp);
         }
         scope.fail(failure, detail);
-    }
-
-    /// Fails because something was refused.
-    fn refused(&mut self, scope: &mut Scope<'_>, what: &str, code: u64, reason: &str) {
-        scope.recorder.add(m::REFUSALS, 1);
-        let detail = format!("error {code} to `{what}`: {reason}, by {}", self.url);
-        self.fail(scope, of_error(code), detail);
-    }
-
-    fn message(&mut self, scope: &mut Scope<'_>, message: Message) {
-        let is_final = !matches!(message.kind, Kind::Ack | Kind::Trickle(_));
-        let sync = match message.kind {
-            // An acknowledgement is all that comes of these.
-            Kind::Ack => {
-                let number = message.transaction.unwrap_or(0);
-                if let Some((Asked::KeepAlive | Asked::Trickle, _)) = self.pending.get(&number) {
-                    self.pending.remove(&number);
-                }
-                return;
-            }
-            _ if is_final => message
-                .transaction
-                .and_then(|number| self.pending.remove(&number)),
-            _ => None,
-        };
-        if sync.is_some() {
-            scope.recorder.add(m::RESPONSES, 1);
-        }
-        let handle = message.sender.and_then(|id| {
-            let mut handles = self.handles.iter();
-            handles.position(|handle| handle.id == Some(id))
-        });
-        match message.kind {
-            Kind::Success { id, data } => {
-                if let Some(asked) = sync {
-                    self.done(scope, asked, id, &data);
-                }
-            }
-            Kind::Error { code, reason } => match sync {
-                Some((Asked::Destroy, _)) => self.left(scope),
-                // The handle is gone by itself.
-                Some((Asked::Detach | Asked::Trickle, _)) => {}
-                Some((asked, _)) => self.refused(scope, asked.name(), code, &reason),
-                None if self.phase == Phase::Leaving => {}
-                None => self.refused(scope, "?", code, &reason),
-            },
-            Kind::Event { data, jsep } => {
-                if let Some(handle) = handle {
-                    self.event(scope, handle, sync, data, jsep);
-                }
-            }
-            Kind::SlowLink { uplink, lost } => {
-                let counter = if uplink {
-                    m::SLOW_UPLINKS
-                } else {
-                    m::SLOW_DOWNLINKS
-                };
-                scope.recorder.add(counter, 1);
-                scope
-                    .recorder
-                    .add(m::SLOW_LINK_LOST, lost.min(u64::from(u32::MAX)));
-            }
-            Kind::HangUp { reason } => {
-                let Some(handle) = handle.filter(|&handle| !self.handles[handle].gone) else {
-                    return;
-                };
-                if let Role::Feed(_) = self.handles[handle].role {
-                    // Whoever is received has left, or is about to be told of as having left. If not,
-                    // the note says what is missing from now on.
-                    let kind = "feed_hung_up";
-                    let text = format!("{reason}, by {}", self.url);
-                    scope.want(Wanted::Note { kind, text });
-                    return self.detach(scope, handle);
-                }
-                let detail = format!("{reason}, by {}", self.url);
-                self.fail(scope, Failure::HungUp, detail);
-            }
-            Kind::Timeout => {
-                let detail = format!("the session timed out, by {}", self.url);
-                self.fail(scope, Failure::SessionTimeout, detail);
-            }
-            Kind::Trickle(Some(candidate)) => {
-                if let Some(handle) = handle {
-                    scope.want(Wanted::Candidate {
-                        peer: PeerNumber(handle as u32),
-                        candidate,
-                    });
-                }
-            }
-            Kind::Ack
-            | Kind::WebrtcUp
-            | Kind::Media { .. }
-            | Kind::Detached
-            | Kind::Trickle(None)
-            | Kind::Other(_) => {}
-        }
-    }
-
-    /// A request was done.
-    fn done(
-        &mut self,
-        scope: &mut Scope<'_>,
-        (asked, at): (Asked, Time),
-        id: Option<u64>,
-        data: &Value,
-    ) {
-        match asked {
-            Asked::Create => {
-                let Some(id) = id else {
-                    let detail = format!("no id of the session, by {}", self.url);
-                    return self.fail(scope, Failure::MalformedJson, detail);
-                };
-                self.phase = Phase::Session(id);
-                // Who waits for events lives.
-                if self.long_poll.is_none() {
-                    self.keepalive_at = scope.now + KEEPALIVE_EVERY;
-                }
-                let role = match self.settings.place {
-                    Place::Mountpoint(_) => Role::Mountpoint,
-                    _ => Role::Participant,
-                };
-                self.attach(scope, role);
-            }
-            Asked::Attach(handle) => {
-                let Some(id) = id else {
-                    let detail = format!("no id of the handle, by {}", self.url);
-                    return self.fail(scope, Failure::MalformedJson, detail);
-                };
-                self.handles[handle].id = Some(id);
-                match self.handles[handle].role {
-                    Role::Mountpoint => self.watch(scope, handle),
-                    Role::Participant => self.enter(scope, handle),
-                    Role::Everybody | Role::Feed(_) => self.subscribe(scope, handle),
-                }
-            }
-            Asked::Plugin(handle, name) => self.plugin_done(scope, handle, (name, at), data),
-            Asked::Destroy => self.left(scope),
-            Asked::KeepAlive | Asked::Trickle | Asked::Detach => {}
-        }
-    }
-
-    /// A plug-in says something.
-    fn event(
-        &mut self,
-        scope: &mut Scope<'_>,
-        handle: usize,
-        answers: Option<(Asked, Time)>,
-        data: Value,
-        jsep: Option<Jsep>,
-    ) {
-        let name = match &answers {
-            Some((Asked::Plugin(_, name), at)) => Some((*name, *at)),
-            _ => None,
-        };
-        if let Some(jsep) = jsep {
-            self.described_by_janus(scope, handle, name, jsep);
-        }
-        match self.settings.place {
-            Place::Mountpoint(_) => self.streaming_event(scope, name, &data),
-            _ => self.room_event(scope, handle, name, &data),
-        }
-    }
-
-    fn described_by_janus(
-        &mut self,
-        scope: &mut Scope<'_>,
-        handle: usize,
-        answers: Option<(&'static str, Time)>,
-        jsep: Jsep,
-    ) {
-        let peer = PeerNumber(handle as u32);
-        if let Some((_, at)) = answers {
-            let delay = match jsep.is_offer {
-                true => m::OFFER_DELAY,
-                false => m::ANSWER_DELAY,
-            };
-            let waited = scope.now.since(at);
-            scope.recorder.record(delay, waited.as_nanos() as u64);
-        }
-        let Jsep { is_offer, sdp } = jsep;
-        if sdp.len() > super::SDP_MAX {
-            let detail = format!("{} bytes, by {}", sdp.len(), self.url);
-            return self.fail(scope, Failure::SdpTooLong, detail);
-        }
-        match is_offer {
-            true => {
-                self.handles[handle].answering = true;
-                scope.want(Wanted::Answer { peer, offer: sdp });
-            }
-            false => scope.want(Wanted::Answered { peer, answer: sdp }),
-        }
     }
 
     fn left(&mut self, scope: &mut Scope<'_>) {
@@ -552,12 +209,6 @@ impl Janus {
         }
         self.phase = Phase::Over;
         scope.want(Wanted::Left);
-    }
-
-    /// The request that has waited longest, and since when.
-    fn oldest(&self) -> Option<(&Asked, Time)> {
-        let mut all = self.pending.values();
-        all.next().map(|(asked, at)| (asked, *at))
     }
 }
 

@@ -1,0 +1,205 @@
+//! What Janus says, and what follows from it.
+
+use measure::Time;
+use serde_json::Value;
+
+use super::message::of_error;
+use super::requests::Asked;
+use super::{Janus, Jsep, KEEPALIVE_EVERY, Kind, Message, Phase, Role};
+use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
+use crate::webrtc::signalling::{PeerNumber, SDP_MAX, Scope, Wanted};
+use crate::webrtc::url::Place;
+
+impl Janus {
+    /// Fails because something was refused.
+    pub(super) fn refused(&mut self, scope: &mut Scope<'_>, what: &str, code: u64, reason: &str) {
+        scope.recorder.add(m::REFUSALS, 1);
+        let detail = format!("error {code} to `{what}`: {reason}, by {}", self.url);
+        self.fail(scope, of_error(code), detail);
+    }
+
+    pub(super) fn message(&mut self, scope: &mut Scope<'_>, message: Message) {
+        let is_final = !matches!(message.kind, Kind::Ack | Kind::Trickle(_));
+        let sync = match message.kind {
+            // An acknowledgement is all that comes of these.
+            Kind::Ack => {
+                let number = message.transaction.unwrap_or(0);
+                if let Some((Asked::KeepAlive | Asked::Trickle, _)) = self.pending.get(&number) {
+                    self.pending.remove(&number);
+                }
+                return;
+            }
+            _ if is_final => message
+                .transaction
+                .and_then(|number| self.pending.remove(&number)),
+            _ => None,
+        };
+        if sync.is_some() {
+            scope.recorder.add(m::RESPONSES, 1);
+        }
+        let handle = message.sender.and_then(|id| {
+            let mut handles = self.handles.iter();
+            handles.position(|handle| handle.id == Some(id))
+        });
+        match message.kind {
+            Kind::Success { id, data } => {
+                if let Some(asked) = sync {
+                    self.done(scope, asked, id, &data);
+                }
+            }
+            Kind::Error { code, reason } => match sync {
+                Some((Asked::Destroy, _)) => self.left(scope),
+                // The handle is gone by itself.
+                Some((Asked::Detach | Asked::Trickle, _)) => {}
+                Some((asked, _)) => self.refused(scope, asked.name(), code, &reason),
+                None if self.phase == Phase::Leaving => {}
+                None => self.refused(scope, "?", code, &reason),
+            },
+            Kind::Event { data, jsep } => {
+                if let Some(handle) = handle {
+                    self.event(scope, handle, sync, data, jsep);
+                }
+            }
+            Kind::SlowLink { uplink, lost } => {
+                let counter = if uplink {
+                    m::SLOW_UPLINKS
+                } else {
+                    m::SLOW_DOWNLINKS
+                };
+                scope.recorder.add(counter, 1);
+                scope
+                    .recorder
+                    .add(m::SLOW_LINK_LOST, lost.min(u64::from(u32::MAX)));
+            }
+            Kind::HangUp { reason } => {
+                let Some(handle) = handle.filter(|&handle| !self.handles[handle].gone) else {
+                    return;
+                };
+                if let Role::Feed(_) = self.handles[handle].role {
+                    // Whoever is received has left, or is about to be told of as having left. If not,
+                    // the note says what is missing from now on.
+                    let kind = "feed_hung_up";
+                    let text = format!("{reason}, by {}", self.url);
+                    scope.want(Wanted::Note { kind, text });
+                    return self.detach(scope, handle);
+                }
+                let detail = format!("{reason}, by {}", self.url);
+                self.fail(scope, Failure::HungUp, detail);
+            }
+            Kind::Timeout => {
+                let detail = format!("the session timed out, by {}", self.url);
+                self.fail(scope, Failure::SessionTimeout, detail);
+            }
+            Kind::Trickle(Some(candidate)) => {
+                if let Some(handle) = handle {
+                    scope.want(Wanted::Candidate {
+                        peer: PeerNumber(handle as u32),
+                        candidate,
+                    });
+                }
+            }
+            Kind::Ack
+            | Kind::WebrtcUp
+            | Kind::Media { .. }
+            | Kind::Detached
+            | Kind::Trickle(None)
+            | Kind::Other(_) => {}
+        }
+    }
+
+    /// A request was done.
+    pub(super) fn done(
+        &mut self,
+        scope: &mut Scope<'_>,
+        (asked, at): (Asked, Time),
+        id: Option<u64>,
+        data: &Value,
+    ) {
+        match asked {
+            Asked::Create => {
+                let Some(id) = id else {
+                    let detail = format!("no id of the session, by {}", self.url);
+                    return self.fail(scope, Failure::MalformedJson, detail);
+                };
+                self.phase = Phase::Session(id);
+                // Who waits for events lives.
+                if self.long_poll.is_none() {
+                    self.keepalive_at = scope.now + KEEPALIVE_EVERY;
+                }
+                let role = match self.settings.place {
+                    Place::Mountpoint(_) => Role::Mountpoint,
+                    _ => Role::Participant,
+                };
+                self.attach(scope, role);
+            }
+            Asked::Attach(handle) => {
+                let Some(id) = id else {
+                    let detail = format!("no id of the handle, by {}", self.url);
+                    return self.fail(scope, Failure::MalformedJson, detail);
+                };
+                self.handles[handle].id = Some(id);
+                match self.handles[handle].role {
+                    Role::Mountpoint => self.watch(scope, handle),
+                    Role::Participant => self.enter(scope, handle),
+                    Role::Everybody | Role::Feed(_) => self.subscribe(scope, handle),
+                }
+            }
+            Asked::Plugin(handle, name) => self.plugin_done(scope, handle, (name, at), data),
+            Asked::Destroy => self.left(scope),
+            Asked::KeepAlive | Asked::Trickle | Asked::Detach => {}
+        }
+    }
+
+    /// A plug-in says something.
+    pub(super) fn event(
+        &mut self,
+        scope: &mut Scope<'_>,
+        handle: usize,
+        answers: Option<(Asked, Time)>,
+        data: Value,
+        jsep: Option<Jsep>,
+    ) {
+        let name = match &answers {
+            Some((Asked::Plugin(_, name), at)) => Some((*name, *at)),
+            _ => None,
+        };
+        if let Some(jsep) = jsep {
+            self.described_by_janus(scope, handle, name, jsep);
+        }
+        match self.settings.place {
+            Place::Mountpoint(_) => self.streaming_event(scope, name, &data),
+            _ => self.room_event(scope, handle, name, &data),
+        }
+    }
+
+    pub(super) fn described_by_janus(
+        &mut self,
+        scope: &mut Scope<'_>,
+        handle: usize,
+        answers: Option<(&'static str, Time)>,
+        jsep: Jsep,
+    ) {
+        let peer = PeerNumber(handle as u32);
+        if let Some((_, at)) = answers {
+            let delay = match jsep.is_offer {
+                true => m::OFFER_DELAY,
+                false => m::ANSWER_DELAY,
+            };
+            let waited = scope.now.since(at);
+            scope.recorder.record(delay, waited.as_nanos() as u64);
+        }
+        let Jsep { is_offer, sdp } = jsep;
+        if sdp.len() > SDP_MAX {
+            let detail = format!("{} bytes, by {}", sdp.len(), self.url);
+            return self.fail(scope, Failure::SdpTooLong, detail);
+        }
+        match is_offer {
+            true => {
+                self.handles[handle].answering = true;
+                scope.want(Wanted::Answer { peer, offer: sdp });
+            }
+            false => scope.want(Wanted::Answered { peer, answer: sdp }),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What is asked of Janus: requests to it and to its plug-ins, by numbers, until each is answered.
+
+use measure::Time;
+use serde_json::{Value, json};
+
+use super::{Handle, Janus, Jsep, Phase, Role};
+use crate::mix::mix;
+use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
+use crate::webrtc::signalling::{PeerNumber, Scope, Wanted, split_candidates};
+use crate::websocket;
+
+/// The most requests that wait for an answer at a time.
+const PENDING_MAX: usize = 10_000;
+
+/// The most handles of a client.
+const HANDLES_MAX: usize = 10_000;
+
+/// What a request was about.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Asked {
+    Create,
+    Attach(usize),
+    KeepAlive,
+    Destroy,
+    /// To a plug-in, by that name.
+    Plugin(usize, &'static str),
+    Trickle,
+    Detach,
+}
+
+impl Asked {
+    /// As details name it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Asked::Create => "create",
+            Asked::Attach(_) => "attach",
+            Asked::KeepAlive => "keepalive",
+            Asked::Destroy => "destroy",
+            Asked::Plugin(_, name) => name,
+            Asked::Trickle => "trickle",
+            Asked::Detach => "detach",
+        }
+    }
+}
+
+impl Janus {
+    pub(super) fn frame(&mut self, scope: &mut Scope<'_>, opcode: u8, payload: &[u8]) {
+        self.masks += 1;
+        let mask = mix(&[self.settings.common.seed, 21, self.masks]) as u32;
+        let mut out = Vec::with_capacity(payload.len() + 14);
+        websocket::write_message(opcode, payload, Some(mask), &mut out);
+        scope.want(Wanted::Send(out));
+    }
+
+    /// Asks something of Janus. `more` are the request's own fields.
+    pub(super) fn ask(
+        &mut self,
+        scope: &mut Scope<'_>,
+        asked: Asked,
+        janus: &str,
+        mut more: Value,
+    ) {
+        if self.pending.len() >= PENDING_MAX {
+            let detail = format!("{PENDING_MAX} requests without an answer, by {}", self.url);
+            return self.fail(scope, Failure::RequestTimeout, detail);
+        }
+        self.last += 1;
+        let number = self.last;
+        more["janus"] = janus.into();
+        more["transaction"] = number.to_string().into();
+        if let Phase::Session(session) = self.phase {
+            more["session_id"] = session.into();
+        }
+        if let Some(token) = &self.settings.common.token {
+            more["token"] = token.as_str().into();
+        }
+        if let Some(secret) = &self.settings.api_secret {
+            more["apisecret"] = secret.as_str().into();
+        }
+        self.pending.insert(number, (asked, scope.now));
+        scope.recorder.add(m::REQUESTS, 1);
+        let text = more.to_string();
+        match &mut self.long_poll {
+            None => self.frame(scope, websocket::TEXT, text.as_bytes()),
+            Some(own) => {
+                own.ask(
+                    more["session_id"].as_u64(),
+                    more["handle_id"].as_u64(),
+                    &text,
+                );
+                self.go_on(scope);
+            }
+        }
+    }
+
+    /// Asks something of a plug-in; the body has its `request` already.
+    pub(super) fn ask_plugin(
+        &mut self,
+        scope: &mut Scope<'_>,
+        handle: usize,
+        name: &'static str,
+        mut body: Value,
+        jsep: Option<Jsep>,
+    ) {
+        let Some(id) = self.handles.get(handle).and_then(|handle| handle.id) else {
+            return;
+        };
+        body["request"] = name.into();
+        let mut more = json!({"handle_id": id, "body": body});
+        let mut told = None;
+        let mut mid = String::new();
+        if let Some(jsep) = jsep {
+            let mut lines = jsep.sdp.lines();
+            let first = lines.find_map(|line| line.strip_prefix("a=mid:"));
+            mid = first.unwrap_or_default().to_owned();
+            let (sdp, candidates) = match self.settings.trickle {
+                true => split_candidates(&jsep.sdp),
+                false => (jsep.sdp, Vec::new()),
+            };
+            let kind = if jsep.is_offer { "offer" } else { "answer" };
+            more["jsep"] = json!({"type": kind, "sdp": sdp, "trickle": self.settings.trickle});
+            told = self.settings.trickle.then_some(candidates);
+        }
+        self.ask(scope, Asked::Plugin(handle, name), "message", more);
+        for candidate in told.iter().flatten() {
+            let more = json!({
+                "handle_id": id,
+                "candidate": {"candidate": candidate, "sdpMid": mid, "sdpMLineIndex": 0},
+            });
+            self.ask(scope, Asked::Trickle, "trickle", more);
+        }
+        if told.is_some() {
+            let more = json!({"handle_id": id, "candidate": {"completed": true}});
+            self.ask(scope, Asked::Trickle, "trickle", more);
+        }
+    }
+
+    /// Attaches a new handle.
+    pub(super) fn attach(&mut self, scope: &mut Scope<'_>, role: Role) {
+        if self.handles.len() >= HANDLES_MAX {
+            return;
+        }
+        let plugin = match role {
+            Role::Mountpoint => "janus.plugin.streaming",
+            Role::Participant | Role::Everybody | Role::Feed(_) => "janus.plugin.videoroom",
+        };
+        let handle = self.handles.len();
+        self.handles.push(Handle {
+            id: None,
+            role,
+            answering: false,
+            gone: false,
+        });
+        let more = json!({"plugin": plugin});
+        self.ask(scope, Asked::Attach(handle), "attach", more);
+    }
+
+    /// Gives a handle up.
+    pub(super) fn detach(&mut self, scope: &mut Scope<'_>, handle: usize) {
+        let own = &mut self.handles[handle];
+        if std::mem::replace(&mut own.gone, true) {
+            return;
+        }
+        if let Some(id) = own.id {
+            self.ask(scope, Asked::Detach, "detach", json!({"handle_id": id}));
+        }
+        scope.want(Wanted::Forget {
+            peer: PeerNumber(handle as u32),
+        });
+    }
+
+    /// The request that has waited longest, and since when.
+    pub(super) fn oldest(&self) -> Option<(&Asked, Time)> {
+        let mut all = self.pending.values();
+        all.next().map(|(asked, at)| (asked, *at))
+    }
+}

@@ -36,6 +36,23 @@ impl Head {
     }
 }
 
+impl Head {
+    /// Whether the connection can be used for another request after this answer (RFC 9112, 9.3):
+    /// one of HTTP/1.0 only if the server says so.
+    pub fn keeps_alive(&self) -> bool {
+        let options = self.headers.all("Connection");
+        let options = options.flat_map(|value| value.split(',')).map(str::trim);
+        let mut keeps = self.version == Version::Http11;
+        for option in options {
+            if option.eq_ignore_ascii_case("close") {
+                return false;
+            }
+            keeps |= option.eq_ignore_ascii_case("keep-alive");
+        }
+        keeps
+    }
+}
+
 /// Header fields, in the order in which they stand in the message. Names are case-insensitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);

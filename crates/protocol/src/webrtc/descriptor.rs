@@ -159,7 +159,8 @@ impl Keys for ClientConfig {
 
     /// The signalling, and those of PeerConnections.
     fn sockets_per_client(&self, clients: u64) -> u64 {
-        1 + self.peers_per_client(clients)
+        // The signalling has at most two connections.
+        2 + self.peers_per_client(clients)
     }
 
     /// A TURN server is reached from any port: a ring shows nothing of it, and of a connection to

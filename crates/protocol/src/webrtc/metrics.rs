@@ -13,6 +13,9 @@ measure::metrics! {
         /// Requests of the signalling that were sent: of WHIP and WHEP requests of HTTP, of Janus and
         /// LiveKit messages that are answered, and of LiveKit the request to join.
         REQUESTS = "requests", Count, "";
+        /// Requests of Janus over HTTP that were sent a second time, on another connection: theirs
+        /// ended before anything of the answer came. Those that wait for events are among them.
+        REQUESTS_AGAIN = "requests_again", Count, "RFC 9112, 9.3.1";
         /// Answers to them that came, acknowledgements not counted.
         RESPONSES = "responses", Count, "";
         /// Of these, the ones that refused.

@@ -25,14 +25,13 @@ impl Janus {
             // An acknowledgement is all that comes of these.
             Kind::Ack => {
                 let number = message.transaction.unwrap_or(0);
-                if let Some((Asked::KeepAlive | Asked::Trickle, _)) = self.pending.get(&number) {
-                    self.pending.remove(&number);
+                let asked = self.pending.get(&number).map(|pending| &pending.asked);
+                if let Some(Asked::KeepAlive | Asked::Trickle) = asked {
+                    self.answered(number);
                 }
                 return;
             }
-            _ if is_final => message
-                .transaction
-                .and_then(|number| self.pending.remove(&number)),
+            _ if is_final => message.transaction.and_then(|number| self.answered(number)),
             _ => None,
         };
         if sync.is_some() {
@@ -106,6 +105,14 @@ impl Janus {
             | Kind::Trickle(None)
             | Kind::Other(_) => {}
         }
+    }
+
+    /// The request of that number, which was answered. None where it has not been sent yet: nobody
+    /// knows its answer.
+    fn answered(&mut self, number: u64) -> Option<(Asked, Time)> {
+        let at = self.pending.get(&number)?.sent?;
+        let pending = self.pending.remove(&number)?;
+        Some((pending.asked, at))
     }
 
     /// A request was done.

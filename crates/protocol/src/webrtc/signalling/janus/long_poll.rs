@@ -12,6 +12,7 @@ use super::{Asked, Janus, LIMITS, Message, Phase, Settings, ended};
 use crate::http1::{self, AtClose, Decoder, Head, Item, Malformed, Url, Version};
 use crate::session::Closed;
 use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
 
 /// The most events that Janus hands over with one answer: what comes while nothing waits is kept for
 /// the next.
@@ -21,31 +22,68 @@ const EVENTS_MAX: usize = 10;
 const QUIET: Duration = Duration::from_secs(30);
 
 /// One of the two connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Exchange {
+    /// The longest answer that is taken, in bytes.
+    keep: usize,
     /// Whether it stands, or is asked for.
     stands: bool,
     wanted: bool,
+    /// Whether an answer has come on this connection.
+    used: bool,
     /// Since when an answer is waited for.
     asked: Option<Time>,
+    /// What was asked, until something of the answer comes; whether it went out a second time.
+    request: Vec<u8>,
+    again: bool,
     decoder: Decoder,
     head: Option<Box<Head>>,
     body: Vec<u8>,
 }
 
 impl Exchange {
-    /// It stands.
-    fn connected(&mut self) {
-        (self.stands, self.wanted) = (true, false);
-        self.asked = None;
+    /// One on which answers have at most that many bytes.
+    fn new(keep: usize) -> Exchange {
+        Exchange {
+            keep,
+            stands: false,
+            wanted: false,
+            used: false,
+            asked: None,
+            request: Vec::new(),
+            again: false,
+            decoder: Decoder::default(),
+            head: None,
+            body: Vec::new(),
+        }
+    }
+
+    /// It stands. What has to go out on it once more, because the connection before ended over it.
+    fn connected(&mut self) -> Option<Vec<u8>> {
+        (self.stands, self.wanted, self.used) = (true, false, false);
+        self.asked.map(|_| {
+            self.decoder = Decoder::new();
+            self.request.clone()
+        })
     }
 
     /// A request leaves.
-    fn ask(&mut self, now: Time) {
+    fn ask(&mut self, now: Time, request: &[u8]) {
         self.asked = Some(now);
+        self.request = request.to_vec();
+        self.again = false;
         self.decoder = Decoder::new();
         self.head = None;
         self.body.clear();
+    }
+
+    /// Whether the request goes out once more: nothing of its answer has come, and this has not
+    /// been done already. As browsers do, since a server or a proxy may end a connection that is
+    /// kept alive at any time (RFC 9112, 9.3.1 and 9.5). What `changes` something does so only on a
+    /// connection that was in use: on a new one nobody ends it for having been idle.
+    fn asks_again(&mut self, changes: bool) -> bool {
+        let nothing = self.asked.is_some() && self.decoder.at_close() == AtClose::Nothing;
+        nothing && (self.used || !changes) && !std::mem::replace(&mut self.again, true)
     }
 
     /// Takes in what came; what Janus says, once an answer is whole.
@@ -55,8 +93,8 @@ impl Exchange {
             match self.decoder.next(bytes, &mut at) {
                 Ok(Some(Item::Head(head))) => self.head = Some(head),
                 Ok(Some(Item::Body { bytes, .. })) => {
-                    if bytes.len() > LIMITS.keep - self.body.len() {
-                        let text = format!("more than {} bytes", LIMITS.keep);
+                    if bytes.len() > self.keep - self.body.len() {
+                        let text = format!("more than {} bytes", self.keep);
                         return Err((Failure::MalformedResponse, text));
                     }
                     self.body.extend_from_slice(bytes);
@@ -78,14 +116,21 @@ impl Exchange {
 
     fn over(&mut self) -> Result<Vec<Value>, (Failure, String)> {
         self.asked = None;
-        let body = std::mem::take(&mut self.body);
+        self.used = true;
+        self.request = Vec::new();
+        let (body, head) = (std::mem::take(&mut self.body), self.head.take());
+        // The next request needs another connection.
+        self.stands &= head.as_ref().is_some_and(|head| head.keeps_alive());
+        let status = head.map_or(0, |head| head.status);
+        let is_fine = (200..300).contains(&status);
         match serde_json::from_slice(&body) {
-            Ok(Value::Array(all)) => return Ok(all),
-            Ok(object @ Value::Object(_)) => return Ok(vec![object]),
+            Ok(Value::Array(all)) if is_fine => return Ok(all),
+            // Who is no Janus says so by a status, whatever its body is; Janus may refuse with one.
+            Ok(Value::Object(object)) if is_fine || object.contains_key("janus") => {
+                return Ok(vec![Value::Object(object)]);
+            }
             Ok(_) | Err(_) => {}
         }
-        // Who is no Janus says so by a status.
-        let status = self.head.as_ref().map_or(0, |head| head.status);
         Err(match status {
             200..=299 => (
                 Failure::MalformedJson,
@@ -107,8 +152,8 @@ pub(super) struct LongPoll {
     user_agent: String,
     /// What stands in the query of a GET.
     secrets: String,
-    /// What waits for the answers before it: no more than what is not answered.
-    queue: VecDeque<Vec<u8>>,
+    /// What waits for the answers before it, with its number: no more than what is not answered.
+    queue: VecDeque<(u64, Vec<u8>)>,
     /// By which requests leave.
     requests: Exchange,
     /// By which events come, and how often they were asked for.
@@ -131,8 +176,9 @@ impl LongPoll {
             user_agent: settings.common.user_agent.clone(),
             secrets: secrets.collect(),
             queue: VecDeque::new(),
-            requests: Exchange::default(),
-            events: Exchange::default(),
+            requests: Exchange::new(LIMITS.keep),
+            // One message may be as long as the longest of a WebSocket.
+            events: Exchange::new(EVENTS_MAX * LIMITS.keep),
             polls: 0,
         }
     }
@@ -146,8 +192,14 @@ impl LongPoll {
         url.expect("numbers and what is encoded make a URL of a URL")
     }
 
-    /// Asks something of Janus, of a session, or of a handle in it.
-    pub(super) fn ask(&mut self, session: Option<u64>, handle: Option<u64>, text: &str) {
+    /// Asks something of Janus by that number, of a session, or of a handle in it.
+    pub(super) fn ask(
+        &mut self,
+        number: u64,
+        session: Option<u64>,
+        handle: Option<u64>,
+        text: &str,
+    ) {
         let parts = [session, handle].into_iter().flatten();
         let path: String = parts.map(|part| format!("/{part}")).collect();
         let length = text.len().to_string();
@@ -159,7 +211,7 @@ impl LongPoll {
         let url = self.below(&path);
         let mut bytes = http1::write_request("POST", &url, Version::Http11, &headers);
         bytes.extend_from_slice(text.as_bytes());
-        self.queue.push_back(bytes);
+        self.queue.push_back((number, bytes));
     }
 
     fn poll(&mut self, now: Time, session: u64) -> Vec<u8> {
@@ -169,7 +221,7 @@ impl LongPoll {
         let path = format!("/{session}?maxev={EVENTS_MAX}&rid={number}{secrets}");
         let headers = [("User-Agent", &*self.user_agent)];
         let request = http1::write_request("GET", &self.below(&path), Version::Http11, &headers);
-        self.events.ask(now);
+        self.events.ask(now, &request);
         request
     }
 
@@ -188,8 +240,13 @@ impl Janus {
         };
         let requests = &mut own.requests;
         if requests.stands && requests.asked.is_none() {
-            if let Some(next) = own.queue.pop_front() {
-                requests.ask(scope.now);
+            if let Some((number, next)) = own.queue.pop_front() {
+                requests.ask(scope.now, &next);
+                // Its answer is waited for from now on, and not since it stood in the queue.
+                if let Some(pending) = self.pending.get_mut(&number) {
+                    pending.sent = Some(scope.now);
+                }
+                scope.recorder.add(m::REQUESTS, 1);
                 scope.want(Wanted::Send(next));
             }
         } else if !requests.stands && !requests.wanted && !own.queue.is_empty() {
@@ -212,8 +269,14 @@ impl Janus {
 
     /// One of the two connections stands.
     pub(super) fn http_connected(&mut self, scope: &mut Scope<'_>, which: Which) {
-        if let Some(own) = &mut self.long_poll {
-            own.exchange(which).connected();
+        if let Some(own) = &mut self.long_poll
+            && let Some(request) = own.exchange(which).connected()
+        {
+            scope.recorder.add(m::REQUESTS_AGAIN, 1);
+            scope.want(match which {
+                Which::Requests => Wanted::Send(request),
+                Which::Events => Wanted::SendSecond(request),
+            });
         }
         if self.phase == Phase::Connecting {
             self.phase = Phase::Creating;
@@ -236,6 +299,7 @@ impl Janus {
 
     /// One of them is gone.
     pub(super) fn http_closed(&mut self, scope: &mut Scope<'_>, which: Which, how: Closed) {
+        let target = self.target();
         let Some(own) = &mut self.long_poll else {
             return;
         };
@@ -243,9 +307,24 @@ impl Janus {
         match exchange.closed() {
             Some(Ok(all)) => return self.said(scope, all),
             Some(Err((failure, why))) => return self.http_failed(scope, failure, &why),
-            // Janus closes connections on which nothing is asked for long.
-            None if exchange.asked.is_none() && how == Closed::End => return self.go_on(scope),
             None => {}
+        }
+        // Janus closes connections on which nothing is asked for long, and what stands in between
+        // does so when it likes.
+        if matches!(how, Closed::End | Closed::Reset) {
+            if exchange.asked.is_none() {
+                return self.go_on(scope);
+            }
+            if exchange.asks_again(which == Which::Requests) {
+                exchange.wanted = true;
+                return scope.want(match which {
+                    Which::Requests => {
+                        self.open = true;
+                        Wanted::Connect(target)
+                    }
+                    Which::Events => Wanted::ConnectSecond(target),
+                });
+            }
         }
         let (failure, what) = ended(how);
         self.http_failed(scope, failure, &what);

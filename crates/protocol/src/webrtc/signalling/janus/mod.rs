@@ -27,7 +27,7 @@ use crate::websocket::{self, Assembly, Item, Limits, Upgrade};
 
 use long_poll::{LongPoll, Which};
 pub use message::{Jsep, Kind, Message};
-use requests::Asked;
+use requests::{Asked, Pending};
 use room::Room;
 
 /// The subprotocol.
@@ -140,8 +140,8 @@ pub struct Janus {
     upgrade: Option<Upgrade>,
     assembly: Assembly,
     handles: Vec<Handle>,
-    /// What was asked and is not answered, by its number: what, and when.
-    pending: BTreeMap<u64, (Asked, Time)>,
+    /// What was asked and is not answered, by its number.
+    pending: BTreeMap<u64, Pending>,
     /// The number of the last request.
     last: u64,
     masks: u64,

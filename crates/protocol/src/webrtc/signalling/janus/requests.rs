@@ -44,6 +44,14 @@ impl Asked {
     }
 }
 
+/// A request that is not answered.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pending {
+    pub(super) asked: Asked,
+    /// When it was sent; none while it waits for the answers before it.
+    pub(super) sent: Option<Time>,
+}
+
 impl Janus {
     pub(super) fn frame(&mut self, scope: &mut Scope<'_>, opcode: u8, payload: &[u8]) {
         self.masks += 1;
@@ -78,13 +86,17 @@ impl Janus {
         if let Some(secret) = &self.settings.api_secret {
             more["apisecret"] = secret.as_str().into();
         }
-        self.pending.insert(number, (asked, scope.now));
-        scope.recorder.add(m::REQUESTS, 1);
+        let sent = self.long_poll.is_none().then_some(scope.now);
+        self.pending.insert(number, Pending { asked, sent });
         let text = more.to_string();
         match &mut self.long_poll {
-            None => self.frame(scope, websocket::TEXT, text.as_bytes()),
+            None => {
+                scope.recorder.add(m::REQUESTS, 1);
+                self.frame(scope, websocket::TEXT, text.as_bytes());
+            }
             Some(own) => {
                 own.ask(
+                    number,
                     more["session_id"].as_u64(),
                     more["handle_id"].as_u64(),
                     &text,
@@ -170,9 +182,11 @@ impl Janus {
         });
     }
 
-    /// The request that has waited longest, and since when.
+    /// The request whose answer has been waited for longest, and since when. They are sent in the
+    /// order of their numbers.
     pub(super) fn oldest(&self) -> Option<(&Asked, Time)> {
         let mut all = self.pending.values();
-        all.next().map(|(asked, at)| (asked, *at))
+        let sent = all.next().map(|pending| (&pending.asked, pending.sent));
+        sent.and_then(|(asked, sent)| Some((asked, sent?)))
     }
 }

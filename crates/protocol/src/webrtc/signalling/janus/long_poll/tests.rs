@@ -219,6 +219,7 @@ fn what_is_wrong_with_an_answer_has_its_reason() {
     for (status, body, failure) in [
         ("404 Not Found", "nobody", Failure::NotFound),
         ("503 Busy", "", Failure::Overloaded),
+        ("503 Busy", r#"{"error":"no backend"}"#, Failure::Overloaded),
         ("200 OK", "<html>", Failure::MalformedJson),
         ("200 OK", "7", Failure::MalformedJson),
         ("200 OK", "[7]", Failure::MalformedJson),
@@ -242,7 +243,7 @@ fn an_answer_without_end_is_not_kept() {
     let mut side = Side::in_session();
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
     side.does(|janus, scope| janus.second_bytes(scope, head));
-    for _ in 0..200 {
+    for _ in 0..700 {
         if side.failure().is_none() {
             side.does(|janus, scope| janus.second_bytes(scope, &[b' '; 8192]));
         }
@@ -271,6 +272,84 @@ fn who_waits_for_events_in_vain_or_is_cut_off_fails() {
     assert_eq!(side.failure(), Some(Failure::RequestTimeout));
 
     let mut side = Side::in_session();
-    side.does(|janus, scope| janus.second_closed(scope, Closed::Reset));
+    side.does(|janus, scope| {
+        janus.second_bytes(scope, b"HTTP/1.1 200 OK\r\n");
+        janus.second_closed(scope, Closed::Reset);
+    });
     assert_eq!(side.failure(), Some(Failure::SignallingClosed));
+}
+
+#[test]
+fn what_a_closed_connection_took_with_it_is_asked_once_more() {
+    // The one on which events come, whatever was on it before.
+    let mut side = Side::in_session();
+    for how in [Closed::Reset, Closed::End] {
+        side.does(|janus, scope| janus.second_closed(scope, how));
+        if how == Closed::Reset {
+            assert!(matches!(side.next(), Wanted::ConnectSecond(_)));
+            side.does(|janus, scope| janus.second_connected(scope));
+            assert_eq!(
+                side.polled(),
+                "GET /janus/5?maxev=10&rid=1&token=a%20b HTTP/1.1",
+                "the same request"
+            );
+        }
+    }
+    assert_eq!(side.failure(), Some(Failure::SignallingClosed), "once");
+
+    // One that was in use: it ended while a request was on its way.
+    let mut side = Side::in_session();
+    side.does(|janus, scope| janus.closed(scope, Closed::End));
+    assert!(matches!(side.next(), Wanted::Connect(_)));
+    side.does(|janus, scope| janus.connected(scope));
+    let (line, asked) = side.asked();
+    assert_eq!(
+        (&*line, &asked["janus"]),
+        ("POST /janus/5 HTTP/1.1", &json!("attach"))
+    );
+    assert_eq!(side.recorder.counter(m::REQUESTS_AGAIN), 1);
+    // One that was not: the server does not want it.
+    side.does(|janus, scope| janus.closed(scope, Closed::End));
+    assert_eq!(side.failure(), Some(Failure::SignallingClosed));
+}
+
+#[test]
+fn a_connection_that_ends_with_an_answer_is_followed_by_another() {
+    let heads = [
+        "HTTP/1.1 200 OK\r\nConnection: close",
+        "HTTP/1.0 200 OK",
+        "HTTP/1.1 200 OK\r\nConnection: foo, Close",
+    ];
+    for head in heads {
+        let mut side = Side::in_session();
+        let body = r#"{"janus":"success","transaction":"2","data":{"id":6}}"#;
+        let text = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        side.does(|janus, scope| janus.bytes(scope, text.as_bytes()));
+        assert!(matches!(side.next(), Wanted::Connect(_)), "{head}");
+        side.does(|janus, scope| janus.connected(scope));
+        let (line, asked) = side.asked();
+        assert_eq!(line, "POST /janus/5/6 HTTP/1.1");
+        assert_eq!(asked["body"]["request"], json!("join"));
+        assert_eq!(side.failure(), None);
+    }
+}
+
+#[test]
+fn requests_are_timed_from_when_they_leave() {
+    let mut side = Side::in_session();
+    // It leaves while the handle is still asked for: that it does so waits its turn.
+    side.now += Duration::from_secs(4);
+    side.does(|janus, scope| janus.leave(scope));
+    assert!(side.wanted.is_empty());
+    let due = |side: &Side| side.janus.deadline();
+    assert_eq!(due(&side), Some(START + Duration::from_secs(5)));
+    let asked = side.recorder.counter(m::REQUESTS);
+    side.answer(
+        "200 OK",
+        r#"{"janus":"success","transaction":"2","data":{"id":6}}"#,
+    );
+    let (_, request) = side.asked();
+    assert_eq!(request["janus"], json!("destroy"));
+    assert_eq!(due(&side), Some(side.now + Duration::from_secs(5)));
+    assert_eq!(side.recorder.counter(m::REQUESTS), asked + 1);
 }

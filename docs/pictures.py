@@ -67,14 +67,14 @@ ALL = {
         ["demo", "--clients", "200", "--duration", "20s", "--fault", "loss=2%",
          "--threshold", "viewers.loss < 1%"], (FAIL,)),
     "invalid": Picture(
-        ["demo", "--clients", "500", "--duration", "12s", "--bitrate", "1Mbps",
+        ["demo", "--clients", "200", "--duration", "12s", "--bitrate", "3Mbps",
          "--receive", "sockets", "--receive-buffer", "4KiB"], (INVALID,), height=760),
     # Of the tutorials.
     "rtsp-vod": Picture(
         example("rtsp-vod-series", SHORT_CLIPS, NUMBERS, "settle=1s", FIRST),
         (PASS, FAIL, INVALID), True),
     "janus-room": Picture(
-        example("janus-rooms", "clients.people.load={clients: 36, ramp: 72s}", "duration=85s", FIRST),
+        example("janus-rooms", "clients.people.load={clients: 46, ramp: 92s}", "duration=105s", FIRST),
         (PASS, FAIL, INVALID), height=1150, show="Over time"),
     "relays": Picture(
         example("relays-eight-groups", "vary.server.launch=[rtp2httpd, msd_lite, udpxy]"),

@@ -95,3 +95,9 @@ function closed(summary, make) {
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
+
+// Text in which a number and its per cent sign stay on one line.
+function unbroken(text) {
+  return String(text).split(/(\S+ %)/).map((part) => (
+    part.endsWith(" %") ? el("span", { class: "unbroken" }, part) : part));
+}

@@ -104,6 +104,7 @@ class Multiple {
       + `${words.join("; ") || "No data"}. The table below has all values.`;
     const drawing = svg("svg", { viewBox: `0 0 ${PANEL.width} ${PANEL.height}`, role: "group", "aria-label": spoken },
     this.grid(), this.limits.map(([limit, text]) => this.limit(limit, text)), models.map((model) => this.knee(model)),
+    this.capacity(at),
     all.length ? null : svg("text", { class: "tick", x: 200, y: 90, "text-anchor": "middle" },
       document.createTextNode("not measured")),
     lines.map((line) => this.line(line)), models.map((model) => this.curve(model)),
@@ -188,6 +189,20 @@ class Multiple {
         document.createTextNode(model.knee.text)));
   }
 
+  // How far runs passed, in a panel of one line.
+  capacity(at) {
+    const { axis } = this;
+    const found = axis.passed.filter(([panel]) => panel === at);
+    if (!axis.numeric || axis.lines.length > 1 || found.length !== 1) return null;
+    const { top, bottom, height, left } = PANEL;
+    const [, value, text] = found[0];
+    const x = this.x(value);
+    const isRight = x - left < 6 * text.length;
+    return svg("g", {}, svg("line", { class: "capacity", x1: x, x2: x, y1: top, y2: height - bottom }),
+      svg("text", { class: "tick capacity-text", x: x + (isRight ? 5 : -5), y: height - bottom - 6,
+        "text-anchor": isRight ? "start" : "end", "aria-hidden": "true" }, document.createTextNode(text)));
+  }
+
   // What leads to the page of a run, and says what it is.
   leads(row, y, ...drawn) {
     const { series, chart } = this;
@@ -212,6 +227,14 @@ class Multiple {
     return this.leads(row, y, around, shape(name, left, top, { class: `mark of-${on % 6}` }));
   }
 
+  // The figure of a bar, where there is room for it beside those of others.
+  value(x, y, value, room) {
+    const text = figure(this.chart.unit, value);
+    if (6.2 * text.length > room) return null;
+    return svg("text", { class: "tick value", x, y: y - 4, "text-anchor": "middle", "aria-hidden": "true" },
+      document.createTextNode(text));
+  }
+
   // One bar for each run, those of one value beside each other.
   bars(lines) {
     const { width, left, right } = PANEL;
@@ -225,7 +248,7 @@ class Multiple {
         const height = Math.max(this.y(0) - top, 1.5);
         const bar = svg("rect", { class: `bar-of of-${on % 6}`, x: x + 1, y: this.y(0) - height,
           width: Math.max(each - 2, 1), height });
-        return this.leads(row, y, bar);
+        return this.leads(row, y, bar, this.value(x + each / 2, this.y(0) - height, y, room / here.length));
       });
     });
   }
@@ -243,9 +266,11 @@ function markKeys(series) {
       : svg("rect", { class: `bar-of of-${at % 6}`, x: -5, y: -6, width: 10, height: 12 }), label));
   }
   const has = (mark) => rows.some((row) => row.mark === mark);
+  // Of one line they have its colour; of several that of none.
+  const of = axis.lines.length > 1 ? "of-any" : "of-0";
   const sample = (mark) => svg("g", { class: `run ${mark}` }, axis.numeric
-    ? shape("circle", 0, 0, { class: "mark of-0" })
-    : svg("rect", { class: "bar-of of-0", x: -5, y: -6, width: 10, height: 12 }));
+    ? shape("circle", 0, 0, { class: `mark ${of}` })
+    : svg("rect", { class: `bar-of ${of}`, x: -5, y: -6, width: 10, height: 12 }));
   if (has("out") || has("doubt")) key(sample("counts"), "passed, and served all");
   if (has("out")) key(sample("out"), "failed, or did not serve all");
   if (has("doubt")) key(sample("doubt"), "cannot be trusted");

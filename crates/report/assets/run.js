@@ -58,7 +58,7 @@ class RunPage {
       el("p", { class: "badge" }, el("span", { "aria-hidden": "true", class: "sign" }, sign), word),
       el("div", { class: "said" },
         el("h1", {}, run.name || "run"),
-        el("p", { class: "sentence" }, sentence),
+        el("p", { class: "sentence" }, unbroken(sentence)),
         detail ? el("p", {}, detail) : null,
         since ? el("p", {}, since) : null,
         limited ? el("p", {}, limited) : null,
@@ -174,7 +174,7 @@ class RunPage {
       .reduce((a, b) => (a === null || b.share > a.share ? b : a), null);
     const cards = [
       { label: "lost in the tester", metric: "overflow", first: tester.lost_here, rest: "packets" },
-      nearest ? { label: "nearest to its bound", metric: nearest.metric, first: ratio(nearest.share),
+      nearest ? { label: "nearest to its bound", metric: nearest.metric, first: cores(nearest.share),
         rest: `${nearest.bound}: ${nearest.worst}, at most ${nearest.limit}${this.forgiven(nearest)}` } : null,
     ].filter(Boolean);
     const rows = tester.health.map((one) => [

@@ -20,7 +20,7 @@ class SeriesPage {
       el("p", { class: "badge" }, series.badge),
       el("div", { class: "said" },
         el("h1", {}, series.name || "series"),
-        el("p", { class: "sentence" }, series.sentence),
+        el("p", { class: "sentence" }, unbroken(series.sentence)),
         el("ul", { class: "chips" }, chips),
         series.reasons.length ? el("ul", {}, series.reasons.map((text) => el("li", {}, text))) : null,
         series.notes.map((text) => el("p", { class: "meaning" }, text))));

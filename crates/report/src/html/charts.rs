@@ -463,9 +463,28 @@ fn demand(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &mut Vec
     charts.push(chart);
 }
 
+/// Parts of names that are no plain words, in the order of the alphabet.
+const NAMES: [(&str, &str); 9] = [
+    ("bitrate", "bit rate"),
+    ("cpu", "CPU"),
+    ("dtls", "DTLS"),
+    ("ice", "ICE"),
+    ("rtt", "RTT"),
+    ("tcp", "TCP"),
+    ("tls", "TLS"),
+    ("turn", "TURN"),
+    ("websocket", "WebSocket"),
+];
+
 /// A metric's name as words.
 pub(super) fn words(name: &str) -> String {
-    name.replace('_', " ")
+    let words = name.split('_').map(
+        |word| match NAMES.binary_search_by_key(&word, |own| own.0) {
+            Ok(at) => NAMES[at].1,
+            Err(_) => word,
+        },
+    );
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// With a capital letter.

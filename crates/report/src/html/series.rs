@@ -163,6 +163,7 @@ fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
             "log": spots.log,
             "ticks": spots.ticks,
             "panels": spots.panels,
+            "passed": passed(series, spots),
             "lines": spots.lines,
             "spots": spots.runs.iter()
                 .map(|spot| json!([spot.panel, spot.line, spot.x]))
@@ -406,7 +407,10 @@ fn title(column: &TableColumn) -> String {
             (metric, statistic)
         }
     };
-    let name = capital(&of_name(name));
+    let mut name = capital(&of_name(name));
+    if column.heading.contains(&"/s") {
+        name += ", per second";
+    }
     match statistic.is_empty() {
         true => name,
         false => format!("{name}, {statistic}"),
@@ -473,18 +477,34 @@ fn charts(series: &Series, spots: &Spots, pages: &[Page]) -> Vec<Value> {
     charts.collect()
 }
 
+/// Up to how many clients runs passed: the panel, where that is on the axis, and words. Nothing of
+/// what all passed: there is no end to be seen.
+fn passed(series: &Series, spots: &Spots) -> Vec<Value> {
+    let found = series.capacity.iter().filter_map(|capacity| {
+        capacity.first_not_passed?;
+        let clients = capacity.passed? as f64;
+        let mut rows = series.runs.iter().zip(&spots.runs);
+        let (_, spot) =
+            rows.find(|(row, spot)| spot.x == clients && is_of(series, row, &capacity.with))?;
+        let text = format!("passed up to {}", count(clients));
+        Some(json!([spot.panel, short(clients), text]))
+    });
+    found.collect()
+}
+
+/// Whether a run has those values.
+fn is_of(series: &Series, row: &Row, with: &[(String, String)]) -> bool {
+    with.iter().all(|(key, value)| {
+        let at = series.varied.iter().position(|varied| varied == key);
+        at.and_then(|at| row.values.get(at)) == Some(value)
+    })
+}
+
 /// The curve of a model, and its knee, where it stands in the charts.
 fn model(series: &Series, spots: &Spots, scaling: &Scaling) -> Option<Value> {
     let (lambda, sigma, kappa) = (scaling.lambda?, scaling.sigma?, scaling.kappa?);
-    let is_of = |row: &Row| {
-        let mut with = scaling.with.iter();
-        with.all(|(key, value)| {
-            let at = series.varied.iter().position(|varied| varied == key);
-            at.and_then(|at| row.values.get(at)) == Some(value)
-        })
-    };
     let of: Vec<usize> = (0..series.runs.len())
-        .filter(|&at| is_of(&series.runs[at]))
+        .filter(|&at| is_of(series, &series.runs[at], &scaling.with))
         .collect();
     let spot = spots.runs.get(*of.first()?)?;
     let xs = of.iter().filter_map(|&at| Some(spots.runs.get(at)?.x));

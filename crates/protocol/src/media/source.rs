@@ -82,6 +82,11 @@ pub struct SourceConfig {
     /// each 400 ms (DTX). Needs `audio_codec: opus`. Default: all send all the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub talk: Option<TalkConfig>,
+    /// Whether video that is made is sent in three layers (simulcast), of WebRTC: the first with
+    /// the `bitrate`, each other with a quarter of the one before and, where `size` is written, half
+    /// of its width and height. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub simulcast: bool,
     /// The longest RTP payload in bytes. Default: 1400.
     pub mtu: usize,
     /// How the packets of a picture leave: `at_once` when it is due, as from an encoder (default),
@@ -101,6 +106,7 @@ impl Default for SourceConfig {
             audio: None,
             audio_codec: None,
             talk: None,
+            simulcast: false,
             mtu: 1400,
             pacing: Pacing::AtOnce,
         }
@@ -118,6 +124,9 @@ impl SourceConfig {
     /// the source is made.
     pub fn check(&self) -> Result<(), String> {
         match (self.audio_codec, self.talk) {
+            (None, None) if self.simulcast => {
+                Err("`simulcast` is of WebRTC; take it out".to_owned())
+            }
             (None, None) => self.check_but_audio_codec(),
             (Some(_), _) => Err("`audio_codec` is of WebRTC; take it out".to_owned()),
             (None, Some(_)) => Err("`talk` is of WebRTC; take it out".to_owned()),
@@ -132,6 +141,9 @@ impl SourceConfig {
                         `file`"
                     .to_owned(),
             );
+        }
+        if self.simulcast && self.file.is_some() {
+            return Err("`simulcast` is of video that is made, and there is a `file`".to_owned());
         }
         if let Some(talk) = self.talk {
             talk.check()?;
@@ -199,6 +211,8 @@ pub struct MediaSource {
     /// The first of them as encoders give it, where it is made and whoever sends it heeds what is
     /// asked for.
     pub encoded: Option<Arc<Ladder>>,
+    /// The other layers of that, the better first, where it is sent as a simulcast.
+    pub layers: Vec<Arc<Ladder>>,
     /// How the packets of a frame leave.
     pub pacing: Pacing,
 }
@@ -221,6 +235,7 @@ impl MediaSource {
         Ok(MediaSource {
             clips,
             encoded: None,
+            layers: Vec::new(),
             pacing: config.pacing,
         })
     }
@@ -235,12 +250,38 @@ impl MediaSource {
             return MediaSource::new(config, file);
         }
         let ladder = Ladder::h264(&settings(config)).map_err(|error| error.to_string())?;
+        let others = if config.simulcast { 1..LAYERS } else { 1..1 };
+        let layers = others.map(|layer| {
+            let ladder = Ladder::h264(&settings(&lower(config, layer)));
+            ladder
+                .map(Arc::new)
+                .map_err(|error| format!("layer {} of the simulcast: {error}", layer + 1))
+        });
+        let layers = layers.collect::<Result<_, _>>()?;
         Ok(MediaSource {
+            layers,
             clips: with_audio(ladder.highest().clone(), config),
             encoded: Some(Arc::new(ladder)),
             pacing: config.pacing,
         })
     }
+}
+
+/// How many layers a simulcast has.
+pub(crate) const LAYERS: u32 = 3;
+
+/// What a lower layer of a simulcast is made by: with a quarter of the bit rate, and of the pixels,
+/// of the one above it.
+fn lower(config: &SourceConfig, layer: u32) -> SourceConfig {
+    let mut lower = config.clone();
+    lower.bitrate = Some(BitRate(config.made_bitrate() >> (2 * layer)));
+    // Both are even (4:2:0).
+    let side = |length: u32| (length >> layer) & !1;
+    lower.size = config.size.map(|size| PictureSize {
+        width: side(size.width),
+        height: side(size.height),
+    });
+    lower
 }
 
 fn settings(config: &SourceConfig) -> H264Settings {

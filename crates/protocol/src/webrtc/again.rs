@@ -34,6 +34,11 @@ impl Again {
         }
     }
 
+    /// Whether what is sent again has a stream of its own.
+    pub(super) fn has_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
     /// A packet leaves for the first time.
     pub(super) fn sent(&mut self, header: &PacketHeader, payload: &Bytes, now: Time) {
         if let Some(&[high, low]) = header.get(2..4) {

@@ -37,6 +37,29 @@ pub enum Control {
     Follow,
 }
 
+/// A layer of a simulcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// The best.
+    High,
+    /// That between.
+    Middle,
+    /// The one of the lowest bit rate.
+    Low,
+}
+
+impl Layer {
+    /// Its number at Janus.
+    pub(super) fn substream(self) -> u64 {
+        match self {
+            Layer::High => 2,
+            Layer::Middle => 1,
+            Layer::Low => 0,
+        }
+    }
+}
+
 /// A room of Janus' VideoRoom that the run makes where it is not there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -64,17 +87,24 @@ impl Default for RoomConfig {
 }
 
 impl RoomConfig {
-    /// What the request says that makes it.
-    pub(super) fn request(&self) -> Value {
+    /// What the request says that makes it. `tells`: it tells everybody who talks, after half a
+    /// second of sound that is louder than -50 dBov.
+    fn request(&self, tells: bool) -> Value {
         let bitrate = self.bitrate.map_or(0, |BitRate(rate)| rate);
-        json!({
+        let mut request = json!({
             "permanent": false,
             "publishers": self.publishers,
             "bitrate": bitrate,
             "videocodec": self.video_codecs,
             "audiocodec": self.audio_codecs,
             "fir_freq": 0,
-        })
+        });
+        if tells {
+            request["audiolevel_event"] = true.into();
+            request["audio_active_packets"] = 25.into();
+            request["audio_level_average"] = 50.into();
+        }
+        request
     }
 }
 
@@ -168,6 +198,15 @@ pub struct ClientConfig {
     /// How clients in a room receive the others: `together` (default: all over one
     /// PeerConnection), `each` (each over one of its own, of Janus alone) or `nobody`.
     pub subscribe: Subscribe,
+    /// Which layer of those who send a simulcast clients in a room of Janus receive: `high`,
+    /// `middle` or `low`. Default: what the server chooses, of Janus the best.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<Layer>,
+    /// Of how many of those who talked last clients in a room of Janus receive the video; they
+    /// receive everybody's audio. Who talks is told by the server: a room that the run makes does.
+    /// Needs `subscribe: together`. Default: everybody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_n: Option<u32>,
     /// The room of Janus that is made where it is not there, such as
     /// `{publishers: 100, bitrate: 256kbps}`.
     /// Who leaves nobody behind in it takes it away. Default: none is made.
@@ -222,6 +261,8 @@ impl Default for ClientConfig {
             publish: None,
             participate: None,
             subscribe: Subscribe::default(),
+            layer: None,
+            last_n: None,
             room: None,
             golden: None,
             wait_for_publisher: seconds(30),
@@ -289,6 +330,18 @@ impl ClientConfig {
             let text = "`congestion: follow` needs generated video, by `publish` or `participate`";
             return Err(("congestion", text.to_owned()));
         }
+        if self.follows() && self.source().is_some_and(|source| source.simulcast) {
+            let text = "`congestion: follow` is of one layer; take it or `simulcast` out";
+            return Err(("congestion", text.to_owned()));
+        }
+        if self.last_n == Some(0) {
+            let text = "`last_n` must be at least 1";
+            return Err(("last_n", text.to_owned()));
+        }
+        if self.last_n.is_some() && self.subscribe != Subscribe::Together {
+            let text = "`last_n` needs `subscribe: together`";
+            return Err(("last_n", text.to_owned()));
+        }
         if self.publish.is_some() && self.participate.is_some() {
             let text = "`publish` is of WHIP and `participate` of rooms; take one out";
             return Err(("participate", text.to_owned()));
@@ -315,11 +368,34 @@ impl ClientConfig {
                 return Err((key, text));
             }
         }
+        if self.source().is_some_and(|source| source.simulcast) {
+            let text = "`simulcast` is not sent to LiveKit; take it out";
+            return Err(("participate", text.to_owned()));
+        }
         if self.publish.is_some() {
             let text = "`publish` is of WHIP; in rooms it is `participate`";
             return Err(("publish", text.to_owned()));
         }
         Ok(())
+    }
+
+    /// What the request says that makes the room, where one is made.
+    pub(super) fn room_request(&self) -> Option<Value> {
+        let room = self.room.as_ref();
+        room.map(|room| room.request(self.last_n.is_some()))
+    }
+
+    /// Whether these values make sense with URLs that are no rooms of Janus; if not, which key does
+    /// not, and why.
+    pub(super) fn check_without_room(&self) -> Result<(), (&'static str, String)> {
+        let of_rooms = [
+            ("layer", self.layer.is_some()),
+            ("last_n", self.last_n.is_some()),
+        ];
+        match of_rooms.into_iter().find(|(_, written)| *written) {
+            Some((key, _)) => Err((key, format!("`{key}` is of rooms of Janus; take it out"))),
+            None => Ok(()),
+        }
     }
 
     /// Which feedback is agreed upon: what is given or heeded here.
@@ -417,6 +493,16 @@ mod tests {
                 r#"{"congestion":"follow","publish":{"file":"a.mp4"}}"#,
                 "congestion",
             ),
+            (
+                r#"{"congestion":"follow","participate":{"simulcast":true}}"#,
+                "congestion",
+            ),
+            (r#"{"last_n":0}"#, "last_n"),
+            (r#"{"last_n":3,"subscribe":"each"}"#, "last_n"),
+            (
+                r#"{"participate":{"file":"a.mp4","simulcast":true}}"#,
+                "participate",
+            ),
             (r#"{"rtx":true}"#, "rtx"),
             (r#"{"rtx":true,"receive":"decrypted","nack":false}"#, "rtx"),
             (r#"{"publish":{"mtu":10}}"#, "publish"),
@@ -470,6 +556,10 @@ mod tests {
             (r#""token":"a","room":{}"#, Some("room")),
             (r#""token":"a","pin":"1""#, Some("pin")),
             (r#""token":"a","publish":{}"#, Some("publish")),
+            (
+                r#""token":"a","participate":{"simulcast":true}"#,
+                Some("participate"),
+            ),
         ] {
             assert_eq!(wrong(&format!("{{{keys}}}")), key, "{keys}");
         }

@@ -93,8 +93,12 @@ impl Keys for ClientConfig {
 
     fn check_url(&self, url: &str) -> Result<(), (&'static str, String)> {
         match Url::parse(url).map(|url| url.place) {
-            Ok(Place::LiveKit(_)) => self.check_for_livekit(),
-            _ => Ok(()),
+            Ok(Place::LiveKit(_)) => {
+                self.check_without_room()?;
+                self.check_for_livekit()
+            }
+            Ok(Place::Room(_)) | Err(_) => Ok(()),
+            Ok(Place::Whep | Place::Whip | Place::Mountpoint(_)) => self.check_without_room(),
         }
     }
 

@@ -16,6 +16,9 @@ measure::metrics! {
         /// Requests of Janus over HTTP that were sent a second time, on another connection: theirs
         /// ended before anything of the answer came. Those that wait for events are among them.
         REQUESTS_AGAIN = "requests_again", Count, "RFC 9112, 9.3.1";
+        /// Videos that were asked for in the place of another, because somebody else talks
+        /// (`last_n`).
+        VIDEO_SWITCHES = "video_switches", Count, "Janus, VideoRoom";
         /// Answers to them that came, acknowledgements not counted.
         RESPONSES = "responses", Count, "";
         /// Of these, the ones that refused.
@@ -122,6 +125,9 @@ measure::metrics! {
         /// From asking to join a room to being in it. LiveKit is asked with the request for the
         /// WebSocket.
         JOIN_DELAY = "join_delay", Seconds, "Janus, VideoRoom; LiveKit";
+        /// From hearing that somebody talks whose video is not received to having agreed with the
+        /// server that it is (`last_n`).
+        SWITCH_DELAY = "switch_delay", Seconds, "Janus, VideoRoom";
         /// From asking for media to the server's offer.
         OFFER_DELAY = "offer_delay", Seconds, "";
         /// From our offer to the server's answer.

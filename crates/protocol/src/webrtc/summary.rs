@@ -68,6 +68,14 @@ pub(super) const TIMES: &[SummaryRow] = &[
         &[Part::Text("{rtx_packets} packets of retransmission")],
     ),
     SummaryRow::text(
+        "speakers",
+        &[When::Above("video_switches")],
+        &[
+            Part::Text("{video_switches:video|videos} took the place of another"),
+            Part::IfData("switch_delay", "; agreed after {switch_delay.p50} (p50)"),
+        ],
+    ),
+    SummaryRow::text(
         "server says",
         &[When::Above("slow_link_lost")],
         &[Part::Text(

@@ -65,13 +65,31 @@ const SRT: [Example; 1] = [Example {
 }];
 
 /// Those of rooms, with Janus where it is installed.
-const ROOMS: [Example; 5] = [
+const ROOMS: [Example; 7] = [
     Example {
         file: "janus-broadcast.yaml",
         set: &[
             "duration=6s",
             "clients.viewers.load={clients: 3, ramp: 1s}",
             "thresholds=[\"viewers.received > 0\"]",
+        ],
+    },
+    Example {
+        file: "janus-last-n.yaml",
+        set: &[
+            "duration=8s",
+            "clients.people.load={clients: 3, ramp: 1s}",
+            "clients.people.last_n=1",
+            "thresholds=[\"people.sent_voice_packets > 0\"]",
+        ],
+    },
+    Example {
+        file: "janus-simulcast.yaml",
+        set: &[
+            "duration=6s",
+            "clients.stage.load={clients: 1, ramp: 1s}",
+            "clients.gallery.load={clients: 2, ramp: 1s}",
+            "thresholds=[\"gallery.received > 0\"]",
         ],
     },
     Example {

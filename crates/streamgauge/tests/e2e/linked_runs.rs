@@ -422,7 +422,7 @@ duration: 60s
 }
 
 /// The processes that a process started, and those that they started.
-fn descendants(id: u32) -> Vec<u32> {
+pub(crate) fn descendants(id: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for task in fs::read_dir(format!("/proc/{id}/task"))
         .into_iter()

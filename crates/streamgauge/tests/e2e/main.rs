@@ -52,6 +52,7 @@ mod trace;
 mod turn;
 mod verdicts;
 mod webrtc;
+mod webrtc_killed;
 mod webrtc_server;
 mod whose_server;
 mod zapping;

@@ -70,7 +70,7 @@ fn processes(folder: &Path) -> Vec<u32> {
 }
 
 /// The interfaces of this machine's own network.
-fn interfaces() -> BTreeSet<String> {
+pub(crate) fn interfaces() -> BTreeSet<String> {
     let all = fs::read_dir("/sys/class/net").expect("Linux has it");
     let names = all.map(|entry| entry.expect("it can be read").file_name());
     names

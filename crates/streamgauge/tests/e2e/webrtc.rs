@@ -178,6 +178,75 @@ fn publishers_that_follow_keep_to_the_bit_rate_of_their_janus_room() {
     );
 }
 
+#[test]
+fn receivers_in_a_janus_room_get_the_layer_of_a_simulcast_that_they_choose() {
+    if !have("janus") || Namespace::with_multicast().is_none() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let viewers = |name: &str| {
+        format!(
+            "  {name}:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/videoroom/77']
+    layer: {name}
+    receive: decrypted
+    load: {{ clients: 1, start: at_once }}
+"
+        )
+    };
+    let scenario = format!(
+        "network: veth
+server: {{ launch: janus }}
+clients:
+  camera:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/videoroom/77']
+    participate: {{ bitrate: 1600kbps, simulcast: true }}
+    subscribe: nobody
+    room: {{ publishers: 10 }}
+    load: {{ clients: 1, start: at_once }}
+{}{}{}duration: 9s
+{FORGIVING}
+",
+        viewers("high"),
+        viewers("middle"),
+        viewers("low")
+    );
+    fs::write(folder.path().join("room.yaml"), scenario).expect("there is room");
+    let ended = run(folder.path(), ["run", "room.yaml", "--json", "room.json"]);
+    ended.expect(0);
+    let report = Report::read(&folder.path().join("room.json"));
+    let of = |name: &str, metric: &str| {
+        let value = &report.0["populations"][name]["metrics"][metric];
+        value.as_f64().unwrap_or_else(|| panic!("{name}.{metric}"))
+    };
+    // Three layers: one, a quarter and a sixteenth of it.
+    let sent = of("camera", "sent_bitrate");
+    assert!((1.9e6..2.2e6).contains(&sent), "{sent}");
+    for (name, bitrate) in [("high", 1.6e6), ("middle", 0.4e6), ("low", 0.1e6)] {
+        let found = of(name, "bitrate");
+        assert!((found / bitrate - 1.0).abs() < 0.15, "{name}: {found}");
+        assert!(of(name, "expected") > 0.0);
+        assert_eq!(of(name, "lost"), 0.0, "{name}");
+        assert_eq!(of(name, "unauthentic"), 0.0, "{name}");
+    }
+}
+
+#[test]
+fn whoever_talks_in_a_janus_room_is_seen() {
+    let _media = a_little();
+    let talk = ", audio_codec: opus, talk: { speakers: 1, turn: 2s }";
+    let Some(report) = meet("last_n: 1", talk) else {
+        return;
+    };
+    assert_eq!(report.clients("failed"), 0);
+    assert!(count(&report, "video_switches") > 0);
+    assert!(report.metric("switch_delay")["p50"].as_f64() > Some(0.0));
+    assert_eq!(count(&report, "streams_silent"), 0);
+}
+
 /// What a Janus of one's own reads: its API over HTTP alone, at the address of its network.
 const OVER_HTTP: [(&str, &str); 2] = [
     (

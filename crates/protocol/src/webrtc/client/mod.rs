@@ -8,7 +8,7 @@ use std::time::Duration;
 use measure::Time;
 
 use super::certificate::Certificate;
-use super::config::ClientConfig;
+use super::config::{ClientConfig, Layer};
 use super::signalling::janus::{self, Janus, Subscribe};
 use super::signalling::livekit::{self, LiveKit};
 use super::signalling::whip::{self, Whip};
@@ -169,7 +169,9 @@ impl Client {
                     subscribe: config.subscribe,
                     api_secret: config.api_secret.clone(),
                     pin: config.pin.clone(),
-                    room: config.room.as_ref().map(|room| room.request()),
+                    room: config.room_request(),
+                    substream: config.layer.map(Layer::substream),
+                    last_n: config.last_n.map(|most| most as usize),
                     long_poll: url.long_poll,
                 };
                 Box::new(Janus::new(settings, url.at.clone()))

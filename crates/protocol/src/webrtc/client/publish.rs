@@ -14,7 +14,7 @@ use crate::media::rtcp::{self, Packet};
 use crate::media::rtp::{
     Clip, Faults, FlowSettings, LiveFlow, LiveSettings, RtpFlow, TalkFlow, TalkSettings,
 };
-use crate::media::source::MediaSource;
+use crate::media::source::{LAYERS, MediaSource};
 use crate::mix::mix;
 use crate::session::{Context, FlowId, Flows, Note, Output, Reading};
 use crate::webrtc::again::Again;
@@ -27,7 +27,7 @@ use crate::webrtc::sdp::{
 };
 use crate::webrtc::turn::RelayChannel;
 use media::{Counts, Media};
-use sealed::Sealed;
+use sealed::{LayerNames, Sealed};
 
 /// How often what was sent is added to the population's figures, and reports are sent.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -36,6 +36,10 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// all the same. Nothing in WHIP says when others can play it; servers look at packets before they
 /// let them.
 const LIVE_AFTER: Duration = Duration::from_secs(2);
+
+/// The layers of a simulcast, the best first: of high, middle and low quality, as browsers' pages
+/// mostly call them.
+const LAYER_NAMES: [&str; LAYERS as usize] = ["h", "m", "l"];
 
 /// What a PeerConnection sends.
 #[derive(Debug, Default)]
@@ -69,6 +73,8 @@ struct Taken {
     rtx: Option<u8>,
     /// The number of the header extension that tells the audio level.
     level: Option<u8>,
+    /// Which layers of a simulcast are taken, and by what they are known.
+    layers: [Option<LayerNames>; LAYERS as usize],
 }
 
 /// A stream that is sent.
@@ -99,12 +105,32 @@ impl Sent {
             let mut codecs = section.codecs.iter();
             let nack = codecs.any(|codec| codec.feedback.iter().any(|words| words == "nack"));
             let rtx = section.codecs.iter().find(|codec| codec.is("rtx"));
-            let level = section.extension_id(header_extension::AUDIO_LEVEL);
+            let number = |uri| {
+                let number = section.extension_id(uri);
+                number.and_then(|number| u8::try_from(number).ok())
+            };
+            let mid = match section.mid.as_bytes() {
+                &[name] => number(header_extension::MID).map(|id| (id, name)),
+                _ => None,
+            };
+            let rid = number(header_extension::RID);
+            let named = |name: &str| {
+                let is_taken = section.layers.iter().any(|own| own == name);
+                let &[letter] = name.as_bytes() else {
+                    return None;
+                };
+                Some(LayerNames {
+                    mid,
+                    rid: (rid.filter(|_| is_taken)?, letter),
+                    repaired: number(header_extension::REPAIRED_RID),
+                })
+            };
             Taken {
+                layers: LAYER_NAMES.map(named),
                 place: section.place,
                 nack,
                 rtx: rtx.map(|codec| codec.payload_type),
-                level: level.and_then(|number| u8::try_from(number).ok()),
+                level: number(header_extension::AUDIO_LEVEL),
             }
         };
         let taken = || sections.iter().filter(|section| section.direction.sends());
@@ -253,15 +279,20 @@ impl Sent {
     }
 }
 
+/// The number of a layer of a clip.
+fn number(index: usize, layer: usize) -> u64 {
+    index as u64 | (layer as u64) << 32
+}
+
 impl Client {
     /// The sources of what a PeerConnection sends, in the order of the clips.
-    fn own_ssrc(&self, index: usize) -> u32 {
-        mix(&[self.seed, 41, index as u64]) as u32
+    fn own_ssrc(&self, (index, layer): (usize, usize)) -> u32 {
+        mix(&[self.seed, 41, number(index, layer)]) as u32
     }
 
     /// The source of what is sent again.
-    fn rtx_ssrc(&self, index: usize) -> u32 {
-        mix(&[self.seed, 44, index as u64]) as u32
+    fn rtx_ssrc(&self, (index, layer): (usize, usize)) -> u32 {
+        mix(&[self.seed, 44, number(index, layer)]) as u32
     }
 
     /// The payload type of what is sent again: one that no clip has.
@@ -300,13 +331,23 @@ impl Client {
                 let again = Codec::new(self.rtx_payload_type(index), "rtx", rate);
                 codecs.push(again.with_parameters(&format!("apt={}", clip.payload_type())));
             }
+            let layered = index == 0 && !source.layers.is_empty();
+            let of_layers = [
+                header_extension::MID,
+                header_extension::RID,
+                header_extension::REPAIRED_RID,
+            ];
+            let of_layers = of_layers.into_iter().filter(|_| layered);
             let source = LocalSource {
-                ssrc: self.own_ssrc(index),
-                rtx_ssrc: Some(self.rtx_ssrc(index)),
+                ssrc: self.own_ssrc((index, 0)),
+                rtx_ssrc: Some(self.rtx_ssrc((index, 0))),
                 cname: self.cname.clone(),
                 stream: "streamgauge".to_owned(),
                 track: format!("{}{index}", clip.media()),
-                layers: Vec::new(),
+                layers: match layered {
+                    true => LAYER_NAMES.map(str::to_owned).to_vec(),
+                    false => Vec::new(),
+                },
             };
             // Sections of one transport have the same numbers for the same extensions.
             let of_all = self
@@ -322,6 +363,7 @@ impl Client {
                 extensions: of_all
                     .into_iter()
                     .chain(of_voice)
+                    .chain(of_layers)
                     .map(str::to_owned)
                     .collect(),
                 source: Some(source),
@@ -342,11 +384,11 @@ impl Client {
     }
 
     /// One of the streams of the source, begun.
-    fn media(&self, now: Time, source: &MediaSource, index: usize) -> Media {
-        let ssrc = self.own_ssrc(index);
+    fn media(&self, now: Time, source: &MediaSource, (index, layer): (usize, usize)) -> Media {
+        let ssrc = self.own_ssrc((index, layer));
         // Well below where numbers come round: receivers' indices are settled by then.
-        let first_seq = mix(&[self.seed, 42, index as u64]) as u16 & 0x3fff;
-        let first_timestamp = mix(&[self.seed, 43, index as u64]) as u32;
+        let first_seq = mix(&[self.seed, 42, number(index, layer)]) as u16 & 0x3fff;
+        let first_timestamp = mix(&[self.seed, 43, number(index, layer)]) as u32;
         let pacing = source.pacing;
         if let (Some(talk), "audio") = (&self.talk, source.clips[index].media()) {
             let mut flow = TalkFlow::new(TalkSettings {
@@ -360,7 +402,11 @@ impl Client {
             flow.start(now);
             return Media::Talk(Box::new(flow));
         }
-        if let Some(ladder) = source.encoded.as_ref().filter(|_| index == 0) {
+        let encoded = match layer {
+            0 => source.encoded.as_ref(),
+            lower => source.layers.get(lower - 1),
+        };
+        if let Some(ladder) = encoded.filter(|_| index == 0) {
             let mut flow = LiveFlow::new(LiveSettings {
                 encoder: Encoder::new(ladder.clone()),
                 pacing,
@@ -405,51 +451,36 @@ impl Client {
             sent.target = bitrate;
             Box::new(Congestion::new(cx.now, bitrate, sent.numbered))
         });
-        let numbers = sent.congestion.as_ref().and_then(|own| own.numbers());
-        let by_channel = self.links[at].relay_channel();
         for (index, clip) in source.clips.iter().enumerate() {
             let agreed = &self.links[at].sent.agreed;
             let agreed = agreed.iter().find(|taken| taken.place == index).copied();
-            let Some(Taken {
-                nack, rtx, level, ..
-            }) = agreed
-            else {
+            let Some(taken) = agreed else {
                 let text = self.of_link(at, &format!("the server takes no {}", clip.media()));
                 let kind = "media_refused";
                 cx.out.push_back(Output::Note(Note { kind, text }));
                 continue;
             };
-            let peer = self.links[at].peer.as_ref();
-            let Some(sealer) = peer.and_then(|peer| peer.rtp_sealer()) else {
-                return;
-            };
-            let ssrc = self.own_ssrc(index);
-            let media = self.media(cx.now, &source, index);
-            let again = nack.then(|| {
-                Again::new(rtx.map(|payload_type| Retransmissions {
-                    ssrc: self.rtx_ssrc(index),
-                    payload_type,
-                    next: mix(&[self.seed, 45, index as u64]) as u16 & 0x3fff,
-                }))
-            });
-            let flow = cx.flows.insert(Sealed {
-                media,
-                sealer,
-                room: BytesMut::new(),
-                again,
-                numbered: numbers.clone().map(Numbered::new),
-                channel: by_channel,
-                level,
-            });
-            self.links[at].sent.streams.push(Outgoing {
-                flow,
-                ssrc,
-                counted_again: HistoryCounts::default(),
-                counted: Counts::default(),
-                reported_lost: 0,
-                last_demand: None,
-            });
-            cx.out.push_back(Output::StartFlow { flow, channel });
+            let layered = index == 0 && !source.layers.is_empty();
+            let layers = taken.layers.iter().enumerate();
+            let mut layers: Vec<_> = layers
+                .filter_map(|(layer, names)| Some((layer, Some((*names)?))))
+                .filter(|_| layered)
+                .collect();
+            if layers.is_empty() {
+                // One stream, of the best.
+                layers.push((0, None));
+                if layered {
+                    let text = self.of_link(at, "the server takes no simulcast, but one layer");
+                    let kind = "simulcast_refused";
+                    cx.out.push_back(Output::Note(Note { kind, text }));
+                }
+            }
+            for (layer, names) in layers {
+                let which = (index, layer);
+                if !self.begin_stream(cx, at, &source, which, (taken, names)) {
+                    return;
+                }
+            }
         }
         if self.links[at].sent.streams.is_empty() {
             let detail = self.of_link(at, "the server takes nothing of what was offered");
@@ -467,6 +498,54 @@ impl Client {
         cx.recorder.record(m::PUBLISH_DELAY, nanos);
         self.begins(cx, cx.now);
         self.report_sent(cx, at, false);
+    }
+
+    /// Begins to send a layer of a clip; says whether there are keys for that.
+    fn begin_stream(
+        &mut self,
+        cx: &mut Context<'_>,
+        at: usize,
+        source: &MediaSource,
+        which: (usize, usize),
+        (taken, layer): (Taken, Option<LayerNames>),
+    ) -> bool {
+        let link = &self.links[at];
+        let peer = link.peer.as_ref();
+        let Some(sealer) = peer.and_then(|peer| peer.rtp_sealer()) else {
+            return false;
+        };
+        let ssrc = self.own_ssrc(which);
+        let first = mix(&[self.seed, 45, number(which.0, which.1)]);
+        let again = taken.nack.then(|| {
+            Again::new(taken.rtx.map(|payload_type| Retransmissions {
+                ssrc: self.rtx_ssrc(which),
+                payload_type,
+                next: first as u16 & 0x3fff,
+            }))
+        });
+        let congestion = link.sent.congestion.as_ref();
+        let numbers = congestion.and_then(|own| own.numbers());
+        let channel = link.channel;
+        let flow = cx.flows.insert(Sealed {
+            media: self.media(cx.now, source, which),
+            sealer,
+            room: BytesMut::new(),
+            again,
+            numbered: numbers.map(Numbered::new),
+            channel: link.relay_channel(),
+            level: taken.level,
+            layer,
+        });
+        self.links[at].sent.streams.push(Outgoing {
+            flow,
+            ssrc,
+            counted_again: HistoryCounts::default(),
+            counted: Counts::default(),
+            reported_lost: 0,
+            last_demand: None,
+        });
+        cx.out.push_back(Output::StartFlow { flow, channel });
+        true
     }
 
     /// Says that the stream is there, once the server seems to have it.

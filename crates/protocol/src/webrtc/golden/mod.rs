@@ -96,7 +96,7 @@ fn room(config: &ClientConfig, id: Value, url: &str) -> Value {
     json!({
         "url": url,
         "room": id,
-        "made": config.room.as_ref().map(super::config::RoomConfig::request),
+        "made": config.room_request(),
         "publish": publish,
         "receive": config.subscribe != Subscribe::Nobody,
     })

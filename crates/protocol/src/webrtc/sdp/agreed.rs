@@ -31,6 +31,9 @@ pub struct Agreed {
     pub extensions: Vec<Extension>,
     /// The other side's sources; none where it does not name them (simulcast by RID).
     pub remote_sources: Vec<RemoteSource>,
+    /// The layers of a simulcast that the other side receives, by RID, as it names them (RFC 8853,
+    /// 5.1): of alternatives the first. None where it takes one stream.
+    pub layers: Vec<String>,
 }
 
 impl Agreed {
@@ -70,9 +73,31 @@ pub fn agreed(
             codecs: answer.codecs.clone(),
             extensions: answer.extensions.clone(),
             remote_sources: sources(remote),
+            layers: layers(remote),
         }
     });
     agreed.collect()
+}
+
+/// The most layers that are looked at.
+const LAYERS_MAX: usize = 16;
+
+/// What stands behind `recv` in `a=simulcast`. A layer that begins with `~` may come, but is paused.
+fn layers(section: &MediaSection) -> Vec<String> {
+    let mut words = section.simulcast.iter();
+    let mut words = words
+        .next()
+        .into_iter()
+        .flat_map(|text| text.split_ascii_whitespace());
+    let received = words
+        .find(|word| *word == "recv")
+        .and_then(|_| words.next());
+    let layers = received.into_iter().flat_map(|list| list.split(';'));
+    let first = layers.filter_map(|layer| layer.split(',').next());
+    first
+        .map(|layer| layer.trim_start_matches('~').to_owned())
+        .take(LAYERS_MAX)
+        .collect()
 }
 
 fn sources(section: &MediaSection) -> Vec<RemoteSource> {

@@ -89,6 +89,13 @@ impl SessionDescription {
                 section.extensions.clear();
             } else {
                 section.carry(transport);
+                // Sections of one transport have its addresses once (RFC 9143, 10.1.2); servers
+                // complain of the same ones again.
+                let is_bundled = self.bundle.contains(&offered.mid);
+                if is_bundled && !answer.bundle.is_empty() {
+                    section.candidates.clear();
+                    section.end_of_candidates = false;
+                }
                 if self.bundle.contains(&offered.mid) {
                     answer.bundle.push(section.mid.clone());
                 }

@@ -15,7 +15,8 @@ pub struct OfferedMedia {
     pub direction: Direction,
     /// What with, the best first. See [`super::known`].
     pub codecs: Vec<Codec>,
-    /// Header extensions, numbered from 1 in this order.
+    /// Header extensions. Those of all sections are numbered from 1 in the order in which they first
+    /// come: sections of one transport have the same number for the same one (RFC 9143, 9.2).
     pub extensions: Vec<String>,
     /// What is sent.
     pub source: Option<LocalSource>,
@@ -42,13 +43,21 @@ impl SessionDescription {
             extmap_allow_mixed: true,
             ..SessionDescription::default()
         };
+        let mut known: Vec<&String> = Vec::new();
+        for uri in config.media.iter().flat_map(|media| &media.extensions) {
+            if !known.contains(&uri) {
+                known.push(uri);
+            }
+        }
         for (place, media) in config.media.iter().enumerate() {
             let mut section = MediaSection::new(media.kind, &place.to_string());
             section.direction = media.direction;
             section.codecs = media.codecs.clone();
-            let extensions = media.extensions.iter().zip(1..).map(|(uri, id)| Extension {
+            let numbered = known.iter().zip(1..);
+            let own = numbered.filter(|(uri, _)| media.extensions.contains(uri));
+            let extensions = own.map(|(uri, id)| Extension {
                 id,
-                uri: uri.clone(),
+                uri: (*uri).clone(),
             });
             section.extensions = extensions.collect();
             config.feedback.offer(&mut section);

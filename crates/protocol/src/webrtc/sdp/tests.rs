@@ -545,3 +545,61 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_layers_that_an_answer_takes_are_those_behind_recv() {
+    let transport = transport();
+    let offered = OfferedMedia {
+        kind: MediaKind::Video,
+        direction: Direction::SendOnly,
+        codecs: vec![Codec::new(96, "H264", 90_000)],
+        extensions: vec![extension::MID.to_owned(), extension::RID.to_owned()],
+        source: Some(LocalSource {
+            ssrc: 1,
+            rtx_ssrc: Some(2),
+            cname: "c".to_owned(),
+            stream: "s".to_owned(),
+            track: "t".to_owned(),
+            layers: ["h", "m", "l"].map(str::to_owned).to_vec(),
+        }),
+    };
+    let sound = OfferedMedia {
+        kind: MediaKind::Audio,
+        codecs: vec![Codec::new(0, "PCMU", 8000)],
+        extensions: vec![extension::AUDIO_LEVEL.to_owned(), extension::MID.to_owned()],
+        source: None,
+        ..offered.clone()
+    };
+    let offer = SessionDescription::offer(
+        &OfferConfig {
+            session_id: 1,
+            media: vec![offered, sound],
+            feedback: Feedback::NONE,
+        },
+        &transport,
+    );
+    // The same extension has one number, and no two have the same.
+    let number = |place: usize, uri| offer.media[place].extension_id(uri);
+    assert_eq!(number(0, extension::MID), Some(1));
+    assert_eq!(number(1, extension::MID), Some(1));
+    assert_eq!(number(0, extension::RID), Some(2));
+    assert_eq!(number(1, extension::AUDIO_LEVEL), Some(3));
+    assert_eq!(offer.media[0].ssrcs, []);
+    let text = offer.to_string();
+    assert!(text.contains("a=rid:m send\r\n"), "{text}");
+    assert!(text.contains("a=simulcast:send h;m;l\r\n"), "{text}");
+    let answer = offer.answer(&AnswerConfig::receive_all(2), &transport);
+    for (simulcast, expected) in [
+        (answer.media[0].simulcast.clone(), &["h", "m", "l"][..]),
+        (Some("recv h;~l".to_owned()), &["h", "l"]),
+        (Some("send x recv m,l".to_owned()), &["m"]),
+        (Some("send h".to_owned()), &[]),
+        (Some("recv".to_owned()), &[]),
+        (None, &[]),
+    ] {
+        let mut answer = answer.clone();
+        answer.media[0].simulcast = simulcast;
+        let agreed = agreed(&offer, &answer, false);
+        assert_eq!(agreed[0].layers, expected);
+    }
+}

@@ -36,6 +36,35 @@ pub(super) struct Sealed {
     pub(super) channel: Option<RelayChannel>,
     /// The number of the header extension that tells the audio level.
     pub(super) level: Option<u8>,
+    /// By what the layer of a simulcast is known.
+    pub(super) layer: Option<LayerNames>,
+}
+
+/// By what a packet of a layer is known: its source is in no description (RFC 8853, 5.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LayerNames {
+    /// The section, with the number of its header extension (RFC 9143, 15).
+    pub(super) mid: Option<(u8, u8)>,
+    /// The layer, with that number (RFC 8852), and the number for retransmissions.
+    pub(super) rid: (u8, u8),
+    pub(super) repaired: Option<u8>,
+}
+
+impl LayerNames {
+    /// The header with them. `again`: it is of the stream of retransmissions.
+    fn add(&self, header: &PacketHeader, again: bool) -> PacketHeader {
+        let (id, name) = self.rid;
+        let id = if again {
+            self.repaired.unwrap_or(id)
+        } else {
+            id
+        };
+        let mut named = *header;
+        for (id, name) in self.mid.into_iter().chain([(id, name)]) {
+            named = extension::add(&named, id, [name]).unwrap_or(named);
+        }
+        named
+    }
 }
 
 impl Sealed {
@@ -46,11 +75,18 @@ impl Sealed {
         added.unwrap_or(header)
     }
 
+    /// The header with the names of its layer.
+    fn named(&self, header: PacketHeader, again: bool) -> PacketHeader {
+        self.layer.map_or(header, |layer| layer.add(&header, again))
+    }
+
     /// A packet that the server asked for.
     fn next_again(&mut self, now: Time) -> Option<FlowPacket> {
         let again = self.again.as_mut()?;
         again.next_due().filter(|due| *due <= now)?;
         let (header, due, _) = again.next(now, &mut self.room)?;
+        let by_itself = again.has_stream();
+        let header = self.named(header, by_itself);
         let header = self.number(header, now);
         let (header, payload) = self.seal(&header)?;
         Some(FlowPacket {
@@ -118,7 +154,8 @@ impl Flow for Sealed {
                 .reserve(ROOM.max(packet.payload.len() + TRAILER_MAX));
         }
         self.room.extend_from_slice(&packet.payload);
-        let header = self.number(packet.header, now);
+        let header = self.named(packet.header, false);
+        let header = self.number(header, now);
         match self.seal(&header) {
             Some((header, payload)) => Some(FlowPacket {
                 header,

@@ -3,9 +3,10 @@
 use super::*;
 use crate::media::rtp::flow::{Clip, Pacing};
 use crate::media::source::{AudioCodec, SourceConfig};
-use crate::session::Handover;
+use crate::session::{Flow as _, Handover, PacketHeader};
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
+use crate::webrtc::extension;
 use crate::webrtc::feedback::{original, write_fir, write_nack, write_pli};
 use crate::webrtc::metrics::WEBRTC;
 use crate::webrtc::srtp::{SrtpKeys, SrtpProfile};
@@ -54,6 +55,7 @@ fn sending(media: Media, rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
         numbered: None,
         channel: None,
         level: None,
+        layer: None,
     });
     let mut sent = Sent::default();
     sent.streams.push(Outgoing {
@@ -191,6 +193,7 @@ fn what_is_agreed_is_found_in_the_answer() {
         codecs,
         extensions: Vec::new(),
         remote_sources: Vec::new(),
+        layers: Vec::new(),
     };
     sent.agree(&[
         section(0, vec![codec(96, "H264", &["nack"]), codec(97, "rtx", &[])]),
@@ -201,6 +204,7 @@ fn what_is_agreed_is_found_in_the_answer() {
         nack,
         rtx,
         level,
+        layers: [None; 3],
     };
     let expected = [taken(0, true, Some(97), None), taken(1, false, None, None)];
     assert_eq!(sent.agreed, expected);
@@ -292,4 +296,43 @@ fn opus_is_offered_as_browsers_offer_it_and_takes_32_kilobits_a_second() {
         ),
         (111, "opus", 48_000, Some(2))
     );
+}
+
+#[test]
+fn packets_of_a_layer_bear_its_name_and_those_sent_again_the_name_of_what_they_repair() {
+    use crate::media::rtp::header::FIXED_LENGTH;
+
+    for (rtx, again_name) in [(Some(97), 5), (None, 4)] {
+        let (mut flows, sent, _) = stream(rtx, true);
+        let flow = sent.streams[0].flow;
+        let names = LayerNames {
+            mid: Some((3, b'0')),
+            rid: (4, b'm'),
+            repaired: Some(5),
+        };
+        flows.with(flow, |sealed: &mut Sealed| sealed.layer = Some(names));
+        let next = |flows: &mut Flows| {
+            flows.with(flow, |sealed: &mut Sealed| {
+                let now = sealed.next_due().expect("it goes on");
+                (sealed.next_packet(now).expect("it is due").header, now)
+            })
+        };
+        let element = |header: &PacketHeader, id| extension::find(header, id).map(<[u8]>::to_vec);
+        let (first, now) = next(&mut flows);
+        let now = now + Duration::from_millis(10);
+        assert_eq!(first[0] & extension::EXTENSION, extension::EXTENSION);
+        assert_eq!(element(&first, 3), Some(b"0".to_vec()));
+        assert_eq!(element(&first, 4), Some(b"m".to_vec()));
+        assert_eq!(element(&first, 5), None);
+        let sequence = u16::from_be_bytes([first[2], first[3]]);
+        flows.with(flow, |sealed: &mut Sealed| {
+            let again = sealed.again.as_mut().expect("it was agreed upon");
+            again.ask(&[sequence], now);
+        });
+        let (again, _) = next(&mut flows);
+        assert!(again.len() > FIXED_LENGTH);
+        assert_eq!(element(&again, again_name), Some(b"m".to_vec()));
+        assert_eq!(element(&again, 9 - again_name), None);
+        assert_eq!(element(&again, 3), Some(b"0".to_vec()));
+    }
 }

@@ -5,6 +5,7 @@
 //! requests are Janus' own.
 
 mod answers;
+mod last_speakers;
 mod long_poll;
 mod message;
 mod requests;
@@ -85,6 +86,10 @@ pub struct Settings {
     pub pin: Option<String>,
     /// A room that is made where there is none: what the request says of it.
     pub room: Option<Value>,
+    /// Which layer of a simulcast it receives, as Janus numbers them.
+    pub substream: Option<u64>,
+    /// Of how many of those who talked last it receives the video.
+    pub last_n: Option<usize>,
     /// Whether it is spoken to over HTTP, and events are waited for.
     pub long_poll: bool,
 }
@@ -113,6 +118,8 @@ struct Handle {
     role: Role,
     /// Whether a description of Janus is being answered.
     answering: bool,
+    /// Whether one has been answered.
+    answered: bool,
     gone: bool,
 }
 
@@ -156,7 +163,7 @@ pub struct Janus {
 impl Janus {
     /// A session at that WebSocket, or that place of HTTP.
     pub fn new(settings: Settings, url: Url) -> Janus {
-        let long_poll = settings.long_poll;
+        let (long_poll, last_n) = (settings.long_poll, settings.last_n);
         Janus {
             url: name_of(&url, long_poll),
             long_poll: long_poll.then(|| LongPoll::new(url.clone(), &settings)),
@@ -171,7 +178,7 @@ impl Janus {
             masks: 0,
             keepalive_at: Time::NEVER,
             asked: Time::ZERO,
-            room: Room::default(),
+            room: Room::new(last_n),
             open: false,
         }
     }
@@ -326,6 +333,7 @@ impl Signalling for Janus {
         };
         let is_offer = own.role == Role::Participant;
         own.answering = false;
+        own.answered = true;
         let jsep = Some(Jsep {
             is_offer,
             sdp: sdp.to_owned(),

@@ -162,6 +162,7 @@ impl Janus {
             id: None,
             role,
             answering: false,
+            answered: false,
             gone: false,
         });
         let more = json!({"plugin": plugin});

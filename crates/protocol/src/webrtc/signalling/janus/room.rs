@@ -1,10 +1,11 @@
 //! The VideoRoom plug-in: a client enters a room, publishes there, and receives whoever else does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use measure::Time;
 use serde_json::{Value, json};
 
+use super::last_speakers::{Change, LastSpeakers};
 use super::message::plugin_error;
 use super::{Janus, Jsep, PeerNumber, Role, Scope, Subscribe, Wanted};
 use crate::webrtc::failure::Failure;
@@ -32,6 +33,26 @@ pub(super) struct Room {
     everybody: Option<(usize, bool)>,
     /// Whether a change of the common PeerConnection is being agreed upon.
     changing: bool,
+    /// Who is asked for by it.
+    asked: Vec<Id>,
+    /// Who is asked for alone, because some of many that were asked for had left.
+    alone: VecDeque<Id>,
+    /// Whose video is received, where only that of those is who talked last; whose it was before the
+    /// change; and since when a change has been due because somebody talks, that is not asked for yet
+    /// and that is.
+    speakers: Option<LastSpeakers>,
+    shown_before: BTreeSet<Id>,
+    talks_since: Option<Time>,
+    asked_since: Option<Time>,
+}
+
+impl Room {
+    pub(super) fn new(last_n: Option<usize>) -> Room {
+        Room {
+            speakers: last_n.map(LastSpeakers::new),
+            ..Room::default()
+        }
+    }
 }
 
 impl Janus {
@@ -118,10 +139,7 @@ impl Janus {
         if code == NO_SUCH_FEED {
             match self.handles[handle].role {
                 Role::Feed(_) => return self.detach(scope, handle),
-                Role::Everybody => {
-                    self.room.changing = false;
-                    return self.ask_for_waiting(scope);
-                }
+                Role::Everybody => return self.asked_in_vain(scope),
                 Role::Participant | Role::Mountpoint => {}
             }
         }
@@ -164,6 +182,15 @@ impl Janus {
                     }
                 }
             }
+            Some("talking") => {
+                if let (Some(id), Some(speakers)) =
+                    (Id::of_json(&data["id"]), &mut self.room.speakers)
+                    && speakers.talks(&id)
+                {
+                    self.room.talks_since.get_or_insert(scope.now);
+                    self.ask_for_waiting(scope);
+                }
+            }
             Some("destroyed") => {
                 let detail = format!("the room was destroyed, by {}", self.url);
                 self.fail(scope, Failure::HungUp, detail);
@@ -189,6 +216,9 @@ impl Janus {
                 continue;
             }
             any = true;
+            if let Some(speakers) = &mut self.room.speakers {
+                speakers.came(&id, &publisher["streams"]);
+            }
             match self.settings.subscribe {
                 Subscribe::Each => self.attach(scope, Role::Feed(id)),
                 _ => {
@@ -217,6 +247,11 @@ impl Janus {
             return;
         }
         self.room.waiting.remove(id);
+        self.room.alone.retain(|own| own != id);
+        if let Some(speakers) = &mut self.room.speakers {
+            speakers.left(id);
+            self.ask_for_waiting(scope);
+        }
         let mut handles = self.handles.iter();
         let own = Role::Feed(id.clone());
         if let Some(handle) = handles.position(|handle| !handle.gone && handle.role == own) {
@@ -228,8 +263,8 @@ impl Janus {
     pub(super) fn subscribe(&mut self, scope: &mut Scope<'_>, handle: usize) {
         match self.handles[handle].role.clone() {
             Role::Feed(id) if self.room.feeds.contains(&id) => {
-                let streams = json!([{"feed": id.to_json()}]);
-                self.join_as_subscriber(scope, handle, streams);
+                let streams = vec![self.whole(&id)];
+                self.join_as_subscriber(scope, handle, streams.into());
             }
             Role::Feed(_) => self.detach(scope, handle),
             _ => self.ask_for_waiting(scope),
@@ -258,20 +293,77 @@ impl Janus {
             return;
         };
         let ready = self.handles.get(handle).is_some_and(|own| own.id.is_some());
-        if !ready || self.room.changing || self.room.waiting.is_empty() {
+        if !ready || self.room.changing {
             return;
         }
-        let waiting = std::mem::take(&mut self.room.waiting);
-        let feed = |id: &Id| json!({"feed": id.to_json()});
-        let streams: Vec<Value> = waiting.iter().map(feed).collect();
-        self.room.changing = true;
-        self.room.everybody = Some((handle, true));
-        match joined {
-            false => self.join_as_subscriber(scope, handle, streams.into()),
-            true => {
-                let body = json!({"streams": streams});
-                self.ask_plugin(scope, handle, "subscribe", body, None);
+        let new: BTreeSet<Id> = match self.room.alone.pop_front() {
+            Some(one) => BTreeSet::from([one]),
+            None => std::mem::take(&mut self.room.waiting),
+        };
+        let layer = self.settings.substream;
+        let change = match &mut self.room.speakers {
+            Some(speakers) => {
+                self.room.shown_before = speakers.shown();
+                speakers.change(&new, layer)
             }
+            None => Change {
+                subscribe: new.iter().map(|id| self.whole(id)).collect(),
+                ..Change::default()
+            },
+        };
+        if change.subscribe.is_empty() && change.unsubscribe.is_empty() {
+            self.room.talks_since = None;
+            return;
+        }
+        scope.recorder.add(m::VIDEO_SWITCHES, change.switched);
+        self.room.asked_since = self.room.talks_since.take();
+        self.room.changing = true;
+        self.room.asked = new.into_iter().collect();
+        self.room.everybody = Some((handle, true));
+        let (subscribe, unsubscribe) = (change.subscribe, change.unsubscribe);
+        if !joined {
+            self.join_as_subscriber(scope, handle, subscribe.into());
+        } else if unsubscribe.is_empty() {
+            let body = json!({"streams": subscribe});
+            self.ask_plugin(scope, handle, "subscribe", body, None);
+        } else if subscribe.is_empty() {
+            let body = json!({"streams": unsubscribe});
+            self.ask_plugin(scope, handle, "unsubscribe", body, None);
+        } else {
+            let body = json!({"subscribe": subscribe, "unsubscribe": unsubscribe});
+            self.ask_plugin(scope, handle, "update", body, None);
+        }
+    }
+
+    /// All that somebody publishes, of a simulcast that layer which is wanted.
+    fn whole(&self, id: &Id) -> Value {
+        let mut stream = json!({"feed": id.to_json()});
+        if let Some(layer) = self.settings.substream {
+            stream["substream"] = layer.into();
+        }
+        stream
+    }
+
+    /// Somebody who was asked for has left: the others are asked for one by one, where there were
+    /// any.
+    fn asked_in_vain(&mut self, scope: &mut Scope<'_>) {
+        self.room.changing = false;
+        let asked = std::mem::take(&mut self.room.asked);
+        if let Some(speakers) = &mut self.room.speakers {
+            let shown = std::mem::take(&mut self.room.shown_before);
+            speakers.refused(shown);
+        }
+        if asked.len() > 1 {
+            let feeds = &self.room.feeds;
+            let there = asked.into_iter().filter(|id| feeds.contains(id));
+            self.room.alone.extend(there);
+        }
+        // Nothing was joined with yet.
+        let (handle, _) = self.room.everybody.unwrap_or((0, false));
+        let stands = self.handles.get(handle).is_some_and(|own| own.answered);
+        self.room.everybody = Some((handle, stands));
+        if !self.room.alone.is_empty() || !self.room.waiting.is_empty() {
+            self.ask_for_waiting(scope);
         }
     }
 
@@ -291,6 +383,10 @@ impl Janus {
         let unchanged = data["videoroom"].as_str() == Some("updated") && !answering;
         if settled || unchanged {
             self.room.changing = false;
+            if let Some(since) = self.room.asked_since.take() {
+                let waited = scope.now.since(since).as_nanos() as u64;
+                scope.recorder.record(m::SWITCH_DELAY, waited);
+            }
             self.ask_for_waiting(scope);
         }
     }

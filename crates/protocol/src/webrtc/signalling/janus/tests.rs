@@ -42,6 +42,8 @@ fn settings(place: Place) -> Settings {
         api_secret: None,
         pin: None,
         room: None,
+        substream: None,
+        last_n: None,
         long_poll: false,
     }
 }
@@ -308,6 +310,119 @@ fn who_comes_while_a_change_is_agreed_upon_is_asked_for_after_it() {
     let refused = json!({"videoroom": "event", "error_code": 428, "error": "No such feed"});
     side.room_says(99, transaction, refused, false);
     assert_eq!(side.failure(), None);
+}
+
+#[test]
+fn of_many_of_whom_one_has_left_the_others_are_asked_for_alone() {
+    let mut side = Side::in_room(Settings {
+        substream: Some(0),
+        ..room()
+    });
+    let three = json!([{"id": 5}, {"id": 6}, {"id": 7}]);
+    let came = json!({"videoroom": "event", "room": 1234, "publishers": three});
+    side.room_says(ROOM_HANDLE, Value::Null, came, false);
+    side.attached(99);
+    let refused = json!({"videoroom": "event", "error_code": 428, "error": "No such feed (6)"});
+    let mut asked = Vec::new();
+    for answer in 0..4 {
+        let body = &side.last()["body"];
+        assert_eq!(body["request"], "join", "nothing was joined with yet");
+        let streams = body["streams"].as_array().expect("they are asked for");
+        asked.push(
+            streams
+                .iter()
+                .map(|own| own["feed"].as_u64())
+                .collect::<Vec<_>>(),
+        );
+        assert!(streams.iter().all(|own| own["substream"] == 0));
+        let transaction = side.last_transaction();
+        if answer == 1 {
+            break;
+        }
+        side.room_says(99, transaction, refused.clone(), false);
+    }
+    assert_eq!(asked, [vec![Some(5), Some(6), Some(7)], vec![Some(5)]]);
+    // The first of them comes, and the next is asked for, in vain, and the last.
+    let transaction = side.last_transaction();
+    side.room_says(99, transaction, json!({"videoroom": "attached"}), true);
+    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+        panic!("{:?}", side.wanted);
+    };
+    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    let transaction = side.last_transaction();
+    let started = json!({"videoroom": "event", "started": "ok"});
+    side.room_says(99, transaction, started, false);
+    for id in [6, 7] {
+        let body = json!({"request": "subscribe", "streams": [{"feed": id, "substream": 0}]});
+        assert_eq!(side.last()["body"], body);
+        let transaction = side.last_transaction();
+        side.room_says(99, transaction, refused.clone(), false);
+    }
+    assert_eq!(side.failure(), None);
+}
+
+#[test]
+fn the_video_of_who_talks_takes_the_place_of_another() {
+    let mut side = Side::in_room(Settings {
+        last_n: Some(1),
+        ..room()
+    });
+    let streams = json!([{"type": "video", "mid": "0"}, {"type": "audio", "mid": "1"}]);
+    let both = json!([{"id": 5, "streams": streams}, {"id": 6, "streams": streams}]);
+    let came = json!({"videoroom": "event", "room": 1234, "publishers": both});
+    side.room_says(ROOM_HANDLE, Value::Null, came, false);
+    side.attached(99);
+    let first = json!([
+        {"feed": 5, "mid": "1"}, {"feed": 6, "mid": "1"}, {"feed": 5, "mid": "0"},
+    ]);
+    assert_eq!(side.last()["body"]["streams"], first);
+    let agree = |side: &mut Side, how: &str| {
+        let transaction = side.last_transaction();
+        side.room_says(99, transaction, json!({"videoroom": how}), true);
+        let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+            panic!("{:?}", side.wanted);
+        };
+        side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+        let transaction = side.last_transaction();
+        let started = json!({"videoroom": "event", "started": "ok"});
+        side.room_says(99, transaction, started, false);
+    };
+    agree(&mut side, "attached");
+    let before = side.said.len();
+    let talks = |id: u64| json!({"videoroom": "talking", "room": 1234, "id": id});
+    // Who is seen already, and a stranger.
+    for id in [5, 9] {
+        side.room_says(ROOM_HANDLE, Value::Null, talks(id), false);
+    }
+    assert_eq!(side.said.len(), before);
+    side.room_says(ROOM_HANDLE, Value::Null, talks(6), false);
+    let body = json!({
+        "request": "update",
+        "subscribe": [{"feed": 6, "mid": "0"}],
+        "unsubscribe": [{"feed": 5, "mid": "0"}],
+    });
+    assert_eq!(side.last()["body"], body);
+    // While that is agreed upon others talk: the last of them is seen then.
+    let asked = side.said.len();
+    side.room_says(ROOM_HANDLE, Value::Null, talks(5), false);
+    assert_eq!(side.said.len(), asked);
+    agree(&mut side, "updated");
+    let body = json!({
+        "request": "update",
+        "subscribe": [{"feed": 5, "mid": "0"}],
+        "unsubscribe": [{"feed": 6, "mid": "0"}],
+    });
+    assert_eq!(side.last()["body"], body);
+    // It leaves: who is there is seen again.
+    agree(&mut side, "updated");
+    let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 5});
+    side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
+    let body = json!({"request": "subscribe", "streams": [{"feed": 6, "mid": "0"}]});
+    assert_eq!(side.last()["body"], body);
+    assert_eq!(side.failure(), None);
+    assert_eq!(side.recorder.counter(m::VIDEO_SWITCHES), 2);
+    let delays = side.recorder.histogram(m::SWITCH_DELAY);
+    assert_eq!(delays.map(|delays| delays.count()), Some(2));
 }
 
 #[test]

@@ -39,6 +39,8 @@ impl Side {
             api_secret: None,
             pin: None,
             room: None,
+            substream: None,
+            last_n: None,
             long_poll: true,
         };
         let url = Url::parse("http://h:8088/janus").expect("a URL");

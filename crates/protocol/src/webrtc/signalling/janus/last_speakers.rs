@@ -1,0 +1,231 @@
+//! Whose video is received where only that of those is who talked last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::webrtc::signalling::FEEDS_MAX;
+use crate::webrtc::url::Id;
+
+/// The most streams of one who publishes that are looked at.
+const STREAMS_MAX: usize = 16;
+
+/// The streams of one who publishes, by the names that Janus gives them.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Streams {
+    /// Sound, and what else is no picture.
+    others: Vec<String>,
+    video: Vec<String>,
+}
+
+/// Who publishes in a room, and whose video is received.
+#[derive(Debug)]
+pub(super) struct LastSpeakers {
+    /// Of how many.
+    most: usize,
+    /// Who talked last stands first. Behind those who have talked, the others as they came.
+    order: Vec<Id>,
+    streams: BTreeMap<Id, Streams>,
+    /// Whose video was asked for.
+    shown: BTreeSet<Id>,
+}
+
+/// What is to be changed of what is received.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Change {
+    pub(super) subscribe: Vec<Value>,
+    pub(super) unsubscribe: Vec<Value>,
+    /// How many videos take the place of another.
+    pub(super) switched: u64,
+}
+
+impl LastSpeakers {
+    pub(super) fn new(most: usize) -> LastSpeakers {
+        LastSpeakers {
+            most,
+            order: Vec::new(),
+            streams: BTreeMap::new(),
+            shown: BTreeSet::new(),
+        }
+    }
+
+    /// Somebody publishes these streams.
+    pub(super) fn came(&mut self, id: &Id, streams: &Value) {
+        if self.order.len() >= FEEDS_MAX || self.streams.contains_key(id) {
+            return;
+        }
+        let mut own = Streams::default();
+        let all = streams.as_array().into_iter().flatten();
+        for stream in all.take(STREAMS_MAX) {
+            let Some(mid) = stream["mid"].as_str() else {
+                continue;
+            };
+            match stream["type"].as_str() {
+                Some("video") => own.video.push(mid.to_owned()),
+                _ => own.others.push(mid.to_owned()),
+            }
+        }
+        self.order.push(id.clone());
+        self.streams.insert(id.clone(), own);
+    }
+
+    /// Somebody publishes no more: Janus takes the streams away by itself.
+    pub(super) fn left(&mut self, id: &Id) {
+        self.order.retain(|own| own != id);
+        self.streams.remove(id);
+        self.shown.remove(id);
+    }
+
+    /// Somebody talks. Says whether the video of that one is to be received from now on.
+    pub(super) fn talks(&mut self, id: &Id) -> bool {
+        let Some(at) = self.order.iter().position(|own| own == id) else {
+            return false;
+        };
+        self.order[..=at].rotate_right(1);
+        !self.shown.contains(id)
+    }
+
+    /// What is to be changed, with the sound of who is `new`. It counts as done.
+    pub(super) fn change(&mut self, new: &BTreeSet<Id>, layer: Option<u64>) -> Change {
+        let mut change = Change::default();
+        let stream = |id: &Id, mid: &String| json!({"feed": id.to_json(), "mid": mid});
+        for id in new {
+            let own = self.streams.get(id).into_iter().flat_map(|own| &own.others);
+            change.subscribe.extend(own.map(|mid| stream(id, mid)));
+        }
+        let has_video = |id: &&Id| {
+            self.streams
+                .get(*id)
+                .is_some_and(|own| !own.video.is_empty())
+        };
+        let wanted = self.order.iter().filter(has_video).take(self.most);
+        let wanted: BTreeSet<Id> = wanted.cloned().collect();
+        for id in self.shown.difference(&wanted) {
+            let own = self.streams.get(id).into_iter().flat_map(|own| &own.video);
+            change.unsubscribe.extend(own.map(|mid| stream(id, mid)));
+            change.switched += 1;
+        }
+        for id in wanted.difference(&self.shown) {
+            let own = self.streams.get(id).into_iter().flat_map(|own| &own.video);
+            change.subscribe.extend(own.map(|mid| {
+                let mut stream = stream(id, mid);
+                if let Some(layer) = layer {
+                    stream["substream"] = layer.into();
+                }
+                stream
+            }));
+        }
+        self.shown = wanted;
+        change
+    }
+
+    /// What was asked for was refused: whose video comes is what it was before.
+    pub(super) fn refused(&mut self, shown: BTreeSet<Id>) {
+        self.shown = shown;
+        self.shown.retain(|id| self.streams.contains_key(id));
+    }
+
+    pub(super) fn shown(&self) -> BTreeSet<Id> {
+        self.shown.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn streams() -> Value {
+        json!([
+            {"type": "audio", "mid": "1", "codec": "opus"},
+            {"type": "video", "mid": "0", "codec": "h264"},
+        ])
+    }
+
+    fn feeds(of: &[Value]) -> Vec<(u64, &str)> {
+        let feed = |own: &Value| own["feed"].as_u64().expect("a number");
+        of.iter()
+            .map(|own| (feed(own), own["mid"].as_str().expect("a name")))
+            .collect()
+    }
+
+    #[test]
+    fn who_talks_takes_the_place_of_who_was_silent_longest() {
+        let mut speakers = LastSpeakers::new(2);
+        let id = Id::Number;
+        let all: BTreeSet<Id> = (1..=4).map(id).collect();
+        for own in &all {
+            speakers.came(own, &streams());
+        }
+        let first = speakers.change(&all, Some(1));
+        let sounds = [(1, "1"), (2, "1"), (3, "1"), (4, "1")];
+        assert_eq!(feeds(&first.subscribe)[..4], sounds);
+        assert_eq!(feeds(&first.subscribe)[4..], [(1, "0"), (2, "0")]);
+        assert_eq!(first.subscribe[4]["substream"], 1);
+        assert_eq!((first.unsubscribe.len(), first.switched), (0, 0));
+        let none = BTreeSet::new();
+        // Who is seen already changes nothing.
+        assert!(!speakers.talks(&id(1)));
+        assert_eq!(speakers.change(&none, None), Change::default());
+        assert!(speakers.talks(&id(4)));
+        let next = speakers.change(&none, None);
+        assert_eq!(feeds(&next.subscribe), [(4, "0")]);
+        assert_eq!(feeds(&next.unsubscribe), [(2, "0")]);
+        assert_eq!(next.switched, 1);
+        // Who leaves makes room for who talked before.
+        speakers.left(&id(4));
+        let next = speakers.change(&none, None);
+        assert_eq!(feeds(&next.subscribe), [(2, "0")]);
+        assert_eq!((next.unsubscribe.len(), next.switched), (0, 0));
+        // A stranger is nobody.
+        assert!(!speakers.talks(&id(9)));
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_that_many_are_seen_and_all_are_who_talked_last(
+            most in 1_usize..5,
+            steps in proptest::collection::vec((0_u8..3, 0_u64..9), 0..60),
+        ) {
+            let mut speakers = LastSpeakers::new(most);
+            let (mut seen, mut heard) = (BTreeSet::new(), BTreeSet::new());
+            let mut talked: Vec<u64> = Vec::new();
+            for (what, number) in steps {
+                let id = Id::Number(number);
+                let mut new = BTreeSet::new();
+                match what {
+                    0 => {
+                        if heard.insert(number) {
+                            speakers.came(&id, &streams());
+                            new.insert(id);
+                        }
+                    }
+                    1 => {
+                        speakers.left(&id);
+                        seen.remove(&number);
+                        heard.remove(&number);
+                        talked.retain(|own| *own != number);
+                    }
+                    _ if heard.contains(&number) => {
+                        speakers.talks(&id);
+                        talked.retain(|own| *own != number);
+                        talked.push(number);
+                    }
+                    _ => prop_assert!(!speakers.talks(&id)),
+                }
+                let change = speakers.change(&new, None);
+                for (number, mid) in feeds(&change.unsubscribe) {
+                    prop_assert_eq!(mid, "0");
+                    prop_assert!(seen.remove(&number), "it was seen");
+                }
+                for (number, _) in feeds(&change.subscribe).iter().filter(|own| own.1 == "0") {
+                    prop_assert!(seen.insert(*number), "it was not seen");
+                }
+                prop_assert_eq!(seen.len(), most.min(heard.len()));
+                let last = talked.iter().rev().take(most);
+                prop_assert!(last.into_iter().all(|own| seen.contains(own)));
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What is left of people in a Janus room when streamgauge is killed: nothing, and the next run
+//! passes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::linked_runs::descendants;
+use crate::namespace::Namespace;
+use crate::network::interfaces;
+use crate::support::{Process, Report, a_little, folder, have, number, run, streamgauge, wait_for};
+
+/// Tests share this machine with much else: what is counted has to be right however late the tester
+/// was.
+const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, \
+                         worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Three who meet in a room that the run makes.
+fn people(server: &str, host: &str) -> String {
+    format!(
+        "{server}
+clients:
+  viewers:
+    protocol: webrtc
+    urls: ['janus+ws://{host}:8188/videoroom/77']
+    participate: {{ bitrate: 256kbps, audio: true }}
+    room: {{ publishers: 10 }}
+    load: {{ clients: 3, start: at_once }}
+{FORGIVING}
+"
+    )
+}
+
+/// The network namespace of a process.
+fn space_of(id: u32) -> Option<String> {
+    let link = fs::read_link(format!("/proc/{id}/ns/net")).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
+
+/// The processes that are in a network namespace.
+fn within(space: &str) -> Vec<u32> {
+    let all = fs::read_dir("/proc").expect("Linux has it").flatten();
+    let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter(|id| space_of(*id).as_deref() == Some(space))
+        .collect()
+}
+
+/// Waits until all three play, and kills the run.
+fn killed_in_the_midst(mut playing: Process) {
+    wait_for("all play", PATIENCE, || {
+        assert!(playing.runs(), "{}", playing.said());
+        playing.said().contains("3 playing").then_some(())
+    });
+    playing.signal("KILL");
+    playing.finish(PATIENCE);
+}
+
+/// The next run meets nobody but itself.
+fn meets_nobody_else(folder: &Path) {
+    let report = Report::read(&folder.join("next.json"));
+    let count = |name: &str| number(report.metric(name));
+    assert_eq!(report.clients("failed"), 0);
+    // Each sends over one, and receives the two others over another.
+    assert_eq!(count("peers_connected"), 6);
+    let (sent, received) = (count("sent_packets"), count("received"));
+    assert!(
+        received > sent && received <= 2 * sent,
+        "{sent} and {received}"
+    );
+    assert_eq!(count("expected"), received);
+}
+
+#[test]
+fn after_kill_9_ports_sockets_the_room_and_the_network_are_free_again() {
+    if !have("janus") || Namespace::with_multicast().is_none() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let before = interfaces();
+    let server = "network: veth\nserver: { launch: janus }";
+    let text = people(server, "{server}");
+    fs::write(folder.path().join("room.yaml"), text).expect("there is room");
+    let arguments = ["run", "room.yaml", "--set", "duration=60s", "--no-live"];
+    let playing = Process::start(streamgauge(arguments), folder.path());
+    let own = space_of(std::process::id()).expect("Linux has namespaces");
+    let (spaces, started) = wait_for("Janus has a network of its own", PATIENCE, || {
+        let started = descendants(playing.id());
+        let spaces: Vec<String> = started.iter().filter_map(|id| space_of(*id)).collect();
+        let apart = spaces.iter().any(|space| *space != own);
+        apart.then_some((spaces, started))
+    });
+    assert!(!started.is_empty());
+    killed_in_the_midst(playing);
+    // Sockets, ports and the room end with the processes, and with the namespace where they were.
+    for space in spaces.iter().filter(|space| **space != own) {
+        wait_for("nobody is in the network", PATIENCE, || {
+            within(space).is_empty().then_some(())
+        });
+    }
+    wait_for("all interfaces are gone", PATIENCE, || {
+        (interfaces() == before).then_some(())
+    });
+    let arguments = [
+        "run",
+        "room.yaml",
+        "--set",
+        "duration=5s",
+        "--json",
+        "next.json",
+    ];
+    run(folder.path(), arguments).expect(0);
+    meets_nobody_else(folder.path());
+}
+
+/// What a Janus that others started reads.
+const CONFIGURATION: [(&str, &str); 2] = [
+    (
+        "janus.jcfg",
+        r#"
+general: { debug_level = 3 }
+media: { rtp_port_range = "20000-29999" }
+nat: { ice_enforce_list = "10.81.5.1", ignore_mdns = true }
+plugins: {
+  disable = "libjanus_audiobridge.so,libjanus_duktape.so,libjanus_echotest.so,libjanus_lua.so,libjanus_nosip.so,libjanus_recordplay.so,libjanus_sip.so,libjanus_streaming.so,libjanus_textroom.so,libjanus_videocall.so,libjanus_voicemail.so"
+}
+transports: {
+  disable = "libjanus_http.so,libjanus_mqtt.so,libjanus_nanomsg.so,libjanus_pfunix.so,libjanus_rabbitmq.so"
+}
+events: { broadcast = false }
+"#,
+    ),
+    (
+        "janus.transport.websockets.jcfg",
+        "general: { json = \"plain\", ws = true, ws_port = 8188, wss = false }\n\
+         admin: { admin_ws = false, admin_wss = false }\n",
+    ),
+];
+
+#[test]
+fn a_janus_that_goes_on_forgets_people_that_were_killed() {
+    if !have("janus") {
+        return;
+    }
+    let Some(space) = Namespace::with_multicast() else {
+        return;
+    };
+    let _media = a_little();
+    let folder = folder();
+    // Janus offers no address of the loopback interface.
+    space.ip("link add one type veth peer name two");
+    space.ip("addr add 10.81.5.1/24 dev one");
+    for name in ["one", "two"] {
+        space.ip(&format!("link set {name} up"));
+    }
+    for (name, text) in CONFIGURATION {
+        fs::write(folder.path().join(name), text).expect("there is room");
+    }
+    let mut command = Command::new("janus");
+    command
+        .args(["-C", "janus.jcfg", "-F", "."])
+        .arg("--disable-colors");
+    let _janus = Process::start(space.within(&command), folder.path());
+    wait_for("Janus listens", PATIENCE, || {
+        // In hexadecimal digits, and listening.
+        let table = space.table("tcp") + &space.table("tcp6");
+        let listens = |line: &str| line.contains(":1FFC ") && line.contains(" 0A ");
+        table.lines().any(listens).then_some(())
+    });
+    let text = people("", "10.81.5.1");
+    fs::write(folder.path().join("room.yaml"), text).expect("there is room");
+    let arguments = ["run", "room.yaml", "--set", "duration=60s", "--no-live"];
+    let playing = Process::start(space.within(&streamgauge(arguments)), folder.path());
+    killed_in_the_midst(playing);
+    let arguments = [
+        "run",
+        "room.yaml",
+        "--set",
+        "duration=5s",
+        "--json",
+        "next.json",
+    ];
+    let next = Process::start(space.within(&streamgauge(arguments)), folder.path());
+    next.finish(PATIENCE).expect(0);
+    meets_nobody_else(folder.path());
+}

@@ -11,6 +11,16 @@ use protocol::rtmp::codec::message::{Command, Event, Kind};
 use protocol::rtmp::codec::write::{self, Head};
 
 /// A target's seeds.
+/// Two frames of VP8.
+fn ivf() -> Vec<u8> {
+    let mut file = b"\0DKIF\0\0\x20\0VP80\x10\0\x10\0\x19\0\0\0\x01\0\0\0".to_vec();
+    file.resize(33, 0);
+    for (time, byte) in [(0, 0x10), (1, 0x11)] {
+        file.extend([2, 0, 0, 0, time, 0, 0, 0, 0, 0, 0, 0, byte, 0]);
+    }
+    file
+}
+
 pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "apart_lines" => apart()
@@ -30,7 +40,17 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "frames" => frames(),
         "websocket" => websocket(),
         "http1" => http1(),
-        "media_file" => vec![mp4(), join(&[&[4], &transport_stream()])],
+        "media_file" => vec![
+            mp4(),
+            join(&[&[4], &transport_stream()]),
+            ivf(),
+            b"\0\x1a\x45\xdf\xa3\x80\x18\x53\x80\x67\xff\xae\x80\xd7\x81\x01\x86\x85V_VP8\xae\x80\xd7\x81\x02\
+              \x86\x86A_OPUS\x1f\x43\xb6\x75\xff\xe7\x81\x05\xa3\x86\x81\0\0\x80\x10\0\xa3\x85\x82\0\x02\0\x07"
+                .to_vec(),
+            b"\0MJR00002\0\x0b{\"c\":\"vp8\"}MEET\0\0\0\0\0\x0e\x80\x60\0\x01\0\0\0\0\0\0\0\x07\x10\0MEET\0\0\0\x09\0\x0e\x80\
+              \xe0\0\x02\0\0\x0b\xb8\0\0\0\x07\x10\x01"
+                .to_vec(),
+        ],
         "netlink" => netlink(),
         "relay_request" => texts(&[
             "\x05GET /udp/239.81.0.1:4056 HTTP/1.1\r\nHost: a\r\n\r\nmore",

@@ -15,6 +15,8 @@ use super::time_code::{self, TimeCode};
 
 mod of_file;
 
+pub(crate) use of_file::Coding;
+
 /// One packet of a clip.
 #[derive(Clone, Debug)]
 pub struct ClipPacket {

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{Clip, FrameRate, FrameTimes, VIDEO_PAYLOAD_TYPE, add_frame, cut_picture};
+use super::{
+    Clip, FrameRate, FrameTimes, OPUS_PAYLOAD_TYPE, VIDEO_PAYLOAD_TYPE, add_frame, cut_picture,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -13,6 +15,59 @@ const AUDIO_PAYLOAD_TYPE: u8 = 97;
 const AU_HEADERS: usize = 4;
 /// The longest access unit: its length has 13 bits (RFC 3640, 3.3.6).
 const AU_MAX: usize = (1 << 13) - 1;
+
+/// What recorded media is coded with, as descriptions say it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Coding {
+    pub(crate) name: &'static str,
+    pub(crate) media: &'static str,
+    pub(crate) encoding: &'static str,
+    pub(crate) clock_rate: u32,
+    pub(crate) payload_type: u8,
+    pub(crate) parameters: String,
+}
+
+impl Coding {
+    /// That of a codec by its usual name, in any letters; none of one that is not known.
+    pub(crate) fn named(name: &str) -> Option<Coding> {
+        let video = |name, encoding, parameters: &str| Coding {
+            name,
+            media: "video",
+            encoding,
+            clock_rate: Clip::VIDEO_CLOCK_RATE,
+            payload_type: VIDEO_PAYLOAD_TYPE,
+            parameters: parameters.to_owned(),
+        };
+        let audio = |name, encoding, clock_rate, payload_type, parameters: &str| Coding {
+            name,
+            media: "audio",
+            encoding,
+            clock_rate,
+            payload_type,
+            parameters: parameters.to_owned(),
+        };
+        Some(match &*name.to_ascii_lowercase() {
+            "vp8" => video("VP8", "VP8/90000", ""),
+            "vp9" => video("VP9", "VP9/90000", "profile-id=0"),
+            "h264" => {
+                // What it really is stands in its parameter sets, which need not be there.
+                let usual = "packetization-mode=1;profile-level-id=42e01f";
+                video("H.264", "H264/90000", usual)
+            }
+            // Always two channels, whatever is sent (RFC 7587, 7).
+            "opus" => audio(
+                "Opus",
+                "opus/48000/2",
+                48_000,
+                OPUS_PAYLOAD_TYPE,
+                "minptime=10",
+            ),
+            "pcmu" => audio("G.711 mu-law", "PCMU/8000", 8000, 0, ""),
+            "pcma" => audio("G.711 A-law", "PCMA/8000", 8000, 8, ""),
+            _ => return None,
+        })
+    }
+}
 
 impl Clip {
     /// The clock of video in Hz (RFC 6184, 8.1).
@@ -99,6 +154,30 @@ impl Clip {
             ),
             bits_per_second: 0,
             description: format!("AAC of a file, {samples_per_second} Hz"),
+        })
+    }
+
+    /// What was recorded, frame by frame, each cut into payloads already. When they are due is said
+    /// by [`Clip::with_times`].
+    pub(crate) fn recorded(coding: &Coding, frames: Vec<Vec<Bytes>>) -> Result<Clip, String> {
+        let mut packets = Vec::new();
+        let count = frames_of(&frames)?;
+        let is_video = coding.media == "video";
+        for (frame, mut payloads) in (0..).zip(frames) {
+            add_frame(&mut packets, frame, &mut payloads, |last| is_video && last);
+        }
+        Ok(Clip {
+            frames: count,
+            packets,
+            frame_rate: FrameRate::whole(1),
+            times: None,
+            clock_rate: coding.clock_rate,
+            payload_type: coding.payload_type,
+            media: coding.media,
+            encoding: coding.encoding.to_owned(),
+            parameters: coding.parameters.clone(),
+            bits_per_second: 0,
+            description: format!("{} of a file", coding.name),
         })
     }
 

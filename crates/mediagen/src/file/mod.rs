@@ -6,8 +6,16 @@
 //! a time code before each and, before those that can be decoded by themselves, the parameter sets,
 //! so that who comes late can decode too.
 
+mod ivf;
+mod mjr;
 mod mp4;
+mod recording;
+mod recordings;
 mod ts;
+mod vpx;
+mod webm;
+
+pub use recordings::recorded;
 
 use std::sync::Arc;
 

@@ -52,8 +52,9 @@ pub enum AudioCodec {
 #[serde(default, deny_unknown_fields)]
 pub struct SourceConfig {
     /// A file to publish over and over, beginning at once at its end: MP4 or MPEG-TS, with H.264
-    /// and, if at all, AAC; at most 512 MiB and an hour. As written relative to the scenario file.
-    /// Default: none, the media is made.
+    /// and, if at all, AAC; of WebRTC also WebM (VP8 or VP9, and Opus), IVF, and recordings of Janus
+    /// (.mjr); at most 512 MiB and an hour. As written relative to the scenario file. Default: none,
+    /// the media is made.
     pub file: Option<PathBuf>,
     /// Bit rate of the video that is made: RTP payload, without headers. Default: 1Mbps.
     pub bitrate: Option<BitRate>,
@@ -246,8 +247,22 @@ impl MediaSource {
     /// # Errors
     /// As of [`MediaSource::new`].
     pub fn live(config: &SourceConfig, file: Option<&[u8]>) -> Result<MediaSource, String> {
-        if file.is_some() {
-            return MediaSource::new(config, file);
+        if let Some(bytes) = file {
+            // The AAC of other files is not carried.
+            let clips = match file::recorded(bytes, config.mtu, config.audio.unwrap_or(true)) {
+                Some(clips) => clips?,
+                None => file::clips(bytes, config.mtu, false)
+                    .map_err(|error| of_no_recording(bytes, error))?,
+            };
+            if config.audio == Some(true) && clips.iter().all(|clip| clip.media() != "audio") {
+                return Err("it holds no audio that can be sent: Opus or G.711".to_owned());
+            }
+            return Ok(MediaSource {
+                clips,
+                encoded: None,
+                layers: Vec::new(),
+                pacing: config.pacing,
+            });
         }
         let ladder = Ladder::h264(&settings(config)).map_err(|error| error.to_string())?;
         let others = if config.simulcast { 1..LAYERS } else { 1..1 };
@@ -264,6 +279,15 @@ impl MediaSource {
             encoded: Some(Arc::new(ladder)),
             pacing: config.pacing,
         })
+    }
+}
+
+/// Why a file is refused, where it is none of those that other protocols take either.
+fn of_no_recording(bytes: &[u8], error: String) -> String {
+    let is_known = bytes.first() == Some(&0x47) || bytes.get(4..8) == Some(b"ftyp");
+    match is_known {
+        true => error,
+        false => "it is neither MP4, MPEG-TS, WebM, IVF nor a recording of Janus".to_owned(),
     }
 }
 

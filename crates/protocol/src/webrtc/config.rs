@@ -69,7 +69,8 @@ pub struct RoomConfig {
     /// The bit rate that Janus asks publishers to keep below. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bitrate: Option<BitRate>,
-    /// The codecs of the video that it takes, such as `h264` or `vp8,h264`. Default: h264.
+    /// The codecs of the video that it takes, such as `h264` or `vp8,h264`. Default:
+    /// h264,vp8,vp9.
     pub video_codecs: String,
     /// The codecs of the audio that it takes, such as `opus` or `pcmu`. Default: pcmu,opus.
     pub audio_codecs: String,
@@ -80,7 +81,7 @@ impl Default for RoomConfig {
         RoomConfig {
             publishers: 1000,
             bitrate: None,
-            video_codecs: "h264".to_owned(),
+            video_codecs: "h264,vp8,vp9".to_owned(),
             audio_codecs: "pcmu,opus".to_owned(),
         }
     }
@@ -442,23 +443,13 @@ const MTU_MAX: usize = 1200;
 
 /// Whether the keys of a source make sense here.
 fn check_source(source: &SourceConfig) -> Result<(), String> {
-    source.check_with_audio_codec()?;
-    if source.file.is_some() && source.audio == Some(true) {
-        return Err(
-            "the audio of files is AAC, which WebRTC does not carry; take `audio` out".to_owned(),
-        );
-    }
-    Ok(())
+    source.check_with_audio_codec()
 }
 
-/// The source with what is usual here where nothing is written: packets that fit into every path,
-/// and no audio that cannot be carried.
+/// The source with what is usual here where nothing is written: packets that fit into every path.
 pub(super) fn usual(source: &SourceConfig) -> SourceConfig {
     let mut source = source.clone();
     source.mtu = source.mtu.min(MTU_MAX);
-    if source.file.is_some() {
-        source.audio = Some(false);
-    }
     source
 }
 
@@ -528,10 +519,6 @@ mod tests {
             (
                 r#"{"turn":{"url":"turn:h","user":"","password":"p"}}"#,
                 "turn",
-            ),
-            (
-                r#"{"participate":{"file":"a.mp4","audio":true}}"#,
-                "participate",
             ),
         ] {
             assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");

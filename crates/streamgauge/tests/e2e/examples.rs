@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::namespace::Namespace;
 use crate::support::{Process, a_little, folder, have, have_built, run, streamgauge, wait_for};
+use crate::webrtc_recordings::webm;
 
 /// How long one example may take, its clips included.
 const WITHIN: Duration = Duration::from_secs(120);
@@ -279,8 +280,12 @@ const SHORT_CLIPS: &[&str] = &[
     "clients.viewers.load.clients=2",
 ];
 
+/// The one that publishes a file of the user's.
+const RECORDING: &str = "janus-recording.yaml";
+
 /// Those before which their comments start something.
-const PREPARED: [&str; 3] = [
+const PREPARED: [&str; 4] = [
+    RECORDING,
     "rtsp-observe.yaml",
     "rtsp-publish.yaml",
     "rtsp-receiver.yaml",
@@ -381,6 +386,19 @@ fn examples_of_rooms_run() {
     let Some(space) = space() else { return };
     for example in ROOMS {
         run_it(&space, example.file, example.set, &[]);
+    }
+    let folder = folder();
+    if webm(folder.path()) {
+        let file = folder.path().join("talk.webm");
+        let file = format!("clients.speakers.participate.file={}", file.display());
+        let set = [
+            &*file,
+            "duration=6s",
+            "clients.speakers.load={clients: 1, start: at_once}",
+            "clients.audience.load={clients: 2, ramp: 1s}",
+            "thresholds=[\"audience.received > 0\"]",
+        ];
+        run_it(&space, RECORDING, &set, &[]);
     }
 }
 

@@ -53,6 +53,7 @@ mod turn;
 mod verdicts;
 mod webrtc;
 mod webrtc_killed;
+mod webrtc_recordings;
 mod webrtc_server;
 mod whose_server;
 mod zapping;

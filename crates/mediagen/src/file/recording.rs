@@ -1,0 +1,50 @@
+//! What is found in a recording: streams of frames.
+
+use bytes::Bytes;
+
+use super::vpx;
+use crate::clip::Coding;
+
+/// One frame, cut into payloads of RTP.
+#[derive(Debug, PartialEq)]
+pub(super) struct Frame {
+    /// When it is due, in nanoseconds, in the file's own counting.
+    pub(super) due: u64,
+    /// Whether it can be decoded by itself.
+    pub(super) is_key: bool,
+    pub(super) payloads: Vec<Bytes>,
+}
+
+/// One stream of a file.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) coding: Coding,
+    pub(super) frames: Vec<Frame>,
+}
+
+/// A codec, or that it is not known.
+pub(super) fn coding(name: &str) -> Result<Coding, String> {
+    Coding::named(name).ok_or_else(|| format!("its `{name}` is of no codec that is known"))
+}
+
+/// A frame as its codec has it, to be cut.
+pub(super) fn cut(coding: &Coding, due: u64, data: &[u8], mtu: usize) -> Result<Frame, String> {
+    let (is_key, payloads) = match coding.name {
+        "VP8" => vpx::vp8(data, mtu),
+        "VP9" => vpx::vp9(data, mtu),
+        // A packet is a frame (RFC 7587, 4.2).
+        "Opus" => (true, vec![Bytes::copy_from_slice(data)]),
+        other => return Err(format!("its {other} cannot be sent")),
+    };
+    if payloads.is_empty() || data.len() > vpx::FRAME_MAX {
+        return Err(format!(
+            "a frame of its {} is empty, or too long",
+            coding.name
+        ));
+    }
+    Ok(Frame {
+        due,
+        is_key,
+        payloads,
+    })
+}

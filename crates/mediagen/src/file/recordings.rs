@@ -1,0 +1,77 @@
+//! Recordings of what browsers send: IVF, WebM and those of Janus, made into clips that can be sent
+//! over and over. They have no room for time codes, except where one stands in them already.
+
+use std::sync::Arc;
+
+use super::recording::{Frame, Recorded};
+use super::{LENGTH_MAX, ivf, mjr, ticks, webm};
+use crate::clip::{Clip, FrameTimes};
+
+/// The clips of a recording, video first: `None` where it is none. `audio` says whether its sound is
+/// wanted.
+///
+/// # Errors
+/// Nothing of it can be sent, or it is longer than is taken; the text says so.
+pub fn recorded(bytes: &[u8], mtu: usize, audio: bool) -> Option<Result<Vec<Arc<Clip>>, String>> {
+    let streams = match bytes {
+        [b'D', b'K', b'I', b'F', ..] => ivf::streams(bytes, mtu),
+        [0x1a, 0x45, 0xdf, 0xa3, ..] => webm::streams(bytes, mtu),
+        [b'M', b'J', b'R', ..] => mjr::streams(bytes),
+        _ => return None,
+    };
+    Some(streams.and_then(|streams| clips(streams, audio)))
+}
+
+fn clips(mut streams: Vec<Recorded>, audio: bool) -> Result<Vec<Arc<Clip>>, String> {
+    let is_video = |own: &Recorded| own.coding.media == "video";
+    streams.retain(|own| audio || is_video(own));
+    streams.sort_by_key(|own| !is_video(own));
+    let begins = match streams.first() {
+        None => return Err("it holds nothing that is to be sent".to_owned()),
+        Some(first) => {
+            let key = first.frames.iter().find(|frame| frame.is_key);
+            let why = "it holds no frame that can be decoded by itself";
+            key.ok_or(why)?.due
+        }
+    };
+    for own in &mut streams {
+        own.frames.retain(|frame| frame.due >= begins);
+        own.frames.sort_by_key(|frame| frame.due);
+        // A picture before the first that can be decoded has its time, and comes after it.
+        let key = own.frames.iter().position(|frame| frame.is_key);
+        own.frames.drain(..key.unwrap_or(0));
+    }
+    streams.retain(|own| !own.frames.is_empty());
+    let ends = streams.iter().filter_map(|own| end(&own.frames, begins));
+    let length = ends.max().unwrap_or(0);
+    if length > LENGTH_MAX {
+        return Err("it is longer than an hour".to_owned());
+    }
+    let clips = streams.into_iter().map(|own| {
+        let clock_rate = own.coding.clock_rate;
+        let times = own.frames.iter().map(|frame| {
+            let due = frame.due - begins;
+            (due, ticks(due, clock_rate))
+        });
+        let times = FrameTimes {
+            frames: times.collect(),
+            length,
+        };
+        let frames = own.frames.into_iter().map(|frame| frame.payloads);
+        let clip = Clip::recorded(&own.coding, frames.collect())?;
+        Ok(Arc::new(clip.with_times(times)))
+    });
+    clips.collect()
+}
+
+/// How long the last frame lasts is that of the one before.
+fn end(frames: &[Frame], begins: u64) -> Option<u64> {
+    let last = frames.last()?.due;
+    let before = frames.iter().rev().find(|frame| frame.due < last);
+    let lasts = last - before.map_or(last, |frame| frame.due);
+    last.checked_add(lasts.clamp(1_000_000, 10_000_000_000))?
+        .checked_sub(begins)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+use std::process::Command;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Two seconds that ffmpeg has coded, of 30 pictures a second; none without it.
+fn made(name: &str, options: &[&str]) -> Option<Vec<u8>> {
+    let path = std::env::temp_dir().join(format!("streamgauge-{}-{name}", std::process::id()));
+    let made = Command::new("ffmpeg")
+        .args(["-v", "error", "-y", "-f", "lavfi"])
+        .args(["-i", "testsrc2=size=320x240:rate=30"])
+        .args(["-f", "lavfi", "-i", "sine=sample_rate=48000", "-t", "2"])
+        .args(["-g", "30", "-b:v", "1M"])
+        .args(options)
+        .arg(&path)
+        .status();
+    let bytes = made
+        .ok()
+        .filter(|status| status.success())
+        .map(|_| std::fs::read(&path).expect("it was just made"));
+    let _ = std::fs::remove_file(&path);
+    bytes
+}
+
+/// The pictures of a file in one of another form.
+fn copied(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
+    let place = |name: &str| {
+        std::env::temp_dir().join(format!("streamgauge-{}-of-{name}", std::process::id()))
+    };
+    let (from, to) = (place("b.webm"), place(name));
+    std::fs::write(&from, bytes).expect("there is room");
+    let made = Command::new("ffmpeg")
+        .args(["-v", "error", "-y", "-i"])
+        .arg(&from)
+        .args(["-an", "-c", "copy"])
+        .arg(&to)
+        .status();
+    let made = made.ok().filter(|status| status.success());
+    let copied = made.map(|_| std::fs::read(&to).expect("it was just made"));
+    let _ = (std::fs::remove_file(&from), std::fs::remove_file(&to));
+    copied
+}
+
+fn taken(bytes: &[u8], audio: bool) -> Result<Vec<Arc<Clip>>, String> {
+    recorded(bytes, 1200, audio).expect("it is a recording")
+}
+
+/// Frames of a video clip, put together again.
+fn frames(clip: &Clip, descriptor: usize) -> Vec<Vec<u8>> {
+    let mut frames: Vec<Vec<u8>> = vec![Vec::new(); clip.frames as usize];
+    for packet in &clip.packets {
+        frames[packet.frame as usize].extend_from_slice(&packet.payload[descriptor..]);
+        assert!(packet.payload.len() <= 1200);
+        assert_eq!(packet.marker, packet.part.0 + 1 == packet.part.1);
+    }
+    frames
+}
+
+#[test]
+fn ivf_and_webm_of_another_program_give_the_same_pictures() {
+    for (codec, encoder) in [("VP8", "libvpx"), ("VP9", "libvpx-vp9")] {
+        let fast = ["-c:v", encoder, "-deadline", "realtime", "-cpu-used", "8"];
+        let both = [&fast[..], &["-c:a", "libopus", "-b:a", "32k"]].concat();
+        let Some(webm) = made("b.webm", &both) else {
+            return;
+        };
+        let ivf = copied(&webm, "a.ivf").expect("there is an ffmpeg");
+        let of_ivf = taken(&ivf, true).expect("it can be sent");
+        let of_webm = taken(&webm, true).expect("it can be sent");
+        assert_eq!((of_ivf.len(), of_webm.len()), (1, 2));
+        let video = &of_webm[0];
+        assert_eq!(video.encoding(), format!("{codec}/90000"));
+        assert_eq!((video.frames, of_ivf[0].frames), (60, 60), "{codec}");
+        // The first byte of a payload is the descriptor.
+        assert!(frames(video, 1) == frames(&of_ivf[0], 1), "{codec}");
+        let times = video.times.as_ref().expect("listed");
+        for (frame, &(due, ticks)) in (0_u64..).zip(&times.frames) {
+            // WebM has milliseconds.
+            assert!(
+                due.abs_diff(frame * 1_000_000_000 / 30) <= 1_000_000,
+                "{frame}: {due}"
+            );
+            assert!(ticks.abs_diff(frame as u32 * 3000) <= 90);
+        }
+        let keys = video.packets.iter().filter(|packet| match codec {
+            "VP8" => packet.payload[0] == 0x10 && packet.payload[1] & 1 == 0,
+            _ => packet.payload[0] & 0x48 == 0x08,
+        });
+        assert_eq!(keys.count(), 2, "{codec}: one a second");
+        let sound = &of_webm[1];
+        assert_eq!((sound.media(), sound.encoding()), ("audio", "opus/48000/2"));
+        assert!((99..=102).contains(&sound.frames), "{}", sound.frames);
+        assert_eq!(taken(&webm, false).expect("without sound").len(), 1);
+        for length in (0..ivf.len()).step_by(997) {
+            let _ = recorded(&ivf[..length], 1200, true);
+            let _ = recorded(&webm[..length.min(webm.len())], 1200, true);
+        }
+    }
+}
+
+/// A recording of Janus of these packets: sequence number, timestamp and payload.
+fn mjr(about: &str, packets: &[(u16, u32, &[u8])]) -> Vec<u8> {
+    let mut file = b"MJR00002".to_vec();
+    file.extend((about.len() as u16).to_be_bytes());
+    file.extend(about.as_bytes());
+    for (sequence, timestamp, payload) in packets {
+        file.extend(b"MEET\0\0\0\0");
+        // With an extension of a word, and padding.
+        let head = [0xb0, 96];
+        let length = 12 + 8 + payload.len() + 2;
+        file.extend((length as u16).to_be_bytes());
+        file.extend(head);
+        file.extend(sequence.to_be_bytes());
+        file.extend(timestamp.to_be_bytes());
+        file.extend([0, 0, 0, 7, 0xbe, 0xde, 0, 1, 1, 2, 3, 4]);
+        file.extend(*payload);
+        file.extend([0, 2]);
+    }
+    file
+}
+
+#[test]
+fn packets_that_janus_recorded_keep_their_payloads_and_get_times_of_their_own() {
+    let about = r#"{"t":"v","c":"vp8","s":1,"u":2}"#;
+    let (key, more, inter) = (&[0x10, 0x00, 9][..], &[0x00, 8][..], &[0x10, 0x01, 7][..]);
+    // The first cannot be decoded by itself; two came in another order; one came twice; numbers and
+    // timestamps come round.
+    let file = mjr(
+        about,
+        &[
+            (65_533, 4_294_960_000, inter),
+            (65_534, 4_294_963_000, key),
+            (0, 4_294_966_000, inter),
+            (65_535, 4_294_963_000, more),
+            (0, 4_294_966_000, inter),
+            (1, 1_704, inter),
+        ],
+    );
+    let clips = taken(&file, true).expect("it can be sent");
+    let [video] = &clips[..] else {
+        panic!("{} clips", clips.len());
+    };
+    let all: Vec<(u32, bool, &[u8])> = (video.packets.iter())
+        .map(|packet| (packet.frame, packet.marker, &packet.payload[..]))
+        .collect();
+    let expected = [
+        (0, false, key),
+        (0, true, more),
+        (1, true, inter),
+        (2, true, inter),
+    ];
+    assert_eq!(all, expected);
+    let times = video.times.as_ref().expect("listed");
+    let ticks: Vec<u32> = times.frames.iter().map(|own| own.1).collect();
+    assert_eq!(ticks, [0, 3000, 6000]);
+    assert!(times.length.abs_diff(100_000_000) <= 2, "{}", times.length);
+}
+
+#[test]
+fn what_is_no_recording_that_can_be_sent_says_why() {
+    let refused = |bytes: &[u8]| taken(bytes, true).expect_err("it cannot be sent");
+    assert!(recorded(b"RIFF", 1200, true).is_none());
+    assert_eq!(refused(b"DKIF"), "its IVF is cut off");
+    assert_eq!(
+        refused(&mjr(r#"{"c":"speex"}"#, &[])),
+        "its `speex` is of no codec that is known"
+    );
+    assert!(refused(&mjr("nothing", &[])).contains("is no JSON"));
+    let inter: &[u8] = &[0x10, 0x01];
+    assert_eq!(
+        refused(&mjr(r#"{"c":"vp8"}"#, &[(1, 1, inter)])),
+        "it holds no frame that can be decoded by itself"
+    );
+    assert_eq!(refused(b"\x1a\x45\xdf\xa3"), "it holds no VP8, VP9 or Opus");
+    let mut ivf = b"DKIF\0\0\x20\0AV01".to_vec();
+    ivf.resize(32, 1);
+    assert_eq!(refused(&ivf), "its `AV01` is neither VP8 nor VP9");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused_or_taken_without_harm(
+        kind in 0..3_usize,
+        bytes in proptest::collection::vec(any::<u8>(), 0..600),
+        changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..8),
+    ) {
+        let mut file = match kind {
+            0 => [&b"DKIF\0\0\x20\0VP80"[..], &bytes].concat(),
+            1 => [&b"\x1a\x45\xdf\xa3\x80\xae\x80\xd7\x81\x01\x86\x85V_VP8\xa3"[..], &bytes].concat(),
+            _ => mjr(r#"{"c":"h264"}"#, &[(1, 2, &bytes), (2, 2, &[5]), (4, 9, &bytes)]),
+        };
+        for (place, value) in changes {
+            let place = usize::from(place) % file.len();
+            file[place] = value;
+        }
+        let _ = recorded(&file, 1200, true);
+    }
+}

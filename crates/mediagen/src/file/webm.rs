@@ -1,0 +1,150 @@
+//! WebM, a subset of Matroska (RFC 9559): the first video of VP8 or VP9, and the first sound of Opus.
+
+use super::recording::{Frame, Recorded, coding, cut};
+use crate::clip::Coding;
+
+/// Elements that are looked into; the others are looked at, or passed over.
+const SEGMENT: u32 = 0x1853_8067;
+const INFO: u32 = 0x1549_a966;
+const TRACKS: u32 = 0x1654_ae6b;
+const TRACK_ENTRY: u32 = 0xae;
+const CLUSTER: u32 = 0x1f43_b675;
+const BLOCK_GROUP: u32 = 0xa0;
+
+const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
+const TRACK_NUMBER: u32 = 0xd7;
+const CODEC_ID: u32 = 0x86;
+const TIMESTAMP: u32 = 0xe7;
+const SIMPLE_BLOCK: u32 = 0xa3;
+const BLOCK: u32 = 0xa1;
+
+/// How several frames stand in a block (RFC 9559, 10.3).
+const LACING: u8 = 0x06;
+
+/// A number whose first byte says how long it is; with `marked` as it stands (RFC 8794, 4 and 5).
+/// And how long it is.
+fn variable(bytes: &[u8], marked: bool) -> Option<(u64, usize)> {
+    let first = *bytes.first()?;
+    let length = first.leading_zeros() as usize + 1;
+    let all = bytes.get(..length).filter(|_| length <= 8)?;
+    let value = all
+        .iter()
+        .fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
+    let mask = (1_u64 << (7 * length)) - 1;
+    Some((if marked { value } else { value & mask }, length))
+}
+
+fn unsigned(data: &[u8]) -> u64 {
+    let last = &data[data.len().saturating_sub(8)..];
+    last.iter()
+        .fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+struct Reader {
+    /// Nanoseconds of a tick.
+    scale: u64,
+    /// The number of the track that is being described.
+    number: u64,
+    /// What was found, by the numbers of their tracks; and the frames of each.
+    found: Vec<(u64, Coding, Vec<Frame>)>,
+    /// Other codecs, by their names.
+    others: Vec<String>,
+    cluster: u64,
+    mtu: usize,
+}
+
+/// The streams of a file. What is cut off at its end is left out.
+pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String> {
+    let mut reader = Reader {
+        scale: 1_000_000,
+        number: 0,
+        found: Vec::new(),
+        others: Vec::new(),
+        cluster: 0,
+        mtu,
+    };
+    let mut at = 0;
+    while let Some((id, id_length)) = variable(&bytes[at..], true)
+        && let Some((size, size_length)) = variable(&bytes[at + id_length..], false)
+    {
+        let begin = at + id_length + size_length;
+        let id = u32::try_from(id).unwrap_or(0);
+        // Elements within these follow, whatever their length is: it may be unknown.
+        if [SEGMENT, INFO, TRACKS, TRACK_ENTRY, CLUSTER, BLOCK_GROUP].contains(&id) {
+            at = begin;
+            continue;
+        }
+        let end = begin.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+        let Some(data) = bytes.get(begin..end) else {
+            break;
+        };
+        reader.take(id, data)?;
+        at = end;
+    }
+    if reader.found.is_empty() {
+        let others = match &reader.others[..] {
+            [] => String::new(),
+            some => format!(", but {}", some.join(" and ")),
+        };
+        return Err(format!("it holds no VP8, VP9 or Opus{others}"));
+    }
+    let found = reader.found.into_iter();
+    Ok(found
+        .map(|(_, coding, frames)| Recorded { coding, frames })
+        .collect())
+}
+
+impl Reader {
+    fn take(&mut self, id: u32, data: &[u8]) -> Result<(), String> {
+        match id {
+            TIMESTAMP_SCALE => self.scale = unsigned(data).max(1),
+            TRACK_NUMBER => self.number = unsigned(data),
+            CODEC_ID => self.codec(&String::from_utf8_lossy(data))?,
+            TIMESTAMP => self.cluster = unsigned(data),
+            SIMPLE_BLOCK | BLOCK => self.block(data)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn codec(&mut self, name: &str) -> Result<(), String> {
+        let name = name.trim_end_matches('\0');
+        let coding = match name {
+            "V_VP8" => coding("VP8")?,
+            "V_VP9" => coding("VP9")?,
+            "A_OPUS" => coding("Opus")?,
+            other if self.others.len() < 4 => {
+                self.others.push(other.chars().take(20).collect());
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        // Of each kind the first.
+        if self.found.iter().all(|own| own.1.media != coding.media) {
+            self.found.push((self.number, coding, Vec::new()));
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, data: &[u8]) -> Result<(), String> {
+        let Some((track, length)) = variable(data, false) else {
+            return Ok(());
+        };
+        let Some((&[high, low, flags], frame)) = data[length..].split_first_chunk() else {
+            return Ok(());
+        };
+        let mut found = self.found.iter_mut();
+        let Some((_, coding, frames)) = found.find(|own| own.0 == track) else {
+            return Ok(());
+        };
+        if flags & LACING != 0 {
+            return Err("its blocks hold several frames each (lacing)".to_owned());
+        }
+        let ticks = self
+            .cluster
+            .saturating_add_signed(i16::from_be_bytes([high, low]).into());
+        let due = ticks.saturating_mul(self.scale);
+        frames.push(cut(coding, due, frame, self.mtu)?);
+        Ok(())
+    }
+}

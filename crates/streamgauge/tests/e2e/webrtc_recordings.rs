@@ -1,0 +1,130 @@
+//! Files that WebRTC clients publish: WebM of another program, and what Janus recorded of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::namespace::Namespace;
+use crate::support::{Report, a_little, folder, have, number, run};
+
+/// Tests share this machine with much else: what is counted has to be right however late the tester
+/// was.
+const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, \
+                         worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
+
+/// A Janus whose room 77 keeps what comes.
+const JANUS: &str = r#"
+general: { debug_level = 3 }
+media: { rtp_port_range = "20000-29999" }
+nat: { ice_enforce_list = "10.81.0.2", ignore_mdns = true }
+plugins: {
+  disable = "libjanus_audiobridge.so,libjanus_duktape.so,libjanus_echotest.so,libjanus_lua.so,libjanus_nosip.so,libjanus_recordplay.so,libjanus_sip.so,libjanus_streaming.so,libjanus_textroom.so,libjanus_videocall.so,libjanus_voicemail.so"
+}
+transports: {
+  disable = "libjanus_http.so,libjanus_mqtt.so,libjanus_nanomsg.so,libjanus_pfunix.so,libjanus_rabbitmq.so"
+}
+events: { broadcast = false }
+"#;
+
+const WEBSOCKETS: &str = "general: { json = \"plain\", ws = true, ws_port = 8188, wss = false }\n\
+                          admin: { admin_ws = false, admin_wss = false }\n";
+
+/// Five seconds of VP8 and Opus; none where ffmpeg cannot make them.
+pub(crate) fn webm(folder: &Path) -> bool {
+    let options = "-v error -y -f lavfi -i testsrc2=size=320x240:rate=25 -f lavfi -i \
+                   sine=sample_rate=48000 -t 5 -c:v libvpx -deadline realtime -cpu-used 8 -g 25 \
+                   -b:v 400k -c:a libopus -b:a 32k talk.webm";
+    let made = Command::new("ffmpeg")
+        .args(options.split_ascii_whitespace())
+        .current_dir(folder)
+        .status();
+    made.is_ok_and(|status| status.success())
+}
+
+/// One publishes that file in the room, and two look at it.
+fn publish(folder: &Path, file: &str) -> Report {
+    let place = folder.display();
+    let scenario = format!(
+        "network: veth
+server:
+  command: [janus, -C, '{place}/janus.jcfg', -F, '{place}', --disable-colors]
+  ready: {{ port: 8188 }}
+clients:
+  speaker:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/videoroom/77']
+    participate: {{ file: '{file}' }}
+    subscribe: nobody
+    leave: {{ after: 7s }}
+    load: {{ clients: 1, start: at_once }}
+  viewers:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/videoroom/77']
+    receive: decrypted
+    load: {{ clients: 2, start: at_once }}
+duration: 9s
+{FORGIVING}
+"
+    );
+    fs::write(folder.join("room.yaml"), scenario).expect("there is room");
+    run(
+        folder,
+        ["run", "room.yaml", "--json", "room.json", "--force"],
+    )
+    .expect(0);
+    Report::read(&folder.join("room.json"))
+}
+
+#[test]
+fn a_file_is_published_in_a_room_and_so_is_what_janus_recorded_of_it() {
+    if !have("janus") || Namespace::with_multicast().is_none() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    if !webm(folder.path()) {
+        return;
+    }
+    let room = format!(
+        "room-77: {{ description = \"r\", publishers = 10, videocodec = \"vp8\", audiocodec = \
+         \"opus\", record = true, rec_dir = \"{}\" }}\n",
+        folder.path().display()
+    );
+    for (name, text) in [
+        ("janus.jcfg", JANUS),
+        ("janus.transport.websockets.jcfg", WEBSOCKETS),
+        ("janus.plugin.videoroom.jcfg", &room),
+    ] {
+        fs::write(folder.path().join(name), text).expect("there is room");
+    }
+    let report = publish(folder.path(), "talk.webm");
+    looks_right(&report, 5 * 25 + 5 * 50);
+    let entries = fs::read_dir(folder.path()).expect("it is there");
+    let of_video = |path: &PathBuf| {
+        let name = path.to_string_lossy();
+        name.ends_with(".mjr") && name.contains("video")
+    };
+    let mut paths = entries.map(|entry| entry.expect("it can be read").path());
+    let recorded = paths.find(of_video).expect("Janus has recorded it");
+    let report = publish(folder.path(), &recorded.to_string_lossy());
+    looks_right(&report, 5 * 25);
+}
+
+/// As many frames as seven seconds have of them, of which five have `five`, and all came.
+fn looks_right(report: &Report, five: u64) {
+    let of = |population: &str, name: &str| {
+        number(&report.0["populations"][population]["metrics"][name])
+    };
+    let frames = of("speaker", "sent_frames");
+    assert!((five..=five * 8 / 5).contains(&frames), "{frames}");
+    let (sent, received) = (of("speaker", "sent_packets"), of("viewers", "received"));
+    assert_eq!(of("viewers", "expected"), received);
+    assert_eq!(of("viewers", "lost"), 0);
+    assert_eq!(of("viewers", "unauthentic"), 0);
+    assert!(
+        received > sent && received <= 2 * sent,
+        "{received} of {sent}"
+    );
+    // Each second begins with one.
+    assert!(of("viewers", "key_frames") >= 2 * 5);
+}

@@ -73,8 +73,10 @@ struct Taken {
     rtx: Option<u8>,
     /// The number of the header extension that tells the audio level.
     level: Option<u8>,
-    /// Which layers of a simulcast are taken, and by what they are known.
+    /// Which layers of a simulcast are taken, and by what they are known; and by what the one is
+    /// where none is.
     layers: [Option<LayerNames>; LAYERS as usize],
+    alone: LayerNames,
 }
 
 /// A stream that is sent.
@@ -121,12 +123,17 @@ impl Sent {
                 };
                 Some(LayerNames {
                     mid,
-                    rid: (rid.filter(|_| is_taken)?, letter),
+                    rid: Some((rid.filter(|_| is_taken)?, letter)),
                     repaired: number(header_extension::REPAIRED_RID),
                 })
             };
             Taken {
                 layers: LAYER_NAMES.map(named),
+                alone: LayerNames {
+                    mid,
+                    rid: None,
+                    repaired: None,
+                },
                 place: section.place,
                 nack,
                 rtx: rtx.map(|codec| codec.payload_type),
@@ -468,7 +475,7 @@ impl Client {
                 .collect();
             if layers.is_empty() {
                 // One stream, of the best.
-                layers.push((0, None));
+                layers.push((0, layered.then_some(taken.alone)));
                 if layered {
                     let text = self.of_link(at, "the server takes no simulcast, but one layer");
                     let kind = "simulcast_refused";

@@ -140,7 +140,7 @@ mod tests {
             r#""room":77"#,
             r#""url":"wss://h/j""#,
             r#""bitrate":256000"#,
-            r#""videocodec":"h264""#,
+            r#""videocodec":"h264,vp8,vp9""#,
             r#""pin":"1""#,
             r#""receive":true"#,
         ] {

@@ -73,7 +73,7 @@ impl Endpoint {
         self.by_address.insert(from, peer);
     }
 
-    fn check(&mut self, from: SocketAddr, bytes: &[u8], room: bool) -> Route {
+    fn check(&mut self, now: Time, from: SocketAddr, bytes: &[u8], room: bool) -> Route {
         let door = &self.shared.door;
         let Some(check) = Check::parse(bytes) else {
             add(&door.checks_malformed, 1);
@@ -123,7 +123,7 @@ impl Endpoint {
                 };
                 self.peers.insert(peer, begun);
                 self.learn(peer, from);
-                let session = PeerSession::new(self.shared.clone(), waiting, known.slot);
+                let session = PeerSession::new(now, self.shared.clone(), waiting, known.slot);
                 Route::Accept(peer, Box::new(session))
             }
         }
@@ -133,14 +133,14 @@ impl Endpoint {
 impl session::Endpoint for Endpoint {
     fn route(
         &mut self,
-        _now: Time,
+        now: Time,
         datagram: &Datagram<'_>,
         room: bool,
         _answer: &mut Vec<u8>,
     ) -> Route {
         // STUN, by its first byte (RFC 7983, 7).
         if let [0..=3, ..] = datagram.bytes {
-            return self.check(datagram.from, datagram.bytes, room);
+            return self.check(now, datagram.from, datagram.bytes, room);
         }
         match self.by_address.get(&datagram.from) {
             Some(&peer) => Route::Session(peer),

@@ -85,7 +85,12 @@ pub(super) struct PeerSession {
 }
 
 impl PeerSession {
-    pub(super) fn new(shared: Arc<Shared>, waiting: Waiting, slot: usize) -> PeerSession {
+    pub(super) fn new(
+        now: Time,
+        shared: Arc<Shared>,
+        waiting: Waiting,
+        slot: usize,
+    ) -> PeerSession {
         let Waiting {
             number,
             name,
@@ -123,7 +128,7 @@ impl PeerSession {
             number,
             peer,
             work,
-            heard: Time::ZERO,
+            heard: now,
             leave_by: None,
             over: false,
             done,

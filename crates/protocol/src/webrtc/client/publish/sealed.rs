@@ -45,22 +45,21 @@ pub(super) struct Sealed {
 pub(super) struct LayerNames {
     /// The section, with the number of its header extension (RFC 9143, 15).
     pub(super) mid: Option<(u8, u8)>,
-    /// The layer, with that number (RFC 8852), and the number for retransmissions.
-    pub(super) rid: (u8, u8),
+    /// The layer, with that number (RFC 8852), and the number for retransmissions. None of the one
+    /// that is sent where no simulcast is taken: its source is in no description either.
+    pub(super) rid: Option<(u8, u8)>,
     pub(super) repaired: Option<u8>,
 }
 
 impl LayerNames {
     /// The header with them. `again`: it is of the stream of retransmissions.
     fn add(&self, header: &PacketHeader, again: bool) -> PacketHeader {
-        let (id, name) = self.rid;
-        let id = if again {
-            self.repaired.unwrap_or(id)
-        } else {
-            id
-        };
+        let rid = self.rid.map(|(id, name)| match again {
+            true => (self.repaired.unwrap_or(id), name),
+            false => (id, name),
+        });
         let mut named = *header;
-        for (id, name) in self.mid.into_iter().chain([(id, name)]) {
+        for (id, name) in self.mid.into_iter().chain(rid) {
             named = extension::add(&named, id, [name]).unwrap_or(named);
         }
         named

@@ -205,6 +205,11 @@ fn what_is_agreed_is_found_in_the_answer() {
         rtx,
         level,
         layers: [None; 3],
+        alone: LayerNames {
+            mid: None,
+            rid: None,
+            repaired: None,
+        },
     };
     let expected = [taken(0, true, Some(97), None), taken(1, false, None, None)];
     assert_eq!(sent.agreed, expected);
@@ -307,7 +312,7 @@ fn packets_of_a_layer_bear_its_name_and_those_sent_again_the_name_of_what_they_r
         let flow = sent.streams[0].flow;
         let names = LayerNames {
             mid: Some((3, b'0')),
-            rid: (4, b'm'),
+            rid: Some((4, b'm')),
             repaired: Some(5),
         };
         flows.with(flow, |sealed: &mut Sealed| sealed.layer = Some(names));

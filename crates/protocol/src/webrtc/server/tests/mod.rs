@@ -163,6 +163,30 @@ fn a_stream_is_played_to_its_end_and_every_packet_is_found() {
 }
 
 #[test]
+fn who_comes_long_after_the_server_began_is_served_too() {
+    let config = ServerConfig {
+        length: None,
+        ..server(&[])
+    };
+    let first = client(
+        receiving(Receive::Headers, true),
+        &url("whep", "stream1"),
+        5,
+    );
+    let mut played = Played::begin(settings(1), first, config);
+    assert_eq!(played.pair.run(Duration::from_secs(40)), End::TimeUp);
+    let late = client(
+        receiving(Receive::Headers, true),
+        &url("whep", "stream2"),
+        6,
+    );
+    let late = played.pair.add_client(Box::new(late));
+    assert_eq!(played.pair.run(Duration::from_secs(5)), End::TimeUp);
+    assert_eq!(played.pair.outcome(late), None, "it plays");
+    assert_eq!(played.count(m::PEERS_CONNECTED), 2);
+}
+
+#[test]
 fn every_count_of_what_is_done_wrong_is_found() {
     let faults = [
         "loss=2%",

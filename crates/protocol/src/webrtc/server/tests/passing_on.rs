@@ -53,6 +53,33 @@ fn meet(settings: PairSettings, faults: &[&str]) -> (Played, ServedPeer, Vec<Ser
 }
 
 #[test]
+fn of_a_simulcast_that_is_not_taken_the_best_layer_is_sent() {
+    let source = SourceConfig {
+        simulcast: true,
+        ..made()
+    };
+    let source = MediaSource::live(&source, None).expect("it can be made");
+    assert_eq!(source.layers.len(), 2);
+    let best = source.clips[0].bits_per_second() + source.clips[1].bits_per_second();
+    let camera = client(ClientConfig::default(), &url("whip", "own"), 1);
+    let camera = camera.publishing(Arc::new(source));
+    let mut played = Played::begin(settings(1), camera, server(&[]));
+    let player = player("own", 2, false);
+    let player = played.pair.add_client(Box::new(player));
+    played.pair.run(Duration::from_secs(8));
+    played.pair.stop(CLIENT, Duration::from_secs(2));
+    assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(played.pair.outcome(player), Some(&Outcome::Completed));
+    let said = played.pair.said().iter();
+    let refused = said
+        .filter(|(_, said)| matches!(said, Output::Note(note) if note.kind == "simulcast_refused"));
+    assert_eq!(refused.count(), 1);
+    let sent = played.count(m::SENT_BYTES) * 8;
+    assert!(sent.abs_diff(8 * best) < best / 2, "{sent} of {best} bit/s");
+    assert_eq!(played.count(rtp::EXPECTED), played.count(rtp::RECEIVED));
+}
+
+#[test]
 fn every_packet_is_passed_on_to_each_player_and_time_codes_with_it() {
     let (mut played, publisher, players) = meet(settings(1), &[]);
     let received = publisher.received.expect("it published");

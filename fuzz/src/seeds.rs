@@ -10,8 +10,7 @@ use protocol::rtmp::codec::amf0::Value;
 use protocol::rtmp::codec::message::{Command, Event, Kind};
 use protocol::rtmp::codec::write::{self, Head};
 
-/// A target's seeds.
-/// Two frames of VP8.
+/// Two frames of VP8, in an IVF.
 fn ivf() -> Vec<u8> {
     let mut file = b"\0DKIF\0\0\x20\0VP80\x10\0\x10\0\x19\0\0\0\x01\0\0\0".to_vec();
     file.resize(33, 0);
@@ -21,6 +20,7 @@ fn ivf() -> Vec<u8> {
     file
 }
 
+/// A target's seeds.
 pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "apart_lines" => apart()

@@ -1,6 +1,6 @@
 //! IVF: frames of one video behind each other, each with its length and its time.
 
-use super::recording::{Recorded, coding, cut};
+use super::recording::{Recorded, coding};
 
 /// The shortest head of a file, and the head of a frame.
 const HEAD: usize = 32;
@@ -34,7 +34,10 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
     if rate == 0 {
         return Err("its IVF says of no clock how fast it is".to_owned());
     }
-    let mut frames = Vec::new();
+    let mut stream = Recorded {
+        coding,
+        frames: Vec::new(),
+    };
     let mut at = usize::from(head).max(HEAD);
     while let (Some(length), Some(time)) = (
         number(bytes, at).map(u32::from_le_bytes),
@@ -47,8 +50,8 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
         };
         let nanos = u128::from(time) * u128::from(scale) * 1_000_000_000 / u128::from(rate);
         let due = u64::try_from(nanos).map_err(|_| "its IVF has a time beyond all".to_owned())?;
-        frames.push(cut(&coding, due, data, mtu)?);
+        stream.add(due, data, mtu)?;
         at = end;
     }
-    Ok(vec![Recorded { coding, frames }])
+    Ok(vec![stream])
 }

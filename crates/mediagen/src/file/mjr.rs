@@ -80,6 +80,9 @@ pub(super) fn streams(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
     let Some(name) = about["c"].as_str() else {
         return Err("it says of no codec that it is of".to_owned());
     };
+    if about["e"].as_bool() == Some(true) {
+        return Err("it was encrypted from end to end when it was recorded".to_owned());
+    }
     let short: String = name.chars().take(20).collect();
     let mut coding = coding(&short)?;
     if let Some(parameters) = about["f"].as_str().filter(|text| is_plain(text)) {
@@ -113,18 +116,32 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.len() <= 200 && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
 }
 
+/// The longest step from one timestamp to the next that is believed, in seconds.
+const STEP_MAX: i64 = 10;
+
 /// Packets of one timestamp are a frame.
 fn frames<'a>(coding: &Coding, packets: impl Iterator<Item = Packet<'a>>) -> Vec<Frame> {
     let mut frames: Vec<Frame> = Vec::new();
     // The last timestamp, and how far it is from the first, in ticks.
     let mut last: Option<(u32, i64)> = None;
+    let rate = i64::from(coding.clock_rate);
+    let mut step = rate / if coding.media == "video" { 25 } else { 50 };
     for packet in packets {
-        let payload = Bytes::copy_from_slice(packet.payload);
+        let plain = match coding.name {
+            "VP8" => vp8_without_numbers(packet.payload),
+            _ => None,
+        };
+        let payload = plain.unwrap_or_else(|| Bytes::copy_from_slice(packet.payload));
         let is_key = begins_key(coding.name, packet.payload);
         let ticks = match last {
             None => 0,
             Some((before, ticks)) => {
-                ticks + i64::from(packet.timestamp.wrapping_sub(before) as i32)
+                let ahead = i64::from(packet.timestamp.wrapping_sub(before) as i32);
+                // Who encodes may begin anew: it goes on as before.
+                if ahead > 0 && ahead <= STEP_MAX * rate {
+                    step = ahead;
+                }
+                if ahead == 0 { ticks } else { ticks + step }
             }
         };
         let is_same = last.is_some_and(|(before, _)| before == packet.timestamp);
@@ -154,20 +171,36 @@ fn begins_key(codec: &str, payload: &[u8]) -> bool {
     }
 }
 
-/// RFC 7741, 4.2 and 4.3.
+/// How long the descriptor of a payload of VP8 is (RFC 7741, 4.2).
+fn vp8_descriptor(payload: &[u8]) -> Option<usize> {
+    let first = *payload.first()?;
+    if first & 0x80 == 0 {
+        return Some(1);
+    }
+    let extension = *payload.get(1)?;
+    let mut length = 2;
+    if extension & 0x80 != 0 {
+        length += if *payload.get(length)? & 0x80 != 0 {
+            2
+        } else {
+            1
+        };
+    }
+    Some(length + usize::from(extension & 0x40 != 0) + usize::from(extension & 0x30 != 0))
+}
+
 fn vp8_begins_key(payload: &[u8]) -> Option<bool> {
     let first = *payload.first()?;
-    let mut at = 1;
-    if first & 0x80 != 0 {
-        let extension = *payload.get(1)?;
-        at = 2;
-        if extension & 0x80 != 0 {
-            at += if *payload.get(at)? & 0x80 != 0 { 2 } else { 1 };
-        }
-        at += usize::from(extension & 0x40 != 0) + usize::from(extension & 0x30 != 0);
-    }
     let begins = first & 0x10 != 0 && first & 0x07 == 0;
-    Some(begins && payload.get(at)? & 1 == 0)
+    Some(begins && payload.get(vp8_descriptor(payload)?)? & 1 == 0)
+}
+
+/// The payload with the shortest descriptor: numbers of pictures would jump back where the loop
+/// begins anew, and a decoder take what follows for old.
+fn vp8_without_numbers(payload: &[u8]) -> Option<Bytes> {
+    let data = payload.get(vp8_descriptor(payload)?..)?;
+    // What stays says whether others refer to the frame, and where its partitions begin.
+    Some(Bytes::from([&[payload.first()? & 0x37], data].concat()))
 }
 
 /// A parameter set or an IDR picture, alone, in an aggregate, or as the first of fragments (RFC 6184,

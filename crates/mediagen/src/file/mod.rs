@@ -1,5 +1,5 @@
-//! Media out of files: MP4 and MPEG-TS with H.264 and AAC, made into clips that can be sent over
-//! and over.
+//! Media out of files: MP4 and MPEG-TS with H.264 and AAC, and recordings of what browsers send
+//! ([`recorded`]), made into clips that can be sent over and over.
 //!
 //! The loop begins with the first picture that can be decoded by itself and is as long as the
 //! longer of picture and sound; both begin anew together. Pictures are passed on as they are, with
@@ -98,10 +98,10 @@ pub fn clips(bytes: &[u8], mtu: usize, audio: bool) -> Result<Vec<Arc<Clip>>, St
     };
     let begins = tracks.iter().find_map(Track::first_idr);
     let begins = begins.ok_or("it holds no H.264 picture that can be decoded by itself")?;
-    let length = tracks.iter().filter_map(|track| track.end(begins)).max();
-    let length = length.unwrap_or(0);
-    if length > LENGTH_MAX {
-        return Err("it is longer than an hour".to_owned());
+    let ends: Vec<Option<u64>> = tracks.iter().map(|track| track.end(begins)).collect();
+    let length = length_of(&ends)?;
+    for track in &tracks {
+        check_rate(track.units(), length)?;
     }
     let mut clips = Vec::new();
     for track in tracks {
@@ -110,12 +110,42 @@ pub fn clips(bytes: &[u8], mtu: usize, audio: bool) -> Result<Vec<Arc<Clip>>, St
     Ok(clips)
 }
 
-/// How long the last unit lasts is that of the one before.
+/// How long the last unit lasts is that of the one before. None where it comes before the beginning,
+/// or its time is beyond all.
 fn end<T>(units: &[Unit<T>], begins: u64) -> Option<u64> {
     let last = units.last()?.decode;
-    let before = units.iter().rev().nth(1).map_or(last, |unit| unit.decode);
-    let lasts = last.saturating_sub(before).clamp(1_000_000, 10_000_000_000);
+    let before = units.iter().rev().nth(1).map(|unit| unit.decode);
+    let lasts = lasts(before.map(|before| last.saturating_sub(before)));
     last.checked_add(lasts)?.checked_sub(begins)
+}
+
+/// How long the last frame of a loop lasts, in nanoseconds: as long as the one before, where there is
+/// one.
+fn lasts(before: Option<u64>) -> u64 {
+    let alone = 40_000_000;
+    before.unwrap_or(alone).clamp(1_000_000, 10_000_000_000)
+}
+
+/// How long a loop is, by where each of its streams ends.
+fn length_of(ends: &[Option<u64>]) -> Result<u64, String> {
+    let length = ends.iter().flatten().max().copied().unwrap_or(u64::MAX);
+    match length {
+        0 => Err("its times say that it is over at once".to_owned()),
+        length if length > LENGTH_MAX => Err("it is longer than an hour".to_owned()),
+        length => Ok(length),
+    }
+}
+
+/// The most frames a second, on average over a loop: none of those that are taken needs as many, and
+/// times that stand still would make a flood of it.
+const RATE_MAX: u64 = 1000;
+
+fn check_rate(frames: usize, length: u64) -> Result<(), String> {
+    let most = (length / 1_000_000_000 + 1) * RATE_MAX;
+    match frames as u64 > most {
+        true => Err(format!("it has more than {RATE_MAX} frames a second")),
+        false => Ok(()),
+    }
 }
 
 /// A time in ticks of a clock, to the nearest.
@@ -132,6 +162,13 @@ impl Track {
         let mut units = units.iter();
         let idr = units.find(|unit| unit.data.iter().any(|nal| kind(nal) == IDR))?;
         Some(idr.decode)
+    }
+
+    fn units(&self) -> usize {
+        match self {
+            Track::Video { units, .. } => units.len(),
+            Track::Audio { units, .. } => units.len(),
+        }
     }
 
     fn end(&self, begins: u64) -> Option<u64> {

@@ -22,13 +22,36 @@ pub(super) struct Recorded {
     pub(super) frames: Vec<Frame>,
 }
 
+/// The most frames of a stream: more than an hour has.
+const FRAMES_MAX: usize = 1_000_000;
+
+impl Recorded {
+    /// Adds a frame as its codec has it, cut into payloads. One without bytes was left out by who
+    /// encoded it.
+    pub(super) fn add(&mut self, due: u64, data: &[u8], mtu: usize) -> Result<(), String> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        if self.frames.len() >= FRAMES_MAX {
+            return Err(format!("it holds more than {FRAMES_MAX} frames"));
+        }
+        if self.frames.is_empty()
+            && let Some(profile) = vpx::vp9_profile(data).filter(|_| self.coding.name == "VP9")
+        {
+            self.coding.parameters = format!("profile-id={profile}");
+        }
+        self.frames.push(cut(&self.coding, due, data, mtu)?);
+        Ok(())
+    }
+}
+
 /// A codec, or that it is not known.
 pub(super) fn coding(name: &str) -> Result<Coding, String> {
     Coding::named(name).ok_or_else(|| format!("its `{name}` is of no codec that is known"))
 }
 
 /// A frame as its codec has it, to be cut.
-pub(super) fn cut(coding: &Coding, due: u64, data: &[u8], mtu: usize) -> Result<Frame, String> {
+fn cut(coding: &Coding, due: u64, data: &[u8], mtu: usize) -> Result<Frame, String> {
     let (is_key, payloads) = match coding.name {
         "VP8" => vpx::vp8(data, mtu),
         "VP9" => vpx::vp9(data, mtu),

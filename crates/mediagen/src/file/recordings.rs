@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::recording::{Frame, Recorded};
-use super::{LENGTH_MAX, ivf, mjr, ticks, webm};
+use super::{check_rate, ivf, lasts, length_of, mjr, ticks, webm};
 use crate::clip::{Clip, FrameTimes};
 
 /// The clips of a recording, video first: `None` where it is none. `audio` says whether its sound is
@@ -42,10 +42,12 @@ fn clips(mut streams: Vec<Recorded>, audio: bool) -> Result<Vec<Arc<Clip>>, Stri
         own.frames.drain(..key.unwrap_or(0));
     }
     streams.retain(|own| !own.frames.is_empty());
-    let ends = streams.iter().filter_map(|own| end(&own.frames, begins));
-    let length = ends.max().unwrap_or(0);
-    if length > LENGTH_MAX {
-        return Err("it is longer than an hour".to_owned());
+    let ends: Vec<_> = (streams.iter())
+        .map(|own| end(&own.frames, begins))
+        .collect();
+    let length = length_of(&ends)?;
+    for own in &streams {
+        check_rate(own.frames.len(), length)?;
     }
     let clips = streams.into_iter().map(|own| {
         let clock_rate = own.coding.clock_rate;
@@ -68,9 +70,8 @@ fn clips(mut streams: Vec<Recorded>, audio: bool) -> Result<Vec<Arc<Clip>>, Stri
 fn end(frames: &[Frame], begins: u64) -> Option<u64> {
     let last = frames.last()?.due;
     let before = frames.iter().rev().find(|frame| frame.due < last);
-    let lasts = last - before.map_or(last, |frame| frame.due);
-    last.checked_add(lasts.clamp(1_000_000, 10_000_000_000))?
-        .checked_sub(begins)
+    let lasts = lasts(before.map(|frame| last - frame.due));
+    last.checked_add(lasts)?.checked_sub(begins)
 }
 
 #[cfg(test)]

@@ -34,6 +34,12 @@ pub(super) fn vp9(frame: &[u8], mtu: usize) -> (bool, Vec<Bytes>) {
     (is_key, payloads.collect())
 }
 
+/// The profile of a frame of VP9 (VP9 bitstream, 6.2).
+pub(super) fn vp9_profile(frame: &[u8]) -> Option<u8> {
+    let first = frame.first().filter(|first| *first & 0xc0 == 0x80)?;
+    Some(first >> 5 & 1 | (first >> 4 & 1) << 1)
+}
+
 /// Pieces of nearly the same length, which of them is the first, and which the last.
 fn pieces(frame: &[u8], mtu: usize) -> impl Iterator<Item = (&[u8], bool, bool)> {
     let count = frame.len().div_ceil(mtu - 1).max(1);

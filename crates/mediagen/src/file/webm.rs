@@ -1,7 +1,6 @@
 //! WebM, a subset of Matroska (RFC 9559): the first video of VP8 or VP9, and the first sound of Opus.
 
-use super::recording::{Frame, Recorded, coding, cut};
-use crate::clip::Coding;
+use super::recording::{Recorded, coding};
 
 /// Elements that are looked into; the others are looked at, or passed over.
 const SEGMENT: u32 = 0x1853_8067;
@@ -14,6 +13,7 @@ const BLOCK_GROUP: u32 = 0xa0;
 const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
 const TRACK_NUMBER: u32 = 0xd7;
 const CODEC_ID: u32 = 0x86;
+const CONTENT_ENCODINGS: u32 = 0x6d80;
 const TIMESTAMP: u32 = 0xe7;
 const SIMPLE_BLOCK: u32 = 0xa3;
 const BLOCK: u32 = 0xa1;
@@ -43,10 +43,13 @@ fn unsigned(data: &[u8]) -> u64 {
 struct Reader {
     /// Nanoseconds of a tick.
     scale: u64,
-    /// The number of the track that is being described.
-    number: u64,
-    /// What was found, by the numbers of their tracks; and the frames of each.
-    found: Vec<(u64, Coding, Vec<Frame>)>,
+    /// The track that is being described: its number and its codec, in any order.
+    number: Option<u64>,
+    codec: Option<String>,
+    /// Whether its frames are compressed or encrypted once more.
+    is_encoded: bool,
+    /// What was found, by the numbers of their tracks.
+    found: Vec<(u64, Recorded)>,
     /// Other codecs, by their names.
     others: Vec<String>,
     cluster: u64,
@@ -57,7 +60,9 @@ struct Reader {
 pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String> {
     let mut reader = Reader {
         scale: 1_000_000,
-        number: 0,
+        number: None,
+        codec: None,
+        is_encoded: false,
         found: Vec::new(),
         others: Vec::new(),
         cluster: 0,
@@ -70,6 +75,9 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
         let begin = at + id_length + size_length;
         let id = u32::try_from(id).unwrap_or(0);
         // Elements within these follow, whatever their length is: it may be unknown.
+        if id == TRACK_ENTRY || id == CLUSTER {
+            reader.described()?;
+        }
         if [SEGMENT, INFO, TRACKS, TRACK_ENTRY, CLUSTER, BLOCK_GROUP].contains(&id) {
             at = begin;
             continue;
@@ -81,6 +89,7 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
         reader.take(id, data)?;
         at = end;
     }
+    reader.described()?;
     if reader.found.is_empty() {
         let others = match &reader.others[..] {
             [] => String::new(),
@@ -88,18 +97,19 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
         };
         return Err(format!("it holds no VP8, VP9 or Opus{others}"));
     }
-    let found = reader.found.into_iter();
-    Ok(found
-        .map(|(_, coding, frames)| Recorded { coding, frames })
-        .collect())
+    Ok(reader.found.into_iter().map(|(_, found)| found).collect())
 }
 
 impl Reader {
     fn take(&mut self, id: u32, data: &[u8]) -> Result<(), String> {
         match id {
             TIMESTAMP_SCALE => self.scale = unsigned(data).max(1),
-            TRACK_NUMBER => self.number = unsigned(data),
-            CODEC_ID => self.codec(&String::from_utf8_lossy(data))?,
+            TRACK_NUMBER => self.number = Some(unsigned(data)),
+            CODEC_ID => {
+                let text = String::from_utf8_lossy(&data[..data.len().min(100)]);
+                self.codec = Some(text.trim_end_matches('\0').to_owned());
+            }
+            CONTENT_ENCODINGS => self.is_encoded = true,
             TIMESTAMP => self.cluster = unsigned(data),
             SIMPLE_BLOCK | BLOCK => self.block(data)?,
             _ => {}
@@ -107,21 +117,32 @@ impl Reader {
         Ok(())
     }
 
-    fn codec(&mut self, name: &str) -> Result<(), String> {
-        let name = name.trim_end_matches('\0');
-        let coding = match name {
+    /// All of a track is described.
+    fn described(&mut self) -> Result<(), String> {
+        let is_encoded = std::mem::take(&mut self.is_encoded);
+        let (Some(number), Some(name)) = (self.number.take(), self.codec.take()) else {
+            return Ok(());
+        };
+        let coding = match &*name {
             "V_VP8" => coding("VP8")?,
             "V_VP9" => coding("VP9")?,
             "A_OPUS" => coding("Opus")?,
-            other if self.others.len() < 4 => {
-                self.others.push(other.chars().take(20).collect());
+            other => {
+                if self.others.len() < 4 {
+                    self.others.push(other.chars().take(20).collect());
+                }
                 return Ok(());
             }
-            _ => return Ok(()),
         };
+        if is_encoded {
+            let name = coding.name;
+            return Err(format!("its {name} is compressed or encrypted once more"));
+        }
         // Of each kind the first.
-        if self.found.iter().all(|own| own.1.media != coding.media) {
-            self.found.push((self.number, coding, Vec::new()));
+        let mut found = self.found.iter();
+        if found.all(|(_, own)| own.coding.media != coding.media) {
+            let frames = Vec::new();
+            self.found.push((number, Recorded { coding, frames }));
         }
         Ok(())
     }
@@ -134,7 +155,7 @@ impl Reader {
             return Ok(());
         };
         let mut found = self.found.iter_mut();
-        let Some((_, coding, frames)) = found.find(|own| own.0 == track) else {
+        let Some((_, stream)) = found.find(|own| own.0 == track) else {
             return Ok(());
         };
         if flags & LACING != 0 {
@@ -144,7 +165,6 @@ impl Reader {
             .cluster
             .saturating_add_signed(i16::from_be_bytes([high, low]).into());
         let due = ticks.saturating_mul(self.scale);
-        frames.push(cut(coding, due, frame, self.mtu)?);
-        Ok(())
+        stream.add(due, frame, self.mtu)
     }
 }

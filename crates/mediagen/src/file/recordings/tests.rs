@@ -124,13 +124,15 @@ fn mjr(about: &str, packets: &[(u16, u32, &[u8])]) -> Vec<u8> {
 fn packets_that_janus_recorded_keep_their_payloads_and_get_times_of_their_own() {
     let about = r#"{"t":"v","c":"vp8","s":1,"u":2}"#;
     let (key, more, inter) = (&[0x10, 0x00, 9][..], &[0x00, 8][..], &[0x10, 0x01, 7][..]);
+    // With numbers of the picture in 15 bits and of its layer.
+    let numbered = &[0x90, 0xc0, 0x81, 0x02, 0x03, 0x00, 9][..];
     // The first cannot be decoded by itself; two came in another order; one came twice; numbers and
     // timestamps come round.
     let file = mjr(
         about,
         &[
             (65_533, 4_294_960_000, inter),
-            (65_534, 4_294_963_000, key),
+            (65_534, 4_294_963_000, numbered),
             (0, 4_294_966_000, inter),
             (65_535, 4_294_963_000, more),
             (0, 4_294_966_000, inter),
@@ -155,6 +157,83 @@ fn packets_that_janus_recorded_keep_their_payloads_and_get_times_of_their_own() 
     let ticks: Vec<u32> = times.frames.iter().map(|own| own.1).collect();
     assert_eq!(ticks, [0, 3000, 6000]);
     assert!(times.length.abs_diff(100_000_000) <= 2, "{}", times.length);
+}
+
+#[test]
+fn times_that_cannot_be_make_no_flood() {
+    let about = r#"{"c":"vp8"}"#;
+    let (key, inter) = (&[0x10, 0x00][..], &[0x10, 0x01][..]);
+    // Who encoded began anew twice: it goes on at the same rate.
+    let times = [
+        9_000,
+        12_000,
+        15_000,
+        100,
+        3_100,
+        4_000_000_000,
+        4_000_003_000,
+    ];
+    let packets: Vec<(u16, u32, &[u8])> = (0_u16..)
+        .zip(times)
+        .map(|(at, time)| (at, time, if at == 0 { key } else { inter }))
+        .collect();
+    let clips = taken(&mjr(about, &packets), true).expect("it can be sent");
+    let times = clips[0].times.as_ref().expect("listed");
+    let ticks: Vec<u32> = times.frames.iter().map(|own| own.1).collect();
+    assert_eq!(ticks, [0, 3000, 6000, 9000, 12_000, 15_000, 18_000]);
+    // One picture is no thousand a second.
+    let alone = taken(&mjr(about, &packets[..1]), true).expect("it can be sent");
+    assert_eq!(
+        alone[0].times.as_ref().map(|own| own.length),
+        Some(40_000_000)
+    );
+    let ivf = |times: &[u64]| {
+        let mut file = b"DKIF\0\0\x20\0VP80\x10\0\x10\0\xe8\x03\0\0\x01\0\0\0".to_vec();
+        file.resize(32, 0);
+        for time in times {
+            file.extend([1, 0, 0, 0]);
+            file.extend(time.to_le_bytes());
+            file.push(0x10);
+        }
+        file
+    };
+    let refused = |times: &[u64]| taken(&ivf(times), true).map(|_| ());
+    let beyond = u64::MAX / 1_000_000;
+    assert_eq!(refused(&[0, 40]), Ok(()));
+    assert_eq!(
+        refused(&[1_000_000_000]),
+        Ok(()),
+        "the first is the beginning"
+    );
+    assert_eq!(
+        refused(&[u64::MAX]),
+        Err("its IVF has a time beyond all".to_owned())
+    );
+    assert_eq!(
+        refused(&[0, beyond]),
+        Err("it is longer than an hour".to_owned())
+    );
+    assert_eq!(
+        refused(&[5; 1001]),
+        Err("it has more than 1000 frames a second".to_owned())
+    );
+}
+
+#[test]
+fn a_track_may_be_described_in_any_order() {
+    let entry = |first: &[u8], second: &[u8]| [b"\xae\x8b", first, second].concat();
+    let (number, codec) = (&b"\xd7\x81\x07"[..], &b"\x86\x85V_VP8"[..]);
+    for track in [entry(number, codec), entry(codec, number)] {
+        let other = b"\xae\x8c\xd7\x81\x01\x86\x86A_OPUS";
+        let head = b"\x1a\x45\xdf\xa3\x80\x18\x53\x80\x67\xff";
+        let frames =
+            b"\x1f\x43\xb6\x75\xff\xe7\x81\0\xa3\x86\x87\0\0\x80\x10\0\xa3\x85\x81\0\x02\0\x07";
+        let file = [&head[..], other, &track, frames].concat();
+        let clips = taken(&file, true).expect("it can be sent");
+        let kinds: Vec<&str> = clips.iter().map(|clip| clip.media()).collect();
+        assert_eq!(kinds, ["video", "audio"]);
+        assert_eq!(&clips[0].packets[0].payload[..], [0x10, 0x10, 0]);
+    }
 }
 
 #[test]
@@ -194,6 +273,13 @@ proptest! {
             let place = usize::from(place) % file.len();
             file[place] = value;
         }
-        let _ = recorded(&file, 1200, true);
+        if let Some(Ok(clips)) = recorded(&file, 1200, true) {
+            for clip in clips {
+                let length = clip.times.as_ref().expect("listed").length;
+                assert!(length > 0);
+                let most = (length / 1_000_000_000 + 1) * 1000;
+                assert!(u64::from(clip.frames) <= most);
+            }
+        }
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Change {
     pub(super) unsubscribe: Vec<Value>,
     /// How many videos take the place of another.
     pub(super) switched: u64,
+    /// Whether it asks for videos, or for none any more.
+    pub(super) videos: bool,
 }
 
 impl LastSpeakers {
@@ -88,10 +90,8 @@ impl LastSpeakers {
     /// What is to be changed, with the sound of who is `new`. It counts as done.
     pub(super) fn change(&mut self, new: &BTreeSet<Id>, layer: Option<u64>) -> Change {
         let mut change = Change::default();
-        let stream = |id: &Id, mid: &String| json!({"feed": id.to_json(), "mid": mid});
         for id in new {
-            let own = self.streams.get(id).into_iter().flat_map(|own| &own.others);
-            change.subscribe.extend(own.map(|mid| stream(id, mid)));
+            change.subscribe.extend(self.sounds(id));
         }
         let has_video = |id: &&Id| {
             self.streams
@@ -115,8 +115,15 @@ impl LastSpeakers {
                 stream
             }));
         }
+        change.videos = self.shown != wanted;
         self.shown = wanted;
         change
+    }
+
+    /// What else than pictures somebody publishes.
+    pub(super) fn sounds(&self, id: &Id) -> Vec<Value> {
+        let own = self.streams.get(id).into_iter().flat_map(|own| &own.others);
+        own.map(|mid| stream(id, mid)).collect()
     }
 
     /// What was asked for was refused: whose video comes is what it was before.
@@ -128,6 +135,11 @@ impl LastSpeakers {
     pub(super) fn shown(&self) -> BTreeSet<Id> {
         self.shown.clone()
     }
+}
+
+/// A stream, as a request names it.
+fn stream(id: &Id, mid: &str) -> Value {
+    json!({"feed": id.to_json(), "mid": mid})
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ pub(super) struct Room {
     changing: bool,
     /// Who is asked for by it.
     asked: Vec<Id>,
+    /// Whether videos of others are changed by it too.
+    with_videos: bool,
     /// Who is asked for alone, because some of many that were asked for had left.
     alone: VecDeque<Id>,
     /// Whose video is received, where only that of those is who talked last; whose it was before the
@@ -296,28 +298,18 @@ impl Janus {
         if !ready || self.room.changing {
             return;
         }
-        let new: BTreeSet<Id> = match self.room.alone.pop_front() {
-            Some(one) => BTreeSet::from([one]),
-            None => std::mem::take(&mut self.room.waiting),
-        };
-        let layer = self.settings.substream;
-        let change = match &mut self.room.speakers {
-            Some(speakers) => {
-                self.room.shown_before = speakers.shown();
-                speakers.change(&new, layer)
-            }
-            None => Change {
-                subscribe: new.iter().map(|id| self.whole(id)).collect(),
-                ..Change::default()
-            },
-        };
-        if change.subscribe.is_empty() && change.unsubscribe.is_empty() {
+        let Some((new, change)) = self.next_change() else {
             self.room.talks_since = None;
             return;
-        }
+        };
+        // What is asked for alone leaves the videos as they are.
+        self.room.asked_since = match change.videos {
+            true => self.room.talks_since.take(),
+            false => None,
+        };
         scope.recorder.add(m::VIDEO_SWITCHES, change.switched);
-        self.room.asked_since = self.room.talks_since.take();
         self.room.changing = true;
+        self.room.with_videos = change.videos;
         self.room.asked = new.into_iter().collect();
         self.room.everybody = Some((handle, true));
         let (subscribe, unsubscribe) = (change.subscribe, change.unsubscribe);
@@ -335,6 +327,42 @@ impl Janus {
         }
     }
 
+    /// What is to be asked for next, and whose is new in it.
+    fn next_change(&mut self) -> Option<(BTreeSet<Id>, Change)> {
+        while let Some(one) = self.room.alone.pop_front() {
+            let whole = self.whole(&one);
+            let subscribe = match &mut self.room.speakers {
+                // With a video of somebody else it could be refused because of that one.
+                Some(speakers) => {
+                    self.room.shown_before = speakers.shown();
+                    speakers.sounds(&one)
+                }
+                None => vec![whole],
+            };
+            if !subscribe.is_empty() {
+                let change = Change {
+                    subscribe,
+                    ..Change::default()
+                };
+                return Some((BTreeSet::from([one]), change));
+            }
+        }
+        let new = std::mem::take(&mut self.room.waiting);
+        let layer = self.settings.substream;
+        let change = match &mut self.room.speakers {
+            Some(speakers) => {
+                self.room.shown_before = speakers.shown();
+                speakers.change(&new, layer)
+            }
+            None => Change {
+                subscribe: new.iter().map(|id| self.whole(id)).collect(),
+                ..Change::default()
+            },
+        };
+        let nothing = change.subscribe.is_empty() && change.unsubscribe.is_empty();
+        (!nothing).then_some((new, change))
+    }
+
     /// All that somebody publishes, of a simulcast that layer which is wanted.
     fn whole(&self, id: &Id) -> Value {
         let mut stream = json!({"feed": id.to_json()});
@@ -345,7 +373,7 @@ impl Janus {
     }
 
     /// Somebody who was asked for has left: the others are asked for one by one, where there were
-    /// any.
+    /// any. With videos of others it may have been one of those.
     fn asked_in_vain(&mut self, scope: &mut Scope<'_>) {
         self.room.changing = false;
         let asked = std::mem::take(&mut self.room.asked);
@@ -353,7 +381,11 @@ impl Janus {
             let shown = std::mem::take(&mut self.room.shown_before);
             speakers.refused(shown);
         }
-        if asked.len() > 1 {
+        // The change is due since then, still, if that one is there.
+        if let Some(since) = self.room.asked_since.take() {
+            self.room.talks_since = Some(since);
+        }
+        if asked.len() > 1 || self.room.with_videos {
             let feeds = &self.room.feeds;
             let there = asked.into_iter().filter(|id| feeds.contains(id));
             self.room.alone.extend(there);

@@ -376,17 +376,6 @@ fn the_video_of_who_talks_takes_the_place_of_another() {
         {"feed": 5, "mid": "1"}, {"feed": 6, "mid": "1"}, {"feed": 5, "mid": "0"},
     ]);
     assert_eq!(side.last()["body"]["streams"], first);
-    let agree = |side: &mut Side, how: &str| {
-        let transaction = side.last_transaction();
-        side.room_says(99, transaction, json!({"videoroom": how}), true);
-        let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
-            panic!("{:?}", side.wanted);
-        };
-        side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
-        let transaction = side.last_transaction();
-        let started = json!({"videoroom": "event", "started": "ok"});
-        side.room_says(99, transaction, started, false);
-    };
     agree(&mut side, "attached");
     let before = side.said.len();
     let talks = |id: u64| json!({"videoroom": "talking", "room": 1234, "id": id});
@@ -556,4 +545,94 @@ fn a_room_in_which_others_are_is_left_to_them() {
     side.does(|janus, scope| janus.leave(scope));
     let destroyed = |said: &Value| said["body"]["request"] == "destroy";
     assert!(!side.said.iter().any(destroyed), "{:?}", side.said);
+}
+
+/// In a room in which only the last speaker is seen: 5 and 6 are there, and 6 talks.
+fn who_sees_one() -> Side {
+    let mut side = Side::in_room(Settings {
+        last_n: Some(1),
+        ..room()
+    });
+    come(&mut side, &[5, 6]);
+    side.attached(99);
+    agree(&mut side, "attached");
+    talk(&mut side, 6);
+    assert_eq!(side.last()["body"]["request"], "update");
+    side
+}
+
+fn come(side: &mut Side, ids: &[u64]) {
+    let streams = json!([{"type": "video", "mid": "0"}, {"type": "audio", "mid": "1"}]);
+    let all: Vec<Value> = ids
+        .iter()
+        .map(|id| json!({"id": id, "streams": streams}))
+        .collect();
+    let came = json!({"videoroom": "event", "room": 1234, "publishers": all});
+    side.room_says(ROOM_HANDLE, Value::Null, came, false);
+}
+
+fn talk(side: &mut Side, id: u64) {
+    let talks = json!({"videoroom": "talking", "room": 1234, "id": id});
+    side.room_says(ROOM_HANDLE, Value::Null, talks, false);
+}
+
+fn agree(side: &mut Side, how: &str) {
+    let transaction = side.last_transaction();
+    side.room_says(99, transaction, json!({"videoroom": how}), true);
+    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+        panic!("{:?}", side.wanted);
+    };
+    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    let transaction = side.last_transaction();
+    let started = json!({"videoroom": "event", "started": "ok"});
+    side.room_says(99, transaction, started, false);
+}
+
+fn refuse(side: &mut Side) {
+    let transaction = side.last_transaction();
+    let refused = json!({"videoroom": "event", "error_code": 428, "error": "No such feed"});
+    side.room_says(99, transaction, refused, false);
+}
+
+#[test]
+fn who_comes_while_a_speaker_leaves_is_still_heard() {
+    let mut side = who_sees_one();
+    // While 6 takes the place of 5, 7 comes and 5 talks: both are asked for together.
+    come(&mut side, &[7]);
+    talk(&mut side, 5);
+    agree(&mut side, "updated");
+    let asked = json!([{"feed": 7, "mid": "1"}, {"feed": 5, "mid": "0"}]);
+    assert_eq!(side.last()["body"]["subscribe"], asked);
+    // 5 has left by then.
+    let before = side.said.len();
+    refuse(&mut side);
+    let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 5});
+    side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
+    let heard = json!({"feed": 7, "mid": "1"});
+    let said = &side.said[before..];
+    let lists = said
+        .iter()
+        .flat_map(|said| [&said["body"]["streams"], &said["body"]["subscribe"]]);
+    let mut streams = lists.filter_map(|list| list.as_array()).flatten();
+    assert!(streams.any(|own| *own == heard), "{said:?}");
+}
+
+#[test]
+fn a_switch_that_was_refused_has_no_delay() {
+    let mut side = who_sees_one();
+    refuse(&mut side);
+    let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 6});
+    side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
+    // Janus takes the sound of who has left away by itself, much later.
+    side.now += Duration::from_secs(9);
+    side.room_says(99, Value::Null, json!({"videoroom": "updated"}), true);
+    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+        panic!("{:?}", side.wanted);
+    };
+    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    let transaction = side.last_transaction();
+    let started = json!({"videoroom": "event", "started": "ok"});
+    side.room_says(99, transaction, started, false);
+    let delays = side.recorder.histogram(m::SWITCH_DELAY);
+    assert_eq!(delays.map_or(0, |delays| delays.count()), 0);
 }

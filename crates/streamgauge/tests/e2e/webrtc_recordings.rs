@@ -110,13 +110,13 @@ fn a_file_is_published_in_a_room_and_so_is_what_janus_recorded_of_it() {
     looks_right(&report, 5 * 25);
 }
 
-/// As many frames as seven seconds have of them, of which five have `five`, and all came.
+/// More frames than the file has in half of its length, of which the whole has `five`, and all came.
 fn looks_right(report: &Report, five: u64) {
     let of = |population: &str, name: &str| {
         number(&report.0["populations"][population]["metrics"][name])
     };
     let frames = of("speaker", "sent_frames");
-    assert!((five..=five * 8 / 5).contains(&frames), "{frames}");
+    assert!((five / 2..=five * 8 / 5).contains(&frames), "{frames}");
     let (sent, received) = (of("speaker", "sent_packets"), of("viewers", "received"));
     assert_eq!(of("viewers", "expected"), received);
     assert_eq!(of("viewers", "lost"), 0);
@@ -126,5 +126,5 @@ fn looks_right(report: &Report, five: u64) {
         "{received} of {sent}"
     );
     // Each second begins with one.
-    assert!(of("viewers", "key_frames") >= 2 * 5);
+    assert!(of("viewers", "key_frames") >= 2 * 2);
 }

@@ -387,7 +387,8 @@ fn clients_that_receive_each_other_take_ports_for_each_other() {
     ] {
         let description = room(keys);
         assert_eq!(description.udp_ports, 2 * pairs * 40, "{keys}");
-        assert_eq!(description.file_descriptors, (1 + pairs) * 40, "{keys}");
+        // The signalling may have two connections.
+        assert_eq!(description.file_descriptors, (2 + pairs) * 40, "{keys}");
     }
 }
 

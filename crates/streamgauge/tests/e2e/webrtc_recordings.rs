@@ -102,7 +102,8 @@ fn a_file_is_published_in_a_room_and_so_is_what_janus_recorded_of_it() {
     let entries = fs::read_dir(folder.path()).expect("it is there");
     let of_video = |path: &PathBuf| {
         let name = path.to_string_lossy();
-        name.ends_with(".mjr") && name.contains("video")
+        // The names of all begin with the plug-in's, `videoroom`.
+        name.ends_with(".mjr") && name.contains("-video-")
     };
     let mut paths = entries.map(|entry| entry.expect("it can be read").path());
     let recorded = paths.find(of_video).expect("Janus has recorded it");

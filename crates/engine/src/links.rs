@@ -22,7 +22,7 @@ struct RunLink {
 pub(crate) struct Links(Vec<RunLink>);
 
 /// One end of a link, for whoever makes it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct End<'a> {
     /// The namespace that it is in.
     pub(crate) space: &'a Namespace,

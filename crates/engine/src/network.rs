@@ -110,6 +110,12 @@ impl Networks {
         let mtu = placed.link.mtu();
         self.links
             .tie(placed.subjects(), ends, mtu, courses, seed)?;
+        if network != 0 {
+            // Servers may tell of addresses by which clients would go round the link.
+            for end in ends {
+                end.space.keep_apart(&end.tie, network)?;
+            }
+        }
         if network == 0 {
             self.clients.multicast_by(near)?;
             if Arc::ptr_eq(&self.sources, &self.clients) {

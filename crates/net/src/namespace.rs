@@ -156,6 +156,33 @@ impl Namespace {
     }
 }
 
+/// Whether an interface answers for addresses of others (arp(7), ip-sysctl): 1 is no.
+const ARP_IGNORE: &str = "/proc/sys/net/ipv4/conf/all/arp_ignore";
+
+impl Namespace {
+    /// Keeps what is sent from and to the addresses of an end to its interface, wherever it goes or
+    /// comes from: else the kernel takes the shortest way, and answers for each address on all
+    /// interfaces. `number` is one that no other end in it has, from 1 to 250.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_NET_ADMIN; `NotFound` where there is no such interface; what
+    /// else the operating system says, of a kernel without policy routing `EOPNOTSUPP`.
+    pub fn keep_apart(&self, end: &Tie<'_>, number: u8) -> io::Result<()> {
+        self.within(|| {
+            std::fs::write(ARP_IGNORE, "1")?;
+            let mut netlink = Netlink::open()?;
+            for &(address, _) in end.addresses {
+                let added = netlink.add_way_from(address, end.interface, number);
+                // This machine may be without IPv6, which answers for no other's addresses.
+                if address.is_ipv4() {
+                    added?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
 /// An interface and its addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Tie<'a> {

@@ -1,7 +1,7 @@
 //! As much of rtnetlink(7) as it takes to set up interfaces, addresses and routes.
 
 use std::io::{self, Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -17,6 +17,12 @@ const HEADER: usize = 16;
 
 /// `VETH_INFO_PEER` (linux/veth.h).
 const VETH_INFO_PEER: u16 = 1;
+
+/// What a rule may have: the addresses that it is about, and its table; and that it leads to that
+/// (linux/fib_rules.h).
+const FRA_SRC: u16 = 2;
+const FRA_TABLE: u16 = 15;
+const FR_ACT_TO_TBL: u8 = 1;
 
 /// The longest name of an interface.
 const NAME_MAX: usize = libc::IFNAMSIZ - 1;
@@ -101,6 +107,31 @@ impl Netlink {
     ) -> io::Result<()> {
         let kind = (libc::RT_TABLE_MAIN, libc::RT_SCOPE_LINK, libc::RTN_UNICAST);
         self.route(network, prefix, interface, kind)
+    }
+
+    /// Has all that is sent from an address leave by that interface, wherever it goes. `table` is a
+    /// table of routes that nobody else has.
+    pub(super) fn add_way_from(
+        &mut self,
+        source: IpAddr,
+        interface: &str,
+        table: u8,
+    ) -> io::Result<()> {
+        let (anywhere, bits) = match source {
+            IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), 32),
+            IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), 128),
+        };
+        let kind = (table, libc::RT_SCOPE_LINK, libc::RTN_UNICAST);
+        self.route(anywhere, 0, interface, kind)?;
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let mut request = Request::new(libc::RTM_NEWRULE, flags);
+        // The family, the prefixes of destination and source, the type of service, the table, two
+        // bytes of nothing, what is done, and flags (`fib_rule_hdr`).
+        request.put(&[family(source), 0, bits, 0, table, 0, 0, FR_ACT_TO_TBL]);
+        request.put(&0u32.to_ne_bytes());
+        request.address(FRA_SRC, source);
+        request.attribute(FRA_TABLE, &u32::from(table).to_ne_bytes());
+        self.ask(request)
     }
 
     /// The same of a network whose addresses are this machine's own.

@@ -3,6 +3,8 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
+
 use super::*;
 
 /// A new namespace; `None` where this may not be, which is said.
@@ -132,4 +134,59 @@ fn two_are_tied_and_see_each_other_and_nobody_else_sees_them() {
     let (length, from) = receiver.recv_from(&mut bytes).expect("it comes");
     assert_eq!(&bytes[..length], b"to all");
     assert_eq!(from.ip(), IpAddr::from([10, 81, 7, 2]));
+}
+
+#[test]
+fn an_end_that_is_kept_apart_is_not_gone_round() {
+    let (Some(one), Some(two)) = (space(), space()) else {
+        return;
+    };
+    for (interface, network) in [("short", 7), ("own", 8)] {
+        let addresses = [1, 2].map(|last| [(IpAddr::from([10, 81, network, last]), 24)]);
+        let [ours, theirs] = addresses.each_ref().map(|addresses| Tie {
+            interface,
+            addresses,
+        });
+        one.tie(&ours, &two, &theirs).expect("they can be tied");
+    }
+    let socket = |space: &Namespace, network, last| {
+        let socket = space.within(|| {
+            let socket = UdpSocket::bind((IpAddr::from([10, 81, network, last]), 0))?;
+            socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+            Ok(socket)
+        });
+        socket.expect("it is its address")
+    };
+    let our_own = socket(&one, 8, 1);
+    let [their_short, their_own] = [7, 8].map(|network| socket(&two, network, 2));
+    let mut bytes = [0; 16];
+    let mut sends = |from: &UdpSocket, to: &UdpSocket| {
+        from.send_to(b"hello", to.local_addr()?)?;
+        to.recv(&mut bytes)
+    };
+    // The kernel takes the shortest way, whose address it is that something comes from.
+    assert_eq!(sends(&our_own, &their_short).expect("it comes"), 5);
+    for (space, last) in [(&one, 1), (&two, 2)] {
+        let addresses = [(IpAddr::from([10, 81, 8, last]), 24)];
+        let end = Tie {
+            interface: "own",
+            addresses: &addresses,
+        };
+        space.keep_apart(&end, 8).expect("it can be kept apart");
+    }
+    // By its own interface nobody has the other address, and the kernel says so.
+    for (space, from, to) in [
+        (&one, [10, 81, 8, 1], [10, 81, 7, 2]),
+        (&two, [10, 81, 8, 2], [10, 81, 7, 1]),
+    ] {
+        let connected = space.within(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            socket.bind(&SocketAddr::from((from, 0)).into())?;
+            socket.connect(&SocketAddr::from((to, 4056)).into())
+        });
+        let refused = connected.map_err(|error| error.kind());
+        assert_eq!(refused, Err(io::ErrorKind::HostUnreachable));
+    }
+    assert_eq!(sends(&our_own, &their_own).expect("it comes"), 5);
+    assert_eq!(sends(&their_own, &our_own).expect("it comes"), 5);
 }

@@ -247,6 +247,54 @@ fn whoever_talks_in_a_janus_room_is_seen() {
     assert_eq!(count(&report, "streams_silent"), 0);
 }
 
+#[test]
+fn media_of_a_population_goes_by_the_link_that_it_has_for_itself() {
+    if !have("janus") || Namespace::with_multicast().is_none() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let far = |name: &str, link: &str, keys: &str| {
+        format!(
+            "  {name}:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/videoroom/77']
+    link: {{ {link} }}
+    {keys}
+    load: {{ clients: 1, start: at_once }}
+"
+        )
+    };
+    let camera = "participate: { bitrate: 800kbps }
+    subscribe: nobody
+    retransmit: false
+    room: { publishers: 10 }";
+    let scenario = format!(
+        "network: veth
+server: {{ launch: janus }}
+clients:
+{}{}duration: 8s
+{FORGIVING}
+",
+        far("camera", "delay: 20ms, up: { loss: 4% }", camera),
+        far("viewers", "delay: 50ms, down: { loss: 4% }", "nack: false")
+    );
+    fs::write(folder.path().join("room.yaml"), scenario).expect("there is room");
+    run(folder.path(), ["run", "room.yaml", "--json", "room.json"]).expect(0);
+    let report = Report::read(&folder.path().join("room.json"));
+    let of = |population: &str, name: &str| {
+        number(&report.0["populations"][population]["metrics"][name])
+    };
+    let by_link = |name: &str, what: &str| number(&report.0["links"][name]["metrics"][what]);
+    let sent = of("camera", "sent_packets");
+    assert!(sent > 500, "{sent}");
+    assert!(by_link("camera_uplink", "packets") > sent);
+    assert!(by_link("camera_uplink", "lost") > 10);
+    assert!(by_link("viewers_downlink", "packets") > of("viewers", "received"));
+    assert!(by_link("viewers_downlink", "lost") > 10);
+    assert!(of("viewers", "lost") > 10);
+}
+
 /// What a Janus of one's own reads: its API over HTTP alone, at the address of its network.
 const OVER_HTTP: [(&str, &str); 2] = [
     (

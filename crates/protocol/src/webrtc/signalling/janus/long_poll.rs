@@ -21,6 +21,9 @@ const EVENTS_MAX: usize = 10;
 /// How long Janus lets a GET wait before it answers that nothing has happened (`keepalive`).
 const QUIET: Duration = Duration::from_secs(30);
 
+/// How long a GET waits at the least before the end of its connection is no refusal.
+const SOON: Duration = Duration::from_secs(1);
+
 /// One of the two connections.
 #[derive(Debug)]
 pub(super) struct Exchange {
@@ -59,12 +62,13 @@ impl Exchange {
     }
 
     /// It stands. What has to go out on it once more, because the connection before ended over it.
-    fn connected(&mut self) -> Option<Vec<u8>> {
+    fn connected(&mut self, now: Time) -> Option<Vec<u8>> {
         (self.stands, self.wanted, self.used) = (true, false, false);
-        self.asked.map(|_| {
-            self.decoder = Decoder::new();
-            self.request.clone()
-        })
+        self.asked?;
+        // A GET may wait anew for as long as any.
+        self.asked = Some(now);
+        self.decoder = Decoder::new();
+        Some(self.request.clone())
     }
 
     /// A request leaves.
@@ -77,13 +81,26 @@ impl Exchange {
         self.body.clear();
     }
 
-    /// Whether the request goes out once more: nothing of its answer has come, and this has not
-    /// been done already. As browsers do, since a server or a proxy may end a connection that is
-    /// kept alive at any time (RFC 9112, 9.3.1 and 9.5). What `changes` something does so only on a
-    /// connection that was in use: on a new one nobody ends it for having been idle.
-    fn asks_again(&mut self, changes: bool) -> bool {
+    /// Whether a request that changes something goes out once more: nothing of its answer has come,
+    /// it has not done so already, and the connection was in use: on a new one nobody ends it for
+    /// having been idle. As browsers do, since a server or a proxy may end a connection that is kept
+    /// alive at any time (RFC 9112, 9.3.1 and 9.5).
+    fn asks_again(&mut self) -> bool {
         let nothing = self.asked.is_some() && self.decoder.at_close() == AtClose::Nothing;
-        nothing && (self.used || !changes) && !std::mem::replace(&mut self.again, true)
+        nothing && self.used && !std::mem::replace(&mut self.again, true)
+    }
+
+    /// The same of a GET, which may wait for longer than a proxy lets it: as often as that happens,
+    /// but only once where the connection ends soon after the GET has left. What ends it at once
+    /// does not want it.
+    fn polls_again(&mut self, now: Time) -> bool {
+        let nothing = self.decoder.at_close() == AtClose::Nothing;
+        let waited = |asked| now.since(asked) >= SOON;
+        nothing
+            && self.asked.is_some_and(|asked| {
+                let again = std::mem::replace(&mut self.again, true);
+                !again || waited(asked)
+            })
     }
 
     /// Takes in what came; what Janus says, once an answer is whole.
@@ -270,7 +287,7 @@ impl Janus {
     /// One of the two connections stands.
     pub(super) fn http_connected(&mut self, scope: &mut Scope<'_>, which: Which) {
         if let Some(own) = &mut self.long_poll
-            && let Some(request) = own.exchange(which).connected()
+            && let Some(request) = own.exchange(which).connected(scope.now)
         {
             scope.recorder.add(m::REQUESTS_AGAIN, 1);
             scope.want(match which {
@@ -315,7 +332,11 @@ impl Janus {
             if exchange.asked.is_none() {
                 return self.go_on(scope);
             }
-            if exchange.asks_again(which == Which::Requests) {
+            let again = match which {
+                Which::Requests => exchange.asks_again(),
+                Which::Events => exchange.polls_again(scope.now),
+            };
+            if again {
                 exchange.wanted = true;
                 return scope.want(match which {
                     Which::Requests => {

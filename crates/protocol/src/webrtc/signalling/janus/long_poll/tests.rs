@@ -299,6 +299,32 @@ fn what_a_closed_connection_took_with_it_is_asked_once_more() {
     }
     assert_eq!(side.failure(), Some(Failure::SignallingClosed), "once");
 
+    // As often as a proxy ends it over a long wait, each of which may be as long as any.
+    let mut side = Side::in_session();
+    let attached = r#"{"janus":"success","transaction":"2","data":{"id":6}}"#;
+    side.answer("200 OK", attached);
+    side.answer("200 OK", r#"{"janus":"ack","transaction":"3"}"#);
+    let joined = r#"{"videoroom":"joined","id":1,"publishers":[]}"#;
+    side.hears(&format!(
+        r#"{{"janus":"event","sender":6,"transaction":"3","plugindata":{{"data":{joined}}}}}"#
+    ));
+    side.wanted.clear();
+    for _ in 0..3 {
+        side.now += Duration::from_secs(20);
+        side.does(|janus, scope| janus.look(scope));
+        // To keep the session, which is another matter.
+        side.answer("200 OK", r#"{"janus":"ack"}"#);
+        side.wanted.clear();
+        side.does(|janus, scope| janus.second_closed(scope, Closed::End));
+        assert!(matches!(side.next(), Wanted::ConnectSecond(_)));
+        side.does(|janus, scope| janus.second_connected(scope));
+        assert!(side.polled().contains("rid=2&"), "the same request");
+    }
+    assert_eq!(side.recorder.counter(m::REQUESTS_AGAIN), 3);
+    side.now += SOON - Duration::from_nanos(1);
+    side.does(|janus, scope| janus.second_closed(scope, Closed::End));
+    assert_eq!(side.failure(), Some(Failure::SignallingClosed), "too soon");
+
     // One that was in use: it ended while a request was on its way.
     let mut side = Side::in_session();
     side.does(|janus, scope| janus.closed(scope, Closed::End));
@@ -354,4 +380,40 @@ fn requests_are_timed_from_when_they_leave() {
     assert_eq!(request["janus"], json!("destroy"));
     assert_eq!(due(&side), Some(side.now + Duration::from_secs(5)));
     assert_eq!(side.recorder.counter(m::REQUESTS), asked + 1);
+}
+
+#[test]
+fn events_are_taken_as_long_as_as_many_messages_may_be_and_no_longer() {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
+    let mut side = Side::in_session();
+    side.does(|janus, scope| janus.second_bytes(scope, head));
+    for _ in 0..EVENTS_MAX {
+        side.does(|janus, scope| janus.second_bytes(scope, &vec![b' '; LIMITS.keep]));
+    }
+    assert_eq!(side.failure(), None);
+    side.does(|janus, scope| janus.second_bytes(scope, b" "));
+    assert_eq!(side.failure(), Some(Failure::MalformedResponse));
+}
+
+#[test]
+fn an_answer_to_a_get_says_whether_another_follows_on_its_connection() {
+    for (head, keeps) in [
+        ("HTTP/1.1 200 OK", true),
+        ("HTTP/1.1 200 OK\r\nConnection: Close", false),
+        ("HTTP/1.0 200 OK", false),
+        ("HTTP/1.0 200 OK\r\nConnection: Keep-Alive", true),
+        ("HTTP/1.0 200 OK\r\nConnection: x, close, keep-alive", false),
+    ] {
+        let mut side = Side::in_session();
+        side.wanted.clear();
+        let body = r#"{"janus":"keepalive"}"#;
+        let text = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        side.does(|janus, scope| janus.second_bytes(scope, text.as_bytes()));
+        if !keeps {
+            assert!(matches!(side.next(), Wanted::ConnectSecond(_)), "{head}");
+            side.does(|janus, scope| janus.second_connected(scope));
+        }
+        assert!(side.polled().contains("rid=2&"), "{head}");
+        assert_eq!(side.recorder.counter(m::REQUESTS_AGAIN), 0, "{head}");
+    }
 }

@@ -100,9 +100,6 @@ pub fn clips(bytes: &[u8], mtu: usize, audio: bool) -> Result<Vec<Arc<Clip>>, St
     let begins = begins.ok_or("it holds no H.264 picture that can be decoded by itself")?;
     let ends: Vec<Option<u64>> = tracks.iter().map(|track| track.end(begins)).collect();
     let length = length_of(&ends)?;
-    for track in &tracks {
-        check_rate(track.units(), length)?;
-    }
     let mut clips = Vec::new();
     for track in tracks {
         clips.extend(track.clip(begins, length, mtu)?.map(Arc::new));
@@ -128,21 +125,29 @@ fn lasts(before: Option<u64>) -> u64 {
 
 /// How long a loop is, by where each of its streams ends.
 fn length_of(ends: &[Option<u64>]) -> Result<u64, String> {
-    let length = ends.iter().flatten().max().copied().unwrap_or(u64::MAX);
-    match length {
-        0 => Err("its times say that it is over at once".to_owned()),
-        length if length > LENGTH_MAX => Err("it is longer than an hour".to_owned()),
-        length => Ok(length),
+    let ends: Option<Vec<u64>> = ends.iter().copied().collect();
+    match ends.and_then(|ends| ends.into_iter().max()) {
+        None => Err(BACK.to_owned()),
+        Some(0) => Err("its times say that it is over at once".to_owned()),
+        Some(length) if length > LENGTH_MAX => Err("it is longer than an hour".to_owned()),
+        Some(length) => Ok(length),
     }
 }
+
+/// Of a stream that ends before it begins, or beyond all times; or before its last frame.
+const BACK: &str = "its times go back, or beyond all";
 
 /// The most frames a second, on average over a loop: none of those that are taken needs as many, and
 /// times that stand still would make a flood of it.
 const RATE_MAX: u64 = 1000;
 
-fn check_rate(frames: usize, length: u64) -> Result<(), String> {
-    let most = (length / 1_000_000_000 + 1) * RATE_MAX;
-    match frames as u64 > most {
+/// Looks at when the frames of a loop are due, in order.
+fn check_times(frames: &[(u64, u32)], length: u64) -> Result<(), String> {
+    if frames.last().is_some_and(|&(due, _)| due >= length) {
+        return Err(BACK.to_owned());
+    }
+    let most = u128::from(length) * u128::from(RATE_MAX) / 1_000_000_000;
+    match frames.len() as u128 > most {
         true => Err(format!("it has more than {RATE_MAX} frames a second")),
         false => Ok(()),
     }
@@ -162,13 +167,6 @@ impl Track {
         let mut units = units.iter();
         let idr = units.find(|unit| unit.data.iter().any(|nal| kind(nal) == IDR))?;
         Some(idr.decode)
-    }
-
-    fn units(&self) -> usize {
-        match self {
-            Track::Video { units, .. } => units.len(),
-            Track::Audio { units, .. } => units.len(),
-        }
     }
 
     fn end(&self, begins: u64) -> Option<u64> {
@@ -219,6 +217,7 @@ impl Track {
                 Clip::aac(&config, samples_per_second, channels, &frames, mtu)?
             }
         };
+        check_times(&times, length)?;
         let times = FrameTimes {
             frames: times,
             length,
@@ -393,6 +392,28 @@ mod tests {
         let clip = track.clip(0, 40_000_000_000, 1400).map(|_| ());
         let why = "its parameter sets of H.264 are longer than is taken";
         assert_eq!(clip, Err(why.to_owned()));
+        let times = |times: &[u64]| Track::Audio {
+            config: vec![0x12, 0x08],
+            samples_per_second: 44_100,
+            channels: 1,
+            units: (times.iter())
+                .map(|&at| Unit {
+                    decode: at,
+                    show: at,
+                    data: vec![1, 2, 3],
+                })
+                .collect(),
+        };
+        let refused = |track: Track| {
+            let length = length_of(&[track.end(0)])?;
+            track.clip(0, length, 1400).map(|_| ())
+        };
+        assert_eq!(refused(times(&[0, 20_000_000, 40_000_000])), Ok(()));
+        // The last that is sent is due when the loop is over.
+        assert_eq!(
+            refused(times(&[0, 60_000_000, 20_000_000])),
+            Err(BACK.to_owned())
+        );
         // Samples that overlap: each as long as half of the file.
         let Some(mut bytes) = made("overlaps.mp4", &["-movflags", "faststart"]) else {
             return;

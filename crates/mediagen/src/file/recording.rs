@@ -45,6 +45,28 @@ impl Recorded {
     }
 }
 
+/// The longest payload that is taken: what Ethernet carries, without the headers of IPv4, UDP and RTP.
+const PAYLOAD_MAX: usize = 1500 - 20 - 8 - 12;
+
+impl Recorded {
+    /// Whether each packet goes into a datagram, and each frame is as long as frames are.
+    pub(super) fn check_payloads(&self) -> Result<(), String> {
+        for frame in &self.frames {
+            if let Some(long) =
+                (frame.payloads.iter().map(Bytes::len)).find(|&own| own > PAYLOAD_MAX)
+            {
+                return Err(format!(
+                    "it has a packet of {long} bytes, and a datagram carries {PAYLOAD_MAX}"
+                ));
+            }
+            if frame.payloads.iter().map(Bytes::len).sum::<usize>() > vpx::FRAME_MAX {
+                return Err("it has a frame of more than 8 MiB".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A codec, or that it is not known.
 pub(super) fn coding(name: &str) -> Result<Coding, String> {
     Coding::named(name).ok_or_else(|| format!("its `{name}` is of no codec that is known"))

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::recording::{Frame, Recorded};
-use super::{check_rate, ivf, lasts, length_of, mjr, ticks, webm};
+use super::{check_times, ivf, lasts, length_of, mjr, ticks, webm};
 use crate::clip::{Clip, FrameTimes};
 
 /// The clips of a recording, video first: `None` where it is none. `audio` says whether its sound is
@@ -35,6 +35,7 @@ fn clips(mut streams: Vec<Recorded>, audio: bool) -> Result<Vec<Arc<Clip>>, Stri
         }
     };
     for own in &mut streams {
+        own.check_payloads()?;
         own.frames.retain(|frame| frame.due >= begins);
         own.frames.sort_by_key(|frame| frame.due);
         // A picture before the first that can be decoded has its time, and comes after it.
@@ -46,19 +47,15 @@ fn clips(mut streams: Vec<Recorded>, audio: bool) -> Result<Vec<Arc<Clip>>, Stri
         .map(|own| end(&own.frames, begins))
         .collect();
     let length = length_of(&ends)?;
-    for own in &streams {
-        check_rate(own.frames.len(), length)?;
-    }
     let clips = streams.into_iter().map(|own| {
         let clock_rate = own.coding.clock_rate;
         let times = own.frames.iter().map(|frame| {
             let due = frame.due - begins;
             (due, ticks(due, clock_rate))
         });
-        let times = FrameTimes {
-            frames: times.collect(),
-            length,
-        };
+        let frames: Vec<_> = times.collect();
+        check_times(&frames, length)?;
+        let times = FrameTimes { frames, length };
         let frames = own.frames.into_iter().map(|frame| frame.payloads);
         let clip = Clip::recorded(&own.coding, frames.collect())?;
         Ok(Arc::new(clip.with_times(times)))

@@ -211,12 +211,17 @@ fn times_that_cannot_be_make_no_flood() {
     );
     assert_eq!(
         refused(&[0, beyond]),
-        Err("it is longer than an hour".to_owned())
+        Err("its times go back, or beyond all".to_owned())
     );
     assert_eq!(
-        refused(&[5; 1001]),
-        Err("it has more than 1000 frames a second".to_owned())
+        refused(&[0, 3_600_000]),
+        Err("it is longer than an hour".to_owned())
     );
+    // Two milliseconds of two frames, and of three.
+    assert_eq!(refused(&[5, 6]), Ok(()));
+    let flood = Err("it has more than 1000 frames a second".to_owned());
+    assert_eq!(refused(&[5, 5, 6]), flood);
+    assert_eq!(refused(&[5; 1001]), flood);
 }
 
 #[test]
@@ -251,6 +256,12 @@ fn what_is_no_recording_that_can_be_sent_says_why() {
         refused(&mjr(r#"{"c":"vp8"}"#, &[(1, 1, inter)])),
         "it holds no frame that can be decoded by itself"
     );
+    let opus = |length| mjr(r#"{"c":"opus"}"#, &[(1, 1, &vec![7; length][..])]);
+    assert!(taken(&opus(1460), true).is_ok());
+    assert_eq!(
+        refused(&opus(1461)),
+        "it has a packet of 1461 bytes, and a datagram carries 1460"
+    );
     assert_eq!(refused(b"\x1a\x45\xdf\xa3"), "it holds no VP8, VP9 or Opus");
     let mut ivf = b"DKIF\0\0\x20\0AV01".to_vec();
     ivf.resize(32, 1);
@@ -275,10 +286,13 @@ proptest! {
         }
         if let Some(Ok(clips)) = recorded(&file, 1200, true) {
             for clip in clips {
-                let length = clip.times.as_ref().expect("listed").length;
-                assert!(length > 0);
-                let most = (length / 1_000_000_000 + 1) * 1000;
-                assert!(u64::from(clip.frames) <= most);
+                let times = clip.times.as_ref().expect("listed");
+                assert!(times.frames.is_sorted_by_key(|&(due, _)| due));
+                assert!(times.frames.iter().all(|&(due, _)| due < times.length));
+                // On average each lasts a millisecond.
+                assert!(times.length / times.frames.len() as u64 >= 1_000_000);
+                let longest = clip.packets.iter().map(|packet| packet.payload.len()).max();
+                assert!(longest <= Some(1460));
             }
         }
     }

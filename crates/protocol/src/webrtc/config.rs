@@ -88,24 +88,21 @@ impl Default for RoomConfig {
 }
 
 impl RoomConfig {
-    /// What the request says that makes it. `tells`: it tells everybody who talks, after half a
-    /// second of sound that is louder than -50 dBov.
-    fn request(&self, tells: bool) -> Value {
+    /// What the request says that makes it. It tells everybody who talks, after half a second of sound
+    /// that is louder than -50 dBov: whoever else comes may want to know.
+    fn request(&self) -> Value {
         let bitrate = self.bitrate.map_or(0, |BitRate(rate)| rate);
-        let mut request = json!({
+        json!({
             "permanent": false,
             "publishers": self.publishers,
             "bitrate": bitrate,
             "videocodec": self.video_codecs,
             "audiocodec": self.audio_codecs,
             "fir_freq": 0,
-        });
-        if tells {
-            request["audiolevel_event"] = true.into();
-            request["audio_active_packets"] = 25.into();
-            request["audio_level_average"] = 50.into();
-        }
-        request
+            "audiolevel_event": true,
+            "audio_active_packets": 25,
+            "audio_level_average": 50,
+        })
     }
 }
 
@@ -383,7 +380,7 @@ impl ClientConfig {
     /// What the request says that makes the room, where one is made.
     pub(super) fn room_request(&self) -> Option<Value> {
         let room = self.room.as_ref();
-        room.map(|room| room.request(self.last_n.is_some()))
+        room.map(RoomConfig::request)
     }
 
     /// Whether these values make sense with URLs that are no rooms of Janus; if not, which key does

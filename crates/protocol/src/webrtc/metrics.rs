@@ -16,8 +16,8 @@ measure::metrics! {
         /// Requests of Janus over HTTP that were sent a second time, on another connection: theirs
         /// ended before anything of the answer came. Those that wait for events are among them.
         REQUESTS_AGAIN = "requests_again", Count, "RFC 9112, 9.3.1";
-        /// Videos that were asked for in the place of another, because somebody else talks
-        /// (`last_n`).
+        /// Videos that took the place of another, because somebody else talks (`last_n`): once it
+        /// was agreed upon with the server.
         VIDEO_SWITCHES = "video_switches", Count, "Janus, VideoRoom";
         /// Answers to them that came, acknowledgements not counted.
         RESPONSES = "responses", Count, "";
@@ -126,7 +126,7 @@ measure::metrics! {
         /// WebSocket.
         JOIN_DELAY = "join_delay", Seconds, "Janus, VideoRoom; LiveKit";
         /// From hearing that somebody talks whose video is not received to having agreed with the
-        /// server that it is (`last_n`).
+        /// server that it is (`last_n`): when the server has taken the answer to its offer of it.
         SWITCH_DELAY = "switch_delay", Seconds, "Janus, VideoRoom";
         /// From asking for media to the server's offer.
         OFFER_DELAY = "offer_delay", Seconds, "";

@@ -171,12 +171,13 @@ impl Janus {
             Some((Asked::Plugin(_, name), at)) => Some((*name, *at)),
             _ => None,
         };
+        let offers = jsep.as_ref().is_some_and(|jsep| jsep.is_offer);
         if let Some(jsep) = jsep {
             self.described_by_janus(scope, handle, name, jsep);
         }
         match self.settings.place {
             Place::Mountpoint(_) => self.streaming_event(scope, name, &data),
-            _ => self.room_event(scope, handle, name, &data),
+            _ => self.room_event(scope, handle, name, &data, offers),
         }
     }
 

@@ -84,7 +84,12 @@ impl LastSpeakers {
             return false;
         };
         self.order[..=at].rotate_right(1);
-        !self.shown.contains(id)
+        !self.shown.contains(id) && self.has_video(id)
+    }
+
+    fn has_video(&self, id: &Id) -> bool {
+        let own = self.streams.get(id);
+        own.is_some_and(|own| !own.video.is_empty())
     }
 
     /// What is to be changed, with the sound of who is `new`. It counts as done.
@@ -93,12 +98,8 @@ impl LastSpeakers {
         for id in new {
             change.subscribe.extend(self.sounds(id));
         }
-        let has_video = |id: &&Id| {
-            self.streams
-                .get(*id)
-                .is_some_and(|own| !own.video.is_empty())
-        };
-        let wanted = self.order.iter().filter(has_video).take(self.most);
+        let order = self.order.iter();
+        let wanted = order.filter(|id| self.has_video(id)).take(self.most);
         let wanted: BTreeSet<Id> = wanted.cloned().collect();
         for id in self.shown.difference(&wanted) {
             let own = self.streams.get(id).into_iter().flat_map(|own| &own.video);

@@ -11,6 +11,7 @@ mod message;
 mod requests;
 mod room;
 mod streaming;
+mod together;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,256 @@
+//! The common PeerConnection of a subscriber, and whose videos it brings.
+
+use super::*;
+
+/// In a room in which only the last speaker is seen: 5 and 6 are there, and 6 talks.
+fn who_sees_one() -> Side {
+    let mut side = Side::in_room(Settings {
+        last_n: Some(1),
+        ..room()
+    });
+    come(&mut side, &[5, 6]);
+    side.attached(99);
+    agree(&mut side, "attached");
+    talk(&mut side, 6);
+    assert_eq!(side.last()["body"]["request"], "update");
+    side
+}
+
+fn come(side: &mut Side, ids: &[u64]) {
+    let streams = json!([{"type": "video", "mid": "0"}, {"type": "audio", "mid": "1"}]);
+    let all: Vec<Value> = ids
+        .iter()
+        .map(|id| json!({"id": id, "streams": streams}))
+        .collect();
+    let came = json!({"videoroom": "event", "room": 1234, "publishers": all});
+    side.room_says(ROOM_HANDLE, Value::Null, came, false);
+}
+
+fn talk(side: &mut Side, id: u64) {
+    let talks = json!({"videoroom": "talking", "room": 1234, "id": id});
+    side.room_says(ROOM_HANDLE, Value::Null, talks, false);
+}
+
+fn agree(side: &mut Side, how: &str) {
+    let transaction = side.last_transaction();
+    side.room_says(99, transaction, json!({"videoroom": how}), true);
+    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+        panic!("{:?}", side.wanted);
+    };
+    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    let transaction = side.last_transaction();
+    let started = json!({"videoroom": "event", "started": "ok"});
+    side.room_says(99, transaction, started, false);
+}
+
+fn refuse(side: &mut Side) {
+    let transaction = side.last_transaction();
+    let refused = json!({"videoroom": "event", "error_code": 428, "error": "No such feed"});
+    side.room_says(99, transaction, refused, false);
+}
+
+#[test]
+fn who_comes_while_a_speaker_leaves_is_still_heard() {
+    let mut side = who_sees_one();
+    // While 6 takes the place of 5, 7 comes and 5 talks: both are asked for together.
+    come(&mut side, &[7]);
+    talk(&mut side, 5);
+    agree(&mut side, "updated");
+    let asked = json!([{"feed": 7, "mid": "1"}, {"feed": 5, "mid": "0"}]);
+    assert_eq!(side.last()["body"]["subscribe"], asked);
+    // 5 has left by then.
+    let before = side.said.len();
+    refuse(&mut side);
+    let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 5});
+    side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
+    let heard = json!({"feed": 7, "mid": "1"});
+    let said = &side.said[before..];
+    let lists = said
+        .iter()
+        .flat_map(|said| [&said["body"]["streams"], &said["body"]["subscribe"]]);
+    let mut streams = lists.filter_map(|list| list.as_array()).flatten();
+    assert!(streams.any(|own| *own == heard), "{said:?}");
+}
+
+#[test]
+fn a_switch_that_was_refused_has_no_delay() {
+    let mut side = who_sees_one();
+    refuse(&mut side);
+    let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 6});
+    side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
+    // Janus takes the sound of who has left away by itself, much later.
+    side.now += Duration::from_secs(9);
+    side.room_says(99, Value::Null, json!({"videoroom": "updated"}), true);
+    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+        panic!("{:?}", side.wanted);
+    };
+    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    let transaction = side.last_transaction();
+    let started = json!({"videoroom": "event", "started": "ok"});
+    side.room_says(99, transaction, started, false);
+    let delays = side.recorder.histogram(m::SWITCH_DELAY);
+    assert_eq!(delays.map_or(0, |delays| delays.count()), 0);
+}
+
+/// How long changes took until they were agreed upon, in nanoseconds: how many, and all together.
+fn switches(side: &Side) -> (u64, u64, u64) {
+    let delays = side.recorder.histogram(m::SWITCH_DELAY);
+    let switched = side.recorder.counter(m::VIDEO_SWITCHES);
+    let most = |own: &measure::Histogram| own.max().unwrap_or(0) / 1_000_000_000;
+    delays.map_or((switched, 0, 0), |own| (switched, own.count(), most(&own)))
+}
+
+/// Janus offers something by itself, or what was queued.
+fn offer(side: &mut Side) {
+    side.room_says(99, Value::Null, json!({"videoroom": "updated"}), true);
+    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+        panic!("{:?}", side.wanted);
+    };
+    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+}
+
+fn start(side: &mut Side, transaction: Value) {
+    let started = json!({"videoroom": "event", "started": "ok"});
+    side.room_says(99, transaction, started, false);
+}
+
+#[test]
+fn a_switch_ends_when_its_own_offer_was_agreed_upon() {
+    let mut side = who_sees_one();
+    let update = side.last_transaction();
+    // Janus had offered something else before it was asked.
+    side.now += Duration::from_secs(2);
+    offer(&mut side);
+    let other = side.last_transaction();
+    let updating = json!({"videoroom": "updating", "room": 1234});
+    side.room_says(99, update, updating, false);
+    let said = side.said.len();
+    // Who talks meanwhile is asked for after it.
+    talk(&mut side, 5);
+    start(&mut side, other);
+    assert_eq!((side.said.len(), switches(&side)), (said, (0, 0, 0)));
+    side.now += Duration::from_secs(3);
+    offer(&mut side);
+    let own = side.last_transaction();
+    assert_eq!(switches(&side), (0, 0, 0));
+    start(&mut side, own);
+    assert_eq!(switches(&side), (1, 1, 5));
+    assert_eq!(side.last()["body"]["request"], "update");
+    assert_eq!(side.last()["body"]["subscribe"][0]["feed"], 5);
+    // And this one without a queue.
+    side.now += Duration::from_secs(1);
+    agree(&mut side, "updated");
+    assert_eq!(switches(&side), (2, 2, 5));
+}
+
+#[test]
+fn an_offer_that_janus_made_before_ends_no_switch() {
+    let mut side = who_sees_one();
+    let update = side.last_transaction();
+    offer(&mut side);
+    let other = side.last_transaction();
+    start(&mut side, other);
+    assert_eq!(switches(&side), (0, 0, 0));
+    side.now += Duration::from_secs(1);
+    // Nothing had to be changed: nothing was.
+    let updated = json!({"videoroom": "updated", "room": 1234});
+    side.room_says(99, update, updated, false);
+    assert_eq!(switches(&side), (0, 0, 0));
+    talk(&mut side, 5);
+    assert_eq!(side.last()["body"]["subscribe"][0]["feed"], 5);
+}
+
+#[test]
+fn who_has_no_video_is_never_due() {
+    let mut side = who_sees_one();
+    agree(&mut side, "updated");
+    assert_eq!(switches(&side), (1, 1, 0));
+    let sound = json!([{"type": "audio", "mid": "1"}]);
+    let came = json!({"videoroom": "event", "publishers": [{"id": 7, "streams": sound}]});
+    side.room_says(ROOM_HANDLE, Value::Null, came, false);
+    agree(&mut side, "updated");
+    let said = side.said.len();
+    talk(&mut side, 7);
+    assert_eq!(side.said.len(), said);
+    side.now += Duration::from_secs(9);
+    talk(&mut side, 5);
+    agree(&mut side, "updated");
+    assert_eq!(switches(&side), (2, 2, 0));
+}
+
+#[test]
+fn a_place_that_is_free_is_taken_though_the_refusal_comes_late() {
+    let mut side = Side::in_room(Settings {
+        last_n: Some(2),
+        ..room()
+    });
+    come(&mut side, &[5, 6, 7, 8]);
+    side.attached(99);
+    agree(&mut side, "attached");
+    talk(&mut side, 7);
+    // Who talks leaves, and who is seen: 6 alone is seen, until Janus says so.
+    for id in [7, 5] {
+        let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": id});
+        side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
+    }
+    refuse(&mut side);
+    let body = json!({"request": "subscribe", "streams": [{"feed": 8, "mid": "0"}]});
+    assert_eq!(side.last()["body"], body);
+    // And nobody is asked for over and over.
+    let said = side.said.len();
+    refuse(&mut side);
+    assert_eq!((side.said.len(), side.failure()), (said, None));
+}
+
+#[test]
+fn the_video_of_who_talks_takes_the_place_of_another() {
+    let mut side = Side::in_room(Settings {
+        last_n: Some(1),
+        ..room()
+    });
+    let streams = json!([{"type": "video", "mid": "0"}, {"type": "audio", "mid": "1"}]);
+    let both = json!([{"id": 5, "streams": streams}, {"id": 6, "streams": streams}]);
+    let came = json!({"videoroom": "event", "room": 1234, "publishers": both});
+    side.room_says(ROOM_HANDLE, Value::Null, came, false);
+    side.attached(99);
+    let first = json!([
+        {"feed": 5, "mid": "1"}, {"feed": 6, "mid": "1"}, {"feed": 5, "mid": "0"},
+    ]);
+    assert_eq!(side.last()["body"]["streams"], first);
+    agree(&mut side, "attached");
+    let before = side.said.len();
+    let talks = |id: u64| json!({"videoroom": "talking", "room": 1234, "id": id});
+    // Who is seen already, and a stranger.
+    for id in [5, 9] {
+        side.room_says(ROOM_HANDLE, Value::Null, talks(id), false);
+    }
+    assert_eq!(side.said.len(), before);
+    side.room_says(ROOM_HANDLE, Value::Null, talks(6), false);
+    let body = json!({
+        "request": "update",
+        "subscribe": [{"feed": 6, "mid": "0"}],
+        "unsubscribe": [{"feed": 5, "mid": "0"}],
+    });
+    assert_eq!(side.last()["body"], body);
+    // While that is agreed upon others talk: the last of them is seen then.
+    let asked = side.said.len();
+    side.room_says(ROOM_HANDLE, Value::Null, talks(5), false);
+    assert_eq!(side.said.len(), asked);
+    agree(&mut side, "updated");
+    let body = json!({
+        "request": "update",
+        "subscribe": [{"feed": 5, "mid": "0"}],
+        "unsubscribe": [{"feed": 6, "mid": "0"}],
+    });
+    assert_eq!(side.last()["body"], body);
+    // It leaves: who is there is seen again.
+    agree(&mut side, "updated");
+    let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 5});
+    side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
+    let body = json!({"request": "subscribe", "streams": [{"feed": 6, "mid": "0"}]});
+    assert_eq!(side.last()["body"], body);
+    assert_eq!(side.failure(), None);
+    assert_eq!(side.recorder.counter(m::VIDEO_SWITCHES), 2);
+    let delays = side.recorder.histogram(m::SWITCH_DELAY);
+    assert_eq!(delays.map(|delays| delays.count()), Some(2));
+}

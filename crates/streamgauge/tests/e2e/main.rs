@@ -14,6 +14,7 @@ mod faults;
 mod golden;
 mod hostile;
 mod http_ts;
+mod janus;
 mod kept;
 mod limits;
 mod link;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, a_little, folder, number, run, streamgauge, wait_for,
+    FORGIVING, Finished, Process, RUN_WITHIN, Report, a_little, folder, number, run, streamgauge,
+    wait_for,
 };
 
 /// Longer than anything takes that is waited for.
@@ -19,10 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// 800 datagrams a second to a group.
 const RATE: &str = "8422400bps";
 const A_SECOND: u64 = 800;
-
-/// Tests share this machine with much else: what is counted has to be right however late the tester
-/// was.
-const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
 
 /// Whether networks can be made here; if not, the test says that it was left out.
 fn may_make_networks() -> bool {

@@ -9,13 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, Report, a_little, folder, free_port, have, listens, number, run, streamgauge, wait_for,
+    FORGIVING, Process, Report, a_little, folder, free_port, have, listens, number, run,
+    streamgauge, wait_for,
 };
-
-/// Tests share this machine with much else: what is counted has to be right however late the tester
-/// was.
-const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, \
-                         worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
 
 /// coturn with a user `me`, whose password is `hush-hush`, on that port; none where it is not there.
 fn relays(folder: &Path, port: u16, with: &[&str]) -> Option<Process> {

@@ -3,13 +3,11 @@
 
 use std::fs;
 
-use crate::namespace::Namespace;
-use crate::support::{Report, a_little, folder, have, number, run};
+use serde_json::Value;
 
-/// Tests share this machine with much else: what is counted has to be right however late the tester
-/// was.
-const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, \
-                         worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
+use crate::janus::{Over, configure};
+use crate::namespace::Namespace;
+use crate::support::{FORGIVING, Report, a_little, folder, have, number, run};
 
 /// The report of four that meet in a room of Janus; none where that cannot be.
 fn meet(keys: &str, audio: &str) -> Option<Report> {
@@ -235,16 +233,58 @@ clients:
 }
 
 #[test]
-fn whoever_talks_in_a_janus_room_is_seen() {
-    let _media = a_little();
-    let talk = ", audio_codec: opus, talk: { speakers: 1, turn: 2s }";
-    let Some(report) = meet("last_n: 1", talk) else {
+fn whoever_talks_in_a_janus_room_is_seen_and_nobody_else() {
+    if !have("janus") || Namespace::with_multicast().is_none() {
         return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let people = |name: &str, keys: &str, load: &str| {
+        format!(
+            "  {name}:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/videoroom/77']
+    {keys}
+    load: {{ {load} }}
+"
+        )
     };
-    assert_eq!(report.clients("failed"), 0);
-    assert!(count(&report, "video_switches") > 0);
-    assert!(report.metric("switch_delay")["p50"].as_f64() > Some(0.0));
-    assert_eq!(count(&report, "streams_silent"), 0);
+    let silent = "participate: { bitrate: 100kbps }
+    subscribe: nobody
+    room: { publishers: 10 }";
+    let speaker = "participate: { bitrate: 800kbps, audio: true, audio_codec: opus,
+                   talk: { speakers: 1, turn: 2s } }
+    subscribe: nobody";
+    let late = "stages: [{ clients: 0, over: 3s }, { clients: 1, over: 1s }]";
+    let scenario = format!(
+        "network: veth
+server: {{ launch: janus }}
+clients:
+{}{}{}duration: 10s
+{FORGIVING}
+",
+        people("silent", silent, "clients: 2, start: at_once"),
+        people("viewers", "last_n: 1", "clients: 2, start: at_once"),
+        people("speaker", speaker, late)
+    );
+    fs::write(folder.path().join("room.yaml"), scenario).expect("there is room");
+    run(folder.path(), ["run", "room.yaml", "--json", "room.json"]).expect(0);
+    let report = Report::read(&folder.path().join("room.json"));
+    let viewers = &report.0["populations"]["viewers"]["metrics"];
+    assert_eq!(number(&viewers["video_switches"]), 2, "one for each");
+    assert_eq!(viewers["switch_delay"]["count"], 2);
+    assert_eq!(number(&viewers["streams_silent"]), 0);
+    // By their bit rates it is known whose videos come: of one who was silent, and then of the speaker
+    // alone.
+    let windows = report.0["windows"].as_array().expect("each second");
+    let rate = |from: usize, to: usize| {
+        let all = &windows[from..to];
+        let of = |own: &Value| own["populations"]["viewers"]["metrics"]["bitrate"].as_f64();
+        all.iter().filter_map(of).sum::<f64>() / all.len() as f64 / 2.0
+    };
+    let (before, after) = (rate(1, 3), rate(6, 9));
+    assert!((80e3..130e3).contains(&before), "{before}");
+    assert!((750e3..880e3).contains(&after), "{after}");
 }
 
 #[test]
@@ -295,30 +335,6 @@ clients:
     assert!(of("viewers", "lost") > 10);
 }
 
-/// What a Janus of one's own reads: its API over HTTP alone, at the address of its network.
-const OVER_HTTP: [(&str, &str); 2] = [
-    (
-        "janus.jcfg",
-        r#"
-general: { debug_level = 3 }
-media: { rtp_port_range = "20000-29999" }
-nat: { ice_enforce_list = "10.81.0.2", ignore_mdns = true }
-plugins: {
-  disable = "libjanus_audiobridge.so,libjanus_duktape.so,libjanus_echotest.so,libjanus_lua.so,libjanus_nosip.so,libjanus_recordplay.so,libjanus_sip.so,libjanus_streaming.so,libjanus_textroom.so,libjanus_videocall.so,libjanus_voicemail.so"
-}
-transports: {
-  disable = "libjanus_websockets.so,libjanus_mqtt.so,libjanus_nanomsg.so,libjanus_pfunix.so,libjanus_rabbitmq.so"
-}
-events: { broadcast = false }
-"#,
-    ),
-    (
-        "janus.transport.http.jcfg",
-        "general: { json = \"plain\", base_path = \"/janus\", http = true, port = 8088, https = false }\n\
-         admin: { admin_http = false, admin_https = false }\n",
-    ),
-];
-
 #[test]
 fn people_of_a_room_meet_over_http_as_over_a_websocket() {
     if !have("janus") || Namespace::with_multicast().is_none() {
@@ -326,9 +342,7 @@ fn people_of_a_room_meet_over_http_as_over_a_websocket() {
     }
     let _media = a_little();
     let folder = folder();
-    for (name, text) in OVER_HTTP {
-        fs::write(folder.path().join(name), text).expect("there is room");
-    }
+    configure(folder.path(), "10.81.0.2", Over::Http);
     let place = folder.path().display();
     let scenario = format!(
         "network: veth

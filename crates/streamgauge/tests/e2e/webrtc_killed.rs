@@ -6,15 +6,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::janus::{Over, configure};
 use crate::linked_runs::descendants;
 use crate::namespace::Namespace;
 use crate::network::interfaces;
-use crate::support::{Process, Report, a_little, folder, have, number, run, streamgauge, wait_for};
-
-/// Tests share this machine with much else: what is counted has to be right however late the tester
-/// was.
-const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, \
-                         worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
+use crate::support::{
+    FORGIVING, Process, Report, a_little, folder, have, number, run, streamgauge, wait_for,
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -116,30 +114,6 @@ fn after_kill_9_ports_sockets_the_room_and_the_network_are_free_again() {
     meets_nobody_else(folder.path());
 }
 
-/// What a Janus that others started reads.
-const CONFIGURATION: [(&str, &str); 2] = [
-    (
-        "janus.jcfg",
-        r#"
-general: { debug_level = 3 }
-media: { rtp_port_range = "20000-29999" }
-nat: { ice_enforce_list = "10.81.5.1", ignore_mdns = true }
-plugins: {
-  disable = "libjanus_audiobridge.so,libjanus_duktape.so,libjanus_echotest.so,libjanus_lua.so,libjanus_nosip.so,libjanus_recordplay.so,libjanus_sip.so,libjanus_streaming.so,libjanus_textroom.so,libjanus_videocall.so,libjanus_voicemail.so"
-}
-transports: {
-  disable = "libjanus_http.so,libjanus_mqtt.so,libjanus_nanomsg.so,libjanus_pfunix.so,libjanus_rabbitmq.so"
-}
-events: { broadcast = false }
-"#,
-    ),
-    (
-        "janus.transport.websockets.jcfg",
-        "general: { json = \"plain\", ws = true, ws_port = 8188, wss = false }\n\
-         admin: { admin_ws = false, admin_wss = false }\n",
-    ),
-];
-
 #[test]
 fn a_janus_that_goes_on_forgets_people_that_were_killed() {
     if !have("janus") {
@@ -156,9 +130,7 @@ fn a_janus_that_goes_on_forgets_people_that_were_killed() {
     for name in ["one", "two"] {
         space.ip(&format!("link set {name} up"));
     }
-    for (name, text) in CONFIGURATION {
-        fs::write(folder.path().join(name), text).expect("there is room");
-    }
+    configure(folder.path(), "10.81.5.1", Over::WebSockets);
     let mut command = Command::new("janus");
     command
         .args(["-C", "janus.jcfg", "-F", "."])

@@ -4,30 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::janus::{Over, configure};
 use crate::namespace::Namespace;
-use crate::support::{Report, a_little, folder, have, number, run};
-
-/// Tests share this machine with much else: what is counted has to be right however late the tester
-/// was.
-const FORGIVING: &str = "tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, \
-                         worker_cpu: 100%, steal: 100%, send_lateness_p99: 1s } }";
-
-/// A Janus whose room 77 keeps what comes.
-const JANUS: &str = r#"
-general: { debug_level = 3 }
-media: { rtp_port_range = "20000-29999" }
-nat: { ice_enforce_list = "10.81.0.2", ignore_mdns = true }
-plugins: {
-  disable = "libjanus_audiobridge.so,libjanus_duktape.so,libjanus_echotest.so,libjanus_lua.so,libjanus_nosip.so,libjanus_recordplay.so,libjanus_sip.so,libjanus_streaming.so,libjanus_textroom.so,libjanus_videocall.so,libjanus_voicemail.so"
-}
-transports: {
-  disable = "libjanus_http.so,libjanus_mqtt.so,libjanus_nanomsg.so,libjanus_pfunix.so,libjanus_rabbitmq.so"
-}
-events: { broadcast = false }
-"#;
-
-const WEBSOCKETS: &str = "general: { json = \"plain\", ws = true, ws_port = 8188, wss = false }\n\
-                          admin: { admin_ws = false, admin_wss = false }\n";
+use crate::support::{FORGIVING, Report, a_little, folder, have, number, run};
 
 /// Five seconds of VP8 and Opus; none where ffmpeg cannot make them.
 pub(crate) fn webm(folder: &Path) -> bool {
@@ -85,18 +64,14 @@ fn a_file_is_published_in_a_room_and_so_is_what_janus_recorded_of_it() {
     if !webm(folder.path()) {
         return;
     }
+    configure(folder.path(), "10.81.0.2", Over::WebSockets);
     let room = format!(
         "room-77: {{ description = \"r\", publishers = 10, videocodec = \"vp8\", audiocodec = \
          \"opus\", record = true, rec_dir = \"{}\" }}\n",
         folder.path().display()
     );
-    for (name, text) in [
-        ("janus.jcfg", JANUS),
-        ("janus.transport.websockets.jcfg", WEBSOCKETS),
-        ("janus.plugin.videoroom.jcfg", &room),
-    ] {
-        fs::write(folder.path().join(name), text).expect("there is room");
-    }
+    let rooms = folder.path().join("janus.plugin.videoroom.jcfg");
+    fs::write(rooms, room).expect("there is room");
     let report = publish(folder.path(), "talk.webm");
     looks_right(&report, 5 * 25 + 5 * 50);
     let entries = fs::read_dir(folder.path()).expect("it is there");

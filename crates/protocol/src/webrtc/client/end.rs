@@ -182,6 +182,13 @@ impl Client {
                 let what = format!("no relayed address in {}", within(since));
                 return Some((Failure::TurnTimeout, self.of_link(at, &what)));
             }
+            if let Some(since) = link.waits_for_channel_since() {
+                if long(since) {
+                    let what = format!("no channel of the TURN server in {}", within(since));
+                    return Some((Failure::TurnTimeout, self.of_link(at, &what)));
+                }
+                continue;
+            }
             let (since, failure, what) = match (link.agreed, link.found, link.stands) {
                 (Some(since), None, _) => (since, Failure::IceTimeout, "no way to the server"),
                 (_, Some(since), None) => (since, Failure::DtlsTimeout, "no end of DTLS"),

@@ -51,7 +51,7 @@ pub(super) struct Link {
     pub(super) found: Option<Time>,
     pub(super) stands: Option<Time>,
     /// When DTLS was through where a channel through a TURN server is waited for since.
-    secured: Option<Time>,
+    pub(super) secured: Option<Time>,
     /// Whether media has come.
     pub(super) has_media: bool,
     /// When reports are due next.
@@ -91,6 +91,11 @@ impl Link {
     fn waits_for_channel(&self) -> bool {
         let waits = |relay: &Relay| relay.channel().is_none();
         self.direction == Direction::Send && self.relay.as_deref().is_some_and(waits)
+    }
+
+    /// Since when nothing but the channel is missing, while it is.
+    pub(super) fn waits_for_channel_since(&self) -> Option<Time> {
+        self.secured.filter(|_| self.stands.is_none())
     }
 
     /// The channel by which media leaves, where it goes through a TURN server.

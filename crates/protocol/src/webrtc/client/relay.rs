@@ -132,6 +132,21 @@ impl Returning {
             let _ = allocation.handle(now, frame);
         }
     }
+
+    fn bytes(&mut self, now: Time, bytes: &[u8]) {
+        let (mut frames, mut end) = (std::mem::take(&mut self.relay.frames), 0);
+        loop {
+            match frames.next(bytes, &mut end) {
+                Ok(Some((frame, _))) => self.frame(now, frame),
+                Ok(None) => break,
+                Err(NotTurn) => {
+                    self.relay.allocation = None;
+                    break;
+                }
+            }
+        }
+        self.relay.frames = frames;
+    }
 }
 
 /// Sends a message to a TURN server.
@@ -217,11 +232,15 @@ impl Client {
 
     /// The way to the TURN server is gone.
     pub(super) fn relay_closed(&mut self, cx: &mut Context<'_>, at: usize, how: Closed) {
-        let link = &self.links[at];
-        let Some(relay) = link.relay.as_ref().filter(|_| !self.is_leaving()) else {
+        let is_leaving = self.is_leaving();
+        let link = &mut self.links[at];
+        let waits = link.waits_for_turn().is_some();
+        let Some(relay) = link.relay.as_mut().filter(|_| !is_leaving) else {
             return;
         };
-        if link.waits_for_turn().is_some() && how == Closed::Reset && !relay.reliable {
+        // There is nobody to give the address back to.
+        relay.allocation = None;
+        if waits && how == Closed::Reset && !relay.reliable {
             return self.link_failed(cx, at, ChannelError::Refused);
         }
         let what = match how {
@@ -254,7 +273,8 @@ impl Client {
         mut times: Times<'_>,
     ) {
         let link = &mut self.links[at];
-        let (number, Some(relay)) = (link.number, &mut link.relay) else {
+        let (number, channel) = (link.number, link.channel);
+        let Some(relay) = &mut link.relay else {
             return;
         };
         let mut frames = std::mem::take(&mut relay.frames);
@@ -266,11 +286,21 @@ impl Client {
                     self.relayed_frame(cx, at, frame, came, length - frame.len());
                     let link = self.links.get(at);
                     if self.phase == Phase::Ended || link.is_none_or(|own| own.number != number) {
+                        // The answer to who gives the address back may follow at once.
+                        let mut returning = self.returning.iter_mut();
+                        if let Some(own) = returning.find(|own| own.channel == channel) {
+                            own.relay.frames = frames;
+                            own.bytes(cx.now, &bytes[end..]);
+                            self.look_at_returning(cx);
+                        }
                         return;
                     }
                 }
                 Ok(None) => break,
                 Err(NotTurn) => {
+                    if let Some(relay) = &mut self.links[at].relay {
+                        relay.allocation = None;
+                    }
                     let detail = self.of_link(at, "what the TURN server sent is no TURN");
                     return self.fail(cx, Failure::TurnLost, detail);
                 }
@@ -379,20 +409,7 @@ impl Client {
                     own.frame(cx.now, datagram.bytes);
                 }
             }
-            Input::Bytes { bytes, .. } => {
-                let (mut frames, mut end) = (std::mem::take(&mut own.relay.frames), 0);
-                loop {
-                    match frames.next(bytes, &mut end) {
-                        Ok(Some((frame, _))) => own.frame(cx.now, frame),
-                        Ok(None) => break,
-                        Err(NotTurn) => {
-                            own.relay.allocation = None;
-                            break;
-                        }
-                    }
-                }
-                own.relay.frames = frames;
-            }
+            Input::Bytes { bytes, .. } => own.bytes(cx.now, bytes),
             _ => own.relay.allocation = None,
         }
         self.look_at_returning(cx);

@@ -82,7 +82,8 @@ pub fn agreed(
 /// The most layers that are looked at.
 const LAYERS_MAX: usize = 16;
 
-/// What stands behind `recv` in `a=simulcast`. A layer that begins with `~` may come, but is paused.
+/// What stands behind `recv` in `a=simulcast`. A layer that begins with `~` is not to be sent until
+/// it is asked for (RFC 8853, 5.1), for which nothing is agreed upon here: it is left out.
 fn layers(section: &MediaSection) -> Vec<String> {
     let mut words = section.simulcast.iter();
     let mut words = words
@@ -95,7 +96,8 @@ fn layers(section: &MediaSection) -> Vec<String> {
     let layers = received.into_iter().flat_map(|list| list.split(';'));
     let first = layers.filter_map(|layer| layer.split(',').next());
     first
-        .map(|layer| layer.trim_start_matches('~').to_owned())
+        .filter(|layer| !layer.starts_with('~'))
+        .map(str::to_owned)
         .take(LAYERS_MAX)
         .collect()
 }

@@ -7,7 +7,7 @@ use measure::Recorder;
 
 use super::*;
 use crate::media::sdp::MediaKind;
-use crate::session::{Arrival, Closed, Datagram, Flows, Outbox};
+use crate::session::{Arrival, Closed, Datagram, Flows, Outbox, Times};
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
 use crate::webrtc::metrics as m;
@@ -141,6 +141,44 @@ fn who_is_stopped_before_media_came_has_waited_in_vain() {
     let mut scene = Scene::new(false);
     scene.others(1_200, true);
     assert!(!failed(scene.stopped(1_500)));
+}
+
+#[test]
+fn who_has_no_channel_when_stopped_was_failed_by_the_turn_server() {
+    let mut scene = Scene::new(false);
+    let link = &mut scene.client.links[0];
+    (link.agreed, link.found) = (Some(at(100)), Some(at(200)));
+    (link.secured, link.stands) = (Some(at(300)), None);
+    let Some(Outcome::Failed(reason)) = scene.stopped(1_300) else {
+        panic!("it has waited for a second");
+    };
+    assert_eq!(reason.reason, "turn_timeout");
+    assert!(reason.detail.contains("no channel"), "{}", reason.detail);
+}
+
+#[test]
+fn a_relayed_address_is_not_given_back_to_a_turn_server_that_is_gone() {
+    for ends in [0, 1, 2] {
+        let mut scene = Scene::new(false);
+        let turn =
+            r#"{"turn":{"url":"turn:127.0.0.1:3478?transport=tcp","user":"a","password":"b"}}"#;
+        scene.client.config = serde_json::from_str(turn).expect("they are keys");
+        scene.at(0, |client, cx| {
+            client.open_link(cx, PeerNumber(1), Direction::Receive, None);
+            client.relay_opened(cx, 1);
+        });
+        let channel = scene.client.links[1].channel;
+        scene.at(100, |client, cx| match ends {
+            0 => client.relay_closed(cx, 1, Closed::End),
+            1 => client.relayed_bytes(cx, 1, &[0x80; 8], Times::new(&[], cx.now)),
+            // With somebody who still has the address that is waited for.
+            _ => client.end(cx, Outcome::Stopped),
+        });
+        assert!(scene.client.is_leaving());
+        assert_eq!(scene.client.returning.is_empty(), ends < 2, "{ends}");
+        let closed = |own: &Output| matches!(own, Output::Close { channel: of } if *of == channel);
+        assert_eq!(scene.out.iter().any(closed), ends < 2, "{ends}");
+    }
 }
 
 #[test]

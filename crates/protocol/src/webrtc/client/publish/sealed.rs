@@ -52,11 +52,12 @@ pub(super) struct LayerNames {
 }
 
 impl LayerNames {
-    /// The header with them. `again`: it is of the stream of retransmissions.
+    /// The header with them. `again`: it is of the stream of retransmissions, which bears no name of
+    /// a layer but by the extension that is for it (RFC 8852, 3.2).
     fn add(&self, header: &PacketHeader, again: bool) -> PacketHeader {
-        let rid = self.rid.map(|(id, name)| match again {
-            true => (self.repaired.unwrap_or(id), name),
-            false => (id, name),
+        let rid = self.rid.and_then(|(id, name)| match again {
+            true => Some((self.repaired?, name)),
+            false => Some((id, name)),
         });
         let mut named = *header;
         for (id, name) in self.mid.into_iter().chain(rid) {
@@ -172,5 +173,29 @@ impl Flow for Sealed {
         if tag.0 & AGAIN == 0 {
             self.media.flow_mut().left(tag, left);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_again_bears_no_name_of_a_layer_but_its_own() {
+        let plain = PacketHeader::EMPTY.with(&[0x80, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7]);
+        let names = |repaired| LayerNames {
+            mid: Some((1, b'0')),
+            rid: Some((2, b'h')),
+            repaired,
+        };
+        let words = |names: LayerNames, again| {
+            let header = names.add(&plain, again);
+            header[16..].to_vec()
+        };
+        let mid = [0x10, b'0', 0, 0];
+        let with = |id: u8, name| [mid, [id << 4, name, 0, 0]].concat();
+        assert_eq!(words(names(None), false), with(2, b'h'));
+        assert_eq!(words(names(Some(3)), true), with(3, b'h'));
+        assert_eq!(words(names(None), true), mid);
     }
 }

@@ -83,9 +83,15 @@ impl Clip {
     /// The same, with room for a time code in each picture, which whoever sends it fills in. The
     /// bit rate counts it, but for the bytes by which pictures of several packets take one more.
     pub fn coded_video(settings: &H264Settings) -> Result<Clip, SettingsError> {
-        let without = without_codes(settings);
-        let stream = H264Stream::new(&without)?;
+        let stream = H264Stream::new(&without_codes(settings));
+        let stream = stream.map_err(|error| with_codes(error, settings))?;
         Ok(Clip::of_stream(&stream, settings, true))
+    }
+
+    /// Whether [`Clip::coded_video`] can be made.
+    pub fn check_coded_video(settings: &H264Settings) -> Result<(), SettingsError> {
+        let checked = H264Stream::check(&without_codes(settings));
+        checked.map_err(|error| with_codes(error, settings))
     }
 
     /// What was made by `settings`, or, where it is coded, by them without the codes.
@@ -319,13 +325,35 @@ impl Clip {
     }
 }
 
+/// How much of the bit rate time codes take.
+fn of_codes(settings: &H264Settings) -> u64 {
+    let pictures = settings.frame_rate.frames_within(Duration::from_secs(1));
+    pictures * (time_code::NAL_BYTES as u64 + 2) * 8
+}
+
 /// The same with the bit rate that time codes leave of it.
 pub(crate) fn without_codes(settings: &H264Settings) -> H264Settings {
-    let pictures = settings.frame_rate.frames_within(Duration::from_secs(1));
-    let codes = pictures * (time_code::NAL_BYTES as u64 + 2) * 8;
     H264Settings {
-        bits_per_second: settings.bits_per_second.saturating_sub(codes),
+        bits_per_second: settings.bits_per_second.saturating_sub(of_codes(settings)),
         ..*settings
+    }
+}
+
+/// Why video cannot be made, in bit rates that hold time codes as well.
+pub(crate) fn with_codes(error: SettingsError, settings: &H264Settings) -> SettingsError {
+    match error {
+        SettingsError::BitRateTooLow {
+            needed,
+            frame_rate,
+            gop,
+            ..
+        } => SettingsError::BitRateTooLow {
+            asked: settings.bits_per_second,
+            needed: needed.saturating_add(of_codes(settings)),
+            frame_rate,
+            gop,
+        },
+        error => error,
     }
 }
 

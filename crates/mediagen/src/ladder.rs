@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clip::{Clip, ClipPacket, without_codes};
+use crate::clip::{Clip, ClipPacket, with_codes, without_codes};
 use crate::h264::{H264Settings, H264Stream, SettingsError};
 
 /// Each rung has three quarters of the bit rate of the one above it.
@@ -74,7 +74,8 @@ impl Ladder {
     /// H.264 with room for a time code in each picture: at the bit rate of the settings, and at
     /// lower ones down to where the pictures have no more texture.
     pub fn h264(settings: &H264Settings) -> Result<Ladder, SettingsError> {
-        let top = H264Stream::new(&without_codes(settings))?;
+        let top = H264Stream::new(&without_codes(settings));
+        let top = top.map_err(|error| with_codes(error, settings))?;
         let mut clips = vec![Clip::of_stream(&top, settings, true)];
         let mut lower = *settings;
         while clips.len() < RUNGS_MAX {

@@ -138,6 +138,12 @@ impl H264Stream {
         Ok(plan.encode(size))
     }
 
+    /// Whether a loop can be made. Takes milliseconds: of each size that is tried, one GOP is made
+    /// without texture.
+    pub fn check(settings: &H264Settings) -> Result<(), SettingsError> {
+        Plan::new(settings)?.choose_size().map(|_| ())
+    }
+
     /// One loop of pictures of the same size and with the same parameter sets, at another bit rate:
     /// a picture of one may follow on the picture before it of the other, with what it predicts
     /// off by some levels until the next IDR picture.

@@ -12,7 +12,7 @@ use super::talk::TalkConfig;
 use mediagen::clip::Clip;
 use mediagen::file;
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::{H264Settings, PictureForm, Profile};
+use mediagen::h264::{H264Settings, PictureForm, Profile, SettingsError};
 use mediagen::ladder::Ladder;
 use mediagen::picture_size::PictureSize;
 
@@ -121,8 +121,8 @@ pub const FILE_MAX: u64 = 512 << 20;
 const MTU_MIN: usize = 256;
 
 impl SourceConfig {
-    /// What is wrong with the values, if anything. That the bit rate is possible is only known when
-    /// the source is made.
+    /// What is wrong with the values, if anything. Whether the bit rate can be met is another matter
+    /// ([`SourceConfig::check_made`]).
     pub fn check(&self) -> Result<(), String> {
         match (self.audio_codec, self.talk) {
             (None, None) if self.simulcast => {
@@ -182,6 +182,20 @@ impl SourceConfig {
 
 /// Media that is made, with what is usual where nothing is written.
 impl SourceConfig {
+    /// Whether the bit rate and the size can be met, that of all layers where there are more. Takes
+    /// some milliseconds.
+    pub(crate) fn check_made(&self) -> Result<(), String> {
+        if self.file.is_some() {
+            return Ok(());
+        }
+        let layers = if self.simulcast { 0..LAYERS } else { 0..1 };
+        for layer in layers {
+            let own = settings(&lower(self, layer));
+            Clip::check_coded_video(&own).map_err(|error| of_layer(&error, layer))?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn made_bitrate(&self) -> u64 {
         self.bitrate.unwrap_or(BitRate(1_000_000)).0
     }
@@ -270,7 +284,7 @@ impl MediaSource {
             let ladder = Ladder::h264(&settings(&lower(config, layer)));
             ladder
                 .map(Arc::new)
-                .map_err(|error| format!("layer {} of the simulcast: {error}", layer + 1))
+                .map_err(|error| of_layer(&error, layer))
         });
         let layers = layers.collect::<Result<_, _>>()?;
         Ok(MediaSource {
@@ -294,10 +308,27 @@ fn of_no_recording(bytes: &[u8], error: String) -> String {
 /// How many layers a simulcast has.
 pub(crate) const LAYERS: u32 = 3;
 
+/// Why a layer cannot be made, the first of which is all there is without a simulcast.
+fn of_layer(error: &SettingsError, layer: u32) -> String {
+    let share = 1 << (2 * layer);
+    match error {
+        _ if layer == 0 => error.to_string(),
+        SettingsError::BitRateTooLow { needed, .. } => format!(
+            "`bitrate` must be at least {} bit/s: layer {} of the simulcast has 1/{share} of it",
+            needed * share,
+            layer + 1
+        ),
+        _ => format!("layer {} of the simulcast: {error}", layer + 1),
+    }
+}
+
 /// What a lower layer of a simulcast is made by: with a quarter of the bit rate, and of the pixels,
 /// of the one above it.
 fn lower(config: &SourceConfig, layer: u32) -> SourceConfig {
     let mut lower = config.clone();
+    if layer == 0 {
+        return lower;
+    }
     lower.bitrate = Some(BitRate(config.made_bitrate() >> (2 * layer)));
     // Both are even (4:2:0).
     let side = |length: u32| (length >> layer) & !1;

@@ -172,7 +172,8 @@ impl ClientConfig {
             }
         }
         if let Some(source) = &self.publish {
-            source.check().map_err(|text| ("publish", text))?;
+            let made = source.check().and_then(|()| source.check_made());
+            made.map_err(|text| ("publish", text))?;
             if matches!(self.transport, Transport::Http | Transport::Multicast) {
                 let text = "clients publish by `transport: udp` or `tcp`".to_owned();
                 return Err(("transport", text));

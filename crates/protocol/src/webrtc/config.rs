@@ -332,6 +332,10 @@ impl ClientConfig {
             let text = "`congestion: follow` is of one layer; take it or `simulcast` out";
             return Err(("congestion", text.to_owned()));
         }
+        if self.layer.is_some() && self.subscribe == Subscribe::Nobody {
+            let text = "`layer` is of those who receive, and `subscribe` is `nobody`";
+            return Err(("layer", text.to_owned()));
+        }
         if self.last_n == Some(0) {
             let text = "`last_n` must be at least 1";
             return Err(("last_n", text.to_owned()));
@@ -440,7 +444,8 @@ const MTU_MAX: usize = 1200;
 
 /// Whether the keys of a source make sense here.
 fn check_source(source: &SourceConfig) -> Result<(), String> {
-    source.check_with_audio_codec()
+    source.check_with_audio_codec()?;
+    usual(source).check_made()
 }
 
 /// The source with what is usual here where nothing is written: packets that fit into every path.
@@ -486,6 +491,16 @@ mod tests {
                 "congestion",
             ),
             (r#"{"last_n":0}"#, "last_n"),
+            (r#"{"layer":"low","subscribe":"nobody"}"#, "layer"),
+            (r#"{"participate":{"bitrate":"10kbps"}}"#, "participate"),
+            (
+                r#"{"participate":{"bitrate":"256kbps","simulcast":true}}"#,
+                "participate",
+            ),
+            (
+                r#"{"participate":{"bitrate":"2Mbps","size":"160x90","simulcast":true}}"#,
+                "participate",
+            ),
             (r#"{"last_n":3,"subscribe":"each"}"#, "last_n"),
             (
                 r#"{"participate":{"file":"a.mp4","simulcast":true}}"#,

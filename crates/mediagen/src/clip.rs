@@ -9,9 +9,10 @@ use bytes::Bytes;
 use super::aac;
 use super::audio;
 use super::frame_rate::FrameRate;
-use super::h264::{H264Settings, H264Stream, Profile, SettingsError, packets};
+use super::h264::{H264Stream, packets};
 use super::opus;
 use super::time_code::{self, TimeCode};
+use super::video::{Profile, SettingsError, VideoSettings};
 
 mod of_file;
 
@@ -72,7 +73,7 @@ const OPUS_PAYLOAD_TYPE: u8 = 111;
 
 impl Clip {
     /// H.264 video of a stated bit rate, packed by RFC 6184 in packetization mode 1.
-    pub fn video(settings: &H264Settings) -> Result<Clip, SettingsError> {
+    pub fn video(settings: &VideoSettings) -> Result<Clip, SettingsError> {
         Ok(Clip::of_stream(
             &H264Stream::new(settings)?,
             settings,
@@ -82,20 +83,20 @@ impl Clip {
 
     /// The same, with room for a time code in each picture, which whoever sends it fills in. The
     /// bit rate counts it, but for the bytes by which pictures of several packets take one more.
-    pub fn coded_video(settings: &H264Settings) -> Result<Clip, SettingsError> {
+    pub fn coded_video(settings: &VideoSettings) -> Result<Clip, SettingsError> {
         let stream = H264Stream::new(&without_codes(settings));
         let stream = stream.map_err(|error| with_codes(error, settings))?;
         Ok(Clip::of_stream(&stream, settings, true))
     }
 
     /// Whether [`Clip::coded_video`] can be made.
-    pub fn check_coded_video(settings: &H264Settings) -> Result<(), SettingsError> {
+    pub fn check_coded_video(settings: &VideoSettings) -> Result<(), SettingsError> {
         let checked = H264Stream::check(&without_codes(settings));
         checked.map_err(|error| with_codes(error, settings))
     }
 
     /// What was made by `settings`, or, where it is coded, by them without the codes.
-    pub(crate) fn of_stream(stream: &H264Stream, settings: &H264Settings, coded: bool) -> Clip {
+    pub(crate) fn of_stream(stream: &H264Stream, settings: &VideoSettings, coded: bool) -> Clip {
         let mut packets = Vec::new();
         let mut payloads = Vec::new();
         for (frame, nals) in stream.pictures.iter().enumerate() {
@@ -326,21 +327,21 @@ impl Clip {
 }
 
 /// How much of the bit rate time codes take.
-fn of_codes(settings: &H264Settings) -> u64 {
+fn of_codes(settings: &VideoSettings) -> u64 {
     let pictures = settings.frame_rate.frames_within(Duration::from_secs(1));
     pictures * (time_code::NAL_BYTES as u64 + 2) * 8
 }
 
 /// The same with the bit rate that time codes leave of it.
-pub(crate) fn without_codes(settings: &H264Settings) -> H264Settings {
-    H264Settings {
+pub(crate) fn without_codes(settings: &VideoSettings) -> VideoSettings {
+    VideoSettings {
         bits_per_second: settings.bits_per_second.saturating_sub(of_codes(settings)),
         ..*settings
     }
 }
 
 /// Why video cannot be made, in bit rates that hold time codes as well.
-pub(crate) fn with_codes(error: SettingsError, settings: &H264Settings) -> SettingsError {
+pub(crate) fn with_codes(error: SettingsError, settings: &VideoSettings) -> SettingsError {
     match error {
         SettingsError::BitRateTooLow {
             needed,
@@ -416,11 +417,11 @@ fn add_frame(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::h264::PictureForm;
+    use crate::video::PictureForm;
 
     #[test]
     fn video_is_cut_into_packets() {
-        let clip = Clip::video(&H264Settings {
+        let clip = Clip::video(&VideoSettings {
             bits_per_second: 1_000_000,
             frame_rate: FrameRate::whole(25),
             gop: 50,
@@ -449,7 +450,7 @@ mod tests {
     fn small_frames_are_one_packet_each() {
         for (bits_per_second, frames, gop) in [(100_000, 25, 50), (250_000, 30, 1), (30_000, 10, 5)]
         {
-            let clip = Clip::video(&H264Settings {
+            let clip = Clip::video(&VideoSettings {
                 bits_per_second,
                 frame_rate: FrameRate::whole(frames),
                 gop,
@@ -483,7 +484,7 @@ mod tests {
     #[test]
     fn each_coded_picture_has_room_for_one_code() {
         for bits_per_second in [100_000, 1_000_000, 8_000_000] {
-            let settings = H264Settings {
+            let settings = VideoSettings {
                 bits_per_second,
                 frame_rate: FrameRate::whole(25),
                 gop: 50,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clip::{Clip, ClipPacket, with_codes, without_codes};
-use crate::h264::{H264Settings, H264Stream, SettingsError};
+use crate::h264::H264Stream;
+use crate::video::{SettingsError, VideoSettings};
 
 /// Each rung has three quarters of the bit rate of the one above it.
 const STEP: (u64, u64) = (3, 4);
@@ -73,7 +74,7 @@ pub struct Ladder {
 impl Ladder {
     /// H.264 with room for a time code in each picture: at the bit rate of the settings, and at
     /// lower ones down to where the pictures have no more texture.
-    pub fn h264(settings: &H264Settings) -> Result<Ladder, SettingsError> {
+    pub fn h264(settings: &VideoSettings) -> Result<Ladder, SettingsError> {
         let top = H264Stream::new(&without_codes(settings));
         let top = top.map_err(|error| with_codes(error, settings))?;
         let mut clips = vec![Clip::of_stream(&top, settings, true)];

@@ -19,3 +19,4 @@ pub mod steps;
 mod tests;
 pub mod time_code;
 pub mod ts;
+pub mod video;

@@ -9,7 +9,7 @@ use link::{Jitter, Loss, Settings};
 use measure::{Catalogue, Group, Time};
 use mediagen::clip::Clip;
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::{H264Settings, PictureForm};
+use mediagen::video::{PictureForm, VideoSettings};
 use protocol::media::rtp::metrics::{self as m, RTP};
 use protocol::media::rtp::{
     Faults, FlowSettings, Pacing, ReceiverConfig, RtpFlow, RtpReceiver, ServedStream,
@@ -284,7 +284,7 @@ impl Session for Server {
 
 fn server(length: Option<u64>) -> impl FnMut(SessionNumber) -> Box<dyn Session> {
     let clip = Arc::new(
-        Clip::video(&H264Settings {
+        Clip::video(&VideoSettings {
             bits_per_second: 400_000,
             frame_rate: FrameRate::whole(25),
             gop: 25,

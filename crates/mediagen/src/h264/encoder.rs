@@ -1,121 +1,15 @@
 //! One loop of video of a stated bit rate.
 
 use super::bits::{BitWriter, nal_unit};
-use super::packets::{MTU_MIN, aggregate_bytes, cut_bytes, longest_within, payload_bytes};
+use super::packets::{aggregate_bytes, cut_bytes, longest_within, payload_bytes};
 use super::picture::{Canvas, FRAME_NUM_BITS, QP, Slot};
-use crate::frame_rate::FrameRate;
+use crate::video::{Loop, Profile, SettingsError, VideoSettings};
 
 /// How much larger an IDR picture is than the others, where the rate allows the choice. Real
 /// encoders at a constant bit rate show bursts of about that size.
 const IDR_WEIGHT: u64 = 3;
-/// The share of a GOP that may be spent on what moves, before a smaller picture is chosen: 1 in 10.
-const CONTENT_SHARE: u64 = 10;
 /// What one macroblock of texture takes at most, in bytes.
 const TEXTURE_BYTES: usize = 388;
-/// A loop is at least so long, in milliseconds, so that short GOPs do not make a short loop.
-const LOOP_MIN_MS: u64 = 2000;
-/// Picture sizes in samples, largest first.
-const SIZES: [(u32, u32); 11] = [
-    (3840, 2160),
-    (1920, 1080),
-    (1280, 720),
-    (960, 540),
-    (640, 360),
-    (480, 270),
-    (320, 180),
-    (192, 108),
-    (128, 80),
-    (96, 64),
-    (64, 48),
-];
-
-/// The profile that video says it keeps to (H.264, A.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// Constrained Baseline.
-    #[default]
-    Baseline,
-    /// Main, with CAVLC.
-    Main,
-}
-
-/// What pictures are like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PictureForm {
-    /// Width and height in samples. Without: as large as the bit rate has room for.
-    pub size: Option<(u32, u32)>,
-    /// The profile.
-    pub profile: Profile,
-}
-
-/// What video is to be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct H264Settings {
-    /// Bytes of RTP payload, times 8, per second.
-    pub bits_per_second: u64,
-    /// Pictures per second.
-    pub frame_rate: FrameRate,
-    /// Pictures from one IDR picture to the next.
-    pub gop: u32,
-    /// The longest RTP payload: the bit rate counts what fragmenting adds.
-    pub mtu: usize,
-    /// What its pictures are like, where that is not left to the bit rate.
-    pub form: PictureForm,
-}
-
-/// Why video cannot be made as asked for.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
-    /// Not even pictures in which next to nothing moves fit in.
-    #[error(
-        "a bit rate of {asked} bit/s is too low for {frame_rate} pictures per second with {gop} \
-         pictures per GOP: it takes at least {needed} bit/s"
-    )]
-    BitRateTooLow {
-        /// What was asked for, in bit/s.
-        asked: u64,
-        /// What would do, in bit/s.
-        needed: u64,
-        /// Pictures per second.
-        frame_rate: FrameRate,
-        /// Pictures per GOP.
-        gop: u32,
-    },
-    /// A loop would not fit into memory reasonably.
-    #[error(
-        "a bit rate of {asked} bit/s is too high: one loop of {gop} pictures would take {bytes} bytes"
-    )]
-    BitRateTooHigh {
-        /// What was asked for, in bit/s.
-        asked: u64,
-        /// Pictures per GOP.
-        gop: u32,
-        /// Bytes of the loop.
-        bytes: u64,
-    },
-    /// A GOP without a picture, or with more than a loop can hold.
-    #[error("a GOP of {0} pictures: there must be between 1 and {GOP_MAX}")]
-    Gop(u32),
-    /// A picture that no level of H.264 allows, or that cannot be coded.
-    #[error(
-        "pictures of {0}x{1}: both must be even, and between {SIDE_MIN} and {SIDE_MAX} samples"
-    )]
-    Size(u32, u32),
-    /// Packets too small to be cut.
-    #[error("an RTP payload of at most {0} bytes: there must be between {MTU_MIN} and 65000")]
-    Mtu(usize),
-}
-
-/// The shortest and the longest side of a picture, in samples.
-const SIDE_MIN: u32 = 48;
-const SIDE_MAX: u32 = 4096;
-/// The longest GOP, in pictures.
-const GOP_MAX: u32 = 100_000;
-/// The largest loop, in bytes.
-const LOOP_BYTES_MAX: u64 = 1 << 30;
-/// The longest payload: what fits into one UDP datagram with some room.
-const MTU_MAX: usize = 65_000;
-
 /// One loop of video: closed GOPs that can be repeated endlessly.
 #[derive(Clone, Debug)]
 pub struct H264Stream {
@@ -132,7 +26,7 @@ pub struct H264Stream {
 
 impl H264Stream {
     /// Makes one loop.
-    pub fn new(settings: &H264Settings) -> Result<H264Stream, SettingsError> {
+    pub fn new(settings: &VideoSettings) -> Result<H264Stream, SettingsError> {
         let plan = Plan::new(settings)?;
         let size = plan.choose_size()?;
         Ok(plan.encode(size))
@@ -140,23 +34,21 @@ impl H264Stream {
 
     /// Whether a loop can be made. Takes milliseconds: of each size that is tried, one GOP is made
     /// without texture.
-    pub fn check(settings: &H264Settings) -> Result<(), SettingsError> {
+    pub fn check(settings: &VideoSettings) -> Result<(), SettingsError> {
         Plan::new(settings)?.choose_size().map(|_| ())
     }
 
     /// One loop of pictures of the same size and with the same parameter sets, at another bit rate:
     /// a picture of one may follow on the picture before it of the other, with what it predicts
     /// off by some levels until the next IDR picture.
-    pub fn alike(&self, settings: &H264Settings) -> Result<H264Stream, SettingsError> {
+    pub fn alike(&self, settings: &VideoSettings) -> Result<H264Stream, SettingsError> {
         let plan = Plan {
             parameter_sets: Some((self.sps.clone(), self.pps.clone())),
             ..Plan::new(settings)?
         };
         let needed = plan.least_bytes_per_gop(self.size);
-        match needed <= plan.bytes / plan.gops {
-            true => Ok(plan.encode(self.size)),
-            false => Err(plan.too_low(needed)),
-        }
+        plan.whole.has_room_for(needed, settings)?;
+        Ok(plan.encode(self.size))
     }
 
     /// The loop as a byte stream (H.264, annex B), as it is written into files.
@@ -173,99 +65,27 @@ impl H264Stream {
 /// The loop that is to be made.
 #[derive(Debug)]
 struct Plan<'a> {
-    settings: &'a H264Settings,
-    gops: u64,
-    /// Bytes of payload of the whole loop.
-    bytes: u64,
+    settings: &'a VideoSettings,
+    whole: Loop,
     /// The parameter sets, where they are those of other video.
     parameter_sets: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Plan<'_> {
-    fn new(settings: &H264Settings) -> Result<Plan<'_>, SettingsError> {
-        if settings.gop == 0 || settings.gop > GOP_MAX {
-            return Err(SettingsError::Gop(settings.gop));
-        }
-        if !(MTU_MIN..=MTU_MAX).contains(&settings.mtu) {
-            return Err(SettingsError::Mtu(settings.mtu));
-        }
-        if let Some((width, height)) = settings.form.size
-            && [width, height]
-                .iter()
-                .any(|side| side % 2 != 0 || !(SIDE_MIN..=SIDE_MAX).contains(side))
-        {
-            return Err(SettingsError::Size(width, height));
-        }
-        let rate = settings.frame_rate;
-        let gop_nanos = rate.nanos(settings.gop.into()).max(1);
+    fn new(settings: &VideoSettings) -> Result<Plan<'_>, SettingsError> {
         // Two IDR pictures in a row must differ in idr_pic_id (H.264, 7.4.3): an even number of
         // GOPs lets it alternate, also from the end of the loop to its beginning.
-        let gops = match (LOOP_MIN_MS * 1_000_000).div_ceil(gop_nanos) {
-            1 if settings.gop > 1 => 1,
-            gops => gops.next_multiple_of(2),
-        };
-        let pictures = gops * u64::from(settings.gop);
-        let bytes = u128::from(settings.bits_per_second)
-            * u128::from(pictures)
-            * u128::from(rate.denominator())
-            / (8 * u128::from(rate.numerator()));
-        match u64::try_from(bytes) {
-            Ok(bytes) if bytes <= LOOP_BYTES_MAX => Ok(Plan {
-                settings,
-                gops,
-                bytes,
-                parameter_sets: None,
-            }),
-            _ => Err(SettingsError::BitRateTooHigh {
-                asked: settings.bits_per_second,
-                gop: settings.gop,
-                bytes: bytes.try_into().unwrap_or(u64::MAX),
-            }),
-        }
+        let is_even = true;
+        Ok(Plan {
+            settings,
+            whole: Loop::of(settings, is_even)?,
+            parameter_sets: None,
+        })
     }
 
-    /// The size asked for; else the largest picture of which the moving parts leave room in the bit
-    /// rate, and larger ones than 1920x1080 only where the bytes would not find place otherwise.
     fn choose_size(&self) -> Result<(u32, u32), SettingsError> {
-        let per_gop = self.bytes / self.gops;
-        let per_picture = per_gop / u64::from(self.settings.gop);
-        if let Some(size) = self.settings.form.size {
-            let needed = self.least_bytes_per_gop(size);
-            return match needed <= per_gop {
-                true => Ok(size),
-                false => Err(self.too_low(needed)),
-            };
-        }
-        let mut needed = 0;
-        for (index, &size) in SIZES.iter().enumerate() {
-            let room = SIZES
-                .get(index + 1)
-                .map_or(0, |&(width, height)| u64::from(width * height) * 3 / 2);
-            if size.0 > 1920 && per_picture * IDR_WEIGHT <= room {
-                continue;
-            }
-            needed = self.least_bytes_per_gop(size);
-            if needed * CONTENT_SHARE <= per_gop {
-                return Ok(size);
-            }
-        }
-        if needed <= per_gop {
-            return Ok(SIZES[SIZES.len() - 1]);
-        }
-        Err(self.too_low(needed))
-    }
-
-    /// That a GOP needs so many bytes.
-    fn too_low(&self, needed: u64) -> SettingsError {
-        let settings = self.settings;
-        let frames = u128::from(settings.gop) * u128::from(settings.frame_rate.denominator());
-        let rate = u128::from(needed) * 8 * u128::from(settings.frame_rate.numerator());
-        SettingsError::BitRateTooLow {
-            asked: settings.bits_per_second,
-            needed: u64::try_from(rate.div_ceil(frames)).unwrap_or(u64::MAX),
-            frame_rate: settings.frame_rate,
-            gop: settings.gop,
-        }
+        let least = |size| self.least_bytes_per_gop(size);
+        self.whole.choose_size(self.settings, IDR_WEIGHT, least)
     }
 
     fn parameter_sets(&self, size: (u32, u32)) -> (Vec<u8>, Vec<u8>) {
@@ -307,12 +127,12 @@ impl Plan<'_> {
         let mut spent = 0;
         let weights_per_gop = u64::from(self.settings.gop) - 1 + IDR_WEIGHT;
         let mut weights = 0;
-        for gop in 0..self.gops {
+        for gop in 0..self.whole.gops {
             for in_gop in 0..self.settings.gop {
                 // What the loop may have spent after this picture; the remainder is carried on.
                 weights += if in_gop == 0 { IDR_WEIGHT } else { 1 };
-                let target = u128::from(self.bytes) * u128::from(weights)
-                    / u128::from(weights_per_gop * self.gops);
+                let target = u128::from(self.whole.bytes) * u128::from(weights)
+                    / u128::from(weights_per_gop * self.whole.gops);
                 let budget = (target as u64).saturating_sub(spent) as usize;
                 let budget = self.whole_packet(budget, in_gop);
                 let slot = Slot {
@@ -439,7 +259,7 @@ const LEVELS: [(u32, u64, u64, u64); 16] = [
 ];
 
 /// Sequence and picture parameter set as NAL units (H.264, 7.3.2.1, 7.3.2.2, E.1.1).
-fn parameter_sets(settings: &H264Settings, (width, height): (u32, u32)) -> (Vec<u8>, Vec<u8>) {
+fn parameter_sets(settings: &VideoSettings, (width, height): (u32, u32)) -> (Vec<u8>, Vec<u8>) {
     let (across, down) = (width.div_ceil(16), height.div_ceil(16));
     let macroblocks = u64::from(across * down);
     let (numerator, denominator) = (

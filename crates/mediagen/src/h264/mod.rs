@@ -13,4 +13,4 @@ pub mod packets;
 mod picture;
 pub mod sps;
 
-pub use encoder::{H264Settings, H264Stream, PictureForm, Profile, SettingsError};
+pub use encoder::H264Stream;

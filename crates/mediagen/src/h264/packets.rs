@@ -6,9 +6,6 @@ use bytes::Bytes;
 const STAP_A: u8 = 24;
 /// NAL unit type of a fragment (RFC 6184, 5.8).
 const FU_A: u8 = 28;
-/// The smallest payload that is allowed for: small enough for any path, large enough that an
-/// aggregation packet of parameter sets fits.
-pub const MTU_MIN: usize = 128;
 
 /// How many bytes of RTP payload a NAL unit of `length` bytes takes with at most `mtu` a packet.
 pub(super) fn payload_bytes(length: usize, mtu: usize) -> usize {
@@ -107,6 +104,7 @@ pub fn single_or_fragments(nal: &[u8], mtu: usize, packets: &mut Vec<Bytes>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::video::MTU_MIN;
     use proptest::prelude::*;
 
     #[test]

@@ -168,7 +168,8 @@ mod tests {
 
     use super::*;
     use crate::frame_rate::FrameRate;
-    use crate::h264::{H264Settings, H264Stream, PictureForm};
+    use crate::h264::H264Stream;
+    use crate::video::{PictureForm, VideoSettings};
 
     #[test]
     fn sizes_of_real_encoders() {
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn our_own_pictures_have_the_size_that_is_written() {
         for bits_per_second in [64_000, 1_000_000, 20_000_000] {
-            let stream = H264Stream::new(&H264Settings {
+            let stream = H264Stream::new(&VideoSettings {
                 bits_per_second,
                 frame_rate: FrameRate::whole(25),
                 gop: 25,

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::frame_rate::FrameRate;
-use crate::h264::PictureForm;
 use crate::tests::run;
+use crate::video::PictureForm;
 
 const RATE: u64 = 1_000_000;
 const FRAMES: u32 = 25;
@@ -15,7 +15,7 @@ const GOP: u32 = 50;
 
 fn ladder() -> Arc<Ladder> {
     static LADDER: LazyLock<Arc<Ladder>> = LazyLock::new(|| {
-        let ladder = Ladder::h264(&H264Settings {
+        let ladder = Ladder::h264(&VideoSettings {
             bits_per_second: RATE,
             frame_rate: FrameRate::whole(FRAMES),
             gop: GOP,

@@ -9,7 +9,8 @@ use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE};
 use super::tables;
 use crate::aac;
 use crate::frame_rate::FrameRate;
-use crate::h264::{H264Settings, H264Stream, PictureForm, Profile, SettingsError};
+use crate::h264::H264Stream;
+use crate::video::{PictureForm, Profile, SettingsError, VideoSettings};
 
 /// Number of the programme, and PIDs of its map and its video.
 const PROGRAMME: u16 = 1;
@@ -119,7 +120,7 @@ impl LoopedStream {
             return Err(SyntheticError::Rate(rate));
         }
         let tables = tables_of(programme.audio);
-        let settings = H264Settings {
+        let settings = VideoSettings {
             bits_per_second: video_rate(programme, tables.len()),
             frame_rate,
             gop: programme.gop,

@@ -12,9 +12,9 @@ use super::talk::TalkConfig;
 use mediagen::clip::Clip;
 use mediagen::file;
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::{H264Settings, PictureForm, Profile, SettingsError};
 use mediagen::ladder::Ladder;
 use mediagen::picture_size::PictureSize;
+use mediagen::video::{PictureForm, Profile, SettingsError, VideoSettings};
 
 /// A profile of H.264 (A.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -339,8 +339,8 @@ fn lower(config: &SourceConfig, layer: u32) -> SourceConfig {
     lower
 }
 
-fn settings(config: &SourceConfig) -> H264Settings {
-    H264Settings {
+fn settings(config: &SourceConfig) -> VideoSettings {
+    VideoSettings {
         bits_per_second: config.made_bitrate(),
         frame_rate: config.made_frame_rate(),
         gop: config.made_gop(),

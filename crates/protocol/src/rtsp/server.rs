@@ -33,7 +33,7 @@ use crate::metrics::CLIENTS;
 use crate::session::Session;
 use crate::url::Credentials;
 use mediagen::clip::Clip;
-use mediagen::h264::{H264Settings, PictureForm};
+use mediagen::video::{PictureForm, VideoSettings};
 
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
@@ -80,7 +80,7 @@ impl Server {
                 (2 * rate.numerator()).div_ceil(rate.denominator()).max(1)
             }
         };
-        let video = Clip::video(&H264Settings {
+        let video = Clip::video(&VideoSettings {
             bits_per_second: config.bitrate.0,
             frame_rate: config.frame_rate,
             gop,

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::{H264Settings, PictureForm};
+use mediagen::video::{PictureForm, VideoSettings};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use protocol::media::rtp::{Clip, Faults, FlowSettings, RtpFlow};
@@ -122,7 +122,7 @@ fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
 fn flow(pacing: protocol::media::rtp::Pacing, length: Option<Duration>, ssrc: u32) -> RtpFlow {
     static CLIP: OnceLock<Arc<Clip>> = OnceLock::new();
     let clip = CLIP.get_or_init(|| {
-        let video = Clip::video(&H264Settings {
+        let video = Clip::video(&VideoSettings {
             bits_per_second: 2_000_000,
             frame_rate: FrameRate::whole(50),
             gop: 25,

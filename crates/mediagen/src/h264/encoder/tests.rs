@@ -3,10 +3,12 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::frame_rate::FrameRate;
 use crate::tests::run;
+use crate::video::PictureForm;
 
-fn settings(bits_per_second: u64, frame_rate: FrameRate, gop: u32) -> H264Settings {
-    H264Settings {
+fn settings(bits_per_second: u64, frame_rate: FrameRate, gop: u32) -> VideoSettings {
+    VideoSettings {
         bits_per_second,
         frame_rate,
         gop,
@@ -23,7 +25,7 @@ fn payload_of(stream: &H264Stream, mtu: usize) -> u64 {
     bytes.sum::<usize>() as u64
 }
 
-fn decodes(settings: &H264Settings, loops: usize) {
+fn decodes(settings: &VideoSettings, loops: usize) {
     let stream = H264Stream::new(settings).unwrap();
     let bytes = stream.annex_b().repeat(loops);
     let decode = [
@@ -170,7 +172,7 @@ proptest! {
         seconds in 1u32..4,
         mtu in 200usize..1500,
     ) {
-        let settings = H264Settings {
+        let settings = VideoSettings {
             bits_per_second,
             frame_rate: FrameRate::whole(rate),
             gop: rate * seconds,
@@ -186,7 +188,7 @@ proptest! {
 
 #[test]
 fn pictures_are_of_the_form_that_is_asked_for() {
-    let form = |size, profile| H264Settings {
+    let form = |size, profile| VideoSettings {
         form: PictureForm { size, profile },
         ..settings(2_136_000, FrameRate::whole(60), 120)
     };
@@ -203,7 +205,7 @@ fn pictures_are_of_the_form_that_is_asked_for() {
             Err(SettingsError::Size(size.0, size.1))
         );
     }
-    let low = H264Settings {
+    let low = VideoSettings {
         bits_per_second: 100_000,
         ..asked
     };

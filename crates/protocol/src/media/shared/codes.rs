@@ -132,7 +132,7 @@ mod tests {
     use crate::metrics::CLIENTS;
     use crate::session::Arrival;
     use mediagen::frame_rate::FrameRate;
-    use mediagen::h264::{H264Settings, PictureForm};
+    use mediagen::video::{PictureForm, VideoSettings};
 
     struct Own;
     figures!(Own);
@@ -147,7 +147,7 @@ mod tests {
         wall_clock: Duration,
         mut way: impl FnMut(u64) -> Option<Duration>,
     ) -> Recorder {
-        let settings = H264Settings {
+        let settings = VideoSettings {
             bits_per_second: 2_000_000,
             frame_rate: FrameRate::whole(25),
             gop: 50,

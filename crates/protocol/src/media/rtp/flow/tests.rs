@@ -7,11 +7,11 @@ use proptest::prelude::*;
 
 use super::*;
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::{H264Settings, PictureForm};
+use mediagen::video::{PictureForm, VideoSettings};
 
 fn clip() -> Arc<Clip> {
     static CLIP: LazyLock<Arc<Clip>> = LazyLock::new(|| {
-        let settings = H264Settings {
+        let settings = VideoSettings {
             bits_per_second: 400_000,
             frame_rate: FrameRate::whole(25),
             gop: 25,

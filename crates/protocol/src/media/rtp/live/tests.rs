@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::{H264Settings, PictureForm};
 use mediagen::ladder::Ladder;
+use mediagen::video::{PictureForm, VideoSettings};
 
 use super::*;
 
 fn flow(pacing: Pacing) -> LiveFlow {
-    let ladder = Ladder::h264(&H264Settings {
+    let ladder = Ladder::h264(&VideoSettings {
         bits_per_second: 800_000,
         frame_rate: FrameRate::whole(25),
         gop: 50,

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use mediagen::frame_rate::FrameRate;
-use mediagen::h264::{PictureForm, Profile};
 use mediagen::ts::looped_stream::LoopedStream;
 use mediagen::ts::synthetic::{Programme, SyntheticError};
+use mediagen::video::{PictureForm, Profile};
 
 use super::{all_of, check, settings};
 

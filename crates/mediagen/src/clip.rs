@@ -13,6 +13,7 @@ use super::h264::{H264Stream, packets};
 use super::opus;
 use super::time_code::{self, TimeCode};
 use super::video::{Profile, SettingsError, VideoSettings};
+use super::vp8::{self, Vp8Stream};
 
 mod of_file;
 
@@ -132,6 +133,31 @@ impl Clip {
                     Profile::Main => " Main",
                 }
             ),
+        }
+    }
+
+    /// VP8 video of a stated bit rate, packed by RFC 7741, with a time code at the end of each
+    /// frame, which whoever sends it fills in.
+    pub(crate) fn of_vp8(stream: &Vp8Stream, settings: &VideoSettings) -> Clip {
+        let mut packets = Vec::new();
+        let mut payloads = Vec::new();
+        for (number, frame) in (0..).zip(&stream.frames) {
+            vp8::cut(frame, settings.mtu, &mut payloads);
+            add_frame(&mut packets, number, &mut payloads, |last| last);
+        }
+        let (width, height) = stream.size;
+        Clip {
+            packets,
+            frames: stream.frames.len() as u32,
+            frame_rate: settings.frame_rate,
+            times: None,
+            clock_rate: 90_000,
+            payload_type: VIDEO_PAYLOAD_TYPE,
+            media: "video",
+            encoding: "VP8/90000".to_owned(),
+            parameters: String::new(),
+            bits_per_second: settings.bits_per_second,
+            description: format!("VP8 {width}x{height}, {} frames/s", settings.frame_rate),
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::clip::{Clip, ClipPacket, with_codes, without_codes};
 use crate::h264::H264Stream;
 use crate::video::{SettingsError, VideoSettings};
+use crate::vp8::Vp8Stream;
 
 /// Each rung has three quarters of the bit rate of the one above it.
 const STEP: (u64, u64) = (3, 4);
@@ -85,6 +86,21 @@ impl Ladder {
                 break;
             };
             clips.push(Clip::of_stream(&stream, &lower, true));
+        }
+        Ok(Ladder::of_clips(clips, settings.gop))
+    }
+
+    /// The same of VP8.
+    pub fn vp8(settings: &VideoSettings) -> Result<Ladder, SettingsError> {
+        let top = Vp8Stream::new(settings)?;
+        let mut clips = vec![Clip::of_vp8(&top, settings)];
+        let mut lower = *settings;
+        while clips.len() < RUNGS_MAX {
+            lower.bits_per_second = lower.bits_per_second * STEP.0 / STEP.1;
+            let Ok(stream) = top.alike(&lower) else {
+                break;
+            };
+            clips.push(Clip::of_vp8(&stream, &lower));
         }
         Ok(Ladder::of_clips(clips, settings.gop))
     }

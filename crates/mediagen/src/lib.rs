@@ -1,6 +1,6 @@
-//! Media to send: H.264 made on the spot, at one bit rate or as an encoder makes it that heeds
-//! requests, clips out of MP4 files and transport streams, MPEG-2 transport streams with their
-//! tables and clocks, and time codes in either.
+//! Media to send: H.264 and VP8 made on the spot, at one bit rate or as an encoder makes it that
+//! heeds requests, clips out of MP4 files, transport streams and recordings of what browsers send,
+//! MPEG-2 transport streams with their tables and clocks, and time codes in what is made.
 //!
 //! Pure: bytes go in, bytes come out. What is sent with it, how and when, is the `protocol`
 //! crate's.
@@ -20,3 +20,4 @@ mod tests;
 pub mod time_code;
 pub mod ts;
 pub mod video;
+pub mod vp8;

@@ -1,11 +1,14 @@
 //! Time codes: in each frame of our own video stands when it was due to be sent, so that whoever
 //! receives it, by whatever way, can tell how long it was on that way.
 //!
-//! A code is supplemental enhancement information of H.264, "unregistered user data" (H.264,
-//! D.1.6): decoders pass over it, and servers that take RTP apart and put it together anew carry it
+//! In H.264 a code is supplemental enhancement information, "unregistered user data" (H.264, D.1.6):
+//! decoders pass over it, and servers that take RTP apart and put it together anew carry it
 //! along. It stands before the picture, so in the first bytes of the frame's first packet, which is
 //! all that a packet ring keeps. Its numbers are written seven bits a byte with the eighth set: so
 //! no byte of it needs to be prevented from looking like a start code (H.264, 7.4.1).
+//!
+//! A frame of VP8 has no room for user data. There a code stands behind what decoders read, at the
+//! end of the frame's last packet: it is found where whole packets are read.
 
 use bytes::Bytes;
 
@@ -20,6 +23,9 @@ pub const CODE_BYTES: usize = 5 + 5 + 9;
 /// the numbers, and the trailing bit.
 pub const NAL_BYTES: usize = 3 + 16 + CODE_BYTES + 1;
 
+/// Bytes of a code at the end of a frame: the UUID and the numbers.
+pub const TRAILER_BYTES: usize = 16 + CODE_BYTES;
+
 /// NAL unit type of supplemental enhancement information (H.264, table 7-1).
 const SEI: u8 = 6;
 /// Payload type of unregistered user data (H.264, D.1.1).
@@ -31,7 +37,7 @@ const STAP_A: u8 = 24;
 const UNITS_MAX: usize = 8;
 
 /// What a frame says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeCode {
     /// Who sends it: drawn anew for each stream that is published.
     pub source: u32,
@@ -93,13 +99,29 @@ impl TimeCode {
         TimeCode::from_bytes(rest.strip_prefix(&UUID)?)
     }
 
-    /// The code in the payload of an RTP packet of H.264 (RFC 6184), of which the beginning is
-    /// enough.
+    /// What stands at the end of a frame that has no room for a NAL unit.
+    pub fn to_trailer(self) -> [u8; TRAILER_BYTES] {
+        let mut trailer = [0; TRAILER_BYTES];
+        trailer[..UUID.len()].copy_from_slice(&UUID);
+        trailer[UUID.len()..].copy_from_slice(&self.to_bytes());
+        trailer
+    }
+
+    fn from_trailer(payload: &[u8]) -> Option<TimeCode> {
+        let trailer = payload.last_chunk::<TRAILER_BYTES>()?;
+        TimeCode::from_bytes(trailer.strip_prefix(&UUID)?)
+    }
+
+    /// The code in the payload of an RTP packet: of H.264 (RFC 6184), of which the beginning is
+    /// enough, or of VP8 (RFC 7741), of which it takes all.
     #[inline]
     pub fn find(payload: &[u8]) -> Option<TimeCode> {
         match payload.first()? & 0x1f {
             SEI => TimeCode::from_nal(payload),
             STAP_A => TimeCode::find_in_aggregate(&payload[1..]),
+            // A descriptor of the first partition, whose start bit is set or not: H.264 has no NAL
+            // units of these types.
+            0 | 16 => TimeCode::from_trailer(payload),
             _ => None,
         }
     }
@@ -121,6 +143,9 @@ impl TimeCode {
     /// Where in a payload the numbers of a code stand; none where it holds none.
     pub fn place(payload: &[u8]) -> Option<usize> {
         TimeCode::find(payload)?;
+        if TimeCode::from_trailer(payload).is_some() {
+            return Some(payload.len() - CODE_BYTES);
+        }
         let place = payload
             .windows(UUID.len())
             .position(|bytes| bytes == UUID)?;
@@ -165,6 +190,17 @@ mod tests {
             prop_assert_eq!(TimeCode::find(&together), Some(code));
             let place = TimeCode::place(&together).expect("it is there");
             prop_assert_eq!(&together[place..place + CODE_BYTES], &code.to_bytes()[..]);
+            // Behind a frame, and nowhere else.
+            let trailer = code.to_trailer();
+            for descriptor in [0x00, 0x10, 0x90] {
+                let frame = [&[descriptor][..], &[7; 100], &trailer].concat();
+                prop_assert_eq!(TimeCode::find(&frame), Some(code));
+                let place = TimeCode::place(&frame).expect("it is there");
+                prop_assert_eq!(&frame[place..], &code.to_bytes()[..]);
+                prop_assert_eq!(TimeCode::find(&frame[..frame.len() - 1]), None);
+                prop_assert_eq!(TimeCode::find(&[&frame[..], &[0]].concat()), None);
+            }
+            prop_assert_eq!(TimeCode::find(&[&[0x41][..], &trailer].concat()), None);
             // No byte sequence in it needs prevention.
             prop_assert!(nal.windows(2).all(|pair| pair != [0, 0]));
         }

@@ -13,17 +13,25 @@ const RATE: u64 = 1_000_000;
 const FRAMES: u32 = 25;
 const GOP: u32 = 50;
 
+fn settings() -> VideoSettings {
+    VideoSettings {
+        bits_per_second: RATE,
+        frame_rate: FrameRate::whole(FRAMES),
+        gop: GOP,
+        mtu: 1200,
+        form: PictureForm::default(),
+    }
+}
+
 fn ladder() -> Arc<Ladder> {
-    static LADDER: LazyLock<Arc<Ladder>> = LazyLock::new(|| {
-        let ladder = Ladder::h264(&VideoSettings {
-            bits_per_second: RATE,
-            frame_rate: FrameRate::whole(FRAMES),
-            gop: GOP,
-            mtu: 1200,
-            form: PictureForm::default(),
-        });
-        Arc::new(ladder.expect("it is possible"))
-    });
+    static LADDER: LazyLock<Arc<Ladder>> =
+        LazyLock::new(|| Arc::new(Ladder::h264(&settings()).expect("it is possible")));
+    LADDER.clone()
+}
+
+fn vp8() -> Arc<Ladder> {
+    static LADDER: LazyLock<Arc<Ladder>> =
+        LazyLock::new(|| Arc::new(Ladder::vp8(&settings()).expect("it is possible")));
     LADDER.clone()
 }
 
@@ -36,7 +44,12 @@ fn bytes(encoder: &Encoder, picture: &Picture) -> u64 {
 
 #[test]
 fn an_encoder_that_is_left_alone_gives_the_video_as_it_is() {
-    let mut encoder = Encoder::new(ladder());
+    left_alone(ladder());
+    left_alone(vp8());
+}
+
+fn left_alone(ladder: Arc<Ladder>) {
+    let mut encoder = Encoder::new(ladder);
     let clip = encoder.clip().clone();
     for round in 0..3 {
         let mut packets = clip.packets.iter();
@@ -88,7 +101,11 @@ fn however_often_key_frames_are_asked_for_four_a_second_come() {
 
 #[test]
 fn the_ladder_ends_where_its_pictures_have_no_texture_left() {
-    let ladder = ladder();
+    ends(ladder());
+    ends(vp8());
+}
+
+fn ends(ladder: Arc<Ladder>) {
     assert!(
         ladder.lowest_bitrate() <= RATE / 8,
         "{}",
@@ -107,8 +124,9 @@ proptest! {
     fn the_bit_rate_is_exact_whatever_is_asked_for(
         rates in proptest::collection::vec(200_000u64..1_100_000, 1..4),
         requests in proptest::collection::btree_set(0u32..1500, 0..200),
+        is_vp8 in any::<bool>(),
     ) {
-        let mut encoder = Encoder::new(ladder());
+        let mut encoder = Encoder::new(if is_vp8 { vp8() } else { ladder() });
         let largest = encoder.ladder.rungs[0].pictures[0].bytes;
         let (mut sent, mut due, mut number) = (0, 0, 0);
         for rate in rates {
@@ -186,8 +204,38 @@ fn decoded(format: &str, stream: Vec<u8>) -> Option<(usize, String)> {
 
 #[test]
 fn ffmpeg_decodes_early_key_frames_and_changing_bit_rates() {
-    let mut encoder = Encoder::new(ladder());
     let mut stream = Vec::new();
+    encoded(ladder(), |packets| {
+        stream.extend(byte_stream(
+            packets.iter().map(|packet| &packet.payload[..]),
+        ));
+    });
+    if let Some((frames, complaints)) = decoded("h264", stream) {
+        assert_eq!((frames, complaints), (400, String::new()));
+    }
+    // Its sides are read in the frames.
+    let mut ivf = b"DKIF\0\0\x20\0VP80".to_vec();
+    ivf.extend([16, 0, 16, 0, 25, 0, 0, 0, 1, 0, 0, 0]);
+    ivf.resize(32, 0);
+    let mut number = 0_u64;
+    encoded(vp8(), |packets| {
+        let frame: Vec<u8> = packets
+            .iter()
+            .flat_map(|packet| packet.payload[1..].to_vec())
+            .collect();
+        ivf.extend((frame.len() as u32).to_le_bytes());
+        ivf.extend(number.to_le_bytes());
+        ivf.extend(frame);
+        number += 1;
+    });
+    if let Some((frames, complaints)) = decoded("ivf", ivf) {
+        assert_eq!((frames, complaints), (400, String::new()));
+    }
+}
+
+/// What an encoder gives of which much is asked.
+fn encoded(ladder: Arc<Ladder>, mut takes: impl FnMut(&[&ClipPacket])) {
+    let mut encoder = Encoder::new(ladder);
     for number in 0..400u32 {
         if number % 37 == 5 {
             encoder.key_frame();
@@ -197,10 +245,7 @@ fn ffmpeg_decodes_early_key_frames_and_changing_bit_rates() {
         }
         let picture = encoder.next_picture();
         let packets = (0..picture.packets()).map(|index| encoder.packet(&picture, index));
-        stream.extend(byte_stream(packets.map(|packet| &packet.payload[..])));
+        takes(&packets.collect::<Vec<_>>());
     }
     assert!(encoder.early_key_frames() >= 9);
-    if let Some((frames, complaints)) = decoded("h264", stream) {
-        assert_eq!((frames, complaints), (400, String::new()));
-    }
 }

@@ -1,0 +1,181 @@
+//! One loop of VP8 of a stated bit rate.
+
+use bytes::Bytes;
+
+use super::picture::{BLOCKS, Grid, Slot, frame};
+use crate::time_code::{TRAILER_BYTES, TimeCode};
+use crate::video::{Loop, SettingsError, VideoSettings};
+
+/// How much larger a key frame is than the others, where the rate allows the choice. Real encoders
+/// at a constant bit rate show bursts of about that size.
+const KEY_WEIGHT: u64 = 3;
+/// What a block of texture takes at most on average, in bytes.
+const TEXTURE_BYTES: usize = 30;
+/// How many places of the bar are tried to find out what it costs.
+const PLACES: u64 = 8;
+
+/// One loop of video: GOPs that can be repeated endlessly. A time code stands at the end of each
+/// frame, which whoever sends it fills in, and counts in the bit rate.
+#[derive(Clone, Debug)]
+pub struct Vp8Stream {
+    /// Its frames, in order.
+    pub frames: Vec<Vec<u8>>,
+    /// Width and height in samples.
+    pub size: (u32, u32),
+}
+
+impl Vp8Stream {
+    /// Makes one loop.
+    pub fn new(settings: &VideoSettings) -> Result<Vp8Stream, SettingsError> {
+        let whole = Loop::of(settings, false)?;
+        let size = choose_size(whole, settings)?;
+        Ok(encode(whole, settings, size))
+    }
+
+    /// Whether a loop can be made. Takes milliseconds: of each size that is tried, some frames are
+    /// made without texture.
+    pub fn check(settings: &VideoSettings) -> Result<(), SettingsError> {
+        choose_size(Loop::of(settings, false)?, settings).map(|_| ())
+    }
+
+    /// One loop of pictures of the same size at another bit rate: a frame of one may follow on the
+    /// frame before it of the other, with the texture of another key frame.
+    pub fn alike(&self, settings: &VideoSettings) -> Result<Vp8Stream, SettingsError> {
+        let whole = Loop::of(settings, false)?;
+        whole.has_room_for(Least::of(settings, self.size).per_gop(settings), settings)?;
+        Ok(encode(whole, settings, self.size))
+    }
+}
+
+fn choose_size(whole: Loop, settings: &VideoSettings) -> Result<(u32, u32), SettingsError> {
+    whole.choose_size(settings, KEY_WEIGHT, |size| {
+        Least::of(settings, size).per_gop(settings)
+    })
+}
+
+/// Bytes of payload of frames without texture, the largest of them.
+#[derive(Clone, Copy, Debug)]
+struct Least {
+    key: u64,
+    inter: u64,
+}
+
+impl Least {
+    fn of(settings: &VideoSettings, size: (u32, u32)) -> Least {
+        let bytes = |key_index, index| {
+            let slot = Slot {
+                index,
+                key_index,
+                texture: (0, 0),
+            };
+            let length = frame(size, slot).len() + TRAILER_BYTES;
+            payload_bytes(length, settings.mtu) as u64
+        };
+        let columns = Grid::of(size).across as u64;
+        // Where the bar stands costs a little more or less; the smallest pictures, of which it
+        // matters, have fewer places.
+        let places = || 0..columns.min(PLACES);
+        Least {
+            key: places().map(|place| bytes(place, place)).max().unwrap_or(0),
+            inter: places().map(|place| bytes(0, place + 1)).max().unwrap_or(0),
+        }
+    }
+
+    fn per_gop(self, settings: &VideoSettings) -> u64 {
+        self.key + self.inter * (u64::from(settings.gop) - 1)
+    }
+}
+
+fn encode(whole: Loop, settings: &VideoSettings, size: (u32, u32)) -> Vp8Stream {
+    let least = Least::of(settings, size);
+    let gop = u64::from(settings.gop);
+    let weights_of_all = u128::from((gop - 1 + KEY_WEIGHT) * whole.gops);
+    let (mut spent, mut weights, mut from) = (0, 0, 0);
+    let mut frames = Vec::new();
+    for index in 0..whole.gops * gop {
+        let in_gop = index % gop;
+        weights += if in_gop == 0 { KEY_WEIGHT } else { 1 };
+        // What the loop may have spent after this frame; the remainder is carried on. The frames
+        // behind it have to find room.
+        let due = u128::from(whole.bytes) * u128::from(weights) / weights_of_all;
+        let gops_behind = whole.gops - 1 - index / gop;
+        let behind = least.inter * (gop - 1 - in_gop) + least.per_gop(settings) * gops_behind;
+        let due = (due as u64).min(whole.bytes.saturating_sub(behind));
+        let budget = due.saturating_sub(spent) as usize;
+        let slot = Slot {
+            index,
+            key_index: index - in_gop,
+            texture: (from, 0),
+        };
+        let length = longest_within(budget, settings.mtu);
+        let (mut bytes, texture) = fill(size, slot, length.saturating_sub(TRAILER_BYTES));
+        let macroblocks = Grid::of(size).macroblocks();
+        from = (from + texture.div_ceil(BLOCKS)) % macroblocks;
+        let length = length.max(bytes.len() + TRAILER_BYTES);
+        bytes.resize(length - TRAILER_BYTES, 0);
+        bytes.extend(TimeCode::default().to_trailer());
+        spent += payload_bytes(length, settings.mtu) as u64;
+        frames.push(bytes);
+    }
+    Vp8Stream { frames, size }
+}
+
+/// A frame with as many blocks of texture as fit into `room` bytes, and how many these are. What is
+/// least is made whatever the room.
+fn fill(size: (u32, u32), slot: Slot, room: usize) -> (Vec<u8>, usize) {
+    let most = Grid::of(size).macroblocks() * BLOCKS;
+    let with = |texture| Slot {
+        texture: (slot.texture.0, texture),
+        ..slot
+    };
+    let mut best = (frame(size, slot), 0);
+    let further = |best: &(Vec<u8>, usize)| {
+        let left = room.saturating_sub(best.0.len()) / TEXTURE_BYTES;
+        best.1 + left.max(1)
+    };
+    // What a block takes differs a little: the number is closed in on.
+    let mut least_over = most + 1;
+    let mut texture = (further(&best) - 1).min(most);
+    while texture > best.1 && texture < least_over {
+        let tried = frame(size, with(texture));
+        match tried.len() <= room {
+            true => best = (tried, texture),
+            false => least_over = texture,
+        }
+        texture = further(&best).min(least_over - 1);
+    }
+    best
+}
+
+/// How many bytes of RTP payload a frame of that length takes: each packet has a descriptor of one
+/// byte (RFC 7741, 4.2).
+fn payload_bytes(length: usize, mtu: usize) -> usize {
+    length + length.div_ceil(mtu - 1)
+}
+
+/// The longest frame that takes at most so many bytes of payload.
+fn longest_within(payload: usize, mtu: usize) -> usize {
+    payload - payload.div_ceil(mtu)
+}
+
+/// Cuts a frame into payloads of RTP (RFC 7741, 4). The time code at its end is whole in the last.
+pub(crate) fn cut(frame: &[u8], mtu: usize, payloads: &mut Vec<Bytes>) {
+    let room = mtu - 1;
+    let mut rest = frame;
+    // S: the partition begins.
+    let mut descriptor = 0x10;
+    while !rest.is_empty() {
+        let left = rest.len().saturating_sub(room);
+        let length = match left {
+            0 => rest.len(),
+            1..TRAILER_BYTES => rest.len() - TRAILER_BYTES,
+            _ => room,
+        };
+        let (part, behind) = rest.split_at(length);
+        payloads.push(Bytes::from([&[descriptor], part].concat()));
+        (rest, descriptor) = (behind, 0x00);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! The stream holds its rate, and an independent decoder shows what was drawn, to the level.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::frame_rate::FrameRate;
+use crate::tests::run;
+use crate::video::PictureForm;
+
+fn settings(bits_per_second: u64, frames: u32, gop: u32) -> VideoSettings {
+    VideoSettings {
+        bits_per_second,
+        frame_rate: FrameRate::whole(frames),
+        gop,
+        mtu: 1200,
+        form: PictureForm::default(),
+    }
+}
+
+fn payload_of(stream: &Vp8Stream, mtu: usize) -> u64 {
+    let bytes = stream
+        .frames
+        .iter()
+        .map(|own| payload_bytes(own.len(), mtu));
+    bytes.sum::<usize>() as u64
+}
+
+/// Frames with their numbers in an IVF file, and what ffmpeg shows of them: the luma of each
+/// picture; none without it.
+fn shown(size: (u32, u32), frames: &[&Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+    let mut ivf = b"DKIF\0\0\x20\0VP80".to_vec();
+    for side in [size.0, size.1] {
+        ivf.extend((side as u16).to_le_bytes());
+    }
+    ivf.extend([25, 0, 0, 0, 1, 0, 0, 0]);
+    ivf.extend((frames.len() as u32).to_le_bytes());
+    ivf.extend([0; 4]);
+    for (number, frame) in (0_u64..).zip(frames) {
+        ivf.extend((frame.len() as u32).to_le_bytes());
+        ivf.extend(number.to_le_bytes());
+        ivf.extend_from_slice(frame);
+    }
+    let arguments = "-v warning -xerror -f ivf -i - -f rawvideo -pix_fmt yuv420p -fps_mode \
+                     passthrough -";
+    let arguments: Vec<&str> = arguments.split_ascii_whitespace().collect();
+    let (success, bytes, complaints) = run("ffmpeg", &arguments, &ivf)?;
+    assert!(success && complaints.is_empty(), "{size:?}: {complaints}");
+    let luma = (size.0 * size.1) as usize;
+    let pictures = bytes.chunks_exact(luma + 2 * (luma / 4));
+    let pictures = pictures.map(|picture| picture[..luma].to_vec());
+    Some(pictures.collect())
+}
+
+/// Looks at the last line and column of each macroblock, which texture leaves as it is.
+fn levels_are_right(size: (u32, u32), numbers: &[u64], pictures: &[Vec<u8>]) {
+    let (width, grid) = (size.0 as usize, Grid::of(size));
+    assert_eq!(pictures.len(), numbers.len());
+    for (number, picture) in numbers.iter().zip(pictures) {
+        for (row, column) in (0..size.1 as usize / 16)
+            .flat_map(|row| (0..width / 16).map(move |column| (row, column)))
+        {
+            let level = grid.level(column, *number);
+            for within in 0..16 {
+                let right = picture[(row * 16 + within) * width + column * 16 + 15];
+                let below = picture[(row * 16 + 15) * width + column * 16 + within];
+                let found = [right, below].map(i32::from);
+                assert_eq!(found, [level; 2], "{number}: {column}, {row}, {within}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ffmpeg_shows_what_was_drawn() {
+    for (settings, size) in [
+        (settings(64_000, 25, 50), None),
+        (settings(300_000, 25, 25), Some((320, 180))),
+        (settings(1_500_000, 25, 50), None),
+        (settings(4_000_000, 30, 60), Some((1280, 720))),
+        (settings(1_000_000, 10, 1), None),
+        (settings(150_000, 5, 300), Some((322, 98))),
+    ] {
+        let settings = VideoSettings {
+            form: PictureForm {
+                size,
+                ..PictureForm::default()
+            },
+            ..settings
+        };
+        let stream = Vp8Stream::new(&settings).expect("the rate can be met");
+        // Twice: after the last frame comes the first.
+        let frames: Vec<&Vec<u8>> = stream.frames.iter().chain(&stream.frames).collect();
+        let count = stream.frames.len() as u64;
+        let numbers: Vec<u64> = (0..count).chain(0..count).collect();
+        if let Some(pictures) = shown(stream.size, &frames) {
+            levels_are_right(stream.size, &numbers, &pictures);
+        }
+    }
+}
+
+#[test]
+fn frames_of_another_rate_follow_and_frames_may_be_lost() {
+    let high = settings(900_000, 25, 25);
+    let high = Vp8Stream::new(&high).expect("the rate can be met");
+    let low = high.alike(&settings(300_000, 25, 25)).expect("it can");
+    let mut frames = Vec::new();
+    let mut numbers = Vec::new();
+    for (number, (one, other)) in (0_u64..).zip(high.frames.iter().zip(&low.frames)) {
+        let is_key = number % 25 == 0;
+        if number % 4 == 2 && !is_key {
+            continue;
+        }
+        numbers.push(number);
+        frames.push(if number % 3 == 1 { other } else { one });
+    }
+    if let Some(pictures) = shown(high.size, &frames) {
+        levels_are_right(high.size, &numbers, &pictures);
+    }
+    // A key frame that is asked for: the next GOP begins early.
+    let early: Vec<u64> = (0..10).chain(25..50).collect();
+    let frames: Vec<&Vec<u8>> = early.iter().map(|at| &high.frames[*at as usize]).collect();
+    if let Some(pictures) = shown(high.size, &frames) {
+        levels_are_right(high.size, &early, &pictures);
+    }
+}
+
+#[test]
+fn what_cannot_be_made_says_what_would_do() {
+    let error = Vp8Stream::new(&settings(5_000, 25, 50)).expect_err("it is too low");
+    let SettingsError::BitRateTooLow { asked, needed, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(asked, 5_000);
+    assert!(Vp8Stream::new(&settings(needed, 25, 50)).is_ok());
+    assert!(Vp8Stream::check(&settings(needed, 25, 50)).is_ok());
+    assert!(Vp8Stream::new(&settings(needed - 200, 25, 50)).is_err());
+    assert!(Vp8Stream::check(&settings(needed - 200, 25, 50)).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_loop_has_its_bit_rate_to_the_byte(
+        rate in 20_000_u64..600_000,
+        frames in 1_u32..31,
+        gop in 1_u32..80,
+        mtu in 128_usize..1500,
+    ) {
+        let settings = VideoSettings { mtu, ..settings(rate, frames, gop) };
+        let Ok(stream) = Vp8Stream::new(&settings) else {
+            prop_assert!(Vp8Stream::check(&settings).is_err());
+            return Ok(());
+        };
+        prop_assert!(Vp8Stream::check(&settings).is_ok());
+        let wanted = rate * stream.frames.len() as u64 / (8 * u64::from(frames));
+        let spent = payload_of(&stream, mtu);
+        // A packet of a descriptor alone cannot be.
+        prop_assert!(spent <= wanted && spent + 1 >= wanted, "{} of {}", spent, wanted);
+        for frame in &stream.frames {
+            let mut payloads = Vec::new();
+            cut(frame, mtu, &mut payloads);
+            prop_assert_eq!(payloads.iter().map(Bytes::len).sum::<usize>(), payload_bytes(frame.len(), mtu));
+            prop_assert!(payloads.iter().all(|own| (2..=mtu).contains(&own.len())));
+            let whole: Vec<u8> = payloads.iter().flat_map(|own| own[1..].to_vec()).collect();
+            prop_assert_eq!(&whole, frame);
+            // One code, in the last.
+            let coded: Vec<bool> = payloads.iter().map(|own| TimeCode::find(own).is_some()).collect();
+            let last = coded.len() - 1;
+            prop_assert!(coded.iter().enumerate().all(|(at, coded)| *coded == (at == last)));
+        }
+    }
+}

@@ -15,6 +15,7 @@ use mediagen::frame_rate::FrameRate;
 use mediagen::ladder::Ladder;
 use mediagen::picture_size::PictureSize;
 use mediagen::video::{PictureForm, Profile, SettingsError, VideoSettings};
+use mediagen::vp8::Vp8Stream;
 
 /// A profile of H.264 (A.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +47,17 @@ pub enum AudioCodec {
     Opus,
 }
 
+/// What video that is made is coded with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VideoCodec {
+    /// H.264.
+    #[default]
+    H264,
+    /// VP8.
+    Vp8,
+}
+
 /// What is published: a made video, with a tone beside it where one is wanted; or a file, over and
 /// over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -60,8 +72,8 @@ pub struct SourceConfig {
     pub bitrate: Option<BitRate>,
     /// Pictures per second of the video that is made. Default: 25.
     pub frame_rate: Option<FrameRate>,
-    /// Pictures from one IDR picture to the next, of the video that is made. Default: as many as
-    /// two seconds have.
+    /// Pictures from one that can be decoded by itself to the next, of the video that is made.
+    /// Default: as many as two seconds have.
     pub gop: Option<u32>,
     /// Width and height of the video that is made, such as 1280x720: both even, 48 to 4096.
     /// Default: as large as leaves nine tenths of the bit rate to what is in the pictures, up to
@@ -70,6 +82,9 @@ pub struct SourceConfig {
     /// The profile of H.264 that the video that is made keeps to: `baseline` (Constrained Baseline)
     /// or `main` (with CAVLC). Default: baseline.
     pub profile: Option<VideoProfile>,
+    /// What video that is made is coded with, of WebRTC: `h264` (default) or `vp8`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub video_codec: Option<VideoCodec>,
     /// Whether there is audio too. Made, it is G.711 mu-law, 64 kb/s beside the video's bit rate:
     /// default false. Of a file it is the file's: default true.
     pub audio: Option<bool>,
@@ -104,6 +119,7 @@ impl Default for SourceConfig {
             gop: None,
             size: None,
             profile: None,
+            video_codec: None,
             audio: None,
             audio_codec: None,
             talk: None,
@@ -128,6 +144,9 @@ impl SourceConfig {
             (None, None) if self.simulcast => {
                 Err("`simulcast` is of WebRTC; take it out".to_owned())
             }
+            (None, None) if self.video_codec.is_some() => {
+                Err("`video_codec` is of WebRTC; take it out".to_owned())
+            }
             (None, None) => self.check_but_audio_codec(),
             (Some(_), _) => Err("`audio_codec` is of WebRTC; take it out".to_owned()),
             (None, Some(_)) => Err("`talk` is of WebRTC; take it out".to_owned()),
@@ -142,6 +161,9 @@ impl SourceConfig {
                         `file`"
                     .to_owned(),
             );
+        }
+        if self.profile.is_some() && self.video_codec == Some(VideoCodec::Vp8) {
+            return Err("`profile` is of H.264, and `video_codec` is `vp8`".to_owned());
         }
         if self.simulcast && self.file.is_some() {
             return Err("`simulcast` is of video that is made, and there is a `file`".to_owned());
@@ -165,6 +187,7 @@ impl SourceConfig {
             ("gop", self.gop.is_some()),
             ("size", self.size.is_some()),
             ("profile", self.profile.is_some()),
+            ("video_codec", self.video_codec.is_some()),
         ];
         if self.file.is_some()
             && let Some((key, _)) = made.into_iter().find(|(_, written)| *written)
@@ -184,14 +207,21 @@ impl SourceConfig {
 impl SourceConfig {
     /// Whether the bit rate and the size can be met, that of all layers where there are more. Takes
     /// some milliseconds.
-    pub(crate) fn check_made(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// They cannot; the text says what would do.
+    pub fn check_made(&self) -> Result<(), String> {
         if self.file.is_some() {
             return Ok(());
         }
         let layers = if self.simulcast { 0..LAYERS } else { 0..1 };
         for layer in layers {
             let own = settings(&lower(self, layer));
-            Clip::check_coded_video(&own).map_err(|error| of_layer(&error, layer))?;
+            let checked = match self.video_codec.unwrap_or_default() {
+                VideoCodec::H264 => Clip::check_coded_video(&own),
+                VideoCodec::Vp8 => Vp8Stream::check(&own),
+            };
+            checked.map_err(|error| of_layer(&error, layer))?;
         }
         Ok(())
     }
@@ -278,14 +308,17 @@ impl MediaSource {
                 pacing: config.pacing,
             });
         }
-        let ladder = Ladder::h264(&settings(config)).map_err(|error| error.to_string())?;
         let others = if config.simulcast { 1..LAYERS } else { 1..1 };
-        let layers = others.map(|layer| {
-            let ladder = Ladder::h264(&settings(&lower(config, layer)));
-            ladder
-                .map(Arc::new)
-                .map_err(|error| of_layer(&error, layer))
-        });
+        let made = |layer| {
+            let own = settings(&lower(config, layer));
+            let ladder = match config.video_codec.unwrap_or_default() {
+                VideoCodec::H264 => Ladder::h264(&own),
+                VideoCodec::Vp8 => Ladder::vp8(&own),
+            };
+            ladder.map_err(|error| of_layer(&error, layer))
+        };
+        let ladder = made(0)?;
+        let layers = others.map(|layer| made(layer).map(Arc::new));
         let layers = layers.collect::<Result<_, _>>()?;
         Ok(MediaSource {
             layers,

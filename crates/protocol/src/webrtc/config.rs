@@ -512,6 +512,14 @@ mod tests {
             (r#"{"publish":{},"participate":{}}"#, "participate"),
             (r#"{"publish":{"audio_codec":"opus"}}"#, "publish"),
             (
+                r#"{"publish":{"video_codec":"vp8","profile":"main"}}"#,
+                "publish",
+            ),
+            (
+                r#"{"publish":{"file":"a.webm","video_codec":"vp8"}}"#,
+                "publish",
+            ),
+            (
                 r#"{"publish":{"audio":true,"audio_codec":"pcmu","talk":{}}}"#,
                 "publish",
             ),

@@ -177,7 +177,7 @@ fn without_a_browser_the_run_says_at_its_start_what_to_install() {
 }
 
 #[test]
-fn a_browser_takes_part_in_a_room_of_janus() {
+fn a_browser_takes_part_in_a_room_of_janus_and_decodes_the_vp8_of_others() {
     if !have("janus") || !have("chromium") || Namespace::with_multicast().is_none() {
         return;
     }
@@ -189,8 +189,8 @@ server: {{ launch: janus }}
 clients:
   people:
     urls: ['janus+ws://{{server}}:8188/videoroom/77']
-    participate: {{ bitrate: 256kbps, audio: true }}
-    room: {{ publishers: 10, video_codecs: 'h264,vp8' }}
+    participate: {{ bitrate: 256kbps, video_codec: vp8, audio: true }}
+    room: {{ publishers: 10, video_codecs: vp8 }}
     golden: {{ chromium: 1 }}
     load: {{ clients: 2, ramp: 1s }}
 duration: 8s

@@ -178,6 +178,15 @@ fn publishers_that_follow_keep_to_the_bit_rate_of_their_janus_room() {
 
 #[test]
 fn receivers_in_a_janus_room_get_the_layer_of_a_simulcast_that_they_choose() {
+    layers_of("h264");
+}
+
+#[test]
+fn they_do_so_of_vp8_whose_time_codes_come_through() {
+    layers_of("vp8");
+}
+
+fn layers_of(codec: &str) {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return;
     }
@@ -190,6 +199,7 @@ fn receivers_in_a_janus_room_get_the_layer_of_a_simulcast_that_they_choose() {
     urls: ['janus+ws://{{server}}:8188/videoroom/77']
     layer: {name}
     receive: decrypted
+    time_codes: true
     load: {{ clients: 1, start: at_once }}
 "
         )
@@ -201,7 +211,7 @@ clients:
   camera:
     protocol: webrtc
     urls: ['janus+ws://{{server}}:8188/videoroom/77']
-    participate: {{ bitrate: 1600kbps, simulcast: true }}
+    participate: {{ bitrate: 1600kbps, video_codec: {codec}, simulcast: true }}
     subscribe: nobody
     room: {{ publishers: 10 }}
     load: {{ clients: 1, start: at_once }}
@@ -229,6 +239,11 @@ clients:
         assert!(of(name, "expected") > 0.0);
         assert_eq!(of(name, "lost"), 0.0, "{name}");
         assert_eq!(of(name, "unauthentic"), 0.0, "{name}");
+        // Each frame has its code, and none was missed between the first and the last.
+        let delays = &report.0["populations"][name]["metrics"]["frame_delay"];
+        assert!(delays["count"].as_f64() > Some(100.0), "{name}: {delays}");
+        assert!(delays["p50"].as_f64() > Some(0.0), "{name}: {delays}");
+        assert_eq!(of(name, "frame_loss"), 0.0, "{name}");
     }
 }
 

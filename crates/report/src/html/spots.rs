@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::charts::words;
 use crate::series::Series;
 use crate::series::names::short_names;
 
@@ -40,6 +41,9 @@ pub(super) struct Spots {
     pub(super) runs: Vec<Spot>,
 }
 
+/// The key of what has a name in place of a value (`vary: { cases: [...] }`).
+const CASE: &str = "case";
+
 /// Distinct texts in the order in which they first come.
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
@@ -74,9 +78,11 @@ impl Spots {
         let side = others.iter().position(|&key| numbers[key].is_none());
         let side = (!others.is_empty()).then(|| others.remove(side.unwrap_or(0)));
         let label = |row: usize, keys: &[usize]| {
-            let labels = keys
-                .iter()
-                .map(|&key| format!("{} {}", names[key], value(row, key)));
+            let labels = keys.iter().map(|&key| match &*names[key] {
+                // Its name tells what it is.
+                CASE => value(row, key),
+                name => format!("{} {}", words(name), value(row, key)),
+            });
             labels.collect::<Vec<_>>().join(", ")
         };
         let mut panel_keys: Vec<usize> = side.into_iter().collect();
@@ -105,7 +111,7 @@ impl Spots {
         let mut ticks: Vec<(f64, String)> = xs.into_iter().zip(texts.iter().cloned()).collect();
         ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
         Some(Spots {
-            axis: names[axis].clone(),
+            axis: words(&names[axis]),
             numeric,
             log: numeric && least > 0.0 && most / least >= WIDE,
             ticks,

@@ -444,15 +444,18 @@ fn check_end(
     if ends {
         return;
     }
-    let publishes = node.entry("publish").is_some() && !leaves;
+    let mut keys = ["publish", "feed"].into_iter();
+    let published = keys.find(|key| !leaves && node.entry(key).is_some());
     let cause = match shape {
         Shape::Arrivals { .. } => "load",
         // The last stage may send all of them away.
         Shape::Stages(stages) if stages.last().is_none_or(|stage| stage.clients == 0) => return,
         _ if rejoin => "rejoin",
         // What is published has no end of its own.
-        _ if publishes => "publish",
-        _ => return,
+        _ => match published {
+            Some(key) => key,
+            None => return,
+        },
     };
     let Some(entry) = node.entry(cause) else {
         return;
@@ -462,7 +465,7 @@ fn check_end(
             &entry.key_origin,
             if arrivals {
                 "these arrivals never end, and the run has no `duration`"
-            } else if cause == "publish" {
+            } else if Some(cause) == published {
                 "what is published never ends, and the run has no `duration`"
             } else {
                 "with `rejoin` the clients never end, and the run has no `duration`"

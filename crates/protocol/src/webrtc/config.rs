@@ -193,6 +193,11 @@ pub struct ClientConfig {
     /// `{bitrate: 256kbps, audio: true}`. Default: nothing, they only receive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participate: Option<SourceConfig>,
+    /// What each client feeds to a mount point of Janus in plain RTP, such as
+    /// `{bitrate: 2Mbps, audio: true}`: it makes the mount point of its URL, which is to be its own,
+    /// and takes it away at the end. Default: nothing, they play.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feed: Option<SourceConfig>,
     /// How clients in a room receive the others: `together` (default: all over one
     /// PeerConnection), `each` (each over one of its own, of Janus alone) or `nobody`.
     pub subscribe: Subscribe,
@@ -257,6 +262,7 @@ impl Default for ClientConfig {
             pin: None,
             follow: Follow::default(),
             publish: None,
+            feed: None,
             participate: None,
             subscribe: Subscribe::default(),
             layer: None,
@@ -318,6 +324,7 @@ impl ClientConfig {
         for (key, source) in [
             ("publish", &self.publish),
             ("participate", &self.participate),
+            ("feed", &self.feed),
         ] {
             if let Some(source) = source {
                 check_source(source).map_err(|text| (key, text))?;
@@ -344,9 +351,47 @@ impl ClientConfig {
             let text = "`last_n` needs `subscribe: together`";
             return Err(("last_n", text.to_owned()));
         }
+        self.check_feed()?;
         if self.publish.is_some() && self.participate.is_some() {
             let text = "`publish` is of WHIP and `participate` of rooms; take one out";
             return Err(("participate", text.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check_feed(&self) -> Result<(), (&'static str, String)> {
+        let Some(source) = &self.feed else {
+            return Ok(());
+        };
+        let with = [
+            ("publish", self.publish.is_some()),
+            ("participate", self.participate.is_some()),
+            ("golden", self.golden.is_some()),
+            ("turn", self.turn.is_some()),
+            ("congestion", self.follows()),
+        ];
+        if let Some((key, _)) = with.into_iter().find(|(_, written)| *written) {
+            let text = "it does not go with `feed`, which is plain RTP to a mount point; take one \
+                        out";
+            return Err((key, text.to_owned()));
+        }
+        if source.simulcast || source.talk.is_some() {
+            let text = "`simulcast` and `talk` are not fed to a mount point; take them out";
+            return Err(("feed", text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether these values make sense with a mount point of Janus, or with what is none; if not,
+    /// which key does not, and why.
+    pub(super) fn check_mountpoint(&self, is_one: bool) -> Result<(), (&'static str, String)> {
+        if self.feed.is_some() && !is_one {
+            let text = "`feed` is of mount points of Janus (`janus+ws://HOST/streaming/ID`)";
+            return Err(("feed", text.to_owned()));
+        }
+        if self.publish.is_some() && is_one {
+            let text = "`publish` is of WHIP; a mount point is fed: write `feed`";
+            return Err(("publish", text.to_owned()));
         }
         Ok(())
     }
@@ -435,7 +480,8 @@ impl ClientConfig {
 
     /// What is sent, be it by WHIP or in a room.
     pub(super) fn source(&self) -> Option<&SourceConfig> {
-        self.publish.as_ref().or(self.participate.as_ref())
+        let own = self.publish.as_ref().or(self.participate.as_ref());
+        own.or(self.feed.as_ref())
     }
 }
 
@@ -510,6 +556,10 @@ mod tests {
             (r#"{"rtx":true,"receive":"decrypted","nack":false}"#, "rtx"),
             (r#"{"publish":{"mtu":10}}"#, "publish"),
             (r#"{"publish":{},"participate":{}}"#, "participate"),
+            (r#"{"feed":{},"participate":{}}"#, "participate"),
+            (r#"{"feed":{},"golden":{"chromium":1}}"#, "golden"),
+            (r#"{"feed":{},"congestion":"follow"}"#, "congestion"),
+            (r#"{"feed":{"simulcast":true}}"#, "feed"),
             (r#"{"publish":{"audio_codec":"opus"}}"#, "publish"),
             (
                 r#"{"publish":{"video_codec":"vp8","profile":"main"}}"#,

@@ -92,7 +92,9 @@ impl Keys for ClientConfig {
     }
 
     fn check_url(&self, url: &str) -> Result<(), (&'static str, String)> {
-        match Url::parse(url).map(|url| url.place) {
+        let place = Url::parse(url).map(|url| url.place);
+        self.check_mountpoint(matches!(place, Ok(Place::Mountpoint(_))))?;
+        match place {
             Ok(Place::LiveKit(_)) => {
                 self.check_without_room()?;
                 self.check_for_livekit()
@@ -107,6 +109,10 @@ impl Keys for ClientConfig {
     }
 
     fn unwritten(&self) -> &'static [&'static str] {
+        // A mount point says nothing of what it receives.
+        if self.feed.is_some() {
+            return &["sent_packets > 0", "not_taken == 0"];
+        }
         match (&self.publish, &self.participate) {
             // A server says what it receives (RFC 8834, 4.1): of one that says nothing nobody knows
             // whether it took anything.
@@ -177,7 +183,7 @@ impl Keys for ClientConfig {
     }
 
     fn published(&self) -> Option<&SourceConfig> {
-        self.publish.as_ref()
+        self.publish.as_ref().or(self.feed.as_ref())
     }
 
     fn source_file(&self) -> Option<&PathBuf> {

@@ -66,9 +66,17 @@ const SRT: [Example; 1] = [Example {
 }];
 
 /// Those of rooms, with Janus where it is installed.
-const ROOMS: [Example; 7] = [
+const ROOMS: [Example; 8] = [
     Example {
         file: "janus-broadcast.yaml",
+        set: &[
+            "duration=6s",
+            "clients.viewers.load={clients: 3, ramp: 1s}",
+            "thresholds=[\"viewers.received > 0\"]",
+        ],
+    },
+    Example {
+        file: "janus-mountpoint.yaml",
         set: &[
             "duration=6s",
             "clients.viewers.load={clients: 3, ramp: 1s}",

@@ -248,6 +248,54 @@ clients:
 }
 
 #[test]
+fn who_watches_a_mount_point_gets_all_that_is_fed_to_it() {
+    if !have("janus") || Namespace::with_multicast().is_none() {
+        return;
+    }
+    let _media = a_little();
+    let folder = folder();
+    let scenario = format!(
+        "network: veth
+server: {{ launch: janus }}
+clients:
+  camera:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/streaming/5']
+    feed: {{ bitrate: 500kbps, video_codec: vp8, gop: 250, audio: true, audio_codec: opus }}
+    load: {{ clients: 1, start: at_once }}
+  viewers:
+    protocol: webrtc
+    urls: ['janus+ws://{{server}}:8188/streaming/5']
+    receive: decrypted
+    time_codes: true
+    load: {{ clients: 3, ramp: 3s }}
+duration: 7s
+{FORGIVING}
+"
+    );
+    fs::write(folder.path().join("room.yaml"), scenario).expect("there is room");
+    run(folder.path(), ["run", "room.yaml", "--json", "room.json"]).expect(0);
+    let report = Report::read(&folder.path().join("room.json"));
+    let of = |population: &str, name: &str| {
+        number(&report.0["populations"][population]["metrics"][name])
+    };
+    let (sent, received) = (of("camera", "sent_packets"), of("viewers", "received"));
+    assert!(
+        received > sent && received <= 3 * sent,
+        "{received} of {sent}"
+    );
+    assert_eq!(of("viewers", "expected"), received);
+    assert_eq!(of("viewers", "unauthentic"), 0);
+    assert_eq!(of("viewers", "streams_silent"), 0);
+    let delays = &report.0["populations"]["viewers"]["metrics"]["frame_delay"];
+    assert!(delays["count"].as_f64() > Some(100.0), "{delays}");
+    // Janus passes on that viewers who come later ask for a key frame, which no loop would have.
+    assert!(of("camera", "key_frame_requests") > 0);
+    assert!(of("camera", "early_key_frames") > 0);
+    assert!(of("viewers", "key_frames") >= 3);
+}
+
+#[test]
 fn whoever_talks_in_a_janus_room_is_seen_and_nobody_else() {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return;

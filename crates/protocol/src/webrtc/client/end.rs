@@ -264,6 +264,7 @@ impl Client {
         self.check = None;
         self.leave_by = cx.now + LEAVE_WITHIN;
         self.say_published(cx, false);
+        self.end_feeding(cx);
         while !self.links.is_empty() {
             self.drop_link(cx, 0);
         }

@@ -37,6 +37,7 @@ mod silent;
 mod waiting;
 
 use link::Link;
+use publish::Feed;
 use relay::Returning;
 use waiting::Appointment;
 
@@ -87,6 +88,8 @@ pub struct Client {
     /// Our address in the first connection: sockets of media have it too.
     local: Option<IpAddr>,
     links: Vec<Link>,
+    /// What it feeds to the server in plain RTP.
+    feed: Option<Box<Feed>>,
     /// What of links that are over a TURN server has to be told yet.
     returning: Vec<Returning>,
     /// Whether the signalling has nothing more to say, while that is so.
@@ -191,7 +194,8 @@ impl Client {
             }
         };
         let ssrc = mix(&[seed, 2]) as u32;
-        let expects = matches!(url.place, Place::Whep | Place::Mountpoint(_));
+        let feeds = config.feed.is_some();
+        let expects = matches!(url.place, Place::Whep | Place::Mountpoint(_)) && !feeds;
         Ok(Client {
             config,
             url,
@@ -206,6 +210,7 @@ impl Client {
             channels: 0,
             local: None,
             links: Vec::new(),
+            feed: None,
             returning: Vec::new(),
             has_left: false,
             source: None,
@@ -234,6 +239,7 @@ impl Client {
 
     /// Lets it publish that.
     pub fn publishing(mut self, source: Arc<MediaSource>) -> Client {
+        self.signalling.tell_media(Feed::media(&source));
         self.source = Some(source);
         self
     }
@@ -352,6 +358,7 @@ impl Client {
                     self.candidate(cx, at, &candidate);
                 }
             }
+            Wanted::Feed { ports } => self.open_feed(cx, &ports),
             Wanted::Expect => self.expects = true,
             Wanted::Forget { peer } => {
                 if let Some(at) = self.link(peer) {
@@ -413,6 +420,9 @@ impl Client {
         if self.second == Some(channel) {
             return self.signal(cx, |signalling, scope| signalling.second_connected(scope));
         }
+        if self.feed_opened(cx, channel) {
+            return;
+        }
         let mut links = self.links.iter();
         if let Some(at) = links.position(|link| link.channel == channel) {
             match &self.config.turn {
@@ -437,6 +447,9 @@ impl Client {
             let detail = format!("{error} ({})", target.unwrap_or_default());
             return self.fail(cx, failure.into(), detail);
         }
+        if self.feed_failed(cx, channel, error) {
+            return;
+        }
         let mut links = self.links.iter();
         if let Some(at) = links.position(|link| link.channel == channel) {
             self.link_failed(cx, at, error);
@@ -453,6 +466,9 @@ impl Client {
             return self.signal(cx, |signalling, scope| {
                 signalling.second_closed(scope, how);
             });
+        }
+        if self.feed_closed(cx, channel) {
+            return;
         }
         let mut links = self.links.iter();
         if let Some(at) = links.position(|link| link.channel == channel) {
@@ -505,6 +521,7 @@ impl Client {
         if !self.returning.is_empty() {
             self.look_at_returning(cx);
         }
+        self.due_feed(cx);
         self.look_at_media(cx);
     }
 }
@@ -547,8 +564,9 @@ impl Session for Client {
             Input::Closed { channel, how } => self.closed(cx, channel, how),
             Input::Datagrams { channel, datagrams } => {
                 let mut links = self.links.iter();
-                if let Some(at) = links.position(|link| link.channel == channel) {
-                    self.datagrams(cx, at, datagrams);
+                match links.position(|link| link.channel == channel) {
+                    Some(at) => self.datagrams(cx, at, datagrams),
+                    None => self.feed_heard(cx, channel, datagrams),
                 }
             }
             Input::Media {
@@ -588,6 +606,8 @@ impl Session for Client {
         due = due.min(self.signalling.deadline().unwrap_or(Time::NEVER));
         let returning = self.returning.iter().filter_map(Returning::deadline);
         due = due.min(returning.min().unwrap_or(Time::NEVER));
+        let feed = self.feed.as_ref().and_then(|feed| feed.deadline());
+        due = due.min(feed.unwrap_or(Time::NEVER));
         let mut all_stand = !self.links.is_empty();
         for link in &self.links {
             all_stand &= link.stands.is_some();

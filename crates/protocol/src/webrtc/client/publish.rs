@@ -1,5 +1,6 @@
 //! What a client sends: media that is made or of a file, encrypted where it leaves.
 
+mod feed;
 mod media;
 mod sealed;
 
@@ -26,6 +27,7 @@ use crate::webrtc::sdp::{
     extension as header_extension,
 };
 use crate::webrtc::turn::RelayChannel;
+pub(super) use feed::Feed;
 use media::{Counts, Media};
 use sealed::{LayerNames, Sealed};
 
@@ -93,6 +95,19 @@ struct Outgoing {
     /// The number of the last demand for a key frame: the same again is the same demand (RFC 5104,
     /// 4.3.1.2).
     last_demand: Option<u8>,
+}
+
+impl Outgoing {
+    fn new(flow: FlowId, ssrc: u32) -> Outgoing {
+        Outgoing {
+            flow,
+            ssrc,
+            counted_again: HistoryCounts::default(),
+            counted: Counts::default(),
+            reported_lost: 0,
+            last_demand: None,
+        }
+    }
 }
 
 impl Sent {
@@ -286,6 +301,45 @@ impl Sent {
     }
 }
 
+impl Sent {
+    /// Adds what was sent since the last time.
+    fn count(&mut self, flows: &mut Flows, recorder: &mut Recorder) {
+        for stream in &mut self.streams {
+            let now = flows.with(stream.flow, |sealed: &mut Sealed| {
+                let again = sealed.again.as_ref().map(Again::counts);
+                (sealed.media.counts(), again.unwrap_or_default())
+            });
+            let (now, again) = now;
+            let asked = std::mem::replace(&mut stream.counted_again, again);
+            let sent_again = again.sent_again - asked.sent_again;
+            recorder.add(m::RETRANSMITTED_PACKETS, sent_again);
+            let too_late = again.unknown - asked.unknown;
+            recorder.add(m::NACKED_TOO_LATE, too_late);
+            let before = std::mem::replace(&mut stream.counted, now);
+            recorder.add(m::SENT_PACKETS, now.packets - before.packets);
+            recorder.add(m::SENT_BYTES, now.bytes - before.bytes);
+            recorder.add(m::SENT_FRAMES, now.frames - before.frames);
+            recorder.add(m::NOT_TAKEN, now.not_taken - before.not_taken);
+            let early = now.early_key_frames - before.early_key_frames;
+            recorder.add(m::EARLY_KEY_FRAMES, early);
+            recorder.add(m::SENT_VOICE_PACKETS, now.voiced - before.voiced);
+        }
+        if let Some(congestion) = &self.congestion {
+            recorder.record(m::ESTIMATED_BITRATE, congestion.estimate().0);
+            recorder.record(m::TARGET_BITRATE, self.target);
+        }
+    }
+
+    /// Has nothing more leave.
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        for stream in &self.streams {
+            cx.out.push_back(Output::StopFlow { flow: stream.flow });
+            cx.flows
+                .with(stream.flow, |sealed: &mut Sealed| sealed.media.stop());
+        }
+    }
+}
+
 /// The number of a layer of a clip.
 fn number(index: usize, layer: usize) -> u64 {
     index as u64 | (layer as u64) << 32
@@ -384,6 +438,9 @@ impl Client {
         let Some(source) = &self.source else {
             return Vec::new();
         };
+        if self.feed.is_some() {
+            return source.clips.iter().map(|clip| clip.media()).collect();
+        }
         let taken = self.links.iter().flat_map(|link| &link.sent.agreed);
         taken
             .filter_map(|taken| Some(source.clips.get(taken.place)?.media()))
@@ -535,7 +592,7 @@ impl Client {
         let channel = link.channel;
         let flow = cx.flows.insert(Sealed {
             media: self.media(cx.now, source, which),
-            sealer,
+            sealer: Some(sealer),
             room: BytesMut::new(),
             again,
             numbered: numbers.map(Numbered::new),
@@ -543,14 +600,7 @@ impl Client {
             level: taken.level,
             layer,
         });
-        self.links[at].sent.streams.push(Outgoing {
-            flow,
-            ssrc,
-            counted_again: HistoryCounts::default(),
-            counted: Counts::default(),
-            reported_lost: 0,
-            last_demand: None,
-        });
+        self.links[at].sent.streams.push(Outgoing::new(flow, ssrc));
         cx.out.push_back(Output::StartFlow { flow, channel });
         true
     }
@@ -573,40 +623,9 @@ impl Client {
             return;
         }
         sent.count_at = Some(cx.now + COUNT_EVERY);
-        self.count_sent(cx, at);
+        sent.count(cx.flows, cx.recorder);
         self.report_sent(cx, at, false);
         self.drain(cx, at);
-    }
-
-    /// Adds what was sent since the last time.
-    fn count_sent(&mut self, cx: &mut Context<'_>, at: usize) {
-        for stream in &mut self.links[at].sent.streams {
-            let now = cx.flows.with(stream.flow, |sealed: &mut Sealed| {
-                let again = sealed.again.as_ref().map(Again::counts);
-                (sealed.media.counts(), again.unwrap_or_default())
-            });
-            let (now, again) = now;
-            let asked = std::mem::replace(&mut stream.counted_again, again);
-            let sent_again = again.sent_again - asked.sent_again;
-            cx.recorder.add(m::RETRANSMITTED_PACKETS, sent_again);
-            let too_late = again.unknown - asked.unknown;
-            cx.recorder.add(m::NACKED_TOO_LATE, too_late);
-            let before = std::mem::replace(&mut stream.counted, now);
-            let recorder = &mut *cx.recorder;
-            recorder.add(m::SENT_PACKETS, now.packets - before.packets);
-            recorder.add(m::SENT_BYTES, now.bytes - before.bytes);
-            recorder.add(m::SENT_FRAMES, now.frames - before.frames);
-            recorder.add(m::NOT_TAKEN, now.not_taken - before.not_taken);
-            let early = now.early_key_frames - before.early_key_frames;
-            recorder.add(m::EARLY_KEY_FRAMES, early);
-            recorder.add(m::SENT_VOICE_PACKETS, now.voiced - before.voiced);
-        }
-        let sent = &self.links[at].sent;
-        if let Some(congestion) = &sent.congestion {
-            cx.recorder
-                .record(m::ESTIMATED_BITRATE, congestion.estimate().0);
-            cx.recorder.record(m::TARGET_BITRATE, sent.target);
-        }
     }
 
     /// Sends a sender report for each stream.
@@ -630,12 +649,9 @@ impl Client {
         if self.links[at].sent.streams.is_empty() {
             return;
         }
-        for stream in &self.links[at].sent.streams {
-            cx.out.push_back(Output::StopFlow { flow: stream.flow });
-            cx.flows
-                .with(stream.flow, |sealed: &mut Sealed| sealed.media.stop());
-        }
-        self.count_sent(cx, at);
+        let sent = &mut self.links[at].sent;
+        sent.stop(cx);
+        sent.count(cx.flows, cx.recorder);
         self.report_sent(cx, at, true);
         for stream in std::mem::take(&mut self.links[at].sent.streams) {
             cx.flows.remove(stream.flow);
@@ -644,6 +660,9 @@ impl Client {
 
     /// What sends a stream has ended, which it does of itself only where nothing can be sent.
     pub(super) fn sending_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
+        if self.feed.as_ref().is_some_and(|feed| feed.has(flow)) {
+            return self.not_fed(cx);
+        }
         let of_ours = self
             .links
             .iter()

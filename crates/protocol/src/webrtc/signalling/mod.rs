@@ -96,6 +96,11 @@ pub enum Wanted {
         /// Which.
         peer: PeerNumber,
     },
+    /// What is fed is taken at these ports of the server's, in plain RTP (RFC 3550).
+    Feed {
+        /// Each stream that was told of by [`Signalling::tell_media`].
+        ports: Vec<FeedPort>,
+    },
     /// Something for the list of events.
     Note {
         /// A stable name.
@@ -112,6 +117,28 @@ pub enum Wanted {
     },
     /// It has left as it was told to, and nothing more comes.
     Left,
+}
+
+/// A stream that is fed to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FedMedia {
+    /// `video` or `audio`.
+    pub kind: &'static str,
+    /// The codec, by its name in `a=rtpmap`.
+    pub codec: String,
+    /// Its payload type.
+    pub payload_type: u8,
+    /// What `a=fmtp` says of it; empty for nothing.
+    pub parameters: String,
+}
+
+/// Where a stream is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedPort {
+    /// The UDP port of its media.
+    pub media: u16,
+    /// That of its RTCP, where there is one.
+    pub control: Option<u16>,
 }
 
 /// What a signalling may use while it works.
@@ -146,6 +173,9 @@ pub trait Signalling: Debug {
 
     /// Says what the wall clock showed, since 1970, when time began: for kinds that tell the time.
     fn tell_wall_clock(&mut self, _wall_clock: Duration) {}
+
+    /// Says what the client feeds, for kinds that have this: before it is set to work.
+    fn tell_media(&mut self, _media: Vec<FedMedia>) {}
 
     /// The connection stands.
     fn connected(&mut self, scope: &mut Scope<'_>);

@@ -24,8 +24,9 @@ const AGAIN: u64 = 1 << 63;
 #[derive(Debug)]
 pub(super) struct Sealed {
     pub(super) media: Media,
-    /// Of this stream alone, and of what is sent again of it.
-    pub(super) sealer: RtpSealer,
+    /// Of this stream alone, and of what is sent again of it. None where it is fed to a server in
+    /// plain RTP.
+    pub(super) sealer: Option<RtpSealer>,
     /// Used again when all packets in it have left.
     pub(super) room: BytesMut,
     /// What the server asks for, where that was agreed upon.
@@ -109,7 +110,10 @@ impl Sealed {
     /// Encrypts what is in the room, and takes it out, with what is before it. None where it cannot
     /// be encrypted: it must not leave then.
     fn seal(&mut self, header: &PacketHeader) -> Option<(PacketHeader, Bytes)> {
-        let tag = self.sealer.seal_parts(header, &mut self.room);
+        let Some(sealer) = &mut self.sealer else {
+            return Some((*header, self.room.split().freeze()));
+        };
+        let tag = sealer.seal_parts(header, &mut self.room);
         let Ok(tag) = tag else {
             self.room.clear();
             return None;

@@ -49,7 +49,7 @@ fn sending(media: Media, rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
     let mut flows = Flows::default();
     let flow = flows.insert(Sealed {
         media,
-        sealer: keys(true).rtp_sealer(),
+        sealer: Some(keys(true).rtp_sealer()),
         room: BytesMut::new(),
         again: nack.then(|| Again::new(stream)),
         numbered: None,
@@ -95,7 +95,7 @@ fn packets_leave_with_the_head_of_a_relays_channel_and_padded_where_it_is_a_conn
             SrtpKeys::exported(profile, &[7; 60], client).expect("it is long enough")
         };
         flows.with(flow, |sealed: &mut Sealed| {
-            sealed.sealer = keys(true).rtp_sealer();
+            sealed.sealer = Some(keys(true).rtp_sealer());
         });
         let mut opener = keys(false).rtp_opener();
         let (mut plain, mut packets) = (Vec::new(), 0);

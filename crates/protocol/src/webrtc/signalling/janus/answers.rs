@@ -14,9 +14,19 @@ use crate::webrtc::url::Place;
 impl Janus {
     /// Fails because something was refused.
     pub(super) fn refused(&mut self, scope: &mut Scope<'_>, what: &str, code: u64, reason: &str) {
+        self.refused_as(scope, of_error(code), what, (code, reason));
+    }
+
+    pub(super) fn refused_as(
+        &mut self,
+        scope: &mut Scope<'_>,
+        failure: Failure,
+        what: &str,
+        (code, reason): (u64, &str),
+    ) {
         scope.recorder.add(m::REFUSALS, 1);
         let detail = format!("error {code} to `{what}`: {reason}, by {}", self.url);
-        self.fail(scope, of_error(code), detail);
+        self.fail(scope, failure, detail);
     }
 
     pub(super) fn message(&mut self, scope: &mut Scope<'_>, message: Message) {
@@ -147,12 +157,16 @@ impl Janus {
                 };
                 self.handles[handle].id = Some(id);
                 match self.handles[handle].role {
-                    Role::Mountpoint => self.watch(scope, handle),
+                    Role::Mountpoint if self.fed.is_empty() => self.watch(scope, handle),
+                    Role::Mountpoint => self.mount(scope, handle),
                     Role::Participant => self.enter(scope, handle),
                     Role::Everybody | Role::Feed(_) => self.subscribe(scope, handle),
                 }
             }
-            Asked::Plugin(handle, name) => self.plugin_done(scope, handle, (name, at), data),
+            Asked::Plugin(handle, name) => match self.settings.place {
+                Place::Mountpoint(_) => self.mounted(scope, name, data),
+                _ => self.plugin_done(scope, handle, (name, at), data),
+            },
             Asked::Destroy => self.left(scope),
             Asked::KeepAlive | Asked::Trickle | Asked::Detach => {}
         }

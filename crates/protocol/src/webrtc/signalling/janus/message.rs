@@ -171,13 +171,27 @@ pub(super) fn plugin_error(data: &Value) -> Option<(u64, String)> {
     Some((code, text.to_owned()))
 }
 
-/// Why a client fails by an error of Janus or of one of its plug-ins.
+/// Why a client fails by an error of the Streaming plug-in (`JANUS_STREAMING_ERROR_...`), whose
+/// numbers are also those of other errors of Janus.
+pub(super) fn of_streaming_error(code: u64) -> Failure {
+    match code {
+        455 => Failure::NotFound,
+        // It cannot be made: mostly there is one of that number.
+        456 => Failure::Conflict,
+        457 => Failure::Unauthorized,
+        461 => Failure::OfferRefused,
+        470 => Failure::ServerError,
+        _ => Failure::Refused,
+    }
+}
+
+/// Why a client fails by an error of Janus or of its VideoRoom.
 pub(super) fn of_error(code: u64) -> Failure {
     match code {
-        // JANUS_ERROR_UNAUTHORIZED, and of the plug-ins.
-        403 | 405 | 433 | 456 => Failure::Unauthorized,
-        // No such room, feed or mount point.
-        426 | 428 | 455 => Failure::NotFound,
+        // JANUS_ERROR_UNAUTHORIZED, and of the plug-in.
+        403 | 405 | 433 => Failure::Unauthorized,
+        // No such room or feed.
+        426 | 428 => Failure::NotFound,
         // The room is full.
         432 => Failure::Overloaded,
         // The description will not do: JANUS_ERROR_JSEP_UNKNOWN_TYPE, _INVALID_SDP, and of the

@@ -19,7 +19,7 @@ use std::time::Duration;
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::{Common, PeerNumber, Scope, Signalling, Target, Wanted, ended};
+use super::{Common, FedMedia, PeerNumber, Scope, Signalling, Target, Wanted, ended};
 use crate::http1::Url;
 use crate::session::Closed;
 use crate::webrtc::failure::Failure;
@@ -156,6 +156,9 @@ pub struct Janus {
     keepalive_at: Time,
     asked: Time,
     room: Room,
+    /// What it feeds, where it does: to a mount point that it makes.
+    fed: Vec<FedMedia>,
+    mounted: bool,
     open: bool,
     /// Where it is spoken to over HTTP.
     long_poll: Option<LongPoll>,
@@ -180,6 +183,8 @@ impl Janus {
             keepalive_at: Time::NEVER,
             asked: Time::ZERO,
             room: Room::new(last_n),
+            fed: Vec::new(),
+            mounted: false,
             open: false,
         }
     }
@@ -226,6 +231,12 @@ impl Signalling for Janus {
         self.asked = scope.now;
         self.open = true;
         scope.want(Wanted::Connect(self.target()));
+    }
+
+    fn tell_media(&mut self, media: Vec<FedMedia>) {
+        if let Place::Mountpoint(_) = self.settings.place {
+            self.fed = media;
+        }
     }
 
     fn connected(&mut self, scope: &mut Scope<'_>) {
@@ -396,6 +407,7 @@ impl Signalling for Janus {
         match self.phase {
             Phase::Session(_) => {
                 self.end_room(scope);
+                self.end_mountpoint(scope);
                 self.ask(scope, Asked::Destroy, "destroy", json!({}));
                 self.phase = Phase::Leaving;
             }
@@ -413,7 +425,7 @@ impl Signalling for Janus {
     fn expects_media(&self) -> bool {
         match self.settings.place {
             Place::Room(_) => self.has_feeds(),
-            _ => true,
+            _ => self.fed.is_empty(),
         }
     }
 

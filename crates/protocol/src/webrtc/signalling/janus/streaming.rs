@@ -1,11 +1,12 @@
-//! The Streaming plug-in: a mount point is watched.
+//! The Streaming plug-in: a mount point is watched, or made and fed.
 
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::message::plugin_error;
-use super::{Janus, Scope};
+use super::message::{of_streaming_error, plugin_error};
+use super::{Janus, Scope, Wanted};
 use crate::webrtc::failure::Failure;
+use crate::webrtc::signalling::FeedPort;
 use crate::webrtc::url::Place;
 
 impl Janus {
@@ -21,6 +22,81 @@ impl Janus {
         self.ask_plugin(scope, handle, "watch", body, None);
     }
 
+    /// Makes the mount point that is to be fed, at ports that Janus has free.
+    pub(super) fn mount(&mut self, scope: &mut Scope<'_>, handle: usize) {
+        let Place::Mountpoint(id) = &self.settings.place else {
+            return;
+        };
+        let media = self.fed.iter().enumerate().map(|(place, own)| {
+            json!({
+                "type": own.kind,
+                "mid": place.to_string(),
+                "port": 0,
+                "rtcpport": 0,
+                "pt": own.payload_type,
+                "codec": own.codec.to_ascii_lowercase(),
+                "fmtp": own.parameters,
+            })
+        });
+        let mut body = json!({
+            "type": "rtp",
+            "id": id.to_json(),
+            "description": "fed by streamgauge",
+            "permanent": false,
+            "media": media.collect::<Vec<_>>(),
+        });
+        if let Some(pin) = &self.settings.pin {
+            body["pin"] = pin.as_str().into();
+        }
+        self.ask_plugin(scope, handle, "create", body, None);
+    }
+
+    /// A request was done that is answered at once: the mount point is there.
+    pub(super) fn mounted(&mut self, scope: &mut Scope<'_>, name: &str, data: &Value) {
+        if let Some(error) = plugin_error(data) {
+            return self.streaming_refused(scope, name, error);
+        }
+        if name != "create" || self.mounted {
+            return;
+        }
+        let port_of = |place: usize| {
+            let mid = place.to_string();
+            let mut all = data["stream"]["ports"].as_array()?.iter();
+            let own = all.find(|own| own["mid"].as_str() == Some(&mid))?;
+            let port = |name: &str| own[name].as_u64().and_then(|port| u16::try_from(port).ok());
+            Some(FeedPort {
+                media: port("port").filter(|port| *port > 0)?,
+                control: port("rtcp_port").filter(|port| *port > 0),
+            })
+        };
+        let ports: Option<Vec<FeedPort>> = (0..self.fed.len()).map(port_of).collect();
+        let Some(ports) = ports else {
+            let detail = format!("no ports of the mount point, by {}", self.url);
+            return self.fail(scope, Failure::MalformedJson, detail);
+        };
+        self.mounted = true;
+        scope.want(Wanted::Feed { ports });
+    }
+
+    fn streaming_refused(
+        &mut self,
+        scope: &mut Scope<'_>,
+        what: &str,
+        (code, reason): (u64, String),
+    ) {
+        self.refused_as(scope, of_streaming_error(code), what, (code, &reason));
+    }
+
+    /// Takes a mount point away that this client has made.
+    pub(super) fn end_mountpoint(&mut self, scope: &mut Scope<'_>) {
+        if let Place::Mountpoint(id) = &self.settings.place
+            && std::mem::take(&mut self.mounted)
+        {
+            let body = json!({"id": id.to_json()});
+            self.ask_plugin(scope, 0, "destroy", body, None);
+        }
+    }
+
     /// The plug-in says something.
     pub(super) fn streaming_event(
         &mut self,
@@ -28,9 +104,9 @@ impl Janus {
         answers: Option<(&'static str, Time)>,
         data: &Value,
     ) {
-        if let Some((code, reason)) = plugin_error(data) {
+        if let Some(error) = plugin_error(data) {
             let what = answers.map_or("?", |(name, _)| name);
-            return self.refused(scope, what, code, &reason);
+            return self.streaming_refused(scope, what, error);
         }
         if data["result"]["status"].as_str() == Some("stopped") {
             let detail = format!("the mount point was stopped, by {}", self.url);

@@ -4,7 +4,7 @@ use measure::{Catalogue, Recorder};
 
 use super::*;
 use crate::metrics::CLIENTS;
-use crate::webrtc::signalling::Direction;
+use crate::webrtc::signalling::{Direction, FeedPort};
 
 const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
 
@@ -200,10 +200,70 @@ fn a_mount_point_is_watched_and_started() {
 }
 
 #[test]
+fn a_mount_point_is_made_fed_and_taken_away() {
+    let made = |ports: Value| {
+        let mut side = Side::new(settings(Place::Mountpoint(Id::Number(1))));
+        let media = |kind, codec: &str, payload_type| FedMedia {
+            kind,
+            codec: codec.to_owned(),
+            payload_type,
+            parameters: "x=1".to_owned(),
+        };
+        let media = vec![media("video", "H264", 96), media("audio", "opus", 111)];
+        side.janus.tell_media(media);
+        WATCH.lines().take(3).for_each(|line| side.hears(line));
+        let body = side.last()["body"].clone();
+        assert_eq!(
+            (&body["request"], &body["id"]),
+            (&json!("create"), &json!(1))
+        );
+        let first = json!({
+            "type": "video", "mid": "0", "port": 0, "rtcpport": 0, "pt": 96, "codec": "h264",
+            "fmtp": "x=1",
+        });
+        assert_eq!(body["media"][0], first);
+        let transaction = side.last_transaction();
+        let data = json!({"streaming": "created", "stream": {"id": 1, "ports": ports}});
+        side.hears_json(json!({
+            "janus": "success", "sender": 684590207563262u64, "transaction": transaction,
+            "plugindata": {"data": data},
+        }));
+        side
+    };
+    // In another order, and without RTCP.
+    let mut side = made(json!([
+        {"type": "audio", "mid": "1", "port": 5002},
+        {"type": "video", "mid": "0", "port": 5000, "rtcp_port": 5001},
+    ]));
+    let port = |media, control| FeedPort { media, control };
+    let ports = vec![port(5000, Some(5001)), port(5002, None)];
+    assert_eq!(side.wanted.last(), Some(&Wanted::Feed { ports }));
+    assert!(!side.janus.expects_media());
+    side.does(|janus, scope| janus.leave(scope));
+    let [.., mount, session] = &side.said[..] else {
+        panic!("{:?}", side.said);
+    };
+    assert_eq!(mount["body"], json!({"request": "destroy", "id": 1}));
+    assert_eq!(session["janus"], "destroy");
+    for ports in [
+        json!(null),
+        json!([{"mid": "0", "port": 5000}]),
+        json!([{"mid": "0", "port": 5000}, {"mid": "1", "port": 70_000}]),
+        json!([{"mid": "0", "port": 5000}, {"mid": "1", "port": 0}]),
+    ] {
+        let side = made(ports.clone());
+        let failure = side.failure().map(|failure| failure.0);
+        assert_eq!(failure, Some(Failure::MalformedJson), "{ports}");
+    }
+}
+
+#[test]
 fn errors_are_reasons() {
     for (code, failure) in [
         (455, Failure::NotFound),
-        (456, Failure::Unauthorized),
+        (456, Failure::Conflict),
+        (457, Failure::Unauthorized),
+        (458, Failure::Refused),
         (450, Failure::Refused),
     ] {
         let mut side = Side::new(settings(Place::Mountpoint(Id::Number(77))));

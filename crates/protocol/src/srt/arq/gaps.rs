@@ -138,6 +138,12 @@ impl Gaps {
                 self.gaps.insert(place, before);
             }
         }
+        // Nor is what is missing further before waited for any longer: of a gap that was taken apart
+        // (`drop_range`) the rest still has the time of the whole.
+        let later = |gap: &&mut Gap| gap.deadline > due;
+        for gap in self.gaps.range_mut(..place).rev().take_while(later) {
+            gap.deadline = due;
+        }
         Some((was, self.bound()))
     }
 
@@ -238,10 +244,7 @@ mod tests {
                         let filled = gaps.fill(seq(offset), deadline(offset));
                         prop_assert_eq!(filled.map(|(gap, _)| gap.deadline), was);
                         if was.is_some() {
-                            let mut before = offset;
-                            while before > 0 && map.contains_key(&(before - 1)) {
-                                before -= 1;
-                                let due = map.get_mut(&before).expect("it is there");
+                            for (_, due) in map.range_mut(..offset) {
                                 *due = (*due).min(deadline(offset));
                             }
                         }
@@ -263,6 +266,30 @@ mod tests {
                 prop_assert_eq!(&listed(&gaps), &map);
             }
         }
+    }
+
+    #[test]
+    fn what_is_left_before_a_packet_that_came_is_not_waited_for_beyond_it() {
+        let at = |offset: u64| Time::from_nanos(offset * 10);
+        let mut gaps = Gaps::new(10);
+        gaps.push(Gap {
+            range: LossRange {
+                first: seq(31),
+                last: seq(35),
+            },
+            deadline: at(36),
+            patience: 0,
+            asked: false,
+        });
+        let dropped = LossRange {
+            first: seq(32),
+            last: seq(32),
+        };
+        assert_eq!(gaps.drop_range(dropped), 1);
+        assert!(gaps.fill(seq(34), at(34)).is_some());
+        // 31 and 33, and not 35.
+        assert_eq!(gaps.expire(at(35)), 2);
+        assert_eq!((gaps.missing(), gaps.expire(at(37))), (1, 1));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Time codes: in each frame of our own video stands when it was due to be sent, so that whoever
 //! receives it, by whatever way, can tell how long it was on that way.
 //!
-//! In H.264 a code is supplemental enhancement information, "unregistered user data" (H.264, D.1.6):
-//! decoders pass over it, and servers that take RTP apart and put it together anew carry it
+//! In H.264 a code is supplemental enhancement information, "unregistered user data" (H.264,
+//! D.1.6): decoders pass over it, and servers that take RTP apart and put it together anew carry it
 //! along. It stands before the picture, so in the first bytes of the frame's first packet, which is
 //! all that a packet ring keeps. Its numbers are written seven bits a byte with the eighth set: so
 //! no byte of it needs to be prevented from looking like a start code (H.264, 7.4.1).

@@ -79,7 +79,8 @@ pub enum SettingsError {
     },
     /// A loop would not fit into memory reasonably.
     #[error(
-        "a bit rate of {asked} bit/s is too high: one loop of {gop} pictures would take {bytes} bytes"
+        "a bit rate of {asked} bit/s is too high: one loop of {gop} pictures would take {bytes} \
+         bytes"
     )]
     BitRateTooHigh {
         /// What was asked for, in bit/s.
@@ -161,8 +162,8 @@ impl Loop {
 
     /// The size asked for; else the largest picture of which the moving parts leave room in the bit
     /// rate, and larger ones than 1920x1080 only where the bytes would not find place otherwise.
-    /// `least` says how many bytes a GOP of a size has without texture, and `weight` how much larger
-    /// its first picture is than others.
+    /// `least` says how many bytes a GOP of a size has without texture, and `weight` how much
+    /// larger its first picture is than others.
     pub(crate) fn choose_size(
         self,
         settings: &VideoSettings,

@@ -169,7 +169,12 @@ impl Namespace {
     /// else the operating system says, of a kernel without policy routing `EOPNOTSUPP`.
     pub fn keep_apart(&self, end: &Tie<'_>, number: u8) -> io::Result<()> {
         self.within(|| {
-            std::fs::write(ARP_IGNORE, "1")?;
+            std::fs::write(ARP_IGNORE, "1").map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("{ARP_IGNORE} cannot be written: {error}"),
+                )
+            })?;
             let mut netlink = Netlink::open()?;
             for &(address, _) in end.addresses {
                 let added = netlink.add_way_from(address, end.interface, number);

@@ -45,7 +45,8 @@ impl Recorded {
     }
 }
 
-/// The longest payload that is taken: what Ethernet carries, without the headers of IPv4, UDP and RTP.
+/// The longest payload that is taken: what Ethernet carries, without the headers of IPv4, UDP and
+/// RTP.
 const PAYLOAD_MAX: usize = 1500 - 20 - 8 - 12;
 
 impl Recorded {

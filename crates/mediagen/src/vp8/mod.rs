@@ -1,5 +1,5 @@
-//! VP8 video made from nothing, as H.264 is ([`crate::h264`]): a real stream of any bit rate, without
-//! an encoder library.
+//! VP8 video made from nothing, as H.264 is ([`crate::h264`]): a real stream of any bit rate,
+//! without an encoder library.
 //!
 //! The pictures are columns of grey with a bar that walks across, and a moving patch of texture, of
 //! as many blocks as the bit rate wants. Zeros fill the rest of a frame, behind which its time code

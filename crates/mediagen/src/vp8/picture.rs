@@ -12,7 +12,8 @@ use super::tables::{DEFAULT, STAYS};
 /// is 64, an eighth of an eighth of which is one level: so every flat level is reached exactly
 /// (RFC 6386, 14.1, 14.3 and 14.4).
 const QUANTIZER: u32 = 35;
-/// The largest coefficient of texture. The step is 39: no sum of an inverse transform leaves 16 bits.
+/// The largest coefficient of texture. The step is 39: no sum of an inverse transform leaves 16
+/// bits.
 const TEXTURE_MAX: u32 = 16;
 /// How many blocks of a macroblock can have texture: 9 of luma, one of each chroma.
 pub(super) const BLOCKS: usize = 9 + 2;

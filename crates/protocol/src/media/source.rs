@@ -137,8 +137,8 @@ pub const FILE_MAX: u64 = 512 << 20;
 const MTU_MIN: usize = 256;
 
 impl SourceConfig {
-    /// What is wrong with the values, if anything. Whether the bit rate can be met is another matter
-    /// ([`SourceConfig::check_made`]).
+    /// What is wrong with the values, if anything. Whether the bit rate can be met is another
+    /// matter ([`SourceConfig::check_made`]).
     pub fn check(&self) -> Result<(), String> {
         match (self.audio_codec, self.talk) {
             (None, None) if self.simulcast => {

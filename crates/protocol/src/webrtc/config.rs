@@ -88,8 +88,8 @@ impl Default for RoomConfig {
 }
 
 impl RoomConfig {
-    /// What the request says that makes it. It tells everybody who talks, after half a second of sound
-    /// that is louder than -50 dBov: whoever else comes may want to know.
+    /// What the request says that makes it. It tells everybody who talks, after half a second of
+    /// sound that is louder than -50 dBov: whoever else comes may want to know.
     fn request(&self) -> Value {
         let bitrate = self.bitrate.map_or(0, |BitRate(rate)| rate);
         json!({
@@ -193,9 +193,9 @@ pub struct ClientConfig {
     /// `{bitrate: 256kbps, audio: true}`. Default: nothing, they only receive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participate: Option<SourceConfig>,
-    /// What each client feeds to a mount point of Janus in plain RTP, such as
-    /// `{bitrate: 2Mbps, audio: true}`: it makes the mount point of its URL, which is to be its own,
-    /// and takes it away at the end. Default: nothing, they play.
+    /// What each client feeds to a mount point of Janus in plain RTP, such as `{bitrate: 2Mbps,
+    /// audio: true}`: it makes the mount point of its URL, which is to be its own, and takes it
+    /// away at the end. Default: nothing, they play.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed: Option<SourceConfig>,
     /// How clients in a room receive the others: `together` (default: all over one
@@ -388,6 +388,10 @@ impl ClientConfig {
         if self.feed.is_some() && !is_one {
             let text = "`feed` is of mount points of Janus (`janus+ws://HOST/streaming/ID`)";
             return Err(("feed", text.to_owned()));
+        }
+        if self.participate.is_some() && is_one {
+            let text = "`participate` is of rooms; a mount point is fed: write `feed`";
+            return Err(("participate", text.to_owned()));
         }
         if self.publish.is_some() && is_one {
             let text = "`publish` is of WHIP; a mount point is fed: write `feed`";

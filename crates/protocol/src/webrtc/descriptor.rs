@@ -318,6 +318,36 @@ mod tests {
     }
 
     #[test]
+    fn each_key_is_of_its_kind_of_url() {
+        let refused = |text: &str, url: &str| {
+            let config: ClientConfig = serde_json::from_str(text).expect("it is one");
+            config.check_url(url).err().map(|(key, _)| key)
+        };
+        let (mount, room) = ("janus+ws://h/streaming/5", "janus+ws://h/videoroom/5");
+        for (text, key, of_mount, of_room, of_whip) in [
+            (r#"{}"#, None, true, true, true),
+            (r#"{"feed":{}}"#, Some("feed"), true, false, false),
+            (r#"{"publish":{}}"#, Some("publish"), false, true, true),
+            (
+                r#"{"participate":{}}"#,
+                Some("participate"),
+                false,
+                true,
+                true,
+            ),
+        ] {
+            for (url, is_taken) in [
+                (mount, of_mount),
+                (room, of_room),
+                ("whip+http://h/a", of_whip),
+            ] {
+                let expected = key.filter(|_| !is_taken);
+                assert_eq!(refused(text, url), expected, "{text} {url}");
+            }
+        }
+    }
+
+    #[test]
     fn those_in_one_room_talk_together() {
         let urls = ["a", "b", "c"].map(str::to_owned);
         let mut clients = clients();

@@ -337,8 +337,8 @@ clients:
     assert_eq!(number(&viewers["video_switches"]), 2, "one for each");
     assert_eq!(viewers["switch_delay"]["count"], 2);
     assert_eq!(number(&viewers["streams_silent"]), 0);
-    // By their bit rates it is known whose videos come: of one who was silent, and then of the speaker
-    // alone.
+    // By their bit rates it is known whose videos come: of one who was silent, and then of the
+    // speaker alone.
     let windows = report.0["windows"].as_array().expect("each second");
     let rate = |from: usize, to: usize| {
         let all = &windows[from..to];

@@ -160,12 +160,14 @@ proptest! {
         for frame in &stream.frames {
             let mut payloads = Vec::new();
             cut(frame, mtu, &mut payloads);
-            prop_assert_eq!(payloads.iter().map(Bytes::len).sum::<usize>(), payload_bytes(frame.len(), mtu));
+            let length: usize = payloads.iter().map(Bytes::len).sum();
+            prop_assert_eq!(length, payload_bytes(frame.len(), mtu));
             prop_assert!(payloads.iter().all(|own| (2..=mtu).contains(&own.len())));
             let whole: Vec<u8> = payloads.iter().flat_map(|own| own[1..].to_vec()).collect();
             prop_assert_eq!(&whole, frame);
             // One code, in the last.
-            let coded: Vec<bool> = payloads.iter().map(|own| TimeCode::find(own).is_some()).collect();
+            let coded = payloads.iter().map(|own| TimeCode::find(own).is_some());
+            let coded: Vec<bool> = coded.collect();
             let last = coded.len() - 1;
             prop_assert!(coded.iter().enumerate().all(|(at, coded)| *coded == (at == last)));
         }

@@ -138,8 +138,8 @@ impl Gaps {
                 self.gaps.insert(place, before);
             }
         }
-        // Nor is what is missing further before waited for any longer: of a gap that was taken apart
-        // (`drop_range`) the rest still has the time of the whole.
+        // Nor is what is missing further before waited for any longer: of a gap that was taken
+        // apart (`drop_range`) the rest still has the time of the whole.
         let later = |gap: &&mut Gap| gap.deadline > due;
         for gap in self.gaps.range_mut(..place).rev().take_while(later) {
             gap.deadline = due;

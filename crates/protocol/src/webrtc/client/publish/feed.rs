@@ -1,5 +1,5 @@
-//! What a client feeds to a server: plain RTP to ports that its signalling has named, each stream to
-//! its own, with RTCP beside it.
+//! What a client feeds to a server: plain RTP to ports that its signalling has named, each stream
+//! to its own, with RTCP beside it.
 
 use bytes::BytesMut;
 use measure::Time;

@@ -53,8 +53,8 @@ pub(super) struct LayerNames {
 }
 
 impl LayerNames {
-    /// The header with them. `again`: it is of the stream of retransmissions, which bears no name of
-    /// a layer but by the extension that is for it (RFC 8852, 3.2).
+    /// The header with them. `again`: it is of the stream of retransmissions, which bears no name
+    /// of a layer but by the extension that is for it (RFC 8852, 3.2).
     fn add(&self, header: &PacketHeader, again: bool) -> PacketHeader {
         let rid = self.rid.and_then(|(id, name)| match again {
             true => Some((self.repaired?, name)),

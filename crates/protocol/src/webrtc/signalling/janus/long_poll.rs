@@ -83,8 +83,8 @@ impl Exchange {
 
     /// Whether a request that changes something goes out once more: nothing of its answer has come,
     /// it has not done so already, and the connection was in use: on a new one nobody ends it for
-    /// having been idle. As browsers do, since a server or a proxy may end a connection that is kept
-    /// alive at any time (RFC 9112, 9.3.1 and 9.5).
+    /// having been idle. As browsers do, since a server or a proxy may end a connection that is
+    /// kept alive at any time (RFC 9112, 9.3.1 and 9.5).
     fn asks_again(&mut self) -> bool {
         let nothing = self.asked.is_some() && self.decoder.at_close() == AtClose::Nothing;
         nothing && self.used && !std::mem::replace(&mut self.again, true)

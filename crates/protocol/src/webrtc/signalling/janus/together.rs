@@ -199,7 +199,8 @@ impl Janus {
     }
 
     /// Somebody who was asked for has left: the others are asked for one by one, where there were
-    /// any. With videos of others it may have been one of those. Says whether anybody was asked for.
+    /// any. With videos of others it may have been one of those. Says whether anybody was asked
+    /// for.
     pub(super) fn asked_in_vain(&mut self, scope: &mut Scope<'_>) -> bool {
         let Some(change) = self.room.together.change.take() else {
             return false;

@@ -78,13 +78,13 @@ impl LastSpeakers {
         self.shown.remove(id);
     }
 
-    /// Somebody talks. Says whether the video of that one is to be received from now on.
+    /// Somebody talks. Says whether the video of that one, if there is one, is to be received now.
     pub(super) fn talks(&mut self, id: &Id) -> bool {
         let Some(at) = self.order.iter().position(|own| own == id) else {
             return false;
         };
         self.order[..=at].rotate_right(1);
-        !self.shown.contains(id) && self.has_video(id)
+        !self.shown.contains(id)
     }
 
     fn has_video(&self, id: &Id) -> bool {

@@ -446,6 +446,25 @@ mod tests {
     use crate::video::PictureForm;
 
     #[test]
+    fn the_least_bit_rate_that_is_told_holds_time_codes_too() {
+        let settings = |rate| VideoSettings {
+            bits_per_second: rate,
+            frame_rate: FrameRate::whole(25),
+            gop: 50,
+            mtu: 1400,
+            form: PictureForm::default(),
+        };
+        let error = Clip::check_coded_video(&settings(9_000)).expect_err("it is too low");
+        let SettingsError::BitRateTooLow { asked, needed, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(asked, 9_000);
+        assert!(Clip::check_coded_video(&settings(needed)).is_ok());
+        assert!(Clip::coded_video(&settings(needed)).is_ok());
+        assert!(Clip::check_coded_video(&settings(needed - 200)).is_err());
+    }
+
+    #[test]
     fn video_is_cut_into_packets() {
         let clip = Clip::video(&VideoSettings {
             bits_per_second: 1_000_000,

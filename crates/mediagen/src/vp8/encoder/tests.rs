@@ -137,6 +137,37 @@ fn what_cannot_be_made_says_what_would_do() {
     assert!(Vp8Stream::check(&settings(needed - 200, 25, 50)).is_err());
 }
 
+#[test]
+fn the_least_bit_rate_is_enough_whatever_its_frames_take() {
+    for (size, gop) in [
+        ((320, 180), 50),
+        ((640, 360), 10),
+        ((96, 64), 3),
+        ((1280, 720), 25),
+    ] {
+        let with = |rate| VideoSettings {
+            form: PictureForm {
+                size: Some(size),
+                ..PictureForm::default()
+            },
+            ..settings(rate, 25, gop)
+        };
+        let Err(SettingsError::BitRateTooLow { needed, .. }) = Vp8Stream::new(&with(1)) else {
+            panic!("it is too low");
+        };
+        // Just above it frames find room by what those behind them need.
+        for rate in [needed, needed * 21 / 20, needed * 3 / 2] {
+            let stream = Vp8Stream::new(&with(rate)).expect("it can be met");
+            let wanted = rate * stream.frames.len() as u64 / (8 * 25);
+            let spent = payload_of(&stream, 1200);
+            assert!(
+                spent <= wanted && spent + 1 >= wanted,
+                "{size:?}: {spent} of {wanted}"
+            );
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -232,9 +232,7 @@ impl Datagrams {
             trace: tracer.map(|tracer| tracer.socket(local)),
         };
         let place = self.add(runtime, end)?;
-        if reading != Reading::AtOnce {
-            self.late.insert(place);
-        }
+        self.keep_whether_late(place);
         Ok((place, local))
     }
 
@@ -260,16 +258,29 @@ impl Datagrams {
         }
         self.soon -= usize::from(before == Reading::Soon);
         self.soon += usize::from(reading == Reading::Soon);
-        match reading {
-            Reading::AtOnce => self.late.remove(&place),
-            _ => self.late.insert(place),
-        };
         // What is there already is told of, too.
-        match reading {
+        let polled = match reading {
             Reading::AtOnce => readiness.poll(socket, Place::Single(place)),
             Reading::Soon | Reading::Late => readiness.poll_control(socket, Place::Single(place)),
             Reading::AtDeadlines => Ok(()),
-        }
+        };
+        self.keep_whether_late(place);
+        polled
+    }
+
+    /// Keeps whether a socket is read late. One that is asked when the loop is awake, and whose
+    /// media the ring brings, has nothing that is missed: with hundreds of clients, to look in vain
+    /// at each window and each deadline would cost more than to read what comes.
+    fn keep_whether_late(&mut self, place: usize) {
+        let is_late = |end: &DatagramEnd| match end.reading {
+            Reading::AtOnce => false,
+            Reading::Soon | Reading::Late => end.media != MediaPath::Ring,
+            Reading::AtDeadlines => true,
+        };
+        match self.ends.get(place).is_some_and(is_late) {
+            true => self.late.insert(place),
+            false => self.late.remove(&place),
+        };
     }
 
     /// Closes a session's own socket, or has the endpoint forget the session. Gives the port where
@@ -350,6 +361,11 @@ impl Datagrams {
         let end = self.ends.get(place).ok_or(io::ErrorKind::NotConnected)?;
         let shared = matches!(end.owner, Owner::Endpoint(_));
         Ok((end.socket.as_fd().try_clone_to_owned()?, shared))
+    }
+
+    /// Whether a socket is read late.
+    pub(super) fn is_late(&self, place: usize) -> bool {
+        self.late.contains(&place)
     }
 
     /// The places of those that are read late.
@@ -442,6 +458,12 @@ impl Datagrams {
             end.read = now;
         }
         is_due
+    }
+
+    /// Whether the packet ring brings the media of a socket.
+    pub(super) fn is_on_ring(&self, place: usize) -> bool {
+        let end = self.ends.get(place);
+        end.is_some_and(|end| end.media == MediaPath::Ring)
     }
 
     /// What of what a socket brings is media.
@@ -625,6 +647,28 @@ mod tests {
             }
             assert!(Instant::now() < give_up, "nothing comes");
             std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn whose_media_the_ring_brings_is_not_looked_at_late_unless_its_deadlines_ask_for_it() {
+        let (mut datagrams, runtime) = (Datagrams::new(), runtime());
+        let ways = [
+            (Reading::Late, MediaPath::None, true),
+            (Reading::Late, MediaPath::Ring, false),
+            (Reading::AtDeadlines, MediaPath::Ring, true),
+            (Reading::AtOnce, MediaPath::None, false),
+        ];
+        for (reading, media, expected) in ways {
+            let socket = net::ports::bind(local(), 0).expect("a free port");
+            let (whose, how) = ((SESSION, CHANNEL), (Reading::AtOnce, media));
+            let opened = datagrams.open(&runtime, whose, (socket, None), how, None);
+            let (place, _) = opened.expect("a free port");
+            assert!(!datagrams.is_late(place));
+            let set = datagrams.set_reading(place, reading, &runtime);
+            set.expect("it can be polled");
+            assert_eq!(datagrams.is_late(place), expected, "{reading:?} {media:?}");
+            assert_eq!(datagrams.is_on_ring(place), media == MediaPath::Ring);
         }
     }
 

@@ -232,7 +232,7 @@ impl Worker {
             }
         };
         slot.has_single = true;
-        slot.reads_late |= reading != Reading::AtOnce;
+        slot.reads_late |= self.datagrams.is_late(place);
         let state = Channel::Datagrams {
             place,
             to: peer,
@@ -253,8 +253,9 @@ impl Worker {
             ..
         }) = slot.channel(channel)
         {
-            slot.reads_late |= reading != Reading::AtOnce;
-            if let Err(error) = self.datagrams.set_reading(place, reading, &self.runtime) {
+            let set = self.datagrams.set_reading(place, reading, &self.runtime);
+            slot.reads_late |= self.datagrams.is_late(place);
+            if let Err(error) = set {
                 self.note("not_read_late", None, error.to_string());
             }
         }

@@ -299,7 +299,11 @@ impl Worker {
             else {
                 continue;
             };
-            if deadline.is_some_and(|now| !self.datagrams.is_due(place, now)) {
+            let wanted = match deadline {
+                None => self.datagrams.is_late(place),
+                Some(now) => self.datagrams.is_due(place, now),
+            };
+            if !wanted {
                 continue;
             }
             // Bounded by how much a socket's buffer holds, but others want their turn.

@@ -12,6 +12,7 @@ use crate::worker::counting::counting;
 use crate::worker::deferred::{Deferred, Mark};
 use crate::worker::inbox::Pending;
 use crate::worker::keys::SessionKey;
+use crate::worker::sessions::Channel;
 
 /// How long what has waited is passed on before the loop goes on, and comes back to it.
 const LETTING_GO: Duration = Duration::from_millis(5);
@@ -258,15 +259,22 @@ impl Worker {
     }
 
     /// Datagrams of a single socket that no sink counts, for its session. Once its media has begun
-    /// they wait for the ring: what begins it is not held up.
+    /// they wait for the ring: what begins it is not held up. Nor is what comes to a socket whose
+    /// media is not the ring's, because it sends: what is asked for there is to be sent at once.
     pub(crate) fn datagrams_arrived(
         &mut self,
         session: SessionKey,
         channel: ChannelId,
         datagrams: &[Datagram<'_>],
     ) {
-        let started = self.slot(session).is_some_and(|slot| slot.has_media());
-        let Some(mark) = started.then(|| self.must_wait(session)).flatten() else {
+        let slot = self.sessions.get(session);
+        let waits = slot.filter(|slot| slot.has_media()).is_some_and(|slot| {
+            let Some(Channel::Datagrams { place, .. }) = slot.channel(channel) else {
+                return false;
+            };
+            self.datagrams.is_on_ring(place)
+        });
+        let Some(mark) = waits.then(|| self.must_wait(session)).flatten() else {
             return self.deliver(session, Input::Datagrams { channel, datagrams });
         };
         for datagram in datagrams {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Client;
+use crate::media::rtcp;
 use crate::session::Context;
 use crate::webrtc::metrics as m;
 use crate::webrtc::tracks::Tracks;
@@ -19,17 +20,27 @@ impl Client {
             && let Some(link) = self.links.get_mut(at)
             && let (Some(peer), Some(sink)) = (&mut link.peer, link.sink)
         {
-            let mut said = 0;
+            let (mut said, mut rembs) = (0, 0);
             let names = (self.ssrc, &*self.cname);
             let tracks = cx.sinks.get::<Tracks>(sink);
+            // A datagram of its own would cost as much as the report.
+            let mut remb = Vec::new();
+            if link.takes_remb && first == 0 && !tracks.tells_arrivals() {
+                tracks.write_remb(cx.now, self.ssrc, &mut remb);
+            }
             from = tracks.write_reports(cx.now, names, first, |compound| {
-                said += u64::from(peer.send_rtcp(compound));
+                let has_remb = !remb.is_empty();
+                compound.append(&mut remb);
+                let sent = u64::from(peer.send_rtcp(compound));
+                said += sent;
+                rembs += sent * u64::from(has_remb);
             });
             if from.is_none() {
                 tracks.count_questions(cx.recorder);
                 self.count_link(cx, at);
             }
             cx.recorder.add(m::REPORTS_SENT, said);
+            cx.recorder.add(m::REMBS_SENT, rembs);
             self.drain(cx, at);
         }
     }
@@ -59,13 +70,14 @@ impl Client {
         }
     }
 
-    /// Begins to tell the server of what comes, where it heeds that.
+    /// Begins to tell the server of what comes, where it heeds that and is not told by reports.
     pub(super) fn begin_to_tell(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
         let Some(sink) = link.sink else {
             return;
         };
-        let tells = link.takes_remb || cx.sinks.get::<Tracks>(sink).tells_arrivals();
+        let arrivals = cx.sinks.get::<Tracks>(sink).tells_arrivals();
+        let tells = arrivals || (link.takes_remb && link.report_at.is_none());
         link.tell_at = match (tells, link.tell_at) {
             (false, _) => None,
             (true, known) => known.or(Some(cx.now + TELL_EVERY)),
@@ -93,9 +105,11 @@ impl Client {
             cx.recorder.add(m::TRANSPORT_FEEDBACK_SENT, messages);
         } else {
             link.tell_at = Some(now + super::REPORT_EVERY);
-            tracks.write_remb(now, self.ssrc, |compound| {
-                rembs += u64::from(peer.send_rtcp(compound));
-            });
+            let mut compound = Vec::new();
+            rtcp::write_receiver_report(&mut compound, self.ssrc, &[]);
+            if tracks.write_remb(now, self.ssrc, &mut compound).is_some() {
+                rembs += u64::from(peer.send_rtcp(&compound));
+            }
             cx.recorder.add(m::REMBS_SENT, rembs);
         }
         if messages + rembs > 0 {

@@ -82,6 +82,16 @@ impl Link {
             .min()
     }
 
+    /// Whether something is due that what has arrived may change: what is missing may have come,
+    /// and the server is to hear soon of what came. Not where it is a report's time, or that of
+    /// what is sent.
+    pub(super) fn awaits(&self, now: Time) -> bool {
+        let peer = self.peer.as_ref().and_then(|peer| peer.deadline());
+        let relay = self.relay.as_ref().and_then(|relay| relay.deadline());
+        let all = [peer, self.ask_at, self.tell_at, relay];
+        all.into_iter().flatten().any(|due| due <= now)
+    }
+
     /// Since when a relayed address is waited for, while it is.
     pub(super) fn waits_for_turn(&self) -> Option<Time> {
         (self.relay.is_some() && self.peer.is_none()).then_some(self.begun)

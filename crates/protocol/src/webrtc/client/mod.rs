@@ -524,6 +524,15 @@ impl Client {
         self.due_feed(cx);
         self.look_at_media(cx);
     }
+
+    /// When something is due that belongs to no PeerConnection, while it is at work.
+    fn due_beside_links(&self) -> Time {
+        let returning = self.returning.iter().filter_map(Returning::deadline);
+        let feed = self.feed.as_ref().and_then(|feed| feed.deadline());
+        let own = [self.check, self.over_at, self.signalling.deadline(), feed];
+        let all = own.into_iter().flatten().chain(returning);
+        all.min().unwrap_or(Time::NEVER)
+    }
 }
 
 impl Session for Client {
@@ -589,6 +598,15 @@ impl Session for Client {
         }
     }
 
+    fn awaits(&self, now: Time) -> bool {
+        let links = &self.links;
+        self.phase != Phase::Active
+            || links
+                .iter()
+                .any(|link| link.stands.is_none() || link.awaits(now))
+            || self.due_beside_links() <= now
+    }
+
     fn deadline(&self) -> Option<Time> {
         match self.phase {
             Phase::Idle | Phase::Ended => return None,
@@ -601,13 +619,7 @@ impl Session for Client {
             }
             Phase::Waiting | Phase::Active => {}
         }
-        let mut due = self.check.unwrap_or(Time::NEVER);
-        due = due.min(self.over_at.unwrap_or(Time::NEVER));
-        due = due.min(self.signalling.deadline().unwrap_or(Time::NEVER));
-        let returning = self.returning.iter().filter_map(Returning::deadline);
-        due = due.min(returning.min().unwrap_or(Time::NEVER));
-        let feed = self.feed.as_ref().and_then(|feed| feed.deadline());
-        due = due.min(feed.unwrap_or(Time::NEVER));
+        let mut due = self.due_beside_links();
         let mut all_stand = !self.links.is_empty();
         for link in &self.links {
             all_stand &= link.stands.is_some();

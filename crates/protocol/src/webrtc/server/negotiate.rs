@@ -78,18 +78,20 @@ fn level_of(section: &MediaSection) -> Option<u8> {
     u8::try_from(section.extension_id(extension::AUDIO_LEVEL)?).ok()
 }
 
-/// Feedback that players may give.
+/// Feedback that players may give. How much they say that they can take is counted, not heeded.
 const OF_PLAYERS: Feedback = Feedback {
     nack: true,
     rtx: true,
     pli: true,
     fir: true,
+    remb: true,
     ..Feedback::NONE
 };
 
 /// Feedback that publishers are given. What they send again comes in the stream itself.
 const TO_PUBLISHERS: Feedback = Feedback {
     rtx: false,
+    remb: false,
     ..OF_PLAYERS
 };
 

@@ -11,13 +11,13 @@ use crate::webrtc::metrics as m;
 impl Tracks {
     /// Writes a report on each stream, as a compound of its own: Janus takes what follows in a
     /// compound for the first of its streams. It begins with the stream at `from` and writes
-    /// [`AT_ONCE`] at most; says where to go on.
+    /// [`AT_ONCE`] at most; says where to go on. `send` may add to what it is given.
     pub(in crate::webrtc) fn write_reports(
         &mut self,
         now: Time,
         (own, name): (u32, &str),
         from: usize,
-        mut send: impl FnMut(&[u8]),
+        mut send: impl FnMut(&mut Vec<u8>),
     ) -> Option<usize> {
         let mut compound = Vec::with_capacity(64);
         for track in self.tracks.iter_mut().skip(from).take(AT_ONCE) {
@@ -31,7 +31,7 @@ impl Tracks {
             let block = receiver.report_block(now);
             rtcp::write_receiver_report(&mut compound, own, &[block]);
             rtcp::write_cname(&mut compound, own, name);
-            send(&compound);
+            send(&mut compound);
         }
         Some(from + AT_ONCE).filter(|next| *next < self.tracks.len())
     }

@@ -171,7 +171,7 @@ fn each_stream_has_a_report_of_its_own() {
     let (mut from, mut pieces) = (Some(0), Vec::new());
     while let Some(at) = from {
         let mut count = 0;
-        let said = |_: &[u8]| count += 1;
+        let said = |_: &mut Vec<u8>| count += 1;
         from = tracks.write_reports(Time::from_nanos(9), (1, "me"), at, said);
         pieces.push(count);
     }
@@ -386,9 +386,10 @@ fn what_can_be_taken_is_half_as_much_again_as_came() {
     let mut said = Vec::new();
     let mut estimate = |tracks: &mut Tracks, ms: u64| {
         let now = Time::from_nanos(ms * 1_000_000);
-        tracks.write_remb(now, 1, |compound| {
-            said.extend(feedback::messages(compound).filter_map(Result::ok));
-        })
+        let mut message = Vec::new();
+        let estimate = tracks.write_remb(now, 1, &mut message);
+        said.extend(feedback::messages(&message).filter_map(Result::ok));
+        estimate
     };
     assert_eq!(estimate(&mut tracks, 0), None);
     // 156 bytes on the wire every ms: 1.248 Mb/s. Then every fifth is lost.

@@ -81,14 +81,14 @@ impl Tracks {
         }
     }
 
-    /// Writes a compound that says how much can be taken, in bits per second. The estimate is half
+    /// Appends a message that says how much can be taken, in bits per second. The estimate is half
     /// as much again as what came since the last time. With more than 10 % lost it is lowered by
     /// half of the share that is. None before something came.
     pub(in crate::webrtc) fn write_remb(
         &mut self,
         now: Time,
         own: u32,
-        send: impl FnOnce(&[u8]),
+        compound: &mut Vec<u8>,
     ) -> Option<u64> {
         let mut sum = Estimated {
             at: Some(now),
@@ -124,10 +124,7 @@ impl Tracks {
             false => 1.0,
         };
         let estimate = ((rate * 1.5).max(LEAST) * lowered) as u64;
-        let mut compound = Vec::new();
-        rtcp::write_receiver_report(&mut compound, own, &[]);
-        feedback::write_remb(&mut compound, own, estimate, &sources);
-        send(&compound);
+        feedback::write_remb(compound, own, estimate, &sources);
         Some(estimate)
     }
 }

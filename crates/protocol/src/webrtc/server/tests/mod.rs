@@ -304,6 +304,28 @@ fn the_arrival_of_each_packet_is_told_where_the_server_numbers_them() {
 }
 
 #[test]
+fn how_much_can_be_taken_is_told_with_the_report_or_alone_where_there_is_none() {
+    for (seed, receiver_reports) in [(1, true), (2, false)] {
+        let config = ServerConfig {
+            seed,
+            transport_cc: false,
+            ..server(&[])
+        };
+        let client = ClientConfig {
+            receiver_reports,
+            ..receiving(Receive::Headers, false)
+        };
+        let mut played = play(settings(seed), client, config);
+        let told = played.count(m::REMBS_SENT);
+        let reports = played.count(m::REPORTS_SENT);
+        assert!((2..=4).contains(&told), "{told}");
+        assert_eq!(played.served()[0].rembs, told);
+        // Both sources are reported on from the first second on, of which nothing is known yet.
+        assert_eq!(reports, if receiver_reports { 2 * (told + 1) } else { 0 });
+    }
+}
+
+#[test]
 fn over_a_bad_network_clients_connect_and_nothing_is_counted_that_did_not_come() {
     for seed in 0..60 {
         let part = |modulus: u64| (seed % modulus) as f64 / modulus as f64;

@@ -471,6 +471,12 @@ impl ClientConfig {
         self.congestion == Control::Follow
     }
 
+    /// The most payload of a packet that is sent, in bytes.
+    pub(super) fn packet(&self) -> usize {
+        let source = self.publish.as_ref().or(self.participate.as_ref());
+        source.map_or_else(|| SourceConfig::default().mtu, |source| source.mtu)
+    }
+
     /// Which feedback is heeded of what is sent.
     pub(super) fn heeded_feedback(&self) -> Feedback {
         Feedback {

@@ -17,8 +17,15 @@ const KEPT: usize = 4096;
 /// The least that is sent: as browsers have it, in bits per second.
 const LEAST: u64 = 30_000;
 
+/// What a packet has beside its payload: headers of IP, UDP and RTP with extensions, and what SRTP
+/// adds.
+const HEADERS: usize = OVERHEAD + 12 + 12 + 16;
+
 /// Headers of IP and UDP, of packets that are counted against what a path can carry.
 const OVERHEAD: usize = 28;
+
+/// For how long the server is believed to tell of arrivals since it did so last.
+const TOLD_FOR: Duration = Duration::from_secs(2);
 
 /// Over how long it is found which share of what is sent is the payload of pictures.
 const SHARE_EVERY: Duration = Duration::from_secs(1);
@@ -88,6 +95,8 @@ pub(super) struct Congestion {
     numbers: Option<TransportNumbers>,
     /// At their numbers' remainders.
     kept: Vec<Option<SentPacket>>,
+    /// When the server last told of arrivals, or when it could begin to.
+    told: Time,
     estimator: Estimator,
     /// Since when bytes are counted: all, and the payload of streams that follow.
     counted: (Time, u64, u64),
@@ -95,13 +104,21 @@ pub(super) struct Congestion {
 }
 
 impl Congestion {
-    /// Of a transport that sends `bitrate` in bits per second as long as it may.
-    pub(super) fn new(now: Time, bitrate: u64, extension: Option<u8>) -> Congestion {
-        // Payload, and what is sent beside it.
-        let most = (bitrate as f64 / SHARE) as u64 + 150_000;
+    /// Of a transport that sends `bitrate` in bits per second as long as it may, in packets of that
+    /// many bytes of payload at most.
+    pub(super) fn new(
+        now: Time,
+        (bitrate, packet): (u64, usize),
+        extension: Option<u8>,
+    ) -> Congestion {
+        // The payload with its headers, and sound and reports beside it. Of each picture one packet
+        // is not full.
+        let beside = (2 * HEADERS) as f64 / packet.max(1) as f64;
+        let most = (bitrate as f64 * (1.1 + beside)) as u64 + 150_000;
         Congestion {
             numbers: extension.map(TransportNumbers::new),
             kept: Vec::new(),
+            told: now,
             estimator: Estimator::new(now, most, LEAST, most),
             counted: (now, 0, 0),
             share: SHARE,
@@ -152,6 +169,10 @@ impl Congestion {
             }
             self.counted = (now, 0, 0);
         }
+        // Numbers of packets that were never sent tell nothing.
+        if !told.is_empty() {
+            self.told = now;
+        }
         self.estimator.told(now, &told);
     }
 
@@ -159,10 +180,11 @@ impl Congestion {
         self.estimator.remb(bitrate);
     }
 
-    /// The server says which share was lost: heeded where it does not tell of each packet.
-    pub(super) fn reported(&mut self, now: Time, loss: f64) {
-        if self.numbers.is_none() {
-            self.estimator.reported(now, loss);
+    /// The server says how many packets were sent and lost: heeded where it does not tell of each
+    /// packet, whatever was agreed.
+    pub(super) fn reported(&mut self, now: Time, packets: u64, lost: u64) {
+        if self.numbers.is_none() || now.since(self.told) > TOLD_FOR {
+            self.estimator.reported(now, packets, lost);
         }
     }
 
@@ -184,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_told_goes_with_what_was_sent() {
-        let mut congestion = Congestion::new(at(0), 1_000_000, Some(3));
+        let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
         let (most, _) = congestion.estimate();
         let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
         let numbers = congestion.numbers().expect("it has some");
@@ -224,8 +246,45 @@ mod tests {
     }
 
     #[test]
+    fn reports_are_heeded_where_arrivals_are_not_told_or_no_more() {
+        for numbers in [None, Some(3)] {
+            let mut congestion = Congestion::new(at(0), (1_000_000, 1100), numbers);
+            let (most, _) = congestion.estimate();
+            let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
+            let report = |congestion: &mut Congestion, from: u64| {
+                for second in from..from + 5 {
+                    congestion.reported(at(second * 1000), 100, 30);
+                }
+                congestion.estimate().0
+            };
+            if let Some(numbers) = congestion.numbers() {
+                let mut stream = Numbered::new(numbers);
+                for second in 1..10 {
+                    stream.number(&header, (900, 16), at(second * 1000));
+                    stream.take(true, &mut congestion);
+                    let message = TransportCc {
+                        base: second as u16,
+                        arrivals: vec![Some(0)],
+                        ..TransportCc::default()
+                    };
+                    congestion.told(at(second * 1000), &message);
+                    congestion.reported(at(second * 1000), 100, 30);
+                }
+                assert_eq!(congestion.estimate().0, most);
+            }
+            assert!(report(&mut congestion, 13) < most * 7 / 10, "{numbers:?}");
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_the_headers_of_small_packets() {
+        let (all, _) = Congestion::new(at(0), (4_000_000, 256), None).estimate();
+        assert!(all > 4_000_000 * (256 + 68) / 256, "{all}");
+    }
+
+    #[test]
     fn what_waits_is_bounded() {
-        let mut congestion = Congestion::new(at(0), 1_000_000, Some(3));
+        let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
         let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
         let mut stream = Numbered::new(congestion.numbers().expect("it has some"));
         for _ in 0..100_000 {

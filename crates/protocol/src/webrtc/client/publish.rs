@@ -39,6 +39,9 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// let them.
 const LIVE_AFTER: Duration = Duration::from_secs(2);
 
+/// The most packets of a stream that one report is believed to tell of.
+const PACKETS_MAX: u64 = 100_000;
+
 /// The layers of a simulcast, the best first: of high, middle and low quality, as browsers' pages
 /// mostly call them.
 const LAYER_NAMES: [&str; LAYERS as usize] = ["h", "m", "l"];
@@ -53,8 +56,6 @@ pub(super) struct Sent {
     count_at: Option<Time>,
     /// When media began to leave.
     began: Option<Time>,
-    /// The number of the header extension that numbers packets, where the server tells of them.
-    numbered: Option<u8>,
     /// What may be sent, where that is heeded.
     congestion: Option<Box<Congestion>>,
     /// The bit rate that the video has for that, and the one that it was told to have.
@@ -75,6 +76,9 @@ struct Taken {
     rtx: Option<u8>,
     /// The number of the header extension that tells the audio level.
     level: Option<u8>,
+    /// The one that numbers packets, where the server tells of those that have it. It may take that
+    /// of pictures alone: to it packets of sound with a number would be none, and lost.
+    numbered: Option<u8>,
     /// Which layers of a simulcast are taken, and by what they are known; and by what the one is
     /// where none is.
     layers: [Option<LayerNames>; LAYERS as usize],
@@ -90,8 +94,9 @@ struct Outgoing {
     counted_again: HistoryCounts,
     /// What was counted so far.
     counted: Counts,
-    /// What the server last said it had lost.
+    /// What the server last said it had lost, and the highest number that it had seen.
     reported_lost: i32,
+    reported_highest: Option<u32>,
     /// The number of the last demand for a key frame: the same again is the same demand (RFC 5104,
     /// 4.3.1.2).
     last_demand: Option<u8>,
@@ -105,6 +110,7 @@ impl Outgoing {
             counted_again: HistoryCounts::default(),
             counted: Counts::default(),
             reported_lost: 0,
+            reported_highest: None,
             last_demand: None,
         }
     }
@@ -153,15 +159,12 @@ impl Sent {
                 nack,
                 rtx: rtx.map(|codec| codec.payload_type),
                 level: number(header_extension::AUDIO_LEVEL),
+                numbered: number(header_extension::TRANSPORT_CC)
+                    .filter(|_| section.has_feedback("transport-cc")),
             }
         };
         let taken = || sections.iter().filter(|section| section.direction.sends());
         self.agreed = taken().map(taken_of).collect();
-        self.numbered = taken().find_map(|section| {
-            let number = section.extension_id(header_extension::TRANSPORT_CC)?;
-            let number = u8::try_from(number).ok()?;
-            section.has_feedback("transport-cc").then_some(number)
-        });
     }
 
     /// Has all packets leave by that channel of a TURN server from now on.
@@ -271,6 +274,7 @@ impl Sent {
             return;
         }
         self.feedback(compound, now, flows, recorder);
+        let (mut packets, mut lost) = (0, 0);
         for packet in rtcp::packets(compound) {
             let blocks = match packet {
                 Ok(Packet::ReceiverReport { blocks, .. } | Packet::SenderReport { blocks, .. }) => {
@@ -284,18 +288,25 @@ impl Sent {
                     continue;
                 };
                 recorder.add(m::RECEIVER_REPORTS, 1);
+                let highest = stream.reported_highest.replace(block.extended_highest);
+                let came = highest.map_or(0, |before| block.extended_highest.wrapping_sub(before));
+                // One that goes back is of another count.
+                packets += u64::from(came).min(PACKETS_MAX);
                 let more = i64::from(block.cumulative_lost) - i64::from(stream.reported_lost);
                 stream.reported_lost = block.cumulative_lost;
                 match u64::try_from(more) {
-                    Ok(more) => recorder.add(m::REPORTED_LOST, more),
+                    Ok(more) => {
+                        recorder.add(m::REPORTED_LOST, more);
+                        lost += more;
+                    }
                     // What was late has come, or came twice.
                     Err(_) => recorder.take_back(m::REPORTED_LOST, more.unsigned_abs()),
                 }
                 self.heard = true;
-                if let Some(congestion) = &mut self.congestion {
-                    congestion.reported(now, f64::from(block.fraction_lost) / 256.0);
-                }
             }
+        }
+        if let Some(congestion) = self.congestion.as_mut().filter(|_| packets > 0) {
+            congestion.reported(now, packets, lost);
             self.follow(flows);
         }
     }
@@ -513,7 +524,9 @@ impl Client {
             let ladder = source.encoded.as_ref();
             let bitrate = ladder.map_or(0, |ladder| Encoder::new(ladder.clone()).bitrate());
             sent.target = bitrate;
-            Box::new(Congestion::new(cx.now, bitrate, sent.numbered))
+            let numbered = sent.agreed.iter().find_map(|taken| taken.numbered);
+            let what = (bitrate, self.config.packet());
+            Box::new(Congestion::new(cx.now, what, numbered))
         });
         for (index, clip) in source.clips.iter().enumerate() {
             let agreed = &self.links[at].sent.agreed;
@@ -589,6 +602,7 @@ impl Client {
         });
         let congestion = link.sent.congestion.as_ref();
         let numbers = congestion.and_then(|own| own.numbers());
+        let numbers = numbers.filter(|_| taken.numbered.is_some());
         let channel = link.channel;
         let flow = cx.flows.insert(Sealed {
             media: self.media(cx.now, source, which),

@@ -64,6 +64,11 @@ const LOSS_TOO_MUCH: f64 = 0.1;
 const QUEUE: f64 = 60.0;
 const DRIFT: f64 = 0.000_5;
 
+/// How much shorter a delay is, in milliseconds, behind a queue that drains because less is sent;
+/// and how often the rate is lowered at most if it is not.
+const DRAINED: f64 = 10.0;
+const IN_VAIN: u8 = 1;
+
 /// A jump of the receiver's clock, after which nothing before can be compared.
 const JUMP_NANOS: i64 = 3_000_000_000;
 
@@ -109,6 +114,9 @@ pub struct Estimator {
     smoothed: f64,
     /// The least that it was.
     least_delay: f64,
+    /// What it was when the rate was last lowered because of a full queue, and how often in a row it
+    /// had not become less since the time before.
+    full: Option<(f64, u8)>,
     /// When groups arrived, in milliseconds, and their smoothed delay.
     delays: VecDeque<(f64, f64)>,
     bound: f64,
@@ -139,6 +147,7 @@ impl Estimator {
             delay: 0.0,
             smoothed: 0.0,
             least_delay: 0.0,
+            full: None,
             delays: VecDeque::new(),
             bound: BOUND,
             grows_since: None,
@@ -167,12 +176,15 @@ impl Estimator {
         self.remb = Some(bitrate as f64);
     }
 
-    /// The receiver says which share was lost since it said so last: for receivers that do not tell
-    /// of each packet.
-    pub fn reported(&mut self, now: Time, loss: f64) {
-        self.loss = loss.clamp(0.0, 1.0);
-        self.follow_loss(now);
-        self.grow(now);
+    /// The receiver says how many packets were sent, and how many of them lost, since it said so
+    /// last, over all streams: for receivers that do not tell of each packet. Of few packets too
+    /// little is known: they count with those of the next time.
+    pub fn reported(&mut self, now: Time, packets: u64, lost: u64) {
+        self.loss_of.1 += packets;
+        self.loss_of.2 += lost.min(packets);
+        if self.find_loss(now) {
+            self.grow(now);
+        }
     }
 
     /// The receiver tells of packets, in the order in which they were sent.
@@ -184,18 +196,25 @@ impl Estimator {
                 None => self.loss_of.2 += 1,
             }
         }
-        let (since, all, lost) = self.loss_of;
-        if all >= LOSS_OF && now.since(since) >= LOSS_EVERY {
-            self.loss = lost as f64 / all as f64;
-            self.loss_of = (now, 0, 0);
-            self.follow_loss(now);
-        }
+        self.find_loss(now);
         if self.state == Delay::Grows && self.may_lower(now) {
             let measured = self.measured().unwrap_or(self.rate);
             self.too_much = Some(measured);
             self.lower(now, measured.min(self.rate) * LOWERED);
         }
         self.grow(now);
+    }
+
+    /// Finds which share was lost, if it is time for that, and heeds it; says so.
+    fn find_loss(&mut self, now: Time) -> bool {
+        let (since, all, lost) = self.loss_of;
+        if all < LOSS_OF || now.since(since) < LOSS_EVERY {
+            return false;
+        }
+        self.loss = lost as f64 / all as f64;
+        self.loss_of = (now, 0, 0);
+        self.follow_loss(now);
+        true
     }
 
     fn may_lower(&self, now: Time) -> bool {
@@ -217,9 +236,29 @@ impl Estimator {
             && self.may_lower(now)
             && let Some(measured) = self.measured()
         {
+            if self.is_no_queue() {
+                return;
+            }
             self.too_much = Some(measured);
             self.lower(now, measured.min(self.rate) * LOWERED);
         }
+    }
+
+    /// Whether the delay stays though the rate was lowered again and again: then it is the path
+    /// that is longer now, and no queue.
+    fn is_no_queue(&mut self) -> bool {
+        let before = self.full.map_or(f64::MAX, |(delay, _)| delay);
+        let in_vain = match self.smoothed > before - DRAINED {
+            true => self.full.map_or(0, |(_, times)| times) + 1,
+            false => 0,
+        };
+        self.full = Some((self.smoothed, in_vain));
+        if in_vain < IN_VAIN {
+            return false;
+        }
+        self.least_delay = self.smoothed;
+        self.full = None;
+        true
     }
 
     fn grow(&mut self, now: Time) {
@@ -288,6 +327,7 @@ impl Estimator {
     fn forget_delay(&mut self) {
         (self.group, self.before) = (None, None);
         (self.delay, self.smoothed, self.least_delay) = (0.0, 0.0, 0.0);
+        self.full = None;
         self.delays.clear();
         self.grows_since = None;
         self.state = Delay::Stays;

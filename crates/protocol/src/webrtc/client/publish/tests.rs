@@ -64,6 +64,7 @@ fn sending(media: Media, rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
         counted_again: HistoryCounts::default(),
         counted: Counts::default(),
         reported_lost: 0,
+        reported_highest: None,
         last_demand: None,
     });
     (flows, sent, BEGAN)
@@ -204,6 +205,7 @@ fn what_is_agreed_is_found_in_the_answer() {
         nack,
         rtx,
         level,
+        numbered: None,
         layers: [None; 3],
         alone: LayerNames {
             mid: None,
@@ -213,6 +215,25 @@ fn what_is_agreed_is_found_in_the_answer() {
     };
     let expected = [taken(0, true, Some(97), None), taken(1, false, None, None)];
     assert_eq!(sent.agreed, expected);
+    // A server may take the number of pictures alone: to it one of sound would be lost.
+    let numbered = |kind, feedback: &[&str], extensions: &[u16]| Agreed {
+        kind,
+        extensions: extensions
+            .iter()
+            .map(|&id| crate::webrtc::sdp::Extension {
+                id,
+                uri: header_extension::TRANSPORT_CC.to_owned(),
+            })
+            .collect(),
+        ..section(0, vec![codec(96, "any", feedback)])
+    };
+    sent.agree(&[
+        numbered(MediaKind::Video, &["transport-cc"], &[4]),
+        numbered(MediaKind::Video, &["transport-cc"], &[]),
+        numbered(MediaKind::Audio, &["nack"], &[4]),
+    ]);
+    let found: Vec<_> = sent.agreed.iter().map(|taken| taken.numbered).collect();
+    assert_eq!(found, [Some(4), None, None]);
     // What the server does not take is not sent.
     let inactive = Agreed {
         direction: Way::Inactive,

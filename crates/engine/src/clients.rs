@@ -74,6 +74,7 @@ pub(crate) fn maker(
         .among(&Crowd {
             urls: &population.urls,
             in_turn: population.pick != Pick::Random,
+            moves: population.pick != Pick::Own && population.load.rejoin,
             clients: population.load.clients_max(),
         })
         .map_err(refused)?;

@@ -274,6 +274,8 @@ pub struct Crowd<'a> {
     pub urls: &'a [String],
     /// Whether each URL is followed by the next one; if not, by any other.
     pub in_turn: bool,
+    /// Whether who takes another's place may be sent to another URL.
+    pub moves: bool,
     /// The most clients that are wanted at a time.
     pub clients: u64,
 }

@@ -1,6 +1,7 @@
 //! What is sent again because the other side asked for it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use measure::Time;
@@ -14,6 +15,9 @@ const KEPT: usize = 512;
 /// The most packets that wait to be sent again. More are asked for once more, if they are still
 /// wanted.
 const WAITING_MAX: usize = 256;
+
+/// The longest round trip that is believed: the server makes it as long as it likes.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
 /// The packets of a stream that were sent, and those of them that are to be sent again.
 #[derive(Debug)]
@@ -47,8 +51,11 @@ impl Again {
         }
     }
 
-    /// The other side asks for packets.
-    pub(super) fn ask(&mut self, missing: &[u16], now: Time) {
+    /// The other side asks for packets; what it asks for again within `round_trip` is on its way.
+    pub(super) fn ask(&mut self, missing: &[u16], now: Time, round_trip: Option<Duration>) {
+        if let Some(round_trip) = round_trip {
+            self.history.set_round_trip(round_trip.min(ROUND_TRIP_MAX));
+        }
         let room = WAITING_MAX - self.waiting.len();
         let asked = missing.iter().take(room);
         self.waiting.extend(asked.map(|sequence| (*sequence, now)));
@@ -121,7 +128,7 @@ mod tests {
             for sequence in [65_535, 0, 1] {
                 send(&mut again, sequence);
             }
-            again.ask(&[65_535, 1, 1, 77], at(10));
+            again.ask(&[65_535, 1, 1, 77], at(10), None);
             assert_eq!(again.next_due(), Some(at(10)));
             let mut out = BytesMut::new();
             let mut found = Vec::new();
@@ -155,8 +162,8 @@ mod tests {
         for sequence in &all {
             send(&mut again, *sequence);
         }
-        again.ask(&all[65_000..], at(10));
-        again.ask(&all, at(10));
+        again.ask(&all[65_000..], at(10), None);
+        again.ask(&all, at(10), None);
         let mut out = BytesMut::new();
         let mut sent = 0;
         while again.next(at(11), &mut out).is_some() {

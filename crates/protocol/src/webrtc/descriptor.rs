@@ -255,7 +255,7 @@ impl Clients {
             seed: mix(&[seat.shared_seed, room]),
             // One after the other they go to one room after the other.
             place: seat.place / rooms,
-            of: self.clients.div_ceil(rooms),
+            of: self.clients.saturating_sub(room).div_ceil(rooms),
         }
     }
 }
@@ -267,6 +267,13 @@ impl MakeClients for Clients {
             return Err(
                 "`talk` in several rooms needs `pick: in_turn` or `pick: own`: else nobody knows \
                  who is in the same room"
+                    .to_owned(),
+            );
+        }
+        if self.talk.is_some() && in_rooms && crowd.moves {
+            return Err(
+                "`talk` in several rooms with `rejoin` needs `pick: own`: else who takes another's \
+                 place is in another room, where somebody else has the same turns"
                     .to_owned(),
             );
         }
@@ -351,13 +358,17 @@ mod tests {
     fn those_in_one_room_talk_together() {
         let urls = ["a", "b", "c"].map(str::to_owned);
         let mut clients = clients();
-        let crowd = |in_turn| Crowd {
+        let crowd = |in_turn, moves| Crowd {
             urls: &urls,
             in_turn,
+            moves,
             clients: 10,
         };
-        assert!(clients.among(&crowd(false)).is_err());
-        clients.among(&crowd(true)).expect("each room has its own");
+        assert!(clients.among(&crowd(false, false)).is_err());
+        let refused = clients.among(&crowd(true, true)).expect_err("they move");
+        assert!(refused.contains("`pick: own`"), "{refused}");
+        let taken = clients.among(&crowd(true, false));
+        taken.expect("each room has its own");
         let member = |place: u64| {
             let seat = Seat {
                 seed: place,
@@ -368,7 +379,9 @@ mod tests {
         };
         let all: Vec<Member> = (0..10).map(member).collect();
         for (at, one) in all.iter().enumerate() {
-            assert_eq!((one.place, one.of), (at as u64 / 3, 4));
+            // Ten in three rooms: the first has four.
+            let of = if at % 3 == 0 { 4 } else { 3 };
+            assert_eq!((one.place, one.of), (at as u64 / 3, of));
             for (other_at, other) in all.iter().enumerate() {
                 assert_eq!(one.seed == other.seed, at % 3 == other_at % 3);
             }

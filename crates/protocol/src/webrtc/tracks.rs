@@ -104,6 +104,8 @@ pub(super) struct Tracks {
     asks: bool,
     /// Whether the session waits to hear that something is missing.
     listens: bool,
+    /// At which stream to go on where not of all could be asked at once.
+    ask_from: usize,
     /// What was added to the figures of what was asked for, and came.
     counted: (u64, u64),
 }
@@ -300,6 +302,7 @@ impl Tracks {
             began: false,
             asks: false,
             listens: false,
+            ask_from: 0,
             counted: (0, 0),
         }
     }

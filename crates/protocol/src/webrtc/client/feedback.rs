@@ -58,7 +58,8 @@ impl Client {
         };
         let tracks = cx.sinks.get::<Tracks>(sink);
         let mut any = false;
-        let pictures = tracks.write_questions(now, self.ssrc, |compound| {
+        let whose = (self.ssrc, peer.round_trip());
+        let pictures = tracks.write_questions(now, whose, |compound| {
             any |= peer.send_rtcp(compound);
         });
         if tracks.has_questions() {

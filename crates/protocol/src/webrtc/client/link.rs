@@ -292,6 +292,7 @@ impl Client {
         let Some(peer) = &mut link.peer else {
             return;
         };
+        link.sent.round_trip = peer.round_trip();
         match peer.handle_datagram(cx.now, datagram.from, datagram.bytes) {
             Received::Rtcp(compound) => {
                 if let Some(sink) = link.sink {

@@ -61,6 +61,8 @@ pub(super) struct Sent {
     /// The bit rate that the video has for that, and the one that it was told to have.
     target: u64,
     asked: u64,
+    /// How long an answer of the server takes.
+    pub(super) round_trip: Option<Duration>,
     /// Whether the server has said that it received some.
     heard: bool,
 }
@@ -185,10 +187,11 @@ impl Sent {
                 Message::Nack { media, missing, .. } => {
                     // What is asked for counts, whatever becomes of it.
                     recorder.add(m::NACKED_PACKETS, missing.len() as u64);
+                    let round_trip = self.round_trip;
                     if let Some(stream) = self.stream(media) {
                         flows.with(stream.flow, |sealed: &mut Sealed| {
                             if let Some(again) = &mut sealed.again {
-                                again.ask(&missing, now);
+                                again.ask(&missing, now, round_trip);
                             }
                         });
                     }

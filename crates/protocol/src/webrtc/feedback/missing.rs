@@ -49,6 +49,9 @@ pub struct Missing {
     round_trip: Option<Duration>,
     /// How long a packet may be late before it is asked for.
     tolerance: Duration,
+    /// The next number, where one came that is far behind: two in a row are those of a source that
+    /// begins anew (RFC 3550, A.1).
+    anew: Option<u16>,
     key_frame_needed: bool,
     counts: MissingCounts,
 }
@@ -130,6 +133,7 @@ impl Missing {
     fn late(&mut self, sequence: u16) -> bool {
         let mut entries = self.entries.iter();
         let Some(place) = entries.position(|entry| entry.sequence == sequence) else {
+            self.behind(sequence);
             return false;
         };
         let was_asked = self
@@ -141,6 +145,20 @@ impl Missing {
             false => self.counts.reordered += 1,
         }
         was_asked
+    }
+
+    /// One came that is not waited for, and is behind.
+    fn behind(&mut self, sequence: u16) {
+        let behind = self.highest.map_or(0, |own| own.wrapping_sub(sequence));
+        if usize::from(behind) <= MISSING_MAX {
+            return;
+        }
+        if self.anew.replace(sequence.wrapping_add(1)) == Some(sequence) {
+            self.counts.given_up += self.entries.len() as u64;
+            self.entries.clear();
+            self.highest = Some(sequence);
+            self.anew = None;
+        }
     }
 
     /// Whether there is something to ask for, now or later.

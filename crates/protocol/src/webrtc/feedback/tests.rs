@@ -305,6 +305,28 @@ fn what_is_lost_is_asked_for_and_sent_again() {
 }
 
 #[test]
+fn a_source_that_begins_anew_is_asked_for_what_it_misses_then() {
+    let mut missing = Missing::new(Duration::ZERO);
+    let mut asked = Vec::new();
+    for sequence in [40_000, 40_001, 40_003] {
+        missing.packet(sequence, at(0));
+    }
+    // One alone may be of long ago, and so may two that are not next to each other.
+    for sequence in [30_000, 20_000, 40_004, 30_001] {
+        missing.packet(sequence, at(1));
+    }
+    missing.take_due(at(2), &mut asked);
+    assert_eq!(asked, [40_002]);
+    for sequence in [20_100, 20_101, 20_103] {
+        missing.packet(sequence, at(3));
+    }
+    asked.clear();
+    missing.take_due(at(500), &mut asked);
+    assert_eq!(asked, [20_102]);
+    assert_eq!(missing.counts().given_up, 1);
+}
+
+#[test]
 fn what_is_kept_is_bounded() {
     let mut missing = Missing::new(Duration::ZERO);
     let mut arrivals = Arrivals::default();

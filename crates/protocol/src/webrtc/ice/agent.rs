@@ -235,6 +235,11 @@ impl Ice {
         self.agent.handle_timeout(to_library(now));
     }
 
+    /// How long the answer to the last check took, of the pair that was nominated.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.agent.nominated_pair_rtt()
+    }
+
     /// When [`Ice::handle_timeout`] is due.
     pub fn deadline(&mut self) -> Option<Time> {
         self.agent.poll_timeout().map(from_library)

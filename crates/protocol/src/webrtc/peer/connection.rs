@@ -421,6 +421,12 @@ impl Peer {
         self.deadline
     }
 
+    /// How long the other side took to answer the last check: there and back, with what it takes
+    /// itself. None where this side makes none, or before the first answer.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.ice.round_trip()
+    }
+
     /// Time has gone on.
     pub fn handle_timeout(&mut self, now: Time) {
         if matches!(self.state, PeerState::Failed | PeerState::Closed) {

@@ -195,7 +195,7 @@ impl ServedFlow {
     /// The player asks for packets.
     pub(super) fn ask(&mut self, missing: &[u16], now: Time) {
         if let Some(again) = &mut self.again {
-            again.ask(missing, now);
+            again.ask(missing, now, None);
         }
     }
 

@@ -228,7 +228,8 @@ impl Taking {
         }
         if self.ask_at.is_some_and(|due| due <= now) {
             self.ask_at = Some(now + ASK_EVERY);
-            let pictures = self.tracks.write_questions(now, self.own_ssrc, |compound| {
+            let whose = (self.own_ssrc, peer.round_trip());
+            let pictures = self.tracks.write_questions(now, whose, |compound| {
                 peer.send_rtcp(compound);
             });
             self.counts.pictures_asked += pictures;

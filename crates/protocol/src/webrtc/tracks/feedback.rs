@@ -1,12 +1,30 @@
 //! What is said to the server of streams: reports on them, and what of them is missing.
 
+use std::time::Duration;
+
 use measure::{Recorder, Time};
 
-use super::{AT_ONCE, Tracks};
+use super::{AT_ONCE, Track, Tracks};
 use crate::media::rtcp;
 use crate::media::sdp::MediaKind;
 use crate::webrtc::feedback;
 use crate::webrtc::metrics as m;
+
+/// For how long a stream is reported on after its last packet, as browsers do. RFC 3550, 6.4 wants
+/// it of those heard since the last report: then a stream of which all is lost would seem well.
+const HEARD_WITHIN: Duration = Duration::from_secs(8);
+
+/// The least that is waited for an answer before a packet is asked for again, as browsers do: a
+/// server may read what is asked for as seldom as that.
+const ANSWER_MIN: Duration = Duration::from_millis(100);
+
+impl Track {
+    /// Whether something is to be said of it: not where its source has said goodbye.
+    pub(super) fn is_heard(&self, now: Time) -> bool {
+        let last = self.receiver.as_ref().and_then(|own| own.last_arrival());
+        !self.gone && last.is_some_and(|last| now.since(last) < HEARD_WITHIN)
+    }
+}
 
 impl Tracks {
     /// Writes a report on each stream, as a compound of its own: Janus takes what follows in a
@@ -21,12 +39,12 @@ impl Tracks {
     ) -> Option<usize> {
         let mut compound = Vec::with_capacity(64);
         for track in self.tracks.iter_mut().skip(from).take(AT_ONCE) {
+            if !track.is_heard(now) {
+                continue;
+            }
             let Some(receiver) = &mut track.receiver else {
                 continue;
             };
-            if receiver.ssrc().is_none() {
-                continue;
-            }
             compound.clear();
             let block = receiver.report_block(now);
             rtcp::write_receiver_report(&mut compound, own, &[block]);
@@ -55,22 +73,29 @@ impl Tracks {
     }
 
     /// Asks for what is missing, in a compound for each stream, of [`AT_ONCE`] streams at most: the
-    /// others have their turn the next time. Says how often key frames were asked for.
+    /// others have their turn the next time. What was asked for `round_trip` ago or earlier is asked
+    /// for again. Says how often key frames were asked for.
     pub(in crate::webrtc) fn write_questions(
         &mut self,
         now: Time,
-        own: u32,
+        (own, round_trip): (u32, Option<Duration>),
         mut send: impl FnMut(&[u8]),
     ) -> u64 {
         let (mut pictures, mut said) = (0, 0);
         let (mut compound, mut asked) = (Vec::new(), Vec::new());
-        for track in &mut self.tracks {
+        let answer = round_trip.unwrap_or_default().max(ANSWER_MIN);
+        let count = self.tracks.len();
+        let first = std::mem::take(&mut self.ask_from) % count.max(1);
+        for place in (first..count).chain(0..first) {
             if said >= AT_ONCE {
+                self.ask_from = place;
                 break;
             }
+            let track = &mut self.tracks[place];
             let Some(missing) = &mut track.missing else {
                 continue;
             };
+            missing.set_round_trip(answer);
             let picture = missing.take_key_frame_needed() && track.kind == MediaKind::Video;
             if !picture && missing.due().is_none_or(|due| due > now) {
                 continue;

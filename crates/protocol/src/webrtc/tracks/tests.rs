@@ -189,7 +189,7 @@ fn what_is_missing_is_asked_for_where_that_was_agreed_upon() {
     }
     let now = Time::from_nanos(2_000_000);
     let mut asked = Vec::new();
-    let pictures = tracks.write_questions(now, 1, |compound| {
+    let pictures = tracks.write_questions(now, (1, None), |compound| {
         asked.extend(feedback::messages(compound).filter_map(Result::ok));
     });
     assert_eq!(pictures, 0);
@@ -205,8 +205,63 @@ fn what_is_missing_is_asked_for_where_that_was_agreed_upon() {
     assert_eq!(recorder.counter(m::RECOVERED_PACKETS), 1);
     // So much that asking is of no use: a picture is asked for, of video alone.
     take(&mut tracks, &mut recorder, &packet(0x80, 96, 2000, 50), 4);
-    let pictures = tracks.write_questions(Time::from_nanos(5_000_000), 1, |_| ());
+    let pictures = tracks.write_questions(Time::from_nanos(5_000_000), (1, None), |_| ());
     assert_eq!(pictures, 1);
+}
+
+#[test]
+fn all_streams_have_their_turn_to_be_asked_for_and_are_waited_for_a_round_trip() {
+    let (mut tracks, mut recorder) = tracks();
+    tracks.ask_for_missing();
+    for (sequence, ssrc) in [1, 3].into_iter().flat_map(|number| {
+        // More than are asked for at once.
+        (1000..1080).map(move |ssrc| (number, ssrc))
+    }) {
+        let bytes = packet(0x80, 96, sequence, ssrc);
+        take(&mut tracks, &mut recorder, &bytes, 1);
+    }
+    let ask = |tracks: &mut Tracks, ms: u64| {
+        let (mut about, whose) = (Vec::new(), (1, Some(Duration::from_millis(300))));
+        tracks.write_questions(Time::from_nanos(ms * 1_000_000), whose, |compound| {
+            for message in feedback::messages(compound).filter_map(Result::ok) {
+                if let feedback::Message::Nack { media, .. } = message {
+                    about.push(media);
+                }
+            }
+        });
+        about
+    };
+    assert!(ask(&mut tracks, 10).into_iter().eq(1000..1032));
+    // A new gap of the first ones does not go before those that have not had their turn.
+    for ssrc in 1000..1032 {
+        take(&mut tracks, &mut recorder, &packet(0x80, 96, 5, ssrc), 20);
+    }
+    assert!(ask(&mut tracks, 50).into_iter().eq(1032..1064));
+    let next = ask(&mut tracks, 90);
+    assert!(next.into_iter().eq((1064..1080).chain(1000..1016)));
+    assert!(ask(&mut tracks, 130).into_iter().eq(1016..1032));
+    assert!(ask(&mut tracks, 300).is_empty());
+    assert_eq!(ask(&mut tracks, 320).len(), 32);
+}
+
+#[test]
+fn streams_that_are_over_have_no_reports() {
+    let (mut tracks, mut recorder) = tracks();
+    for (ssrc, ms) in [(50, 1), (60, 1), (70, 9_000)] {
+        take(&mut tracks, &mut recorder, &packet(0x80, 96, 1, ssrc), ms);
+    }
+    let mut goodbye = Vec::new();
+    rtcp::write_receiver_report(&mut goodbye, 60, &[]);
+    rtcp::write_bye(&mut goodbye, &[60], None);
+    let about = |tracks: &mut Tracks, ms: u64| {
+        let (mut about, now) = (0, Time::from_nanos(ms * 1_000_000));
+        tracks.write_reports(now, (1, "me"), 0, |_| about += 1);
+        about
+    };
+    assert_eq!(about(&mut tracks, 7_000), 3);
+    tracks.reports(&goodbye, Time::from_nanos(0), &mut recorder);
+    assert_eq!(about(&mut tracks, 7_000), 2);
+    assert_eq!(about(&mut tracks, 9_000), 1);
 }
 
 fn section(mid: &str, kind: MediaKind, sources: &[u32]) -> Section {
@@ -331,7 +386,7 @@ fn what_comes_again_in_a_stream_of_its_own_is_part_of_what_it_repairs() {
                 );
             }
         }
-        tracks.write_questions(Time::from_nanos(2_000_000), 1, |_| ());
+        tracks.write_questions(Time::from_nanos(2_000_000), (1, None), |_| ());
         let carried = packet(0x80, 96, 3, 50);
         let rtx = again(60, 900, &carried);
         take(&mut tracks, &mut recorder, &rtx, 3);

@@ -101,7 +101,7 @@ impl Tracks {
                 sum.bytes += counts.wire_bytes;
                 sum.expected += counts.expected;
                 sum.received += counts.received;
-                sources.push(track.ssrc);
+                sources.extend(track.is_heard(now).then_some(track.ssrc));
             }
         }
         let before = std::mem::replace(&mut self.estimated, sum);

@@ -353,7 +353,7 @@ fn packets_of_a_layer_bear_its_name_and_those_sent_again_the_name_of_what_they_r
         let sequence = u16::from_be_bytes([first[2], first[3]]);
         flows.with(flow, |sealed: &mut Sealed| {
             let again = sealed.again.as_mut().expect("it was agreed upon");
-            again.ask(&[sequence], now);
+            again.ask(&[sequence], now, None);
         });
         let (again, _) = next(&mut flows);
         assert!(again.len() > FIXED_LENGTH);

@@ -41,6 +41,8 @@ pub(super) struct SentPacket {
     /// With all headers, and the payload alone.
     wire: u32,
     payload: u32,
+    /// Whether the server has said that it did not arrive.
+    lost: bool,
 }
 
 /// Numbers the packets of a stream, and remembers them.
@@ -76,6 +78,7 @@ impl Numbered {
             at: now,
             wire: (numbered.len() + payload + trailer + OVERHEAD) as u32,
             payload: payload as u32,
+            lost: false,
         });
         numbered
     }
@@ -154,12 +157,22 @@ impl Congestion {
             let Some(kept) = self.kept.get_mut(usize::from(number) % KEPT) else {
                 continue;
             };
-            if let Some(packet) = kept.take_if(|packet| packet.number == number) {
-                told.push(Told {
-                    sent: packet.at,
-                    bytes: packet.wire,
-                    arrived: arrival.map(|_| at),
-                });
+            let Some(packet) = kept.as_mut().filter(|packet| packet.number == number) else {
+                continue;
+            };
+            let was_lost = std::mem::replace(&mut packet.lost, true);
+            if was_lost && arrival.is_none() {
+                continue;
+            }
+            told.push(Told {
+                sent: packet.at,
+                bytes: packet.wire,
+                arrived: arrival.map(|_| at),
+                was_lost,
+            });
+            // One that did not may have been overtaken.
+            if arrival.is_some() {
+                *kept = None;
             }
         }
         let (since, wire, payload) = self.counted;

@@ -14,6 +14,11 @@ const KEPT_MAX: usize = 2000;
 /// bytes whatever it says.
 const SAID_MAX: usize = 450;
 
+/// How far back it is known which packets were said to have arrived, and how many of the others may
+/// come late between two messages.
+const SAID_KEPT: u16 = 512;
+const LATE_MAX: usize = 64;
+
 /// What became of arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArrivalsCounts {
@@ -31,6 +36,12 @@ pub struct Arrivals {
     /// The number of the first packet that is kept, once one came.
     base: Option<u16>,
     kept: VecDeque<Option<Time>>,
+    /// Packets that came after it was said that those behind them had, in the order in which they
+    /// came.
+    late: VecDeque<(u16, Time)>,
+    /// Of the last packets before `base`, which have come: a bit for each, at its number's
+    /// remainder.
+    said: [u64; SAID_KEPT as usize / 64],
     number: u8,
     counts: ArrivalsCounts,
 }
@@ -62,30 +73,62 @@ impl Arrivals {
     /// One that was said already, or so far ahead that the other side began anew.
     fn jumped(&mut self, number: u16, at: Time) {
         let base = self.base.unwrap_or(number);
-        let behind = number.wrapping_sub(base) >= 1 << 15;
-        let kept = self.kept.iter().flatten().count() as u64;
-        self.counts.left_out += if behind { 1 } else { kept };
-        if !behind {
-            self.kept.clear();
-            self.base = Some(number);
-            self.kept.push_back(Some(at));
+        if number.wrapping_sub(base) >= 1 << 15 {
+            let is_new = base.wrapping_sub(number) <= SAID_KEPT && !self.was_said(number);
+            match is_new && self.late.len() < LATE_MAX {
+                true => {
+                    self.say(number, true);
+                    self.late.push_back((number, at));
+                }
+                false => self.counts.left_out += 1,
+            }
+            return;
+        }
+        let kept = self.kept.iter().flatten().count() + self.late.len();
+        self.counts.left_out += kept as u64;
+        self.kept.clear();
+        self.late.clear();
+        // Nothing is known of those before, so that none of them is late.
+        self.said = [u64::MAX; SAID_KEPT as usize / 64];
+        self.base = Some(number);
+        self.kept.push_back(Some(at));
+    }
+
+    fn bit(number: u16) -> (usize, u64) {
+        let place = number % SAID_KEPT;
+        (usize::from(place / 64), 1 << (place % 64))
+    }
+
+    fn was_said(&self, number: u16) -> bool {
+        let (word, bit) = Arrivals::bit(number);
+        self.said[word] & bit != 0
+    }
+
+    fn say(&mut self, number: u16, came: bool) {
+        let (word, bit) = Arrivals::bit(number);
+        match came {
+            true => self.said[word] |= bit,
+            false => self.said[word] &= !bit,
         }
     }
 
     /// Whether anything is there to be said.
     pub fn is_empty(&self) -> bool {
-        self.kept.iter().all(Option::is_none)
+        self.late.is_empty() && self.kept.iter().all(Option::is_none)
     }
 
     /// Appends a message with what is kept, which is then forgotten. Says whether there was
-    /// anything. What differs by more than 8 s from the packet before it begins another message:
-    /// call again until there is nothing.
+    /// anything. What differs by more than 8 s from the packet before it begins another message,
+    /// and so does each that came late: call again until there is nothing.
     pub fn write(&mut self, sender: u32, media: u32, out: &mut Vec<u8>) -> bool {
+        if let Some((number, at)) = self.late.pop_front() {
+            self.write_late(sender, media, number, at, out);
+            return true;
+        }
         let (Some(base), Some(place)) = (self.base, self.kept.iter().position(Option::is_some))
         else {
             return false;
         };
-        let ticks = |at: Time| (u128::from(at.as_nanos()) / TICK.as_nanos()) as i64;
         // What is missing before the first that came is said with the next one's message, if any.
         let first = self.kept[place].map_or(0, ticks);
         let reference = first / TICKS_OF_REFERENCE;
@@ -122,6 +165,9 @@ impl Arrivals {
         }
         let length = message.arrivals.len();
         self.kept.drain(..length);
+        for (place, arrival) in (0..).zip(&message.arrivals) {
+            self.say(base.wrapping_add(place), arrival.is_some());
+        }
         self.base = Some(base.wrapping_add(length as u16));
         self.number = self.number.wrapping_add(1);
         self.counts.said += said;
@@ -129,4 +175,26 @@ impl Arrivals {
         message.write(out);
         true
     }
+
+    /// Writes that one packet has arrived of which it was said that it had not.
+    fn write_late(&mut self, sender: u32, media: u32, number: u16, at: Time, out: &mut Vec<u8>) {
+        let ticks = ticks(at);
+        let reference = ticks / TICKS_OF_REFERENCE;
+        let message = TransportCc {
+            sender,
+            media,
+            base: number,
+            reference: ((reference << 40) >> 40) as i32,
+            number: self.number,
+            arrivals: vec![Some((ticks - reference * TICKS_OF_REFERENCE) as i16)],
+        };
+        self.number = self.number.wrapping_add(1);
+        self.counts.said += 1;
+        self.counts.messages += 1;
+        message.write(out);
+    }
+}
+
+fn ticks(at: Time) -> i64 {
+    (u128::from(at.as_nanos()) / TICK.as_nanos()) as i64
 }

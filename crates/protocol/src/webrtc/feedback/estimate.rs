@@ -81,6 +81,8 @@ pub struct Told {
     pub bytes: u32,
     /// When it arrived, in nanoseconds of the receiver's clock; none where it did not.
     pub arrived: Option<i64>,
+    /// Whether the receiver had said before that it had not.
+    pub was_lost: bool,
 }
 
 /// Packets that left together.
@@ -190,10 +192,20 @@ impl Estimator {
     /// The receiver tells of packets, in the order in which they were sent.
     pub fn told(&mut self, now: Time, packets: &[Told]) {
         for packet in packets {
-            self.loss_of.1 += 1;
             match packet.arrived {
-                Some(at) => self.arrived(packet, at),
-                None => self.loss_of.2 += 1,
+                // Others have overtaken it: it tells how much arrives, but nothing of the delay.
+                Some(at) if packet.was_lost => {
+                    self.loss_of.2 = self.loss_of.2.saturating_sub(1);
+                    self.count_arrival(at, packet.bytes);
+                }
+                Some(at) => {
+                    self.loss_of.1 += 1;
+                    self.arrived(packet, at);
+                }
+                None => {
+                    self.loss_of.1 += 1;
+                    self.loss_of.2 += 1;
+                }
             }
         }
         self.find_loss(now);
@@ -295,15 +307,7 @@ impl Estimator {
         {
             self.forget_delay();
         }
-        self.first_arrival.get_or_insert(at);
-        self.arrivals.push_back((at, packet.bytes));
-        self.arrived_bytes += u64::from(packet.bytes);
-        while let Some((first, bytes)) = self.arrivals.front()
-            && (at - first > MEASURED.as_nanos() as i64 || self.arrivals.len() > ARRIVALS_MAX)
-        {
-            self.arrived_bytes -= u64::from(*bytes);
-            self.arrivals.pop_front();
-        }
+        self.count_arrival(at, packet.bytes);
         match &mut self.group {
             Some(group) if packet.sent.since(group.first_sent) <= GROUP => {
                 group.last_sent = group.last_sent.max(packet.sent);
@@ -322,6 +326,21 @@ impl Estimator {
             self.delayed(&before, &group);
         }
         self.before = whole;
+    }
+
+    /// Counts what arrives.
+    fn count_arrival(&mut self, at: i64, bytes: u32) {
+        // One that is told of late counts as of now.
+        let at = self.arrivals.back().map_or(at, |(last, _)| at.max(*last));
+        self.first_arrival.get_or_insert(at);
+        self.arrivals.push_back((at, bytes));
+        self.arrived_bytes += u64::from(bytes);
+        while let Some((first, bytes)) = self.arrivals.front()
+            && (at - first > MEASURED.as_nanos() as i64 || self.arrivals.len() > ARRIVALS_MAX)
+        {
+            self.arrived_bytes -= u64::from(*bytes);
+            self.arrivals.pop_front();
+        }
     }
 
     fn forget_delay(&mut self) {

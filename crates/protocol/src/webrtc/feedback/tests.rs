@@ -358,6 +358,48 @@ fn what_is_kept_is_bounded() {
     assert_eq!(kept.count(), 128);
 }
 
+/// Packets that others overtake are said once each, whenever they come and whatever was said before.
+#[test]
+fn what_was_overtaken_is_said_late_and_once() {
+    for seed in 0..200u64 {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let mut arrivals = Arrivals::default();
+        let first = random.random::<u16>();
+        let mut order: Vec<(u32, u16)> = (0..1000u16)
+            .map(|step| {
+                let late = random.random_bool(0.05);
+                let by = if late { random.random_range(0..300) } else { 0 };
+                (u32::from(step) + by, first.wrapping_add(step))
+            })
+            .collect();
+        order.sort_unstable();
+        let mut said = Vec::new();
+        for (step, &(_, number)) in order.iter().enumerate() {
+            arrivals.packet(number, at(step as u64));
+            // One that comes twice is said once.
+            if random.random_bool(0.05) {
+                arrivals.packet(number, at(step as u64));
+            }
+            if random.random_bool(0.05) || step + 1 == order.len() {
+                let mut out = Vec::new();
+                while arrivals.write(1, 2, &mut out) {}
+                for message in read(&out) {
+                    let Message::TransportCc(message) = message else {
+                        panic!("{message:?}");
+                    };
+                    let came = (0u16..).zip(message.arrivals);
+                    let came = came.filter(|(_, arrival)| arrival.is_some());
+                    said.extend(came.map(|(place, _)| message.base.wrapping_add(place)));
+                }
+            }
+        }
+        assert_eq!(arrivals.counts().said, 1000, "case {seed}");
+        said.sort_unstable_by_key(|number| number.wrapping_sub(first));
+        let all = (0..1000u16).map(|step| first.wrapping_add(step));
+        assert!(said.into_iter().eq(all), "case {seed}");
+    }
+}
+
 /// What is said of arrivals is what happened, to a quarter of a millisecond, in each packet once.
 #[test]
 fn arrivals_are_said_as_they_were() {

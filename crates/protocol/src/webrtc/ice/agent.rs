@@ -17,6 +17,9 @@ use crate::webrtc::sdp::Candidate;
 /// The most candidates of the other side, and the most addresses that its checks may come from.
 const REMOTE_MAX: usize = 32;
 
+/// The most addresses of this side that answers may tell of (reflexive ones; RFC 8445, 7.2.5.3.1).
+const MAPPED_MAX: usize = 8;
+
 /// The most pairs that are checked.
 const PAIRS_MAX: usize = 64;
 
@@ -54,7 +57,7 @@ pub enum StunDropped {
     Malformed,
     /// It is of another session, or not authentic.
     Unauthentic,
-    /// It comes from an address beyond those that are remembered.
+    /// It comes from an address beyond those that are remembered, or tells of one.
     TooManyAddresses,
 }
 
@@ -69,6 +72,8 @@ pub struct Ice {
     relayed: bool,
     /// Addresses from which authentic messages came.
     seen: Vec<SocketAddr>,
+    /// Addresses that answers said are ours, beside those that are.
+    mapped: Vec<SocketAddr>,
     remote_candidates: usize,
     connected: bool,
     random: Pcg64,
@@ -92,6 +97,7 @@ impl Ice {
             locals: Vec::new(),
             relayed: false,
             seen: Vec::new(),
+            mapped: Vec::new(),
             remote_candidates: 0,
             connected: false,
             random,
@@ -213,6 +219,17 @@ impl Ice {
         if !self.agent.accepts_message(&message) {
             return Err(StunDropped::Unauthentic);
         }
+        // Each other address that an answer says we have is kept for good.
+        if is_answer
+            && let Some(mapped) = message.mapped_address()
+            && !self.locals.contains(&mapped)
+            && !self.mapped.contains(&mapped)
+        {
+            if self.mapped.len() >= MAPPED_MAX {
+                return Err(StunDropped::TooManyAddresses);
+            }
+            self.mapped.push(mapped);
+        }
         if !self.has_seen(from) {
             if self.seen.len() >= REMOTE_MAX {
                 return Err(StunDropped::TooManyAddresses);
@@ -266,8 +283,9 @@ impl Ice {
                         remote: destination,
                     });
                 }
+                // Who only answers makes no checks, and asks nobody for consent (RFC 7675, 4).
                 IceAgentEvent::IceConnectionStateChange(IceConnectionState::Disconnected)
-                    if self.connected =>
+                    if self.connected && !self.settings.lite =>
                 {
                     return Some(IceEvent::Lost);
                 }

@@ -4,7 +4,7 @@ use aws_lc_rs::hmac::{Context, HMAC_SHA1_FOR_LEGACY_USE_ONLY, Key};
 
 /// HMAC with SHA-1 (RFC 8489, 14.5).
 #[derive(Debug)]
-pub(super) struct MessageIntegrity;
+pub(in crate::webrtc) struct MessageIntegrity;
 
 impl is::Sha1HmacProvider for MessageIntegrity {
     fn sha1_hmac(&self, key: &[u8], payloads: &[&[u8]]) -> [u8; 20] {

@@ -11,3 +11,5 @@ mod integrity;
 pub use addressed::Check;
 pub use agent::{Ice, IceEvent, IceSettings, StunDropped};
 pub use credentials::Credentials;
+#[cfg(test)]
+pub(super) use integrity::MessageIntegrity;

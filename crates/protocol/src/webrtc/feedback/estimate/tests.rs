@@ -41,6 +41,7 @@ fn follow(path: &mut Path, from: &mut Estimator, begin: f64, seconds: u32) -> Ve
                 sent: START + Duration::from_secs_f64(at),
                 bytes: 1000,
                 arrived: path.send(at, 1000),
+                was_lost: false,
             });
             at += 8000.0 / from.estimate() as f64;
         }
@@ -159,6 +160,27 @@ fn what_is_reported_of_streams_counts_by_their_packets_whichever_comes_first() {
 }
 
 #[test]
+fn what_was_overtaken_is_no_loss() {
+    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+    for second in 1..20 {
+        let now = START + Duration::from_secs(second);
+        let told = |place: u64, arrived, was_lost| Told {
+            sent: now + Duration::from_millis(place),
+            bytes: 1000,
+            arrived,
+            was_lost,
+        };
+        let came = |place: u64| (second * 1000 + place) as i64 * 1_000_000;
+        let all: Vec<Told> = (0..100)
+            .map(|place| told(place, (place % 4 > 0).then(|| came(place)), false))
+            .chain((0..25).map(|place| told(4 * place, Some(came(100)), true)))
+            .collect();
+        estimator.told(now, &all);
+    }
+    assert!(estimator.estimate() >= 1_000_000);
+}
+
+#[test]
 fn what_a_receiver_can_take_is_not_passed() {
     let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
     estimator.remb(256_000);
@@ -177,6 +199,7 @@ fn a_receiver_whose_clock_stands_still_takes_no_memory() {
             sent: START + Duration::from_millis(millis),
             bytes: 1000,
             arrived: Some(77),
+            was_lost: false,
         };
         estimator.told(packet.sent, &[packet]);
     }
@@ -199,7 +222,12 @@ proptest::proptest! {
             sent += Duration::from_micros(step);
             // Times of the receiver have 24 bits of 64 ms, and what is added to them.
             let arrived = arrived.map(|at| at >> 12);
-            all.push(Told { sent, bytes, arrived });
+            all.push(Told {
+                sent,
+                bytes,
+                arrived,
+                was_lost: bytes % 5 == 0,
+            });
         }
         for part in all.chunks(7) {
             estimator.told(part[0].sent, part);

@@ -243,6 +243,27 @@ fn another_certificate_than_was_named_is_refused() {
     }
 }
 
+/// Who only answers asks nobody for consent: whoever serves him decides how long he waits.
+#[test]
+fn a_lite_peer_that_is_not_checked_for_a_while_goes_on() {
+    for lite in [false, true] {
+        let mut configs = [0, 1].map(|side| config(side, 5));
+        configs[1].ice_lite = lite;
+        let mut pair = Pair::new(configs, FINE, 5);
+        pair.negotiate(false);
+        pair.connect(Duration::from_secs(5)).expect("they connect");
+        let mut now = pair.now;
+        for _ in 0..290 {
+            now += Duration::from_millis(100);
+            pair.peers[1].handle_timeout(now);
+            while pair.peers[1].poll_transmit(&mut Vec::new()).is_some() {}
+        }
+        let lost = PeerEvent::Failed(PeerFailure::ConsentExpired);
+        let mut events = std::iter::from_fn(|| pair.peers[1].poll_event());
+        assert_eq!(events.any(|event| event == lost), !lite);
+    }
+}
+
 /// Both think that they decide: an answerer whose offerer is an answerer too, as far as ICE goes.
 #[test]
 fn conflicting_roles_are_resolved() {

@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use is::Sha1HmacProvider;
+use is::stun::StunMessage;
 use measure::Time;
 use proptest::prelude::*;
 
 use super::network::{FINE, Pair, REPORT, address, config};
-use crate::webrtc::ice::Check;
+use crate::webrtc::ice::{Check, MessageIntegrity};
 use crate::webrtc::peer::{Dropped, Peer, PeerEvent, PeerFailure, PeerState, Received};
 use crate::webrtc::sdp::{Candidate, Setup};
 
@@ -180,6 +182,36 @@ fn a_peer_of_many_addresses_is_remembered_by_some_of_them() {
         answers += 1;
     }
     assert!(answers <= 64, "{answers}");
+}
+
+#[test]
+fn an_answer_tells_of_some_addresses_of_ours_and_no_more() {
+    let mut pair = connected(2);
+    let (mut at, mut check) = (pair.now, Vec::new());
+    // Until it makes a check.
+    while !check.starts_with(&[0, 1]) {
+        at += Duration::from_secs(1);
+        pair.peers[0].handle_timeout(at);
+        check.clear();
+        pair.peers[0].poll_transmit(&mut check);
+    }
+    let server = pair.peers[0].remote_address().expect("it is connected");
+    let password = pair.peers[1].local_transport().pwd;
+    let id = StunMessage::parse(&check).expect("it is one").trans_id();
+    let mut refused = 0;
+    for number in 0..1000u16 {
+        let ours = ([127, 5, 0, 1], 1000 + number).into();
+        let mut bytes = [0; 200];
+        let length = StunMessage::binding_reply(id, ours)
+            .to_bytes(Some(password.as_bytes()), &mut bytes, |key, payloads| {
+                MessageIntegrity.sha1_hmac(key, payloads)
+            })
+            .expect("there is room");
+        let received = pair.peers[0].handle_datagram(at, server, &bytes[..length]);
+        refused += u64::from(received == Received::Dropped(Dropped::TooMany));
+    }
+    assert_eq!(refused, 992);
+    assert_eq!(pair.peers[0].counts().stun_of_too_many_addresses, refused);
 }
 
 #[test]

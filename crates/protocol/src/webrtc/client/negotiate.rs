@@ -188,6 +188,7 @@ impl Client {
             let section = |own: &sdp::Agreed| Section {
                 mid: own.mid.clone(),
                 kind: carried(own.kind),
+                track: own.track.clone(),
                 sources: (own.remote_sources.iter())
                     .map(|own| (own.ssrc, own.rtx_ssrc))
                     .collect(),

@@ -6,7 +6,7 @@ use super::{Client, Phase};
 use crate::media::rtp::metrics::STREAMS_SILENT;
 use crate::media::silence;
 use crate::session::{Context, Note, Output};
-use crate::webrtc::tracks::{Course, Tracks};
+use crate::webrtc::tracks::{Course, Section, Tracks};
 
 impl Client {
     /// Counts silent streams at the end of a client that has not failed, and says which they are.
@@ -21,17 +21,40 @@ impl Client {
         // After that nothing was to come.
         let until = self.publisher_left_at().unwrap_or(cx.now);
         let mut courses = Vec::new();
+        let muted_until = |track: &str| self.signalling.muted_until(track);
         for link in &self.links {
             if let (Some(sink), Some(stood)) = (link.sink, link.stands) {
                 let tracks = cx.sinks.get::<Tracks>(sink);
-                courses.extend(tracks.courses(until, stood, silence));
+                let all = tracks.courses(until, stood, silence, muted_until);
+                let own = |(section, course): (&Section, _)| {
+                    (section.track.clone(), section.kind, course)
+                };
+                courses.extend(all.into_iter().map(own));
             }
         }
-        if courses.iter().all(|(_, course)| *course != Course::Goes) {
+        if courses.iter().all(|(.., course)| *course != Course::Goes) {
             return;
         }
+        for (missing, why) in self.signalling.missing_tracks() {
+            let is_it = |track: &Option<String>| track.as_deref() == Some(missing);
+            let mut own = courses.iter().filter(|(track, ..)| is_it(track));
+            if own.any(|(.., course)| matches!(course, Course::Goes | Course::Muted)) {
+                continue;
+            }
+            // It is told of once.
+            courses.retain(|(track, ..)| !is_it(track));
+            let text = format!(
+                "the server says that track {missing} will not come: {why} ({})",
+                self.url
+            );
+            cx.out.push_back(Output::Note(Note {
+                kind: "silent_stream",
+                text,
+            }));
+            cx.recorder.add(STREAMS_SILENT, 1);
+        }
         let patience = silence::bound(Duration::ZERO, Duration::ZERO, silence);
-        for (kind, course) in courses {
+        for (_, kind, course) in courses {
             let what = match course {
                 Course::Stopped(silent) => format!("no packet for {:.3} s", silent.as_secs_f64()),
                 Course::NeverCame(waited) if waited >= patience && self.publisher_sends(kind) => {

@@ -29,6 +29,8 @@ pub struct Agreed {
     pub codecs: Vec<Codec>,
     /// Header extensions, under the answer's numbers.
     pub extensions: Vec<Extension>,
+    /// The name that the other side has for its track (`a=msid`, RFC 8830, 2).
+    pub track: Option<String>,
     /// The other side's sources; none where it does not name them (simulcast by RID).
     pub remote_sources: Vec<RemoteSource>,
     /// The layers of a simulcast that the other side receives, by RID, as it names them (RFC 8853,
@@ -72,11 +74,17 @@ pub fn agreed(
             ),
             codecs: answer.codecs.clone(),
             extensions: answer.extensions.clone(),
+            track: track(remote),
             remote_sources: sources(remote),
             layers: layers(remote),
         }
     });
     agreed.collect()
+}
+
+fn track(section: &MediaSection) -> Option<String> {
+    let mut words = section.msid.as_deref()?.split_ascii_whitespace();
+    words.nth(1).map(str::to_owned)
 }
 
 /// The most layers that are looked at.

@@ -19,7 +19,7 @@ pub enum SdpReason {
     #[error("more than 1 MiB")]
     TooLong,
     /// It has more lines than are read.
-    #[error("more than 9,000 lines")]
+    #[error("more than 40,000 lines")]
     TooManyLines,
     /// It describes more media than are read.
     #[error("more than 512 media sections")]

@@ -13,9 +13,11 @@ use super::error::{SdpError, SdpReason};
 use super::setup::Setup;
 use super::transport_lines::TransportLines;
 
-/// Bounds. A room of a hundred with two sections each has some 8,000 lines.
+/// Bounds. For each participant with sound and pictures Janus writes some 80 lines and LiveKit 100.
 const BYTES_MAX: usize = 1 << 20;
-const LINES_MAX: usize = 9_000;
+const LINES_MAX: usize = 40_000;
+/// Sources of one section: they are looked up in turn.
+const SOURCES_MAX: usize = 256;
 const SECTIONS_MAX: usize = 512;
 /// Kinds of feedback of one codec: a line can be of all codecs. Those after them are left out.
 const FEEDBACK_MAX: usize = 32;
@@ -285,6 +287,7 @@ fn take_source(media: &mut MediaSection, value: &str) -> Taken {
     let (ssrc, attribute) = number_and(value, "ssrc")?;
     let source = match media.ssrcs.iter_mut().rposition(|one| one.ssrc == ssrc) {
         Some(place) => &mut media.ssrcs[place],
+        None if media.ssrcs.len() >= SOURCES_MAX => return Ok(()),
         None => {
             media.ssrcs.push(SourceAttributes {
                 ssrc,

@@ -306,10 +306,10 @@ fn descriptions_are_bounded() {
         let error = SessionDescription::parse(text).expect_err("it is too much");
         (error.line, error.reason)
     };
-    let lines = "a=nothing\r\n".repeat(10_000);
+    let lines = "a=nothing\r\n".repeat(40_001);
     assert_eq!(
         error(&format!("{head}{lines}")),
-        (9001, SdpReason::TooManyLines)
+        (40_001, SdpReason::TooManyLines)
     );
     let sections = "m=audio 9 UDP/TLS/RTP/SAVPF 0\r\n".repeat(513);
     assert_eq!(
@@ -317,6 +317,38 @@ fn descriptions_are_bounded() {
         (517, SdpReason::TooManySections)
     );
     assert_eq!(error(&"a".repeat((1 << 20) + 1)), (0, SdpReason::TooLong));
+    // Of the sources of a section some are known, each of two lines.
+    let mut many = format!("{head}m=audio 9 UDP/TLS/RTP/SAVPF 0\r\n");
+    for ssrc in (1..10_000).flat_map(|ssrc| [ssrc, ssrc]) {
+        many.push_str(&format!("a=ssrc:{ssrc} cname:a\r\n"));
+    }
+    let description = SessionDescription::parse(&many).expect("it is long and right");
+    assert_eq!(description.media[0].ssrcs.len(), 256);
+}
+
+/// As LiveKit offers a room: all codecs in each section, three of four kinds of feedback each.
+#[test]
+fn a_room_of_250_with_sound_and_pictures_is_read() {
+    let mut offer = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n".to_owned();
+    for mid in 0..500 {
+        offer.push_str("m=video 9 UDP/TLS/RTP/SAVPF 96 97\r\n");
+        offer.push_str(&format!(
+            "a=mid:{mid}\r\na=sendonly\r\na=msid:PA_{mid} TR_{mid}\r\n"
+        ));
+        for payload_type in 96..110 {
+            offer.push_str(&format!("a=rtpmap:{payload_type} VP8/90000\r\n"));
+            for words in ["nack", "nack pli", "goog-remb"] {
+                offer.push_str(&format!("a=rtcp-fb:{payload_type} {words}\r\n"));
+            }
+        }
+    }
+    assert!((500_000..1 << 20).contains(&offer.len()), "{}", offer.len());
+    let description = SessionDescription::parse(&offer).expect("it is right");
+    assert_eq!(description.media.len(), 500);
+    assert_eq!(
+        description.media[499].msid.as_deref(),
+        Some("PA_499 TR_499")
+    );
 }
 
 #[test]

@@ -214,6 +214,18 @@ pub trait Signalling: Debug {
     /// alone in a room.
     fn expects_media(&self) -> bool;
 
+    /// Until when the publisher of a track had muted it ([`Time::NEVER`] while he does), by the name
+    /// that the track has in descriptions (`a=msid`); none where that is not known.
+    fn muted_until(&self, track: &str) -> Option<Time> {
+        let _ = track;
+        None
+    }
+
+    /// The tracks of which the server has said that they will not come, and why.
+    fn missing_tracks(&self) -> Vec<(&str, &str)> {
+        Vec::new()
+    }
+
     /// What the client waits for, and since when; none where it waits for nothing: for who is
     /// stopped meanwhile.
     fn waits(&self) -> Option<(Time, String)>;

@@ -15,6 +15,8 @@ pub(in crate::webrtc) struct Section {
     pub(in crate::webrtc) mid: String,
     /// Sound or pictures.
     pub(in crate::webrtc) kind: MediaKind,
+    /// The name of the server's track.
+    pub(in crate::webrtc) track: Option<String>,
     /// The sources that the server named, each with that of its retransmissions; none where it
     /// named none.
     pub(in crate::webrtc) sources: Vec<(u32, Option<u32>)>,
@@ -31,6 +33,8 @@ pub(in crate::webrtc) enum Course {
     Stopped(Duration),
     /// Nothing for as long as the section could have had media.
     NeverCame(Duration),
+    /// Nothing is to come: who sends it has muted it.
+    Muted,
     /// It cannot be told which streams are in it.
     Unknown,
 }
@@ -49,13 +53,15 @@ impl Tracks {
     }
 
     /// What comes in each section, over a PeerConnection that has stood since `stood`. `silence` is
-    /// the configured time after which media counts as stopped.
+    /// the configured time after which media counts as stopped, `muted_until` says until when a track
+    /// was muted ([`Time::NEVER`] while it is).
     pub(in crate::webrtc) fn courses(
         &self,
         now: Time,
         stood: Time,
         silence: Duration,
-    ) -> Vec<(MediaKind, Course)> {
+        muted_until: impl Fn(&str) -> Option<Time>,
+    ) -> Vec<(&Section, Course)> {
         let mut named: Vec<(u32, usize)> = Vec::new();
         for (place, section) in self.sections.iter().enumerate() {
             named.extend(section.sources.iter().map(|(ssrc, _)| (*ssrc, place)));
@@ -77,13 +83,16 @@ impl Tracks {
             }
         }
         let courses = self.sections.iter().zip(newest).map(|(section, newest)| {
+            let muted = section.track.as_deref().and_then(&muted_until);
+            let since = muted.map_or(section.since, |until| section.since.max(until));
             let course = match newest {
+                _ if since == Time::NEVER => Course::Muted,
                 Some(track) if track.gone => Course::Goes,
-                Some(track) => track.course(now, section.since, silence),
+                Some(track) => track.course(now, since, silence),
                 None if strangers.contains(&section.kind) => Course::Unknown,
-                None => Course::NeverCame(now.since(section.since.max(stood))),
+                None => Course::NeverCame(now.since(since.max(stood))),
             };
-            (section.kind, course)
+            (section, course)
         });
         courses.collect()
     }

@@ -268,6 +268,7 @@ fn section(mid: &str, kind: MediaKind, sources: &[u32]) -> Section {
     Section {
         mid: mid.to_owned(),
         kind,
+        track: Some(format!("track {mid}")),
         sources: sources.iter().map(|ssrc| (*ssrc, None)).collect(),
         since: Time::ZERO,
     }
@@ -287,7 +288,7 @@ fn courses(sections: &[Section], came: &[(u32, u8, u64)], at: u64) -> Vec<Course
         }
     }
     let now = Time::from_nanos(at * 1_000_000);
-    let courses = tracks.courses(now, Time::ZERO, Duration::from_secs(10));
+    let courses = tracks.courses(now, Time::ZERO, Duration::from_secs(10), |_| None);
     courses.into_iter().map(|(_, course)| course).collect()
 }
 
@@ -323,6 +324,39 @@ fn a_section_whose_media_stops_or_never_comes_is_found() {
 }
 
 #[test]
+fn a_section_whose_track_is_muted_is_not_silent_and_has_its_time_again_when_it_is_not() {
+    let (mut tracks, mut recorder) = tracks();
+    tracks.expect(vec![
+        section("0", MediaKind::Audio, &[20]),
+        section("1", MediaKind::Video, &[50]),
+    ]);
+    for ms in (0..1000).step_by(20) {
+        let bytes = packet(0x80, 96, (ms / 20) as u16, 50);
+        take(&mut tracks, &mut recorder, &bytes, ms);
+    }
+    let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    for (muted, expected) in [
+        (Some(Time::NEVER), [Course::Muted; 2]),
+        (
+            Some(at(8_500)),
+            [Course::NeverCame(Duration::from_millis(500)), Course::Goes],
+        ),
+        (
+            None,
+            [
+                Course::NeverCame(Duration::from_millis(9_000)),
+                Course::Stopped(Duration::from_millis(8_020)),
+            ],
+        ),
+    ] {
+        let until = |track: &str| muted.filter(|_| track.starts_with("track "));
+        let found = tracks.courses(at(9_000), Time::ZERO, Duration::from_secs(10), until);
+        let found: Vec<Course> = found.into_iter().map(|(_, course)| course).collect();
+        assert_eq!(found, expected, "{muted:?}");
+    }
+}
+
+#[test]
 fn a_source_that_has_said_goodbye_is_not_silent() {
     let (mut tracks, mut recorder) = tracks();
     tracks.expect(vec![section("0", MediaKind::Video, &[50])]);
@@ -332,7 +366,7 @@ fn a_source_that_has_said_goodbye_is_not_silent() {
     }
     let courses = |tracks: &Tracks| {
         let now = Time::from_nanos(9_000_000_000);
-        tracks.courses(now, Time::ZERO, Duration::from_secs(10))[0].1
+        tracks.courses(now, Time::ZERO, Duration::from_secs(10), |_| None)[0].1
     };
     assert!(matches!(courses(&tracks), Course::Stopped(_)));
     // One that was agreed only now, again, has time to come.

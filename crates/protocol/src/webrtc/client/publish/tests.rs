@@ -193,6 +193,7 @@ fn what_is_agreed_is_found_in_the_answer() {
         direction: Way::SendOnly,
         codecs,
         extensions: Vec::new(),
+        track: None,
         remote_sources: Vec::new(),
         layers: Vec::new(),
     };

@@ -32,7 +32,10 @@ pub(super) enum Request {
 /// What a server says.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct SignalResponse {
-    #[prost(oneof = "Response", tags = "1, 2, 3, 4, 5, 6, 8, 13, 20, 22")]
+    #[prost(
+        oneof = "Response",
+        tags = "1, 2, 3, 4, 5, 6, 8, 9, 13, 17, 20, 21, 22"
+    )]
     pub(super) message: Option<Response>,
 }
 
@@ -54,10 +57,19 @@ pub(super) enum Response {
     TrackPublished(TrackPublishedResponse),
     #[prost(message, tag = "8")]
     Leave(LeaveRequest),
+    /// Of a track of the client's.
+    #[prost(message, tag = "9")]
+    Mute(MuteTrackRequest),
     #[prost(message, tag = "13")]
     StreamState(StreamStateUpdate),
+    /// Of a track of the client's.
+    #[prost(message, tag = "17")]
+    TrackUnpublished(TrackUnpublishedResponse),
     #[prost(message, tag = "20")]
     Pong(Pong),
+    /// Why somebody's track will not come.
+    #[prost(message, tag = "21")]
+    Subscription(SubscriptionResponse),
     #[prost(message, tag = "22")]
     Answered(RequestResponse),
 }
@@ -134,6 +146,8 @@ pub(super) struct JoinResponse {
     pub(super) participant: Option<ParticipantInfo>,
     #[prost(message, repeated, tag = "3")]
     pub(super) other_participants: Vec<ParticipantInfo>,
+    #[prost(string, tag = "4")]
+    pub(super) server_version: String,
     /// In seconds.
     #[prost(int32, tag = "10")]
     pub(super) ping_timeout: i32,
@@ -165,10 +179,20 @@ pub(super) struct ParticipantInfo {
     pub(super) state: i32,
     #[prost(message, repeated, tag = "4")]
     pub(super) tracks: Vec<TrackInfo>,
+    #[prost(message, optional, tag = "11")]
+    pub(super) permission: Option<ParticipantPermission>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct ParticipantPermission {
+    #[prost(bool, tag = "1")]
+    pub(super) can_subscribe: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackInfo {
+    #[prost(string, tag = "1")]
+    pub(super) sid: String,
     #[prost(enumeration = "TrackType", tag = "2")]
     pub(super) kind: i32,
     #[prost(bool, tag = "4")]
@@ -179,6 +203,37 @@ pub(super) struct TrackInfo {
 pub(super) struct TrackPublishedResponse {
     #[prost(string, tag = "1")]
     pub(super) cid: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TrackUnpublishedResponse {
+    #[prost(string, tag = "1")]
+    pub(super) track_sid: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct MuteTrackRequest {
+    #[prost(string, tag = "1")]
+    pub(super) sid: String,
+    #[prost(bool, tag = "2")]
+    pub(super) muted: bool,
+}
+
+/// Why a track will not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum SubscriptionError {
+    Unknown = 0,
+    CodecUnsupported = 1,
+    TrackNotFound = 2,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct SubscriptionResponse {
+    #[prost(string, tag = "1")]
+    pub(super) track_sid: String,
+    #[prost(enumeration = "SubscriptionError", tag = "2")]
+    pub(super) error: i32,
 }
 
 /// Why somebody leaves, or is to.
@@ -204,10 +259,21 @@ pub(super) enum DisconnectReason {
     AgentError = 16,
 }
 
+/// What who is to leave may do then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(super) enum LeaveAction {
+    Disconnect = 0,
+    Resume = 1,
+    Reconnect = 2,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct LeaveRequest {
     #[prost(enumeration = "DisconnectReason", tag = "2")]
     pub(super) reason: i32,
+    #[prost(enumeration = "LeaveAction", tag = "3")]
+    pub(super) action: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -14,7 +14,7 @@ use measure::Time;
 use prost::Message as _;
 
 use super::socket::{Came, Socket};
-use super::{Common, Direction, PeerNumber, SDP_MAX, Scope, Signalling, Target, Wanted};
+use super::{Common, Direction, PeerNumber, Scope, Signalling, Target, Wanted};
 use crate::http1::Url;
 use crate::mix::mix;
 use crate::session::Closed;
@@ -24,9 +24,9 @@ use crate::webrtc::sdp;
 use crate::websocket;
 
 use message::{
-    AddTrackRequest, DisconnectReason, LeaveRequest, Ping, Refusal, Request, Response,
-    SessionDescription, SignalRequest, SignalResponse, SignalTarget, StreamState, TrackSource,
-    TrackType, TrickleRequest,
+    AddTrackRequest, DisconnectReason, LeaveAction, LeaveRequest, Ping, Refusal, Request, Response,
+    SessionDescription, SignalRequest, SignalResponse, SignalTarget, StreamState,
+    SubscriptionError, TrackSource, TrackType, TrickleRequest,
 };
 use room::Room;
 use token::{Grant, token};
@@ -36,6 +36,10 @@ const VERSION: u32 = 15;
 
 /// The longest message that is taken, in bytes: the list of a room of a thousand is below.
 const LONGEST: usize = 1024 * 1024;
+
+/// The longest description that is taken, in bytes. The server writes some 3,000 for each
+/// participant with sound and pictures, because it offers all codecs anew.
+const SDP_LONGEST: usize = 1_000_000;
 
 /// Bounds of how often a server may ask to be pinged.
 const PING_EVERY_MIN: Duration = Duration::from_secs(1);
@@ -95,6 +99,7 @@ pub struct LiveKit {
     asked: Time,
     open: bool,
     room: Room,
+    server_version: String,
     /// Tracks that the server was told of and has not taken yet, and since when.
     tracks: Vec<String>,
     tracks_asked: Time,
@@ -126,6 +131,7 @@ impl LiveKit {
             asked: Time::ZERO,
             open: false,
             room: Room::default(),
+            server_version: String::new(),
             tracks: Vec::new(),
             tracks_asked: Time::ZERO,
             offer: None,
@@ -144,7 +150,10 @@ impl LiveKit {
             return Some(token.clone());
         }
         let (api_key, secret) = self.settings.key.as_ref()?;
-        let identity = format!("streamgauge-{:016x}", mix(&[self.settings.common.seed, 22]));
+        // Two runs of one seed, on two machines perhaps, would put each other's clients out.
+        let run = self.wall_clock.as_nanos() as u64;
+        let identity = mix(&[self.settings.common.seed, 22, run]);
+        let identity = format!("streamgauge-{identity:016x}");
         let grant = Grant {
             api_key,
             identity: &identity,
@@ -170,6 +179,11 @@ impl LiveKit {
     fn fail(&mut self, scope: &mut Scope<'_>, failure: Failure, what: &str) {
         if self.phase == Phase::Over {
             return;
+        }
+        if self.open && matches!(self.phase, Phase::Joining | Phase::InRoom) {
+            // Else it would stay in the room as somebody who sends nothing, until ICE fails there.
+            let request = leave(DisconnectReason::ClientInitiated);
+            self.say(scope, request);
         }
         self.phase = Phase::Over;
         if std::mem::take(&mut self.open) {
@@ -197,6 +211,7 @@ impl LiveKit {
             Err((status, why)) => {
                 let failure = status.map_or(Failure::WebsocketRefused, Failure::of_status);
                 if status.is_some() {
+                    scope.recorder.add(m::RESPONSES, 1);
                     scope.recorder.add(m::REFUSALS, 1);
                 }
                 self.fail(scope, failure, &why);
@@ -226,6 +241,7 @@ impl LiveKit {
                 if matches!(reason, Ok(Refusal::Ok | Refusal::Queued)) {
                     return;
                 }
+                scope.recorder.add(m::RESPONSES, 1);
                 scope.recorder.add(m::REFUSALS, 1);
                 let name = reason.map_or(answer.reason.to_string(), |reason| format!("{reason:?}"));
                 let failure = match reason {
@@ -242,7 +258,7 @@ impl LiveKit {
             Response::Offer(offer) => self.offered(scope, offer),
             Response::Answer(answer) => self.answered(scope, answer),
             Response::Trickle(trickle) => candidate(scope, &trickle),
-            Response::Update(update) => self.room.update(&update.participants),
+            Response::Update(update) => self.room.update(scope.now, &update.participants),
             Response::TrackPublished(published) => {
                 let before = self.tracks.len();
                 self.tracks.retain(|own| *own != published.cid);
@@ -258,6 +274,22 @@ impl LiveKit {
                     let text = format!("the server pauses streams, by {}", self.url);
                     scope.want(Wanted::Note { kind, text });
                 }
+            }
+            Response::TrackUnpublished(track) => {
+                let what = format!("publishes track {} no more", shortened(&track.track_sid));
+                self.fail(scope, Failure::HungUp, &format!("the server {what}"));
+            }
+            Response::Mute(track) => {
+                let what = if track.muted { "mutes" } else { "unmutes" };
+                let track = shortened(&track.sid);
+                let text = format!("the server {what} track {track}, by {}", self.url);
+                let kind = "track_muted";
+                scope.want(Wanted::Note { kind, text });
+            }
+            Response::Subscription(failed) => {
+                let error = SubscriptionError::try_from(failed.error);
+                let why = error.map_or(failed.error.to_string(), |error| format!("{error:?}"));
+                self.room.will_not_come(&failed.track_sid, why);
             }
             Response::Pong(_) => {
                 if self.pinged.take().is_some() {
@@ -275,8 +307,14 @@ impl LiveKit {
             .recorder
             .record(m::JOIN_DELAY, waited.as_nanos() as u64);
         self.phase = Phase::InRoom;
+        self.server_version = shortened(&joined.server_version);
+        let permission = joined.participant.as_ref().and_then(|own| own.permission);
+        if self.settings.subscribes && permission.is_some_and(|own| !own.can_subscribe) {
+            let what = "the token does not let it receive: write `subscribe: nobody`";
+            return self.fail(scope, Failure::Forbidden, what);
+        }
         self.room.enter(joined.participant.map(|own| own.sid));
-        self.room.update(&joined.other_participants);
+        self.room.update(scope.now, &joined.other_participants);
         let every = u64::try_from(joined.ping_interval).unwrap_or(0);
         if every > 0 {
             let every = Duration::from_secs(every).clamp(PING_EVERY_MIN, PING_EVERY_MAX);
@@ -301,11 +339,23 @@ impl LiveKit {
         let reason = DisconnectReason::try_from(leave.reason);
         let failure = match reason {
             Ok(DisconnectReason::DuplicateIdentity) => Failure::Conflict,
-            Ok(DisconnectReason::ConnectionTimeout) => Failure::SessionTimeout,
+            // The server says so where a PeerConnection has failed.
+            Ok(DisconnectReason::ConnectionTimeout) => Failure::IceFailed,
             _ => Failure::HungUp,
         };
         let name = reason.map_or(leave.reason.to_string(), |reason| format!("{reason:?}"));
-        self.fail(scope, failure, &format!("told to leave: {name}"));
+        let action = LeaveAction::try_from(leave.action);
+        let action = action.map_or(leave.action.to_string(), |action| format!("{action:?}"));
+        let mut what = format!("told to leave: {name}, {action}");
+        if reason == Ok(DisconnectReason::JoinFailure) {
+            // For them who opens no data channel has never come (livekit/livekit, 1.9.1).
+            what = format!(
+                "{what} (LiveKit {}; before 1.9.1 it puts out after a minute who opens no data \
+                 channels)",
+                self.server_version
+            );
+        }
+        self.fail(scope, failure, &what);
     }
 
     /// The server offers what it sends.
@@ -317,7 +367,7 @@ impl LiveKit {
                 .record(m::OFFER_DELAY, waited.as_nanos() as u64);
         }
         let SessionDescription { sdp, id, .. } = offer;
-        if sdp.len() > SDP_MAX {
+        if sdp.len() > SDP_LONGEST {
             let what = format!("{} bytes", sdp.len());
             return self.fail(scope, Failure::SdpTooLong, &what);
         }
@@ -339,7 +389,7 @@ impl LiveKit {
             .recorder
             .record(m::ANSWER_DELAY, waited.as_nanos() as u64);
         let sdp = answer.sdp;
-        if sdp.len() > SDP_MAX {
+        if sdp.len() > SDP_LONGEST {
             let what = format!("{} bytes", sdp.len());
             return self.fail(scope, Failure::SdpTooLong, &what);
         }
@@ -559,9 +609,8 @@ impl Signalling for LiveKit {
     fn leave(&mut self, scope: &mut Scope<'_>) {
         match self.phase {
             Phase::InRoom => {
-                let reason = DisconnectReason::ClientInitiated as i32;
                 // The server closes the connection.
-                self.say(scope, Request::Leave(LeaveRequest { reason }));
+                self.say(scope, leave(DisconnectReason::ClientInitiated));
                 self.phase = Phase::Leaving;
                 self.asked = scope.now;
             }
@@ -574,6 +623,15 @@ impl Signalling for LiveKit {
         self.settings.subscribes && self.room.is_busy()
     }
 
+    fn muted_until(&self, track: &str) -> Option<Time> {
+        self.room.muted_until(track)
+    }
+
+    fn missing_tracks(&self) -> Vec<(&str, &str)> {
+        let all = self.room.missing().iter();
+        all.map(|(track, why)| (&track[..], &why[..])).collect()
+    }
+
     fn waits(&self) -> Option<(Time, String)> {
         let (what, since) = match self.phase {
             Phase::Connecting => ("a connection", self.asked),
@@ -581,6 +639,14 @@ impl Signalling for LiveKit {
         };
         Some((since, format!("for {what} of {}", self.url)))
     }
+}
+
+/// Says that the client leaves.
+fn leave(reason: DisconnectReason) -> Request {
+    Request::Leave(LeaveRequest {
+        reason: reason as i32,
+        action: LeaveAction::Disconnect as i32,
+    })
 }
 
 /// A further address of the server.

@@ -4,8 +4,9 @@ use measure::{Catalogue, Recorder};
 use proptest::prelude::*;
 
 use super::message::{
-    JoinResponse, ParticipantInfo, ParticipantState, ParticipantUpdate, Pong, RequestResponse,
-    StreamStateInfo, StreamStateUpdate, TrackInfo, TrackPublishedResponse,
+    JoinResponse, MuteTrackRequest, ParticipantInfo, ParticipantPermission, ParticipantState,
+    ParticipantUpdate, Pong, RequestResponse, StreamStateInfo, StreamStateUpdate,
+    SubscriptionResponse, TrackInfo, TrackPublishedResponse, TrackUnpublishedResponse,
 };
 use super::*;
 use crate::metrics::CLIENTS;
@@ -111,6 +112,7 @@ impl Side {
         side.hears(Response::Join(JoinResponse {
             participant: Some(participant("PA_own", false)),
             other_participants: others.iter().map(|sid| participant(sid, true)).collect(),
+            server_version: "1.8.4".to_owned(),
             ping_timeout: 15,
             ping_interval: 5,
         }));
@@ -172,6 +174,7 @@ impl Side {
 
 fn participant(sid: &str, sends: bool) -> ParticipantInfo {
     let track = TrackInfo {
+        sid: format!("TR_{sid}"),
         kind: TrackType::Video as i32,
         muted: false,
     };
@@ -179,6 +182,7 @@ fn participant(sid: &str, sends: bool) -> ParticipantInfo {
         sid: sid.to_owned(),
         state: ParticipantState::Active as i32,
         tracks: if sends { vec![track] } else { Vec::new() },
+        permission: None,
     }
 }
 
@@ -434,6 +438,7 @@ fn what_the_server_refuses_has_a_reason_and_its_words() {
             "{detail}"
         );
         assert_eq!(side.counted(m::REFUSALS), 1);
+        assert_eq!(side.counted(m::RESPONSES), 1);
     }
     for (reason, failure, words) in [
         (
@@ -447,9 +452,21 @@ fn what_the_server_refuses_has_a_reason_and_its_words() {
             "RoomDeleted",
         ),
         (99, Failure::HungUp, "99"),
+        // It says so where a PeerConnection of ours has failed.
+        (
+            DisconnectReason::ConnectionTimeout as i32,
+            Failure::IceFailed,
+            "ConnectionTimeout, Resume",
+        ),
+        (
+            DisconnectReason::JoinFailure as i32,
+            Failure::HungUp,
+            "LiveKit 1.8.4; before 1.9.1",
+        ),
     ] {
         let mut side = Side::in_room(settings(), &[]);
-        side.hears(Response::Leave(LeaveRequest { reason }));
+        let action = LeaveAction::Resume as i32;
+        side.hears(Response::Leave(LeaveRequest { reason, action }));
         let (found, detail) = side.failure().expect(words);
         assert_eq!(found, failure);
         assert!(detail.contains(words), "{detail}");
@@ -465,6 +482,88 @@ fn what_the_server_refuses_has_a_reason_and_its_words() {
     let (failure, detail) = side.failure().expect("it is refused");
     assert_eq!(failure, Failure::Forbidden);
     assert!(detail.contains("may not publish"), "{detail}");
+    assert_eq!(side.counted(m::RESPONSES), 2);
+    // Who gives up says so: the server would keep it in the room.
+    assert!(matches!(side.said.last(), Some(Request::Leave(_))));
+    // A token that does not let it receive.
+    for subscribes in [true, false] {
+        let mut side = Side::new(Settings {
+            subscribes,
+            ..settings()
+        });
+        let own = ParticipantInfo {
+            permission: Some(ParticipantPermission {
+                can_subscribe: false,
+            }),
+            ..participant("PA_own", false)
+        };
+        side.hears(Response::Join(JoinResponse {
+            participant: Some(own),
+            ..JoinResponse::default()
+        }));
+        let expected = subscribes.then_some(Failure::Forbidden);
+        assert_eq!(side.failure().map(|own| own.0), expected);
+    }
+}
+
+#[test]
+fn what_is_muted_or_will_not_come_is_known_by_its_track() {
+    let mut side = Side::in_room(settings(), &["PA_1", "PA_2"]);
+    let mut update = |at: u64, muted: bool, state: ParticipantState| {
+        let mut one = participant("PA_1", true);
+        one.tracks[0].muted = muted;
+        one.state = state as i32;
+        side.now = ms(at);
+        side.hears(Response::Update(ParticipantUpdate {
+            participants: vec![one],
+        }));
+        side.livekit.muted_until("TR_PA_1")
+    };
+    let active = ParticipantState::Active;
+    assert_eq!(update(1_000, false, active), None);
+    assert_eq!(update(2_000, true, active), Some(Time::NEVER));
+    assert_eq!(update(3_000, false, active), Some(ms(3_000)));
+    assert_eq!(update(4_000, false, active), Some(ms(3_000)));
+    assert_eq!(update(5_000, true, active), Some(Time::NEVER));
+    let gone = ParticipantState::Disconnected;
+    assert_eq!(update(6_000, true, gone), Some(ms(6_000)));
+    assert_eq!(side.livekit.muted_until("TR_PA_2"), None);
+    side.hears(Response::Subscription(SubscriptionResponse {
+        track_sid: "TR_PA_2".to_owned(),
+        error: SubscriptionError::CodecUnsupported as i32,
+    }));
+    let missing = side.livekit.missing_tracks();
+    assert_eq!(missing, [("TR_PA_2", "CodecUnsupported")]);
+    // What is kept is bounded.
+    let many = (0..30_000).map(|at| {
+        let mut one = participant(&format!("PA_{at}"), true);
+        one.tracks[0].muted = true;
+        one
+    });
+    side.hears(Response::Update(ParticipantUpdate {
+        participants: many.collect(),
+    }));
+    let known = |at: &u32| side.livekit.muted_until(&format!("TR_PA_{at}")).is_some();
+    assert_eq!((0..30_000).filter(known).count(), 2 * 5_000);
+}
+
+#[test]
+fn a_track_of_ours_that_the_server_takes_back_ends_the_client() {
+    let mut side = Side::in_room(settings(), &["PA_1"]);
+    let sid = "TR_ours".to_owned();
+    let track = MuteTrackRequest { sid, muted: true };
+    side.hears(Response::Mute(track));
+    let Some(Wanted::Note { kind, text }) = side.wanted.last() else {
+        panic!("{:?}", side.wanted);
+    };
+    assert_eq!(*kind, "track_muted");
+    assert!(text.contains("mutes track TR_ours"), "{text}");
+    side.hears(Response::TrackUnpublished(TrackUnpublishedResponse {
+        track_sid: "TR_ours".to_owned(),
+    }));
+    let (failure, detail) = side.failure().expect("it is published no more");
+    assert_eq!(failure, Failure::HungUp);
+    assert!(detail.contains("TR_ours"), "{detail}");
 }
 
 #[test]
@@ -508,7 +607,7 @@ fn it_leaves_in_order_and_does_not_wait_for_ever() {
 #[test]
 fn what_is_too_much_or_makes_no_sense_ends_the_client() {
     let mut side = Side::in_room(settings(), &[]);
-    let long = "a".repeat(SDP_MAX + 1);
+    let long = "a".repeat(SDP_LONGEST + 1);
     side.hears(Response::Offer(description("offer", &long, 1)));
     assert_eq!(side.failure().map(|own| own.0), Some(Failure::SdpTooLong));
     let mut side = Side::in_room(settings(), &[]);

@@ -29,6 +29,8 @@ measure::metrics! {
         PEERS = "peers", Count, "";
         /// Of these, the ones that stood: ICE had found a way, and DTLS had agreed on keys.
         PEERS_CONNECTED = "peers_connected", Count, "";
+        /// Offers in which the server let ICE begin anew, by other credentials.
+        ICE_RESTARTS = "ice_restarts", Count, "RFC 8445, 9";
         /// Datagrams of media or of reports whose authentication failed. Of media only where it is
         /// decrypted.
         UNAUTHENTIC = "unauthentic", Count, "RFC 3711, 3.3";

@@ -101,14 +101,19 @@ impl Client {
         if has_data {
             peer.ignore_data();
         }
-        if link.agreed.is_none() {
-            let transport = match description.transport() {
-                Ok(transport) => transport,
-                Err(error) => {
-                    let detail = format!("the server's offer: {error}");
-                    return self.fail(cx, Failure::BadSdp, detail);
-                }
-            };
+        let transport = match description.transport() {
+            Ok(transport) => Some(transport),
+            // A later one may say nothing of it, where nothing of it is new.
+            Err(_) if link.agreed.is_some() => None,
+            Err(error) => {
+                let detail = format!("the server's offer: {error}");
+                return self.fail(cx, Failure::BadSdp, detail);
+            }
+        };
+        if let Some(transport) = transport.filter(|own| peer.is_news(own)) {
+            if link.agreed.is_some() {
+                cx.recorder.add(m::ICE_RESTARTS, 1);
+            }
             if let Err(failure) = peer.set_remote(now, &transport) {
                 return self.peer_failed(cx, at, failure);
             }
@@ -238,3 +243,6 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

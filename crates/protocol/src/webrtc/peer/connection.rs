@@ -228,6 +228,16 @@ impl Peer {
         Ok(())
     }
 
+    /// Whether a description says something of the transport that the last one did not: other
+    /// credentials, which ask for ICE to begin anew, or other fingerprints.
+    pub fn is_news(&self, transport: &Transport) -> bool {
+        self.remote.as_ref().is_none_or(|known| {
+            known.credentials.ufrag != transport.ufrag
+                || known.credentials.pwd != transport.pwd
+                || known.fingerprints != transport.fingerprints
+        })
+    }
+
     /// Begins ICE anew with other credentials, which the next offer has to say.
     pub fn restart_ice(&mut self, now: Time) {
         self.ice.restart();

@@ -1,0 +1,213 @@
+//! A server that offers, and offers again, held against the client's PeerConnection.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+
+use super::*;
+use crate::session::{Closed, Datagram, Flows, Outbox, Output, Sinks};
+use crate::webrtc::certificate::Certificate;
+use crate::webrtc::config::ClientConfig;
+use crate::webrtc::peer::{Peer, PeerConfig, PeerState, Received};
+use crate::webrtc::signalling::{PeerNumber, Scope, Signalling};
+
+/// Keeps what the client describes.
+#[derive(Debug)]
+struct Kept(Arc<Mutex<Vec<String>>>);
+
+impl Signalling for Kept {
+    fn begin(&mut self, _: &mut Scope<'_>) {}
+    fn connected(&mut self, _: &mut Scope<'_>) {}
+    fn bytes(&mut self, _: &mut Scope<'_>, _: &[u8]) {}
+    fn closed(&mut self, _: &mut Scope<'_>, _: Closed) {}
+    fn described(&mut self, _: &mut Scope<'_>, _: PeerNumber, sdp: &str) {
+        let mut all = self.0.lock().expect("nobody panics with it");
+        all.push(sdp.to_owned());
+    }
+    fn stands(&mut self, _: &mut Scope<'_>, _: PeerNumber) {}
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+    fn look(&mut self, _: &mut Scope<'_>) {}
+    fn leave(&mut self, _: &mut Scope<'_>) {}
+    fn expects_media(&self) -> bool {
+        false
+    }
+    fn waits(&self) -> Option<(Time, String)> {
+        None
+    }
+}
+
+/// A client and the server's end of its PeerConnection.
+struct Scene {
+    client: Client,
+    server: Peer,
+    now: Time,
+    described: Arc<Mutex<Vec<String>>>,
+    recorder: Recorder,
+    sinks: Sinks,
+    flows: Flows,
+    /// What the client sent.
+    sent: Vec<Vec<u8>>,
+}
+
+fn ends() -> [SocketAddr; 2] {
+    [([127, 0, 0, 1], 4000).into(), ([127, 0, 0, 2], 5000).into()]
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let config: ClientConfig = serde_json::from_str("{}").expect("all has defaults");
+        let [ours, theirs] = ends();
+        let url = "janus+ws://10.0.0.1/videoroom/1";
+        let certificate = Arc::new(Certificate::generate(1));
+        let mut client = Client::new(config, url, 1, certificate).expect("it is a URL");
+        let described = Arc::new(Mutex::new(Vec::new()));
+        client.signalling = Box::new(Kept(described.clone()));
+        client.phase = super::super::Phase::Active;
+        client.local = Some(ours.ip());
+        let now = Time::from_nanos(1_000_000_000);
+        let config = PeerConfig::new(Arc::new(Certificate::generate(2)), 2);
+        let mut server = Peer::offerer(now, &config);
+        server.add_local_candidate(now, theirs);
+        let mut scene = Scene {
+            client,
+            server,
+            now,
+            described,
+            recorder: Recorder::new(crate::webrtc::PROTOCOL.catalogue),
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+            sent: Vec::new(),
+        };
+        let offer = scene.offer();
+        scene.does(|client, cx| {
+            client.open_link(cx, PeerNumber(0), Direction::Receive, Some(offer));
+            client.link_opened(cx, 0, ours);
+        });
+        scene
+    }
+
+    /// The server's offer, by what its end is now.
+    fn offer(&self) -> String {
+        let media = OfferedMedia {
+            direction: Way::SendOnly,
+            ..received(MediaKind::Video, known::all_video())
+        };
+        let config = OfferConfig {
+            session_id: 7,
+            media: vec![media],
+            feedback: sdp::Feedback::default(),
+        };
+        let transport = self.server.local_transport();
+        SessionDescription::offer(&config, &transport).to_string()
+    }
+
+    fn does(&mut self, does: impl FnOnce(&mut Client, &mut Context<'_>)) {
+        let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
+        let mut cx = Context {
+            now: self.now,
+            recorder: &mut self.recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut out,
+            outbox: &mut outbox,
+        };
+        does(&mut self.client, &mut cx);
+        for output in out {
+            if let Output::Transmit(transmit) = output {
+                self.sent.push(outbox.bytes(&transmit).to_vec());
+            }
+        }
+    }
+
+    /// Takes the client's last answer to the server; gives its user fragment.
+    fn take_answer(&mut self) -> String {
+        let all = self.described.lock().expect("nobody panics with it");
+        let answer = SessionDescription::parse(all.last().expect("it answers"));
+        let transport = answer.and_then(|answer| answer.transport());
+        let transport = transport.expect("it is right");
+        drop(all);
+        let taken = self.server.set_remote(self.now, &transport);
+        assert_eq!(taken, Ok(()));
+        transport.ufrag
+    }
+
+    /// Lets both do what they do for so long; says how many compounds came to the server.
+    fn run(&mut self, length: Duration) -> usize {
+        let [ours, theirs] = ends();
+        let (end, mut compounds) = (self.now + length, 0);
+        while self.now < end {
+            self.now += Duration::from_millis(5);
+            for bytes in std::mem::take(&mut self.sent) {
+                let received = self.server.handle_datagram(self.now, ours, &bytes);
+                compounds += usize::from(matches!(received, Received::Rtcp(_)));
+            }
+            self.server.handle_timeout(self.now);
+            let mut bytes = Vec::new();
+            while self.server.poll_transmit(&mut bytes).is_some() {
+                let at = self.now;
+                self.does(|client, cx| {
+                    let datagram = Datagram {
+                        from: theirs,
+                        at,
+                        bytes: &bytes,
+                    };
+                    client.datagrams(cx, 0, &[datagram]);
+                });
+                bytes.clear();
+            }
+            self.does(|client, cx| client.due_link(cx, 0));
+        }
+        compounds
+    }
+}
+
+#[test]
+fn the_server_lets_ice_begin_anew() {
+    let mut scene = Scene::new();
+    let first = scene.take_answer();
+    scene.run(Duration::from_secs(3));
+    assert_eq!(scene.server.state(), PeerState::Connected);
+    // The same again, with nothing new of the transport.
+    let offer = scene.offer();
+    scene.does(|client, cx| client.answer(cx, 0, &offer));
+    assert_eq!(scene.take_answer(), first);
+    assert_eq!(scene.recorder.counter(m::ICE_RESTARTS), 0);
+    scene.server.restart_ice(scene.now);
+    let offer = scene.offer();
+    scene.does(|client, cx| client.answer(cx, 0, &offer));
+    assert_ne!(scene.take_answer(), first);
+    assert_eq!(scene.recorder.counter(m::ICE_RESTARTS), 1);
+    // Consent goes on by the new credentials, long after that of the old ones would be over.
+    scene.run(Duration::from_secs(60));
+    assert_eq!(scene.server.state(), PeerState::Connected);
+    assert_eq!(scene.client.outcome, None);
+    scene.does(|client, _| {
+        let peer = client.links[0].peer.as_mut().expect("it is there");
+        assert_eq!(peer.state(), PeerState::Connected);
+        let mut report = Vec::new();
+        crate::media::rtcp::write_receiver_report(&mut report, 1, &[]);
+        assert!(peer.send_rtcp(&report));
+    });
+    scene.does(|client, cx| client.drain(cx, 0));
+    assert_eq!(scene.run(Duration::from_millis(20)), 1);
+}
+
+#[test]
+fn other_keys_of_the_server_end_the_client() {
+    let mut scene = Scene::new();
+    scene.take_answer();
+    scene.run(Duration::from_secs(3));
+    let config = PeerConfig::new(Arc::new(Certificate::generate(3)), 3);
+    scene.server = Peer::offerer(scene.now, &config);
+    let offer = scene.offer();
+    scene.does(|client, cx| client.answer(cx, 0, &offer));
+    let Some(crate::session::Outcome::Failed(failure)) = &scene.client.outcome else {
+        panic!("{:?}", scene.client.outcome);
+    };
+    assert_eq!(failure.reason, "bad_sdp");
+}

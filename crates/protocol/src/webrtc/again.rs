@@ -44,10 +44,10 @@ impl Again {
     }
 
     /// A packet leaves for the first time.
-    pub(super) fn sent(&mut self, header: &PacketHeader, payload: &Bytes, now: Time) {
+    pub(super) fn sent(&mut self, header: &PacketHeader, payload: &Bytes) {
         if let Some(&[high, low]) = header.get(2..4) {
             let sequence = u16::from_be_bytes([high, low]);
-            self.history.sent(sequence, *header, payload.clone(), now);
+            self.history.sent(sequence, *header, payload.clone());
         }
     }
 
@@ -111,7 +111,21 @@ mod tests {
             .with(&sequence.to_be_bytes())
             .with(&[0, 0, 0, 1, 0, 0, 0, 7]);
         let payload = Bytes::from(sequence.to_be_bytes().to_vec());
-        again.sent(&header, &payload, at(0));
+        again.sent(&header, &payload);
+    }
+
+    #[test]
+    fn the_first_question_is_answered_however_soon_it_comes() {
+        let mut again = Again::new(None);
+        send(&mut again, 7);
+        let round_trip = Some(Duration::from_millis(300));
+        let answers = |again: &mut Again, ms: u64| {
+            again.ask(&[7], at(ms), round_trip);
+            again.next(at(ms), &mut BytesMut::new()).is_some()
+        };
+        assert!(answers(&mut again, 1));
+        assert!(!answers(&mut again, 300), "the answer may be on its way");
+        assert!(answers(&mut again, 301));
     }
 
     #[test]

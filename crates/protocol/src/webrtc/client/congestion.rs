@@ -196,9 +196,14 @@ impl Congestion {
     /// The server says how many packets were sent and lost: heeded where it does not tell of each
     /// packet, whatever was agreed.
     pub(super) fn reported(&mut self, now: Time, packets: u64, lost: u64) {
-        if self.numbers.is_none() || now.since(self.told) > TOLD_FOR {
-            self.estimator.reported(now, packets, lost);
+        let is_told = self.numbers.is_some() && now.since(self.told) <= TOLD_FOR;
+        if is_told {
+            return;
         }
+        if self.numbers.is_some() {
+            self.estimator.forget_delay();
+        }
+        self.estimator.reported(now, packets, lost);
     }
 
     /// What may be sent with all headers, and the payload that pictures may have of that, in bits

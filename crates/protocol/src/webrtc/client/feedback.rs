@@ -15,6 +15,9 @@ impl Client {
     /// Reports on what came, in pieces that the peer can keep until they are sent.
     pub(super) fn report_received(&mut self, cx: &mut Context<'_>, at: usize) {
         let mut from = Some(0);
+        // A datagram of its own would cost as much as the report. It names who was heard of late, of
+        // whom there is a report.
+        let mut remb = self.remb_with_reports(cx, at);
         while let Some(first) = from
             && !self.is_leaving()
             && let Some(link) = self.links.get_mut(at)
@@ -23,17 +26,15 @@ impl Client {
             let (mut said, mut rembs) = (0, 0);
             let names = (self.ssrc, &*self.cname);
             let tracks = cx.sinks.get::<Tracks>(sink);
-            // A datagram of its own would cost as much as the report.
-            let mut remb = Vec::new();
-            if link.takes_remb && first == 0 && !tracks.tells_arrivals() {
-                tracks.write_remb(cx.now, self.ssrc, &mut remb);
-            }
             from = tracks.write_reports(cx.now, names, first, |compound| {
-                let has_remb = !remb.is_empty();
-                compound.append(&mut remb);
-                let sent = u64::from(peer.send_rtcp(compound));
-                said += sent;
-                rembs += sent * u64::from(has_remb);
+                let length = compound.len();
+                compound.extend_from_slice(&remb);
+                let is_sent = peer.send_rtcp(compound);
+                said += u64::from(is_sent);
+                if is_sent && compound.len() > length {
+                    rembs += 1;
+                    remb.clear();
+                }
             });
             if from.is_none() {
                 tracks.count_questions(cx.recorder);
@@ -43,6 +44,21 @@ impl Client {
             cx.recorder.add(m::REMBS_SENT, rembs);
             self.drain(cx, at);
         }
+    }
+
+    /// What reports are to say of how much can be taken; nothing where that is not to be told, or
+    /// not by reports.
+    fn remb_with_reports(&self, cx: &mut Context<'_>, at: usize) -> Vec<u8> {
+        let mut remb = Vec::new();
+        if let Some(link) = self.links.get(at).filter(|link| link.takes_remb)
+            && let Some(sink) = link.sink
+        {
+            let tracks = cx.sinks.get::<Tracks>(sink);
+            if !tracks.tells_arrivals() {
+                tracks.write_remb(cx.now, self.ssrc, &mut remb);
+            }
+        }
+        remb
     }
 
     /// Asks for what is missing, where it is time to.

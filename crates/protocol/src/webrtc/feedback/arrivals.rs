@@ -17,7 +17,7 @@ const SAID_MAX: usize = 450;
 /// How far back it is known which packets were said to have arrived, and how many of the others may
 /// come late between two messages.
 const SAID_KEPT: u16 = 512;
-const LATE_MAX: usize = 64;
+const LATE_MAX: usize = 16;
 
 /// What became of arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,13 +121,13 @@ impl Arrivals {
     /// anything. What differs by more than 8 s from the packet before it begins another message,
     /// and so does each that came late: call again until there is nothing.
     pub fn write(&mut self, sender: u32, media: u32, out: &mut Vec<u8>) -> bool {
-        if let Some((number, at)) = self.late.pop_front() {
-            self.write_late(sender, media, number, at, out);
-            return true;
-        }
         let (Some(base), Some(place)) = (self.base, self.kept.iter().position(Option::is_some))
         else {
-            return false;
+            let late = self.late.pop_front();
+            if let Some((number, at)) = late {
+                self.write_late(sender, media, number, at, out);
+            }
+            return late.is_some();
         };
         // What is missing before the first that came is said with the next one's message, if any.
         let first = self.kept[place].map_or(0, ticks);

@@ -343,7 +343,9 @@ impl Estimator {
         }
     }
 
-    fn forget_delay(&mut self) {
+    /// What was known of arrivals holds no more: the receiver tells of them no longer, or its clock
+    /// has jumped.
+    pub fn forget_delay(&mut self) {
         (self.group, self.before) = (None, None);
         (self.delay, self.smoothed, self.least_delay) = (0.0, 0.0, 0.0);
         self.full = None;
@@ -362,6 +364,10 @@ impl Estimator {
         self.smoothed += SMOOTHING * (self.delay - self.smoothed);
         let span = ((group.arrived - before.arrived) as f64 / 1e6).clamp(0.0, 100.0);
         self.least_delay = (self.least_delay + span * DRIFT).min(self.smoothed);
+        if self.smoothed - self.least_delay <= QUEUE {
+            // It has drained: the next one is another.
+            self.full = None;
+        }
         let at = group.arrived as f64 / 1e6;
         self.delays.push_back((at, self.smoothed));
         if self.delays.len() > GROUPS {

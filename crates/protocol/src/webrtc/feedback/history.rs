@@ -15,8 +15,8 @@ pub struct Sent {
     /// Its payload, which other receivers of the same media may share.
     pub payload: Bytes,
     sequence: u16,
-    /// When it was last sent.
-    at: Time,
+    /// When it was last sent again.
+    again: Option<Time>,
 }
 
 /// What became of questions for packets.
@@ -65,7 +65,7 @@ impl History {
     }
 
     /// A packet leaves for the first time.
-    pub fn sent(&mut self, sequence: u16, header: PacketHeader, payload: Bytes, at: Time) {
+    pub fn sent(&mut self, sequence: u16, header: PacketHeader, payload: Bytes) {
         let place = usize::from(sequence) % self.length;
         if self.kept.len() <= place {
             // Room for all at once: it is taken once in the life of a source that is long enough.
@@ -75,7 +75,7 @@ impl History {
             header,
             payload,
             sequence,
-            at,
+            again: None,
         });
     }
 
@@ -88,11 +88,12 @@ impl History {
             self.counts.unknown += 1;
             return None;
         };
-        if now.since(sent.at) < self.pause {
+        // What is asked for the first time was not there in time, however soon that is.
+        if sent.again.is_some_and(|at| now.since(at) < self.pause) {
             self.counts.too_soon += 1;
             return None;
         }
-        sent.at = now;
+        sent.again = Some(now);
         self.counts.sent_again += 1;
         Some(sent)
     }

@@ -49,9 +49,9 @@ pub struct Missing {
     round_trip: Option<Duration>,
     /// How long a packet may be late before it is asked for.
     tolerance: Duration,
-    /// The next number, where one came that is far behind: two in a row are those of a source that
-    /// begins anew (RFC 3550, A.1).
-    anew: Option<u16>,
+    /// The next number and the highest, where one came that is far behind: two in a row, and none
+    /// that is ahead between them, are those of a source that begins anew (RFC 3550, A.1).
+    anew: Option<(u16, u16)>,
     key_frame_needed: bool,
     counts: MissingCounts,
 }
@@ -149,11 +149,14 @@ impl Missing {
 
     /// One came that is not waited for, and is behind.
     fn behind(&mut self, sequence: u16) {
-        let behind = self.highest.map_or(0, |own| own.wrapping_sub(sequence));
-        if usize::from(behind) <= MISSING_MAX {
+        let Some(highest) = self.highest else {
+            return;
+        };
+        if usize::from(highest.wrapping_sub(sequence)) <= MISSING_MAX {
             return;
         }
-        if self.anew.replace(sequence.wrapping_add(1)) == Some(sequence) {
+        let next = (sequence.wrapping_add(1), highest);
+        if self.anew.replace(next) == Some((sequence, highest)) {
             self.counts.given_up += self.entries.len() as u64;
             self.entries.clear();
             self.highest = Some(sequence);

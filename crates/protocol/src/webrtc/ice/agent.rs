@@ -18,7 +18,7 @@ use crate::webrtc::sdp::Candidate;
 const REMOTE_MAX: usize = 32;
 
 /// The most addresses of this side that answers may tell of (reflexive ones; RFC 8445, 7.2.5.3.1).
-const MAPPED_MAX: usize = 8;
+const MAPPED_MAX: usize = 64;
 
 /// The most pairs that are checked.
 const PAIRS_MAX: usize = 64;

@@ -73,6 +73,8 @@ pub struct Peer {
     /// Where the last datagram of DTLS came from: the way back while nothing is nominated.
     dtls_from: Option<SocketAddr>,
     connect_by: Option<Time>,
+    /// Until when ICE has to find a way again that has begun anew.
+    restart_by: Option<Time>,
     release_dtls_at: Option<Time>,
     /// Data that comes by DTLS is no surprise.
     data: bool,
@@ -118,6 +120,7 @@ impl Peer {
             nominated: None,
             dtls_from: None,
             connect_by: None,
+            restart_by: None,
             release_dtls_at: None,
             data: false,
             out: VecDeque::new(),
@@ -208,6 +211,7 @@ impl Peer {
             // which has changed this side's already.
             Some(known) if known.credentials != credentials && !self.offers => {
                 self.ice.restart();
+                self.restart_by = Some(now + self.config.connect_timeout);
             }
             Some(_) => {}
         }
@@ -241,6 +245,7 @@ impl Peer {
     /// Begins ICE anew with other credentials, which the next offer has to say.
     pub fn restart_ice(&mut self, now: Time) {
         self.ice.restart();
+        self.restart_by = Some(now + self.config.connect_timeout);
         self.settle(now);
     }
 
@@ -452,6 +457,10 @@ impl Peer {
             self.dtls = None;
         }
         self.settle(now);
+        if self.restart_by.is_some_and(|by| by <= now) {
+            // The consent of before is that of other credentials.
+            self.fail(PeerFailure::ConsentExpired);
+        }
         if self.connect_by.is_some_and(|by| by <= now) {
             self.fail(match self.nominated {
                 None => PeerFailure::IceTimedOut,
@@ -532,7 +541,10 @@ impl Peer {
         }
         while let Some(event) = self.ice.poll_event() {
             match event {
-                IceEvent::Nominated { remote, .. } => self.nominate(now, remote),
+                IceEvent::Nominated { remote, .. } => {
+                    self.restart_by = None;
+                    self.nominate(now, remote);
+                }
                 IceEvent::Lost => return self.fail(PeerFailure::ConsentExpired),
             }
         }
@@ -559,6 +571,7 @@ impl Peer {
             self.ice.deadline(),
             dtls,
             self.connect_by,
+            self.restart_by,
             self.release_dtls_at,
         ];
         self.deadline = others.into_iter().flatten().min();

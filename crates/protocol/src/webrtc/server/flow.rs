@@ -287,9 +287,9 @@ impl ServedFlow {
     }
 
     /// What becomes of a packet that is to leave for the first time.
-    fn spoil(&mut self, mut packet: Packet, now: Time) -> Option<Packet> {
+    fn spoil(&mut self, mut packet: Packet) -> Option<Packet> {
         if let Some(again) = &mut self.again {
-            again.sent(&packet.header, &packet.payload, now);
+            again.sent(&packet.header, &packet.payload);
         }
         packet.header = self.numbered(packet.header);
         self.counts.planned += 1;
@@ -436,7 +436,7 @@ impl Flow for ServedFlow {
             }
             match self.take(now) {
                 Some(packet) => {
-                    if let Some(packet) = self.spoil(packet, now) {
+                    if let Some(packet) = self.spoil(packet) {
                         return self.seal_packet(&packet);
                     }
                 }

@@ -60,7 +60,8 @@ fn ends() -> [SocketAddr; 2] {
 
 impl Scene {
     fn new() -> Scene {
-        let config: ClientConfig = serde_json::from_str("{}").expect("all has defaults");
+        let config: ClientConfig =
+            serde_json::from_str(r#"{"transport_cc":false}"#).expect("it is one");
         let [ours, theirs] = ends();
         let url = "janus+ws://10.0.0.1/videoroom/1";
         let certificate = Arc::new(Certificate::generate(1));
@@ -89,6 +90,13 @@ impl Scene {
             client.link_opened(cx, 0, ours);
         });
         scene
+    }
+
+    /// A payload type that both have agreed on.
+    fn payload_type(&self) -> u8 {
+        let all = self.described.lock().expect("nobody panics with it");
+        let answer = SessionDescription::parse(all.last().expect("it answers"));
+        answer.expect("it is right").media[0].codecs[0].payload_type
     }
 
     /// The server's offer, by what its end is now.
@@ -195,6 +203,64 @@ fn the_server_lets_ice_begin_anew() {
     });
     scene.does(|client, cx| client.drain(cx, 0));
     assert_eq!(scene.run(Duration::from_millis(20)), 1);
+}
+
+#[test]
+fn ice_that_begins_anew_has_to_get_through() {
+    let mut scene = Scene::new();
+    scene.take_answer();
+    scene.run(Duration::from_secs(3));
+    scene.server.restart_ice(scene.now);
+    let offer = scene.offer();
+    scene.does(|client, cx| client.answer(cx, 0, &offer));
+    // The server's end is gone: nothing comes from there any more.
+    let end = scene.now + Duration::from_secs(60);
+    while scene.now < end && scene.client.outcome.is_none() {
+        scene.now += Duration::from_millis(50);
+        scene.does(|client, cx| client.due_link(cx, 0));
+    }
+    let Some(crate::session::Outcome::Failed(failure)) = &scene.client.outcome else {
+        panic!("{:?}", scene.client.outcome);
+    };
+    assert_eq!(failure.reason, "ice_failed");
+}
+
+#[test]
+fn how_much_can_be_taken_is_told_whoever_of_many_is_heard() {
+    for heard in [0, 1] {
+        let mut scene = Scene::new();
+        scene.take_answer();
+        scene.run(Duration::from_secs(3));
+        // More streams than are reported on at once, of which none is heard of but the last.
+        let sink = scene.client.links[0].sink.expect("it receives");
+        let now = scene.now;
+        for (ssrc, at) in (0..60u32)
+            .map(|ssrc| (ssrc, now))
+            .chain((0..heard).map(|_| (59, now + Duration::from_secs(20))))
+        {
+            let mut packet = [0; 40];
+            let sequence = u8::from(at > now);
+            packet[..4].copy_from_slice(&[0x80, scene.payload_type(), 0, sequence]);
+            packet[8..12].copy_from_slice(&ssrc.to_be_bytes());
+            let arrival = crate::session::Arrival {
+                at,
+                bytes: &packet,
+                length: packet.len(),
+                overhead: 28,
+            };
+            let tracks = scene.sinks.get::<Tracks>(sink);
+            crate::session::Sink::packet(tracks, &arrival, &mut scene.recorder);
+        }
+        scene.client.links[0].takes_remb = true;
+        for seconds in [1, 21] {
+            scene.now = now + Duration::from_secs(seconds);
+            let before = scene.recorder.counter(m::REMBS_SENT);
+            scene.does(|client, cx| client.report_received(cx, 0));
+            let told = scene.recorder.counter(m::REMBS_SENT) - before;
+            let is_heard = seconds == 1 || heard > 0;
+            assert_eq!(told, u64::from(is_heard), "{heard}");
+        }
+    }
 }
 
 #[test]

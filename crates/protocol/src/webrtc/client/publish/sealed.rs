@@ -151,7 +151,7 @@ impl Flow for Sealed {
         let mut packet = self.media.flow_mut().next_packet(now)?;
         packet.header = self.with_level(packet.header);
         if let Some(again) = &mut self.again {
-            again.sent(&packet.header, &packet.payload, now);
+            again.sent(&packet.header, &packet.payload);
         }
         if self.room.capacity() < packet.payload.len() + TRAILER_MAX {
             self.room

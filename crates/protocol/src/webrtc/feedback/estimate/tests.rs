@@ -133,6 +133,38 @@ fn a_longer_way_is_no_queue() {
 }
 
 #[test]
+fn a_queue_that_fills_again_is_a_queue_again() {
+    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 1_000_000);
+    let queue = |estimator: &mut Estimator, delay: f64| {
+        estimator.smoothed = delay;
+        estimator.loss = 0.05;
+        estimator.lowered_at = None;
+        estimator
+            .arrivals
+            .extend([(0, 1000), (1_000_000_000, 1000)]);
+        estimator.first_arrival = Some(0);
+        estimator.arrived_bytes = 1_000_000;
+        let before = estimator.estimate();
+        estimator.follow_loss(START);
+        estimator.estimate() < before
+    };
+    assert!(queue(&mut estimator, 200.0));
+    // It drains.
+    let group = Group {
+        first_sent: START,
+        last_sent: START,
+        arrived: 0,
+    };
+    estimator.smoothed = 10.0;
+    estimator.delay = 10.0;
+    estimator.delayed(&group, &group);
+    assert!(queue(&mut estimator, 195.0));
+    // It does not, though less is sent: it is none.
+    assert!(!queue(&mut estimator, 195.0));
+    assert!(!queue(&mut estimator, 195.0));
+}
+
+#[test]
 fn what_is_reported_of_streams_counts_by_their_packets_whichever_comes_first() {
     for video_first in [true, false] {
         let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);

@@ -210,7 +210,7 @@ fn an_answer_tells_of_some_addresses_of_ours_and_no_more() {
         let received = pair.peers[0].handle_datagram(at, server, &bytes[..length]);
         refused += u64::from(received == Received::Dropped(Dropped::TooMany));
     }
-    assert_eq!(refused, 992);
+    assert_eq!(refused, 936);
     assert_eq!(pair.peers[0].counts().stun_of_too_many_addresses, refused);
 }
 

@@ -137,6 +137,23 @@ pub const FILE_MAX: u64 = 512 << 20;
 const MTU_MIN: usize = 256;
 
 impl SourceConfig {
+    /// What that layer of a simulcast is made by: each with a quarter of the bit rate, and of the
+    /// pixels, of the one above it.
+    pub(crate) fn layer(&self, layer: u32) -> SourceConfig {
+        let mut lower = self.clone();
+        if layer == 0 {
+            return lower;
+        }
+        lower.bitrate = Some(BitRate(self.made_bitrate() >> (2 * layer)));
+        // Both are even (4:2:0).
+        let side = |length: u32| (length >> layer) & !1;
+        lower.size = self.size.map(|size| PictureSize {
+            width: side(size.width),
+            height: side(size.height),
+        });
+        lower
+    }
+
     /// What is wrong with the values, if anything. Whether the bit rate can be met is another
     /// matter ([`SourceConfig::check_made`]).
     pub fn check(&self) -> Result<(), String> {
@@ -216,7 +233,7 @@ impl SourceConfig {
         }
         let layers = if self.simulcast { 0..LAYERS } else { 0..1 };
         for layer in layers {
-            let own = settings(&lower(self, layer));
+            let own = settings(&self.layer(layer));
             let checked = match self.video_codec.unwrap_or_default() {
                 VideoCodec::H264 => Clip::check_coded_video(&own),
                 VideoCodec::Vp8 => Vp8Stream::check(&own),
@@ -310,7 +327,7 @@ impl MediaSource {
         }
         let others = if config.simulcast { 1..LAYERS } else { 1..1 };
         let made = |layer| {
-            let own = settings(&lower(config, layer));
+            let own = settings(&config.layer(layer));
             let ladder = match config.video_codec.unwrap_or_default() {
                 VideoCodec::H264 => Ladder::h264(&own),
                 VideoCodec::Vp8 => Ladder::vp8(&own),
@@ -353,23 +370,6 @@ fn of_layer(error: &SettingsError, layer: u32) -> String {
         ),
         _ => format!("layer {} of the simulcast: {error}", layer + 1),
     }
-}
-
-/// What a lower layer of a simulcast is made by: with a quarter of the bit rate, and of the pixels,
-/// of the one above it.
-fn lower(config: &SourceConfig, layer: u32) -> SourceConfig {
-    let mut lower = config.clone();
-    if layer == 0 {
-        return lower;
-    }
-    lower.bitrate = Some(BitRate(config.made_bitrate() >> (2 * layer)));
-    // Both are even (4:2:0).
-    let side = |length: u32| (length >> layer) & !1;
-    lower.size = config.size.map(|size| PictureSize {
-        width: side(size.width),
-        height: side(size.height),
-    });
-    lower
 }
 
 fn settings(config: &SourceConfig) -> VideoSettings {

@@ -50,8 +50,8 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// Its number at Janus.
-    pub(super) fn substream(self) -> u64 {
+    /// Its number, as Janus and LiveKit have it.
+    pub(super) fn number(self) -> u8 {
         match self {
             Layer::High => 2,
             Layer::Middle => 1,
@@ -201,8 +201,8 @@ pub struct ClientConfig {
     /// How clients in a room receive the others: `together` (default: all over one
     /// PeerConnection), `each` (each over one of its own, of Janus alone) or `nobody`.
     pub subscribe: Subscribe,
-    /// Which layer of those who send a simulcast clients in a room of Janus receive: `high`,
-    /// `middle` or `low`. Default: what the server chooses, of Janus the best.
+    /// Which layer of those who send a simulcast clients in a room receive: `high`, `middle` or
+    /// `low`. Default: what the server chooses, mostly the best.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
     /// Of how many of those who talked last clients in a room of Janus receive the video; they
@@ -419,10 +419,6 @@ impl ClientConfig {
                 return Err((key, text));
             }
         }
-        if self.source().is_some_and(|source| source.simulcast) {
-            let text = "`simulcast` is not sent to LiveKit; take it out";
-            return Err(("participate", text.to_owned()));
-        }
         if self.publish.is_some() {
             let text = "`publish` is of WHIP; in rooms it is `participate`";
             return Err(("publish", text.to_owned()));
@@ -436,17 +432,21 @@ impl ClientConfig {
         room.map(RoomConfig::request)
     }
 
-    /// Whether these values make sense with URLs that are no rooms of Janus; if not, which key does
-    /// not, and why.
-    pub(super) fn check_without_room(&self) -> Result<(), (&'static str, String)> {
-        let of_rooms = [
-            ("layer", self.layer.is_some()),
-            ("last_n", self.last_n.is_some()),
-        ];
-        match of_rooms.into_iter().find(|(_, written)| *written) {
-            Some((key, _)) => Err((key, format!("`{key}` is of rooms of Janus; take it out"))),
-            None => Ok(()),
+    /// Whether these values make sense with URLs that are no rooms of Janus, but perhaps of LiveKit;
+    /// if not, which key does not, and why.
+    pub(super) fn check_without_room(
+        &self,
+        of_livekit: bool,
+    ) -> Result<(), (&'static str, String)> {
+        if self.layer.is_some() && !of_livekit {
+            let text = "`layer` is of rooms of Janus or LiveKit; take it out";
+            return Err(("layer", text.to_owned()));
         }
+        if self.last_n.is_some() {
+            let text = "`last_n` is of rooms of Janus; take it out";
+            return Err(("last_n", text.to_owned()));
+        }
+        Ok(())
     }
 
     /// Which feedback is agreed upon: what is given or heeded here.
@@ -624,8 +624,8 @@ mod tests {
             (r#""token":"a","pin":"1""#, Some("pin")),
             (r#""token":"a","publish":{}"#, Some("publish")),
             (
-                r#""token":"a","participate":{"simulcast":true}"#,
-                Some("participate"),
+                r#""token":"a","participate":{"simulcast":true},"layer":"low""#,
+                None,
             ),
         ] {
             assert_eq!(wrong(&format!("{{{keys}}}")), key, "{keys}");

@@ -96,11 +96,11 @@ impl Keys for ClientConfig {
         self.check_mountpoint(matches!(place, Ok(Place::Mountpoint(_))))?;
         match place {
             Ok(Place::LiveKit(_)) => {
-                self.check_without_room()?;
+                self.check_without_room(true)?;
                 self.check_for_livekit()
             }
             Ok(Place::Room(_)) | Err(_) => Ok(()),
-            Ok(Place::Whep | Place::Whip | Place::Mountpoint(_)) => self.check_without_room(),
+            Ok(Place::Whep | Place::Whip | Place::Mountpoint(_)) => self.check_without_room(false),
         }
     }
 

@@ -92,6 +92,64 @@ fn participants_of_a_livekit_room_receive_each_other() {
     );
 }
 
+/// Whose layers have 800, 200 and 50 kb/s. A population that plays them says how much it got.
+#[test]
+fn who_receives_in_a_livekit_room_chooses_a_layer() {
+    let _media = a_little();
+    let folder = folder();
+    let Some((_server, port)) = start(folder.path()) else {
+        return;
+    };
+    let population = |name: &str, keys: &str| {
+        format!(
+            "  {name}:
+    protocol: webrtc
+    urls: ['livekit+ws://127.0.0.1:{port}/room']
+    api_key: one
+    api_secret: {SECRET}
+    {keys}
+    load: {{ clients: 1, start: at_once }}
+"
+        )
+    };
+    let speaker = "participate: { bitrate: 800kbps, simulcast: true, audio: false }\n    \
+                   subscribe: nobody";
+    let text = [
+        "clients:\n".to_owned(),
+        population("speaker", speaker),
+        population("best", "layer: high"),
+        population("middle", "layer: middle"),
+        population("low", "layer: low"),
+        "duration: 10s
+tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, worker_cpu: 100%, \
+         steal: 100%, send_lateness_p99: 1s } }
+"
+        .to_owned(),
+    ];
+    fs::write(folder.path().join("layers.yaml"), text.concat()).expect("there is room");
+    run(
+        folder.path(),
+        ["run", "layers.yaml", "--json", "layers.json"],
+    )
+    .expect(0);
+    let report = Report::read(&folder.path().join("layers.json"));
+    let populations = &report.0["populations"];
+    let count = |name: &str, metric: &str| number(&populations[name]["metrics"][metric]);
+    // In some nine seconds. Each begins with what there is, and is given its layer by the next key
+    // frame: 2 s later at most.
+    let kilobits = |name: &str| count(name, "payload_bytes") * 8 / 1000 / 9;
+    let (best, middle, low) = (kilobits("best"), kilobits("middle"), kilobits("low"));
+    assert!(
+        best > 650 && (160..380).contains(&middle) && (40..220).contains(&low),
+        "{best}, {middle} and {low}"
+    );
+    // All three are sent, and none is lost on the way.
+    assert!(count("speaker", "sent_bytes") * 8 > 9 * 1_000_000);
+    for name in ["best", "middle", "low"] {
+        assert_eq!(count(name, "lost"), 0, "{name}");
+    }
+}
+
 #[test]
 fn a_livekit_server_that_refuses_or_dies_has_its_reason() {
     let _media = a_little();

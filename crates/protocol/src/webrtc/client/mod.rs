@@ -16,7 +16,7 @@ use super::signalling::{Common, Direction, Scope, Signalling, Target, Wanted};
 use super::url::{Place, Url};
 use crate::connect_failure::ConnectFailure;
 use crate::media::rtp::StreamSummary;
-use crate::media::source::MediaSource;
+use crate::media::source::{LAYERS, MediaSource, SourceConfig};
 use crate::media::talk::Talk;
 use crate::metrics as clients;
 use crate::mix::mix;
@@ -173,7 +173,7 @@ impl Client {
                     api_secret: config.api_secret.clone(),
                     pin: config.pin.clone(),
                     room: config.room_request(),
-                    substream: config.layer.map(Layer::substream),
+                    substream: config.layer.map(|layer| u64::from(layer.number())),
                     last_n: config.last_n.map(|most| most as usize),
                     long_poll: url.long_poll,
                 };
@@ -189,6 +189,11 @@ impl Client {
                     publishes: config.participate.is_some(),
                     subscribes: config.subscribe != Subscribe::Nobody,
                     size: size.map(|size| (size.width, size.height)),
+                    layers: config
+                        .participate
+                        .as_ref()
+                        .map_or_else(Vec::new, sent_layers),
+                    quality: config.layer.map(Layer::number),
                 };
                 Box::new(LiveKit::new(settings, url.at.clone()))
             }
@@ -638,6 +643,19 @@ impl Session for Client {
     fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
         self.all_rows(sinks)
     }
+}
+
+/// What the layers of a simulcast are like, the best first; none where there is one.
+fn sent_layers(source: &SourceConfig) -> Vec<livekit::SentLayer> {
+    let layers = if source.simulcast { 0..LAYERS } else { 0..0 };
+    let layer = |layer| {
+        let own = source.layer(layer);
+        livekit::SentLayer {
+            size: own.size.map(|size| (size.width, size.height)),
+            bitrate: own.made_bitrate(),
+        }
+    };
+    layers.map(layer).collect()
 }
 
 /// The next time on the grid.

@@ -222,8 +222,9 @@ impl Client {
                 self.begin_to_tell(cx, at);
             }
         }
+        let names = self.layer_names();
         let link = &mut self.links[at];
-        link.sent.agree(sections);
+        link.sent.agree(sections, names);
         self.drain(cx, at);
     }
 

@@ -26,7 +26,9 @@ use crate::webrtc::sdp::{
     Agreed, Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia,
     extension as header_extension,
 };
+use crate::webrtc::signalling::livekit;
 use crate::webrtc::turn::RelayChannel;
+use crate::webrtc::url::Place;
 pub(super) use feed::Feed;
 use media::{Counts, Media};
 use sealed::{LayerNames, Sealed};
@@ -42,9 +44,11 @@ const LIVE_AFTER: Duration = Duration::from_secs(2);
 /// The most packets of a stream that one report is believed to tell of.
 const PACKETS_MAX: u64 = 100_000;
 
-/// The layers of a simulcast, the best first: of high, middle and low quality, as browsers' pages
-/// mostly call them.
-const LAYER_NAMES: [&str; LAYERS as usize] = ["h", "m", "l"];
+/// Names of the layers of a simulcast, the best first.
+type LayerIds = [&'static str; LAYERS as usize];
+
+/// Those of high, middle and low quality, as browsers' pages mostly call them.
+const LAYER_NAMES: LayerIds = ["h", "m", "l"];
 
 /// What a PeerConnection sends.
 #[derive(Debug, Default)]
@@ -125,7 +129,7 @@ impl Sent {
 
     /// Both descriptions are known: what the server takes, what of it may be asked for again, and
     /// where that is sent.
-    pub(super) fn agree(&mut self, sections: &[Agreed]) {
+    pub(super) fn agree(&mut self, sections: &[Agreed], names: LayerIds) {
         let taken_of = |section: &Agreed| {
             let mut codecs = section.codecs.iter();
             let nack = codecs.any(|codec| codec.feedback.iter().any(|words| words == "nack"));
@@ -151,7 +155,7 @@ impl Sent {
                 })
             };
             Taken {
-                layers: LAYER_NAMES.map(named),
+                layers: names.map(named),
                 alone: LayerNames {
                     mid,
                     rid: None,
@@ -292,15 +296,17 @@ impl Sent {
                 };
                 recorder.add(m::RECEIVER_REPORTS, 1);
                 let highest = stream.reported_highest.replace(block.extended_highest);
-                let came = highest.map_or(0, |before| block.extended_highest.wrapping_sub(before));
-                // One that goes back is of another count.
-                packets += u64::from(came).min(PACKETS_MAX);
+                let came = highest.map(|before| block.extended_highest.wrapping_sub(before));
+                // Of a first report it is not known how many packets its losses are of. One that
+                // goes back is of another count.
+                let counts = came.filter(|came| u64::from(*came) <= PACKETS_MAX);
+                packets += counts.map_or(0, u64::from);
                 let more = i64::from(block.cumulative_lost) - i64::from(stream.reported_lost);
                 stream.reported_lost = block.cumulative_lost;
                 match u64::try_from(more) {
                     Ok(more) => {
                         recorder.add(m::REPORTED_LOST, more);
-                        lost += more;
+                        lost += more * u64::from(counts.is_some());
                     }
                     // What was late has come, or came twice.
                     Err(_) => recorder.take_back(m::REPORTED_LOST, more.unsigned_abs()),
@@ -378,6 +384,14 @@ impl Client {
         free.nth(index).unwrap_or(127)
     }
 
+    /// What the server calls the layers of a simulcast, where it knows them by their names.
+    pub(super) fn layer_names(&self) -> LayerIds {
+        match self.url.place {
+            Place::LiveKit(_) => livekit::LAYER_NAMES,
+            _ => LAYER_NAMES,
+        }
+    }
+
     /// What is offered of the source.
     pub(super) fn offered_source(&self) -> Vec<OfferedMedia> {
         let Some(source) = &self.source else {
@@ -420,7 +434,7 @@ impl Client {
                 stream: "streamgauge".to_owned(),
                 track: format!("{}{index}", clip.media()),
                 layers: match layered {
-                    true => LAYER_NAMES.map(str::to_owned).to_vec(),
+                    true => self.layer_names().map(str::to_owned).to_vec(),
                     false => Vec::new(),
                 },
             };

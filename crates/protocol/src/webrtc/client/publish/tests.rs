@@ -197,10 +197,13 @@ fn what_is_agreed_is_found_in_the_answer() {
         remote_sources: Vec::new(),
         layers: Vec::new(),
     };
-    sent.agree(&[
-        section(0, vec![codec(96, "H264", &["nack"]), codec(97, "rtx", &[])]),
-        section(1, vec![codec(98, "H264", &["nack pli"])]),
-    ]);
+    sent.agree(
+        &[
+            section(0, vec![codec(96, "H264", &["nack"]), codec(97, "rtx", &[])]),
+            section(1, vec![codec(98, "H264", &["nack pli"])]),
+        ],
+        LAYER_NAMES,
+    );
     let taken = |place, nack, rtx, level| Taken {
         place,
         nack,
@@ -228,11 +231,14 @@ fn what_is_agreed_is_found_in_the_answer() {
             .collect(),
         ..section(0, vec![codec(96, "any", feedback)])
     };
-    sent.agree(&[
-        numbered(MediaKind::Video, &["transport-cc"], &[4]),
-        numbered(MediaKind::Video, &["transport-cc"], &[]),
-        numbered(MediaKind::Audio, &["nack"], &[4]),
-    ]);
+    sent.agree(
+        &[
+            numbered(MediaKind::Video, &["transport-cc"], &[4]),
+            numbered(MediaKind::Video, &["transport-cc"], &[]),
+            numbered(MediaKind::Audio, &["nack"], &[4]),
+        ],
+        LAYER_NAMES,
+    );
     let found: Vec<_> = sent.agreed.iter().map(|taken| taken.numbered).collect();
     assert_eq!(found, [Some(4), None, None]);
     // What the server does not take is not sent.
@@ -240,7 +246,7 @@ fn what_is_agreed_is_found_in_the_answer() {
         direction: Way::Inactive,
         ..section(0, vec![codec(96, "H264", &["nack"])])
     };
-    sent.agree(&[inactive]);
+    sent.agree(&[inactive], LAYER_NAMES);
     assert_eq!(sent.agreed, []);
 }
 

@@ -7,7 +7,7 @@ use prost::{Enumeration, Message, Oneof};
 /// What a client says.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct SignalRequest {
-    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 8, 16")]
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 7, 8, 16")]
     pub(super) message: Option<Request>,
 }
 
@@ -23,6 +23,8 @@ pub(super) enum Request {
     Trickle(TrickleRequest),
     #[prost(message, tag = "4")]
     AddTrack(AddTrackRequest),
+    #[prost(message, tag = "7")]
+    TrackSettings(UpdateTrackSettings),
     #[prost(message, tag = "8")]
     Leave(LeaveRequest),
     #[prost(message, tag = "16")]
@@ -138,6 +140,37 @@ pub(super) struct AddTrackRequest {
     pub(super) height: u32,
     #[prost(enumeration = "TrackSource", tag = "8")]
     pub(super) source: i32,
+    #[prost(message, repeated, tag = "9")]
+    pub(super) layers: Vec<VideoLayer>,
+}
+
+/// A layer of a simulcast.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct VideoLayer {
+    /// 0 is low, 2 high.
+    #[prost(int32, tag = "1")]
+    pub(super) quality: i32,
+    #[prost(uint32, tag = "2")]
+    pub(super) width: u32,
+    #[prost(uint32, tag = "3")]
+    pub(super) height: u32,
+    /// In bits per second.
+    #[prost(uint32, tag = "4")]
+    pub(super) bitrate: u32,
+    #[prost(int32, tag = "6")]
+    pub(super) spatial_layer: i32,
+    #[prost(string, tag = "7")]
+    pub(super) rid: String,
+}
+
+/// How the client wants to receive tracks.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct UpdateTrackSettings {
+    #[prost(string, repeated, tag = "1")]
+    pub(super) track_sids: Vec<String>,
+    /// As of a layer.
+    #[prost(int32, tag = "4")]
+    pub(super) quality: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]

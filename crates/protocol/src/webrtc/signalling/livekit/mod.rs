@@ -24,9 +24,10 @@ use crate::webrtc::sdp;
 use crate::websocket;
 
 use message::{
-    AddTrackRequest, DisconnectReason, LeaveAction, LeaveRequest, Ping, Refusal, Request, Response,
-    SessionDescription, SignalRequest, SignalResponse, SignalTarget, StreamState,
-    SubscriptionError, TrackSource, TrackType, TrickleRequest,
+    AddTrackRequest, DisconnectReason, LeaveAction, LeaveRequest, ParticipantInfo, Ping, Refusal,
+    Request, Response, SessionDescription, SignalRequest, SignalResponse, SignalTarget,
+    StreamState, SubscriptionError, TrackSource, TrackType, TrickleRequest, UpdateTrackSettings,
+    VideoLayer,
 };
 use room::Room;
 use token::{Grant, token};
@@ -67,7 +68,23 @@ pub struct Settings {
     pub subscribes: bool,
     /// Width and height of its pictures, where they are known.
     pub size: Option<(u32, u32)>,
+    /// The layers of its simulcast, the best first; none where it sends one.
+    pub layers: Vec<SentLayer>,
+    /// Which layer of others it receives: 0 is low, 2 high. None where the server chooses.
+    pub quality: Option<u8>,
 }
+
+/// A layer of a simulcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentLayer {
+    /// Width and height, where they are known.
+    pub size: Option<(u32, u32)>,
+    /// In bits per second.
+    pub bitrate: u64,
+}
+
+/// By which RIDs the server knows layers, the best first.
+pub const LAYER_NAMES: [&str; 3] = ["f", "h", "q"];
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,7 +275,10 @@ impl LiveKit {
             Response::Offer(offer) => self.offered(scope, offer),
             Response::Answer(answer) => self.answered(scope, answer),
             Response::Trickle(trickle) => candidate(scope, &trickle),
-            Response::Update(update) => self.room.update(scope.now, &update.participants),
+            Response::Update(update) => {
+                self.room.update(scope.now, &update.participants);
+                self.choose_layers(scope, &update.participants);
+            }
             Response::TrackPublished(published) => {
                 let before = self.tracks.len();
                 self.tracks.retain(|own| *own != published.cid);
@@ -315,6 +335,7 @@ impl LiveKit {
         }
         self.room.enter(joined.participant.map(|own| own.sid));
         self.room.update(scope.now, &joined.other_participants);
+        self.choose_layers(scope, &joined.other_participants);
         let every = u64::try_from(joined.ping_interval).unwrap_or(0);
         if every > 0 {
             let every = Duration::from_secs(every).clamp(PING_EVERY_MIN, PING_EVERY_MAX);
@@ -420,10 +441,44 @@ impl LiveKit {
                 track.kind = TrackType::Video as i32;
                 track.source = TrackSource::Camera as i32;
                 (track.width, track.height) = (width, height);
+                track.layers = self.layers();
             }
             self.tracks.push(cid.to_owned());
             scope.recorder.add(m::REQUESTS, 1);
             self.say(scope, Request::AddTrack(track));
+        }
+    }
+
+    /// What the server is told of our layers.
+    fn layers(&self) -> Vec<VideoLayer> {
+        let named = self.settings.layers.iter().zip(LAYER_NAMES);
+        let layers = named.zip((0..3).rev()).map(|((layer, rid), quality)| {
+            let (width, height) = layer.size.unwrap_or((0, 0));
+            VideoLayer {
+                quality,
+                width,
+                height,
+                bitrate: u32::try_from(layer.bitrate).unwrap_or(u32::MAX),
+                spatial_layer: quality,
+                rid: rid.to_owned(),
+            }
+        });
+        layers.collect()
+    }
+
+    /// Asks for the wanted layer of tracks that are new.
+    fn choose_layers(&mut self, scope: &mut Scope<'_>, participants: &[ParticipantInfo]) {
+        let Some(quality) = self.settings.quality.filter(|_| self.settings.subscribes) else {
+            return;
+        };
+        let track_sids = self.room.new_videos(participants);
+        if !track_sids.is_empty() {
+            let quality = i32::from(quality);
+            let settings = UpdateTrackSettings {
+                track_sids,
+                quality,
+            };
+            self.say(scope, Request::TrackSettings(settings));
         }
     }
 

@@ -46,6 +46,8 @@ fn settings() -> Settings {
         publishes: true,
         subscribes: true,
         size: Some((640, 360)),
+        layers: Vec::new(),
+        quality: None,
     }
 }
 
@@ -284,6 +286,60 @@ fn tracks_are_told_before_they_are_offered() {
         (side.counted(m::REQUESTS), side.counted(m::RESPONSES)),
         (4, 4)
     );
+}
+
+#[test]
+fn layers_are_told_with_their_track_and_chosen_of_each_new_track_once() {
+    let layer = |size, bitrate| SentLayer { size, bitrate };
+    let mut side = Side::in_room(
+        Settings {
+            layers: vec![
+                layer(Some((640, 360)), 1_000_000),
+                layer(Some((320, 180)), 250_000),
+                layer(None, 62_500),
+            ],
+            quality: Some(0),
+            ..settings()
+        },
+        &["PA_1"],
+    );
+    side.does(|livekit, scope| livekit.described(scope, PUBLISHER, OFFER));
+    let layers: Vec<_> = side
+        .said
+        .iter()
+        .filter_map(|said| match said {
+            Request::AddTrack(track) => Some(&track.layers),
+            _ => None,
+        })
+        .map(|layers| {
+            let layers = layers.iter();
+            let each = layers.map(|own| (own.quality, own.width, own.bitrate, &own.rid[..]));
+            each.collect::<Vec<_>>()
+        })
+        .collect();
+    let expected = [
+        (2, 640, 1_000_000, "f"),
+        (1, 320, 250_000, "h"),
+        (0, 0, 62_500, "q"),
+    ];
+    // The sound has none.
+    assert_eq!(layers, [expected.to_vec(), Vec::new()]);
+    let chosen = |side: &Side| {
+        let settings = side.said.iter().filter_map(|said| match said {
+            Request::TrackSettings(own) => Some((own.track_sids.join(" "), own.quality)),
+            _ => None,
+        });
+        settings.collect::<Vec<_>>()
+    };
+    assert_eq!(chosen(&side), [("TR_PA_1".to_owned(), 0)]);
+    let all = ["PA_1", "PA_2", "PA_3", "PA_own"];
+    for _ in 0..2 {
+        side.hears(Response::Update(ParticipantUpdate {
+            participants: all.iter().map(|sid| participant(sid, true)).collect(),
+        }));
+    }
+    let new = ("TR_PA_2 TR_PA_3".to_owned(), 0);
+    assert_eq!(chosen(&side), [("TR_PA_1".to_owned(), 0), new]);
 }
 
 #[test]
@@ -534,6 +590,16 @@ fn what_is_muted_or_will_not_come_is_known_by_its_track() {
     }));
     let missing = side.livekit.missing_tracks();
     assert_eq!(missing, [("TR_PA_2", "CodecUnsupported")]);
+    // Nobody has it: it is no more.
+    side.hears(Response::Subscription(SubscriptionResponse {
+        track_sid: "TR_PA_1".to_owned(),
+        error: SubscriptionError::TrackNotFound as i32,
+    }));
+    assert_eq!(side.livekit.missing_tracks().len(), 1);
+    side.hears(Response::Update(ParticipantUpdate {
+        participants: vec![participant("PA_2", false)],
+    }));
+    assert_eq!(side.livekit.missing_tracks(), []);
     // What is kept is bounded.
     let many = (0..30_000).map(|at| {
         let mut one = participant(&format!("PA_{at}"), true);

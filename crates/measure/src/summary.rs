@@ -61,6 +61,7 @@ pub enum Shows {
 /// | `name:one\|many` | the figure with the word that goes with it |
 /// | `name-other` | the first less the second, and not below zero |
 /// | `name/other` | the first as a whole percentage of the second |
+/// | `name.p50` | half of the values of a distribution are at most this |
 /// | `name.max` | the largest value of a distribution |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -186,6 +187,8 @@ pub enum How<'a> {
     Less(&'a str),
     /// As a share of another metric.
     Of(&'a str),
+    /// Half of the values are at most this.
+    Median,
     /// The largest value.
     Max,
 }
@@ -217,7 +220,8 @@ fn figure(inside: &str) -> Piece<'_> {
         }
         (Some("-"), Some(other)) => How::Less(other),
         (Some("/"), Some(other)) => How::Of(other),
-        (Some("."), _) => How::Max,
+        (Some("."), Some("p50")) => How::Median,
+        (Some("."), Some("max")) => How::Max,
         _ => How::Plain,
     };
     Piece::Figure(name, how)
@@ -230,7 +234,7 @@ mod tests {
     #[test]
     fn texts_are_taken_apart() {
         let found: Vec<Piece<'_>> =
-            pieces("{} of {a-b}, {c:0}/s {d:one|two things}{e.max}").collect();
+            pieces("{} of {a-b}, {c:0}/s {d:one|two things}{e.max}{f.p50}{g.p95}").collect();
         assert_eq!(
             found,
             [
@@ -242,6 +246,9 @@ mod tests {
                 Piece::Text("/s "),
                 Piece::Figure("d", How::Counted("one", "two things")),
                 Piece::Figure("e", How::Max),
+                Piece::Figure("f", How::Median),
+                // One that is not known shows no other's value.
+                Piece::Figure("g", How::Plain),
             ]
         );
         assert_eq!(

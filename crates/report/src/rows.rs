@@ -113,6 +113,9 @@ fn filled(text: &str, about: &str, metrics: &Metrics) -> String {
             How::Counted(one, many) => plural(value(name), one, many),
             How::Less(other) => count((value(name) - value(other)).max(0.0)),
             How::Of(other) => format!("{:.0} %", 100.0 * value(name) / value(other)),
+            How::Median => {
+                data(metrics, name).map_or_else(String::new, |all| figure(unit, all.p50))
+            }
             How::Max => data(metrics, name).map_or_else(String::new, |all| figure(unit, all.max)),
         }
     };

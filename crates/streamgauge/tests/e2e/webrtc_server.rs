@@ -92,6 +92,58 @@ fn every_count_of_the_faulty_reference_server_is_found_by_headers_and_decrypted(
 }
 
 #[test]
+fn people_in_a_room_of_the_reference_server_receive_each_other() {
+    let _media = a_little();
+    // All over one PeerConnection, each over one of its own, and with what the server leaves out.
+    for (keys, peers, with) in [
+        ("receive: decrypted", 2 * 4, &[][..]),
+        ("subscribe: each", 4 + 4 * 3, &["--transport-cc"]),
+        (
+            "receive: decrypted",
+            2 * 4,
+            &["--fault", "loss=2%", "--token", "hush-hush"],
+        ),
+    ] {
+        let folder = folder();
+        let port = free_port();
+        let server = serve(folder.path(), port, with);
+        let report = play(
+            folder.path(),
+            &format!(
+                "duration: 8s\nclients:\n  people:\n    token: hush-hush\n    {keys}\n    \
+                 urls: [\"janus+ws://127.0.0.1:{port}/videoroom/7\"]\n    \
+                 participate: {{ bitrate: 256kbps, audio: true, audio_codec: opus }}\n    \
+                 load: {{ clients: 4, ramp: 2s }}\n{FORGIVING}\n"
+            ),
+        );
+        let (served, all) = served(server, folder.path());
+        let people = &report.0["populations"]["people"]["metrics"];
+        let count = |name: &str| number(&people[name]);
+        assert_eq!(count("peers_connected"), peers, "{keys}");
+        assert_eq!(number(&all["connected"]), peers, "{keys}");
+        assert_eq!(count("refusals"), 0);
+        assert_eq!(number(&all["door"]["checks_of_nobody"]), 0);
+        let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
+        // What is on its way to who leaves is counted by nobody.
+        let (received, came) = (count("received"), sent("sent") + sent("recovered"));
+        assert!(
+            received > 2000 && received <= came && came - received < came / 50,
+            "{received} of {came}, {keys}"
+        );
+        assert_eq!(count("unauthentic"), 0);
+        assert_eq!(sum(&served, "/received/received"), count("sent_packets"));
+        match with {
+            ["--fault", ..] => assert!(sent("recovered") > 20 && count("lost") < 20),
+            _ => assert_eq!(count("lost"), 0),
+        }
+        if keys == "receive: decrypted" {
+            let delay = people["frame_delay"]["p50"].as_f64();
+            assert!(delay > Some(0.0), "time codes come through");
+        }
+    }
+}
+
+#[test]
 fn what_is_left_out_is_asked_for_and_what_clients_publish_is_passed_on() {
     let _media = a_little();
     let folder = folder();

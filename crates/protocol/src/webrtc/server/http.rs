@@ -3,29 +3,21 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use measure::Time;
 
+use super::agree::{Agreed, Refused};
 use super::faults::Silence;
-use super::negotiate::{self, Own};
-use super::registry::{New, Registry, Removed};
-use super::relay::{Publication, Word, topic_of_peer};
+use super::janus;
 use super::request::{Came, Request, RequestReader};
-use super::session::{Role, Waiting};
 use super::{CHANNEL, Shared, add};
 use crate::http1;
-use crate::published_streams::Refusal;
 use crate::session::{Context, Input, Outcome, Output, Port, Session};
-use crate::webrtc::peer::{Peer, PeerConfig};
-use crate::webrtc::sdp::{Fragment, SessionDescription, Transport};
+use crate::webrtc::sdp::Fragment;
 
 /// How long a client may take for its next request.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long a PeerConnection may take to be connected, and to begin.
-const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 
 /// The longest name of a stream, in bytes.
 const NAME_MAX: usize = 200;
@@ -36,6 +28,8 @@ pub(super) struct HttpSession {
     shared: Arc<Shared>,
     reader: RequestReader,
     local: Option<SocketAddr>,
+    /// What speaks for it once it is a WebSocket, or is to be one.
+    room: Option<Box<janus::Door>>,
     /// When it has waited long enough for a request.
     until: Time,
     over: bool,
@@ -162,6 +156,11 @@ fn is_of_type(request: &Request, wanted: &str) -> bool {
     kind.trim().eq_ignore_ascii_case(wanted)
 }
 
+fn asks_for_websocket(request: &Request) -> bool {
+    let upgrade = request.headers.get("Upgrade").unwrap_or_default();
+    request.method == "GET" && upgrade.eq_ignore_ascii_case("websocket")
+}
+
 fn etag(id: &str) -> String {
     format!("\"{id}\"")
 }
@@ -172,6 +171,7 @@ impl HttpSession {
             shared,
             reader: RequestReader::new(),
             local: None,
+            room: None,
             until: Time::NEVER,
             over: false,
         }
@@ -187,6 +187,9 @@ impl HttpSession {
 
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if !std::mem::replace(&mut self.over, true) {
+            if let Some(room) = &mut self.room {
+                room.end(cx);
+            }
             cx.out.push_back(Output::Close { channel: CHANNEL });
             cx.out.push_back(Output::Ended(outcome));
         }
@@ -194,12 +197,18 @@ impl HttpSession {
 
     fn bytes(&mut self, cx: &mut Context<'_>, mut bytes: &[u8]) {
         self.until = cx.now + PATIENCE;
+        if self.room.is_some() {
+            return self.room_bytes(cx, bytes);
+        }
         while !self.over {
             let (answer, goes_on) = match self.reader.take(&mut bytes) {
                 Ok(Came::Part) => return,
                 Ok(Came::Waits) => {
                     Self::send(cx, b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
                     continue;
+                }
+                Ok(Came::Request(request)) if asks_for_websocket(&request) => {
+                    return self.open_room(cx, &request, bytes);
                 }
                 Ok(Came::Request(request)) => {
                     let close = request.headers.get("Connection");
@@ -222,9 +231,43 @@ impl HttpSession {
         }
     }
 
+    /// The connection is to be a WebSocket, on which rooms are spoken of.
+    fn open_room(&mut self, cx: &mut Context<'_>, request: &Request, rest: &[u8]) {
+        let Some(local) = self.local else {
+            return self.end(cx, Outcome::Completed);
+        };
+        // The handshake reads requests by itself.
+        let mut head = b"GET / HTTP/1.1\r\n".to_vec();
+        for name in ["Sec-WebSocket-Key", "Sec-WebSocket-Protocol"] {
+            for value in request.headers.all(name) {
+                head.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+            }
+        }
+        head.extend_from_slice(b"\r\n");
+        let door = janus::Door::new(cx.now, self.shared.clone(), local);
+        self.room = Some(Box::new(door));
+        self.room_bytes(cx, &head);
+        self.room_bytes(cx, rest);
+    }
+
+    fn room_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
+        let Some(room) = self.room.as_mut().filter(|_| !self.over) else {
+            return;
+        };
+        match room.bytes(cx, bytes) {
+            Ok(true) => self.until = room.until(),
+            Ok(false) => self.end(cx, Outcome::Completed),
+            Err(why) => {
+                add(&self.shared.door.requests, 1);
+                add(&self.shared.door.refused, 1);
+                Self::send(cx, Answer::refused(400, why).write(false));
+                self.end(cx, Outcome::Completed);
+            }
+        }
+    }
+
     fn answer(&self, cx: &mut Context<'_>, request: &Request) -> Answer {
-        let gone = self.shared.registry().purge(cx.now);
-        self.shared.give_back(gone);
+        self.shared.forget_who_never_came(cx.now);
         let at = target(&request.path);
         // Browsers ask before they show a token (RFC 9725, 4.4).
         if request.method == "OPTIONS" {
@@ -284,138 +327,25 @@ impl HttpSession {
         let Ok(text) = std::str::from_utf8(&request.body) else {
             return Answer::refused(400, "the offer is no text");
         };
-        let read = SessionDescription::parse(text).and_then(|offer| {
-            let transport = offer.transport()?;
-            Ok((offer, transport))
-        });
-        let (offer, theirs) = match read {
-            Ok(read) => read,
-            Err(error) => return Answer::refused(400, error.to_string()),
-        };
         let Some(local) = self.local else {
             return Answer::refused(500, "this connection has no address");
         };
-        if !self.shared.registry().has_room() {
-            return Answer::refused(503, "there are as many sessions as may be");
+        let shared = &self.shared;
+        let agreed = shared
+            .begin_to_answer(cx.now, local, text)
+            .and_then(|(offer, begun)| match publish {
+                true => shared.agree_to_publish(&offer, name, begun),
+                false => shared.agree_to_play(&offer, name, begun),
+            });
+        match agreed {
+            Ok(Agreed { id, answer }) => Answer::of(201)
+                .with("Content-Type", "application/sdp")
+                .with("Location", format!("/session/{id}"))
+                .with("ETag", etag(&id))
+                .with("Accept-Patch", "application/trickle-ice-sdpfrag")
+                .body(answer.to_string()),
+            Err(Refused { status, why }) => Answer::refused(status, why),
         }
-        let number = self.shared.peers.fetch_add(1, Ordering::Relaxed);
-        let seed = self.shared.drawn(number, &[0]);
-        let mut config = PeerConfig::new(self.shared.certificate.clone(), seed);
-        config.ice_lite = true;
-        config.connect_timeout = CONNECT_WITHIN;
-        let mut peer = Peer::answerer(cx.now, &config);
-        peer.add_local_candidate(cx.now, local);
-        if let Err(failure) = peer.set_remote(cx.now, &theirs) {
-            return Answer::refused(400, failure.to_string());
-        }
-        let begun = Begun {
-            number,
-            peer,
-            remote_ufrag: theirs.ufrag,
-            until: cx.now + CONNECT_WITHIN,
-        };
-        match publish {
-            true => self.publishes(&offer, name, begun),
-            false => self.plays(&offer, name, begun),
-        }
-    }
-
-    fn plays(&self, offer: &SessionDescription, name: &str, begun: Begun) -> Answer {
-        let publication = self.shared.publication(name);
-        let tracks = match &publication {
-            Some(publication) => &publication.tracks,
-            None if self.shared.makes(name) => &self.shared.made,
-            None => return Answer::refused(404, "there is no stream of that name"),
-        };
-        let number = begun.number;
-        let ours = begun.peer.local_transport();
-        let own = self.own(&ours, number);
-        let ssrcs = |track| self.shared.ssrcs(number, track);
-        let answer = negotiate::answer_player(offer, tracks, ssrcs, &own.as_own());
-        let Some((answer, planned)) = answer else {
-            let codecs: Vec<&str> = tracks.iter().map(|track| &track.codec.name[..]).collect();
-            let why = format!(
-                "the stream has {}, which the offer takes not",
-                codecs.join(", ")
-            );
-            return Answer::refused(406, why);
-        };
-        let role = Role::Plays {
-            planned,
-            publication,
-        };
-        let mut registry = self.shared.registry();
-        self.accept(&mut registry, name, &answer, ours, begun, role)
-    }
-
-    fn publishes(&self, offer: &SessionDescription, name: &str, begun: Begun) -> Answer {
-        let number = begun.number;
-        let ours = begun.peer.local_transport();
-        let own = self.own(&ours, number);
-        let Some((answer, taken)) = negotiate::answer_publisher(offer, &own.as_own()) else {
-            return Answer::refused(406, "the offer sends nothing that is taken here");
-        };
-        let index = match self.shared.published.begin(name) {
-            Ok(index) => index,
-            Err(Refusal::Taken) => return Answer::refused(409, "somebody publishes that stream"),
-            Err(Refusal::Full) => return Answer::refused(503, "there are too many streams"),
-        };
-        // Its place is not to become another's meanwhile.
-        let mut registry = self.shared.registry();
-        let publication = Arc::new(Publication {
-            number,
-            slot: registry.next_slot(),
-            index,
-            tracks: taken.iter().map(|taken| taken.track.clone()).collect(),
-        });
-        let mut publications = self.shared.publications();
-        publications.insert(name.to_owned(), publication.clone());
-        drop(publications);
-        let role = Role::Publishes { taken, publication };
-        self.accept(&mut registry, name, &answer, ours, begun, role)
-    }
-
-    fn own(&self, transport: &Transport, number: u64) -> OwnParts {
-        OwnParts {
-            transport: transport.clone(),
-            session_id: self.shared.drawn(number, &[3]) >> 2,
-            cname: self.shared.cname(),
-            transport_cc: self.shared.config.transport_cc,
-        }
-    }
-
-    fn accept(
-        &self,
-        registry: &mut Registry<Waiting>,
-        name: &str,
-        answer: &SessionDescription,
-        ours: Transport,
-        begun: Begun,
-        role: Role,
-    ) -> Answer {
-        let number = begun.number;
-        let id = format!("{:016x}", self.shared.drawn(number, &[4]));
-        let Transport { ufrag, pwd, .. } = ours;
-        registry.add(New {
-            id: id.clone(),
-            number,
-            ufrag,
-            pwd,
-            remote_ufrag: begun.remote_ufrag,
-            until: begun.until,
-            waiting: Waiting {
-                number,
-                name: name.to_owned(),
-                peer: Box::new(begun.peer),
-                role,
-            },
-        });
-        Answer::of(201)
-            .with("Content-Type", "application/sdp")
-            .with("Location", format!("/session/{id}"))
-            .with("ETag", etag(&id))
-            .with("Accept-Patch", "application/trickle-ice-sdpfrag")
-            .body(answer.to_string())
     }
 
     /// Addresses of the client that come later (RFC 9725, 4.3). This side only answers checks, so
@@ -447,48 +377,9 @@ impl HttpSession {
 
     /// The client ends what it began (RFC 9725, 4.2).
     fn deleted(&self, cx: &mut Context<'_>, id: &str) -> Answer {
-        // The lock is not held while what was taken is given back.
-        let removed = self.shared.registry().remove(id);
-        match removed {
-            None => Answer::refused(404, "there is no such session"),
-            Some(Removed::Waiting(waiting)) => {
-                self.shared.give_back([waiting]);
-                Answer::of(200)
-            }
-            Some(Removed::Begun(known)) => {
-                cx.out.push_back(Output::Tell {
-                    topic: topic_of_peer(known.slot),
-                    message: Word::Close.about(known.number).into(),
-                });
-                Answer::of(200)
-            }
-        }
-    }
-}
-
-/// A PeerConnection that is being agreed upon.
-struct Begun {
-    number: u64,
-    peer: Peer,
-    remote_ufrag: String,
-    until: Time,
-}
-
-/// What our answer says, kept.
-struct OwnParts {
-    transport: Transport,
-    session_id: u64,
-    cname: String,
-    transport_cc: bool,
-}
-
-impl OwnParts {
-    fn as_own(&self) -> Own<'_> {
-        Own {
-            transport: &self.transport,
-            session_id: self.session_id,
-            cname: &self.cname,
-            transport_cc: self.transport_cc,
+        match self.shared.end_peer(cx, id) {
+            true => Answer::of(200),
+            false => Answer::refused(404, "there is no such session"),
         }
     }
 }
@@ -506,6 +397,11 @@ impl Session for HttpSession {
             Input::Bytes { bytes, .. } => self.bytes(cx, bytes),
             Input::Closed { .. } => self.end(cx, Outcome::Completed),
             Input::Deadline if cx.now >= self.until => self.end(cx, Outcome::Completed),
+            Input::Told { topic, .. } => {
+                if let Some(room) = &mut self.room {
+                    room.told(cx, topic);
+                }
+            }
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),
             _ => {}
         }

@@ -1,17 +1,21 @@
-//! The reference server: WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep) over HTTP, media over UDP
-//! on the port of the same number. It plays made media, passes on what clients publish, does wrong
+//! The reference server: WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep) over HTTP, rooms over a
+//! WebSocket, and media over UDP on the port of the same number. It plays made media, passes on what clients publish, does wrong
 //! what it is told to, and says exactly what it did.
 
+mod agree;
 mod endpoint;
 pub mod faults;
+mod feeds;
 mod flow;
 mod http;
+mod janus;
 mod negotiate;
 mod playing;
 pub(super) mod reference;
 mod registry;
 mod relay;
 mod request;
+mod rooms;
 mod served;
 mod session;
 mod taking;
@@ -23,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use measure::Catalogue;
+use measure::{Catalogue, Time};
 use serde::Serialize;
 
 use super::certificate::Certificate;
@@ -36,6 +40,7 @@ use crate::published_streams::PublishedStreams;
 use crate::session::{ChannelId, Endpoint, Session};
 use registry::Registry;
 use relay::{Publication, Relay, Track};
+use rooms::Rooms;
 use session::Waiting;
 
 pub use faults::{ServerFaults, Silence};
@@ -141,15 +146,21 @@ struct Shared {
     published: PublishedStreams<Relay>,
     publications: Mutex<BTreeMap<String, Arc<Publication>>>,
     registry: Mutex<Registry<Waiting>>,
+    rooms: Mutex<Rooms>,
     door: Door,
-    /// How many PeerConnections there were.
+    /// How many PeerConnections there were, and sessions and handles of rooms.
     peers: AtomicU64,
+    handles: AtomicU64,
 }
 
 impl Shared {
     fn registry(&self) -> MutexGuard<'_, Registry<Waiting>> {
         // Each change is whole in itself, whoever panicked.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rooms(&self) -> MutexGuard<'_, Rooms> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn publications(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Publication>>> {
@@ -193,6 +204,12 @@ impl Shared {
         }
     }
 
+    /// Gives back what PeerConnections have taken that never began.
+    fn forget_who_never_came(&self, now: Time) {
+        let gone = self.registry().purge(now);
+        self.give_back(gone);
+    }
+
     /// What is drawn for a PeerConnection.
     fn drawn(&self, number: u64, of: &[u64]) -> u64 {
         let mut parts = vec![self.config.seed, 9, number];
@@ -226,8 +243,10 @@ impl Server {
             published: PublishedStreams::default(),
             publications: Mutex::default(),
             registry: Mutex::new(Registry::new(config.sessions)),
+            rooms: Mutex::default(),
             door: Door::default(),
             peers: AtomicU64::new(0),
+            handles: AtomicU64::new(0),
             config,
         })))
     }

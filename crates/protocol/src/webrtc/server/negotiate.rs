@@ -222,6 +222,44 @@ pub(super) fn answer_player(
     (!planned.is_empty()).then_some((answer, planned))
 }
 
+/// A media that was offered, as the answer takes it; `None` where it does not. It is the one of
+/// that place in its stream, and has that payload type and those sources.
+pub(super) fn planned_of(
+    answered: &MediaSection,
+    (track, payload_type): (usize, u8),
+    (ssrc, rtx_ssrc): (u32, u32),
+) -> Option<Planned> {
+    let codec = answered.codec(payload_type)?;
+    let taken = !answered.rejected && answered.direction.receives();
+    taken.then(|| Planned {
+        track,
+        kind: answered.kind,
+        payload_type,
+        nack: says_nack(codec),
+        rtx: answered.retransmissions_of(payload_type),
+        ssrc,
+        rtx_ssrc,
+        transport: transport_of(answered, payload_type),
+        level: level_of(answered),
+    })
+}
+
+/// The header extensions that are offered to who is in a room.
+pub(super) fn offered_extensions(kind: MediaKind, transport_cc: bool) -> Vec<String> {
+    let level = (kind == MediaKind::Audio).then_some(extension::AUDIO_LEVEL);
+    let numbers = transport_cc.then_some(extension::TRANSPORT_CC);
+    let all = level.into_iter().chain(numbers);
+    all.map(str::to_owned).collect()
+}
+
+/// The feedback that is offered to who is in a room.
+pub(super) fn offered_feedback(transport_cc: bool) -> Feedback {
+    Feedback {
+        transport_cc,
+        ..OF_PLAYERS
+    }
+}
+
 /// The answer to a publisher: the first sound and the first pictures are taken. `None`: it sends
 /// neither.
 pub(super) fn answer_publisher(

@@ -8,20 +8,48 @@ use measure::Time;
 use super::flow::{FlowConfig, Media, Relayed, ServedFlow};
 use super::negotiate::Planned;
 use super::relay::{Publication, Relay, Track, Word, topic_of_peer, topic_of_stream};
-use super::served::{SentCounts, SentMedia, ServedPeer};
+use super::served::{SentCounts, SentMedia};
 use super::{CHANNEL, Shared};
 use crate::media::rtcp::{SenderReportInfo, write_bye, write_cname, write_sender_report};
 use crate::media::rtp::{FlowSettings, RtpFlow};
 use crate::media::source::MediaSource;
 use crate::session::{Context, FlowId, Output};
 use crate::webrtc::extension;
-use crate::webrtc::feedback::{Message, Retransmissions, messages};
+use crate::webrtc::feedback::Retransmissions;
 use crate::webrtc::peer::Peer;
 use crate::webrtc::sdp::{Codec, MediaKind};
 use crate::webrtc::transport_numbers::TransportNumbers;
 
 /// How often it is reported what was sent.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// The most media of which it is kept what was sent: those of a room have no end.
+const MEDIA_MAX: usize = 1024;
+
+/// A stream that is to be played.
+#[derive(Debug)]
+pub(super) struct Feed {
+    pub(super) name: String,
+    pub(super) planned: Vec<Planned>,
+    /// Who publishes it; none of made media.
+    pub(super) publication: Option<Arc<Publication>>,
+}
+
+/// What was sent of streams that are over.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    pub(super) sent: SentCounts,
+    pub(super) media: Vec<SentMedia>,
+}
+
+impl Past {
+    pub(super) fn add(&mut self, media: SentMedia) {
+        self.sent.add(&media.counts);
+        if self.media.len() < MEDIA_MAX {
+            self.media.push(media);
+        }
+    }
+}
 
 /// What players can have of made media.
 pub(super) fn tracks_of(source: &MediaSource) -> Vec<Track> {
@@ -65,20 +93,15 @@ pub(super) struct Playing {
     joined: Option<(u64, u64)>,
     streams: Vec<Stream>,
     report_at: Option<Time>,
-    pictures: u64,
-    /// Packets of which the player said that they arrived, and estimates that it sent.
-    told: u64,
-    rembs: u64,
 }
 
 impl Playing {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        number: u64,
-        name: String,
-        planned: Vec<Planned>,
-        publication: Option<Arc<Publication>>,
-    ) -> Playing {
+    pub(super) fn new(shared: Arc<Shared>, number: u64, feed: Feed) -> Playing {
+        let Feed {
+            name,
+            planned,
+            publication,
+        } = feed;
         Playing {
             shared,
             number,
@@ -88,9 +111,6 @@ impl Playing {
             joined: None,
             streams: Vec::new(),
             report_at: None,
-            pictures: 0,
-            told: 0,
-            rembs: 0,
         }
     }
 
@@ -100,8 +120,26 @@ impl Playing {
         Some(topic_of_stream(publication.index))
     }
 
-    /// Begins to send. Says whether there is anything to send.
-    pub(super) fn begin(&mut self, cx: &mut Context<'_>, peer: &Peer) -> bool {
+    /// The PeerConnection that publishes it, if one does.
+    pub(super) fn publisher(&self) -> Option<u64> {
+        self.publication
+            .as_ref()
+            .map(|publication| publication.number)
+    }
+
+    /// Whether it is sent with that source.
+    pub(super) fn has(&self, ssrc: u32) -> bool {
+        self.streams.iter().any(|own| own.planned.ssrc == ssrc)
+    }
+
+    /// Begins to send, in packets that `numbers` number if they are to be. Says whether there is
+    /// anything to send.
+    pub(super) fn begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        peer: &Peer,
+        numbers: &mut Option<TransportNumbers>,
+    ) -> bool {
         if let Some(publication) = &self.publication {
             let now = self.shared.publication(&self.name);
             if now.is_none_or(|now| now.number != publication.number) {
@@ -111,9 +149,13 @@ impl Playing {
                 return false;
             };
             self.joined = Some((joined.next, joined.serial));
+            cx.out
+                .extend(self.topic().map(|topic| Output::Listen { topic }));
         }
         let mut numbered = self.planned.iter().filter_map(|planned| planned.transport);
-        let numbers = numbered.next().map(TransportNumbers::new);
+        if let Some(extension) = numbered.next() {
+            numbers.get_or_insert_with(|| TransportNumbers::new(extension));
+        }
         for planned in std::mem::take(&mut self.planned) {
             if self.shared.config.faults.silences(planned.kind) {
                 continue;
@@ -122,7 +164,11 @@ impl Playing {
                 return false;
             };
             let track = planned.track;
-            let drawn = |of| self.shared.drawn(self.number, &[of, track as u64]);
+            // Those of a room have the same places, and sources of their own.
+            let drawn = |of| {
+                let parts = [of, track as u64, u64::from(planned.ssrc)];
+                self.shared.drawn(self.number, &parts)
+            };
             let media = match &self.publication {
                 Some(_) => Media::Relayed(Relayed::default()),
                 None => {
@@ -177,7 +223,7 @@ impl Playing {
     }
 
     /// The player wants a key frame: made media has one when it has one.
-    fn wants_picture(&self, cx: &mut Context<'_>) {
+    pub(super) fn wants_picture(&self, cx: &mut Context<'_>) {
         if let Some(publication) = &self.publication {
             cx.out.push_back(Output::Tell {
                 topic: topic_of_peer(publication.slot),
@@ -186,37 +232,20 @@ impl Playing {
         }
     }
 
-    /// Takes in what the player asks for. What cannot be read is let go.
-    pub(super) fn feedback(&mut self, cx: &mut Context<'_>, compound: &[u8]) {
-        for message in messages(compound).map_while(Result::ok) {
-            match message {
-                Message::Nack { media, missing, .. } => {
-                    let mut streams = self.streams.iter();
-                    if let Some(stream) = streams.find(|own| own.planned.ssrc == media) {
-                        let now = cx.now;
-                        cx.flows.with(stream.flow, |flow: &mut ServedFlow| {
-                            flow.ask(&missing, now);
-                        });
-                    }
-                }
-                Message::PictureLoss { .. } | Message::FullIntra { .. } => {
-                    self.pictures += 1;
-                    self.wants_picture(cx);
-                }
-                Message::Remb { .. } => self.rembs += 1,
-                Message::TransportCc(said) => {
-                    self.told += said.arrivals.iter().flatten().count() as u64;
-                }
-            }
+    /// The player asks for packets of a source.
+    pub(super) fn ask(&self, cx: &mut Context<'_>, ssrc: u32, missing: &[u16]) {
+        let mut streams = self.streams.iter();
+        if let Some(stream) = streams.find(|own| own.planned.ssrc == ssrc) {
+            let now = cx.now;
+            cx.flows.with(stream.flow, |flow: &mut ServedFlow| {
+                flow.ask(missing, now);
+            });
         }
     }
 
     /// Hears something of the stream. When it is over, flows come to their end.
-    pub(super) fn told(&mut self, cx: &mut Context<'_>, peer: &mut Peer, message: &str) {
-        let (Some(publication), Some((next, _))) = (&self.publication, &mut self.joined) else {
-            return;
-        };
-        let Some(word) = Word::of(message, publication.number) else {
+    pub(super) fn told(&mut self, cx: &mut Context<'_>, peer: &mut Peer, word: Word) {
+        let Some((next, _)) = &mut self.joined else {
             return;
         };
         let (pieces, end) = self.shared.published.take(&self.name, *next);
@@ -336,7 +365,7 @@ impl Playing {
         cx: &mut Context<'_>,
         peer: &mut Peer,
         goodbye: bool,
-        done: &mut ServedPeer,
+        past: &mut Past,
     ) {
         for stream in &self.streams {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
@@ -344,21 +373,14 @@ impl Playing {
         if goodbye {
             self.report(cx, peer, true);
         }
-        let mut sum = SentCounts::default();
         for stream in std::mem::take(&mut self.streams) {
             let flow: Box<ServedFlow> = cx.flows.take(stream.flow);
-            let counts = flow.counts();
-            sum.add(&counts);
-            done.sent_media.push(SentMedia {
+            past.add(SentMedia {
                 kind: stream.planned.kind.name(),
                 ssrc: stream.planned.ssrc,
-                counts,
+                counts: flow.counts(),
             });
         }
-        done.sent = Some(sum);
-        done.key_frames_wanted = self.pictures;
-        done.arrivals_told = self.told;
-        done.rembs = self.rembs;
         if let Some((_, serial)) = self.joined {
             self.shared.published.leave(&self.name, serial);
         }

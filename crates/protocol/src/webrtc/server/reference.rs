@@ -21,7 +21,7 @@ use crate::session::{self, Record, Session};
 /// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
-    about: "WebRTC: WHEP plays H.264, or what a client publishes by WHIP under the same name",
+    about: "WebRTC: WHEP plays H.264, or what a client publishes by WHIP; and rooms, as Janus has them",
     flags: FLAGS,
     own_files: false,
     read,

@@ -137,6 +137,12 @@ impl<W> Registry<W> {
         Some(&self.entries[*self.by_id.get(id)?].known)
     }
 
+    /// What the one begins with that is known by that name; none once it has begun.
+    pub(super) fn waiting(&mut self, id: &str) -> Option<&mut W> {
+        let slot = *self.by_id.get(id)?;
+        self.entries[slot].waiting.as_mut()
+    }
+
     /// Ends the one that HTTP knows by that name: it is known no more.
     pub(super) fn remove(&mut self, id: &str) -> Option<Removed<W>> {
         let slot = self.by_id.remove(id)?;

@@ -75,14 +75,17 @@ pub(super) enum Word {
     Picture,
     /// A PeerConnection is to end.
     Close,
+    /// A PeerConnection has more to play.
+    Plays,
 }
 
 impl Word {
-    const ALL: [(Word, &'static str); 4] = [
+    const ALL: [(Word, &'static str); 5] = [
         (Word::More, "more"),
         (Word::Over, "over"),
         (Word::Picture, "picture"),
         (Word::Close, "close"),
+        (Word::Plays, "plays"),
     ];
 
     /// What is said of that PeerConnection.
@@ -92,12 +95,18 @@ impl Word {
         format!("{name} {number}")
     }
 
-    /// What was said of that PeerConnection; none where it was of another.
-    pub(super) fn of(message: &str, about: u64) -> Option<Word> {
+    /// What was said, and of which PeerConnection.
+    pub(super) fn read(message: &str) -> Option<(Word, u64)> {
         let (name, number) = message.split_once(' ')?;
         let mut all = Word::ALL.iter();
         let (word, _) = all.find(|(_, known)| *known == name)?;
-        (number.parse() == Ok(about)).then_some(*word)
+        Some((*word, number.parse().ok()?))
+    }
+
+    /// What was said of that PeerConnection; none where it was of another.
+    pub(super) fn of(message: &str, about: u64) -> Option<Word> {
+        let (word, number) = Word::read(message)?;
+        (number == about).then_some(word)
     }
 }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 use measure::Time;
 
 use super::faults::Silence;
+use super::feeds::Feeds;
 use super::negotiate::{Planned, Taken};
-use super::playing::Playing;
+use super::playing::Feed;
 use super::relay::{Publication, Word, topic_of_peer};
 use super::served::{DroppedCounts, ServedPeer};
 use super::taking::Taking;
@@ -32,6 +33,8 @@ pub(super) enum Role {
         planned: Vec<Planned>,
         publication: Option<Arc<Publication>>,
     },
+    /// What others publish in a room goes to the client.
+    Attends { feeds: Vec<Feed> },
     /// The client sends.
     Publishes {
         taken: Vec<Taken>,
@@ -54,7 +57,7 @@ impl Waiting {
     pub(super) fn publishes(&self) -> Option<&str> {
         match &self.role {
             Role::Publishes { .. } => Some(&self.name),
-            Role::Plays { .. } => None,
+            Role::Plays { .. } | Role::Attends { .. } => None,
         }
     }
 }
@@ -62,7 +65,7 @@ impl Waiting {
 /// What is done for the client.
 #[derive(Debug)]
 enum Work {
-    Plays(Playing),
+    Plays(Box<Feeds>),
     Publishes(Box<Taking>),
 }
 
@@ -108,13 +111,18 @@ impl PeerSession {
                 publication,
             } => {
                 done.relayed = publication.is_some();
-                Work::Plays(Playing::new(
-                    shared.clone(),
-                    number,
+                let feed = Feed {
                     name,
                     planned,
                     publication,
-                ))
+                };
+                let feeds = Feeds::new(shared.clone(), number, vec![feed], false);
+                Work::Plays(Box::new(feeds))
+            }
+            Role::Attends { feeds } => {
+                done.relayed = true;
+                let feeds = Feeds::new(shared.clone(), number, feeds, true);
+                Work::Plays(Box::new(feeds))
             }
             Role::Publishes { taken, publication } => {
                 done.published = true;
@@ -142,11 +150,6 @@ impl PeerSession {
         cx.out.push_back(Output::Listen {
             topic: topic_of_peer(self.slot),
         });
-        if let Work::Plays(playing) = &self.work
-            && let Some(topic) = playing.topic()
-        {
-            cx.out.push_back(Output::Listen { topic });
-        }
     }
 
     fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
@@ -212,7 +215,7 @@ impl PeerSession {
         match &mut self.work {
             Work::Plays(_) if self.shared.config.faults.silent == Some(Silence::Media) => {}
             Work::Plays(playing) => {
-                if !playing.begin(cx, &self.peer) {
+                if !playing.begin(cx, &mut self.peer) {
                     self.end(cx, "the stream was over before it could be played");
                 }
             }
@@ -229,6 +232,17 @@ impl PeerSession {
                         taking.wants_picture();
                     }
                 }
+                Some(Word::Plays) => {
+                    let answer = self.shared.rooms().take_answer(self.number);
+                    if let Some(theirs) = answer
+                        && let Err(failure) = self.peer.set_remote(cx.now, &theirs)
+                    {
+                        return self.end(cx, failure.name());
+                    }
+                    if let Work::Plays(playing) = &mut self.work {
+                        playing.take_more(cx, &mut self.peer);
+                    }
+                }
                 _ => {}
             }
             return;
@@ -241,7 +255,7 @@ impl PeerSession {
     /// A flow has ended. With the last one says goodbye.
     fn flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
         if let Work::Plays(playing) = &mut self.work
-            && playing.ended(flow)
+            && playing.ended(cx, &mut self.peer, flow)
             && self.leave_by.is_none()
         {
             playing.report(cx, &mut self.peer, true);

@@ -9,6 +9,7 @@ use measure::Time;
 use super::Shared;
 use super::negotiate::Taken;
 use super::relay::{Publication, Relay, Word, topic_of_stream};
+use super::rooms::CHANGED;
 use super::served::{ReceivedCounts, ServedPeer};
 use crate::media::rtcp::{self, Packet};
 use crate::media::sdp::MediaKind as Carried;
@@ -107,6 +108,18 @@ impl Taking {
         self.report_at = Some(cx.now + REPORT_EVERY);
         self.ask_at = self.tracks.may_ask().then(|| cx.now + ASK_EVERY);
         self.tell_at = self.tracks.tells_arrivals().then(|| cx.now + TELL_EVERY);
+        self.tell_room(cx, true);
+    }
+
+    /// Says in the room that the stream comes, or no more, if it is one of a room.
+    fn tell_room(&self, cx: &mut Context<'_>, comes: bool) {
+        let mut rooms = self.shared.rooms();
+        let topic = rooms.comes(&self.name, &self.publication, comes);
+        let said = |topic| Output::Tell {
+            topic,
+            message: CHANGED.into(),
+        };
+        cx.out.extend(topic.map(said));
     }
 
     /// Opens a packet, counts it and passes it on.
@@ -267,6 +280,7 @@ impl Taking {
         done.received = Some(*counts);
         done.received_streams = rows;
         self.say(cx, Word::Over);
+        self.tell_room(cx, false);
         let number = self.publication.number;
         self.shared.unpublish(&self.name, number);
     }

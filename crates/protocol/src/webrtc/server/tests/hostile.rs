@@ -223,6 +223,84 @@ fn a_flood_of_fragments_is_remembered_by_nobody() {
     assert_eq!(doors.server.door().checks_of_nobody, 300);
 }
 
+/// What is said on a WebSocket in these messages, each masked as clients mask them.
+fn socket(messages: &[String]) -> Vec<u8> {
+    let mut bytes = b"GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Protocol: janus-protocol\r\n\r\n"
+        .to_vec();
+    for message in messages {
+        let text = message.as_bytes();
+        crate::websocket::write_message(crate::websocket::TEXT, text, Some(7), &mut bytes);
+    }
+    bytes
+}
+
+#[test]
+fn what_is_wrong_in_a_room_is_said_with_the_code_that_janus_has() {
+    for (of_handle, body, expected) in [
+        (true, r#"{"request":"nothing"}"#, 423),
+        (true, r#"{"request":"publish"}"#, 424),
+        (true, r#"{"request":"start"}"#, 424),
+        (true, r#"{"request":"update"}"#, 424),
+        (true, r#"{"request":"join","ptype":"publisher"}"#, 430),
+        (true, r#"{"request":"join","ptype":"nobody","room":1}"#, 430),
+        (
+            true,
+            r#"{"request":"join","ptype":"subscriber","room":1}"#,
+            426,
+        ),
+        (true, r#"{"request":"destroy","room":1}"#, 426),
+        (
+            false,
+            r#"{"request":"join","ptype":"publisher","room":1}"#,
+            459,
+        ),
+    ] {
+        let mut doors = Doors::new(server(&[]));
+        let shared = doors.server.0.clone();
+        let [session, handle] = [0, 1].map(|number| shared.drawn(number, &[30]) >> 11);
+        let handle = if of_handle { handle } else { handle + 1 };
+        let answer = doors.says(&socket(&[
+            r#"{"janus":"create","transaction":"1"}"#.to_owned(),
+            format!(
+                r#"{{"janus":"attach","session_id":{session},
+                "plugin":"janus.plugin.videoroom","transaction":"2"}}"#
+            ),
+            format!(
+                r#"{{"janus":"message","session_id":{session},"handle_id":{handle},
+                "body":{body},"transaction":"3"}}"#
+            ),
+        ]));
+        assert_eq!(status(&answer), "101", "{answer}");
+        let code = format!(r#"code":{expected},"#);
+        assert!(answer.contains(&code), "{body} {answer}");
+        assert!(answer.contains(r#""transaction":"3""#), "{answer}");
+        assert_eq!(doors.server.door().refused, 1, "{body}");
+    }
+    for (message, expected) in [
+        ("", 454),
+        ("[", 454),
+        ("7", 458),
+        (r#"{"janus":"attach"}"#, 458),
+        (r#"{"janus":"message","session_id":7}"#, 458),
+        (&"[".repeat(100_000)[..], 454),
+        (&r#"{"janus":"#.repeat(50_000)[..], 454),
+    ] {
+        let mut doors = Doors::new(server(&[]));
+        let answer = doors.says(&socket(&[message.to_owned()]));
+        let code = format!(r#"code":{expected},"#);
+        assert!(answer.contains(&code), "{answer}");
+    }
+    // A GET that asks for no WebSocket, one without a key, and a frame that breaks the rules.
+    let mut doors = Doors::new(server(&[]));
+    assert_eq!(status(&doors.says(b"GET / HTTP/1.1\r\n\r\n")), "404");
+    let no_key = b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n";
+    assert_eq!(status(&doors.says(no_key)), "400");
+    let unmasked = [&socket(&[])[..], &[0x81, 1, b'x']].concat();
+    assert_eq!(status(&doors.says(&unmasked)), "101");
+}
+
 #[test]
 fn offers_are_bounded_and_what_is_wrong_with_one_is_said() {
     let mut doors = Doors::new(ServerConfig {

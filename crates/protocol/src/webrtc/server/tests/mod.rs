@@ -3,6 +3,7 @@
 mod congestion;
 mod hostile;
 mod passing_on;
+mod rooms;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

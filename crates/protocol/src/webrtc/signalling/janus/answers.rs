@@ -202,6 +202,10 @@ impl Janus {
         answers: Option<(&'static str, Time)>,
         jsep: Jsep,
     ) {
+        // Janus may offer anew what it does not know yet to be wanted no more.
+        if self.handles[handle].gone {
+            return;
+        }
         let peer = PeerNumber(handle as u32);
         if let Some((_, at)) = answers {
             let delay = match jsep.is_offer {

@@ -1,0 +1,242 @@
+//! Agreeing on a PeerConnection, whatever brings the descriptions.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::Shared;
+use super::negotiate::{self, Own};
+use super::registry::{New, Registry, Removed};
+use super::relay::{Publication, Word, topic_of_peer};
+use super::session::{Role, Waiting};
+use crate::published_streams::Refusal;
+use crate::session::{Context, Output};
+use crate::webrtc::peer::{Peer, PeerConfig};
+use crate::webrtc::sdp::{SessionDescription, Transport};
+
+/// How long a PeerConnection may take to be connected, and to begin.
+const CONNECT_WITHIN: Duration = Duration::from_secs(15);
+
+/// Why there is to be none: the status by which HTTP says so, and in words.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) status: u16,
+    pub(super) why: String,
+}
+
+impl Refused {
+    fn new(status: u16, why: impl Into<String>) -> Refused {
+        let why = why.into();
+        Refused { status, why }
+    }
+}
+
+/// A PeerConnection that is being agreed upon.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) number: u64,
+    pub(super) peer: Peer,
+    pub(super) remote_ufrag: String,
+    pub(super) until: Time,
+}
+
+/// One that was agreed upon: by what it is known, and what is answered.
+#[derive(Debug)]
+pub(super) struct Agreed {
+    pub(super) id: String,
+    pub(super) answer: SessionDescription,
+}
+
+/// What our descriptions say, kept.
+struct OwnParts {
+    transport: Transport,
+    session_id: u64,
+    cname: String,
+    transport_cc: bool,
+}
+
+impl OwnParts {
+    fn as_own(&self) -> Own<'_> {
+        Own {
+            transport: &self.transport,
+            session_id: self.session_id,
+            cname: &self.cname,
+            transport_cc: self.transport_cc,
+        }
+    }
+}
+
+impl Shared {
+    fn own(&self, transport: &Transport, number: u64) -> OwnParts {
+        OwnParts {
+            transport: transport.clone(),
+            session_id: self.drawn(number, &[3]) >> 2,
+            cname: self.cname(),
+            transport_cc: self.config.transport_cc,
+        }
+    }
+
+    fn begin(&self, now: Time, local: SocketAddr, offers: bool) -> Result<Begun, Refused> {
+        self.forget_who_never_came(now);
+        if !self.registry().has_room() {
+            let why = "there are as many sessions as may be";
+            return Err(Refused::new(503, why));
+        }
+        let number = self.peers.fetch_add(1, Ordering::Relaxed);
+        let seed = self.drawn(number, &[0]);
+        let mut config = PeerConfig::new(self.certificate.clone(), seed);
+        config.ice_lite = true;
+        config.connect_timeout = CONNECT_WITHIN;
+        let mut peer = match offers {
+            true => Peer::offerer(now, &config),
+            false => Peer::answerer(now, &config),
+        };
+        peer.add_local_candidate(now, local);
+        Ok(Begun {
+            number,
+            peer,
+            remote_ufrag: String::new(),
+            until: now + CONNECT_WITHIN,
+        })
+    }
+
+    /// Begins a PeerConnection that this side offers.
+    pub(super) fn begin_to_offer(&self, now: Time, local: SocketAddr) -> Result<Begun, Refused> {
+        self.begin(now, local, true)
+    }
+
+    /// Begins a PeerConnection that was offered.
+    pub(super) fn begin_to_answer(
+        &self,
+        now: Time,
+        local: SocketAddr,
+        offer: &str,
+    ) -> Result<(SessionDescription, Begun), Refused> {
+        let read = SessionDescription::parse(offer).and_then(|offer| {
+            let transport = offer.transport()?;
+            Ok((offer, transport))
+        });
+        let (offer, theirs) = read.map_err(|error| Refused::new(400, error.to_string()))?;
+        let mut begun = self.begin(now, local, false)?;
+        let taken = begun.peer.set_remote(now, &theirs);
+        taken.map_err(|failure| Refused::new(400, failure.to_string()))?;
+        begun.remote_ufrag = theirs.ufrag;
+        Ok((offer, begun))
+    }
+
+    /// Agrees on what is to be played of the stream of that name.
+    pub(super) fn agree_to_play(
+        &self,
+        offer: &SessionDescription,
+        name: &str,
+        begun: Begun,
+    ) -> Result<Agreed, Refused> {
+        let publication = self.publication(name);
+        let tracks = match &publication {
+            Some(publication) => &publication.tracks,
+            None if self.makes(name) => &self.made,
+            None => return Err(Refused::new(404, "there is no stream of that name")),
+        };
+        let number = begun.number;
+        let ours = begun.peer.local_transport();
+        let own = self.own(&ours, number);
+        let ssrcs = |track| self.ssrcs(number, track);
+        let answer = negotiate::answer_player(offer, tracks, ssrcs, &own.as_own());
+        let Some((answer, planned)) = answer else {
+            let codecs: Vec<&str> = tracks.iter().map(|track| &track.codec.name[..]).collect();
+            let why = format!(
+                "the stream has {}, which the offer takes not",
+                codecs.join(", ")
+            );
+            return Err(Refused::new(406, why));
+        };
+        let role = Role::Plays {
+            planned,
+            publication,
+        };
+        let id = self.accept(&mut self.registry(), name, begun, role);
+        Ok(Agreed { id, answer })
+    }
+
+    /// Agrees on what is to be published under that name.
+    pub(super) fn agree_to_publish(
+        &self,
+        offer: &SessionDescription,
+        name: &str,
+        begun: Begun,
+    ) -> Result<Agreed, Refused> {
+        let number = begun.number;
+        let ours = begun.peer.local_transport();
+        let own = self.own(&ours, number);
+        let Some((answer, taken)) = negotiate::answer_publisher(offer, &own.as_own()) else {
+            let why = "the offer sends nothing that is taken here";
+            return Err(Refused::new(406, why));
+        };
+        let index = match self.published.begin(name) {
+            Ok(index) => index,
+            Err(Refusal::Taken) => return Err(Refused::new(409, "somebody publishes that stream")),
+            Err(Refusal::Full) => return Err(Refused::new(503, "there are too many streams")),
+        };
+        // Its place is not to become another's meanwhile.
+        let mut registry = self.registry();
+        let publication = Arc::new(Publication {
+            number,
+            slot: registry.next_slot(),
+            index,
+            tracks: taken.iter().map(|taken| taken.track.clone()).collect(),
+        });
+        let mut publications = self.publications();
+        publications.insert(name.to_owned(), publication.clone());
+        drop(publications);
+        let role = Role::Publishes { taken, publication };
+        let id = self.accept(&mut registry, name, begun, role);
+        Ok(Agreed { id, answer })
+    }
+
+    /// Lets what was agreed upon wait for its first datagram; gives the name by which its client
+    /// knows it.
+    pub(super) fn accept(
+        &self,
+        registry: &mut Registry<Waiting>,
+        name: &str,
+        begun: Begun,
+        role: Role,
+    ) -> String {
+        let number = begun.number;
+        let id = format!("{:016x}", self.drawn(number, &[4]));
+        let Transport { ufrag, pwd, .. } = begun.peer.local_transport();
+        registry.add(New {
+            id: id.clone(),
+            number,
+            ufrag,
+            pwd,
+            remote_ufrag: begun.remote_ufrag,
+            until: begun.until,
+            waiting: Waiting {
+                number,
+                name: name.to_owned(),
+                peer: Box::new(begun.peer),
+                role,
+            },
+        });
+        id
+    }
+
+    /// The client ends the PeerConnection that it knows by that name; says whether there was one.
+    pub(super) fn end_peer(&self, cx: &mut Context<'_>, id: &str) -> bool {
+        // The lock is not held while what was taken is given back.
+        let removed = self.registry().remove(id);
+        match removed {
+            None => return false,
+            Some(Removed::Waiting(waiting)) => self.give_back([waiting]),
+            Some(Removed::Begun(known)) => cx.out.push_back(Output::Tell {
+                topic: topic_of_peer(known.slot),
+                message: Word::Close.about(known.number).into(),
+            }),
+        }
+        true
+    }
+}

@@ -1,0 +1,357 @@
+//! Somebody who receives others in a room: all of them over one PeerConnection, which this side
+//! offers, and offers again when somebody comes or leaves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Refused, code, refused};
+use crate::session::{Context, Output};
+use crate::webrtc::sdp::{
+    Codec, Direction, LocalSource, MediaKind, OfferConfig, OfferedMedia, SessionDescription,
+    Transport,
+};
+use crate::webrtc::server::Shared;
+use crate::webrtc::server::agree::Begun;
+use crate::webrtc::server::negotiate::{offered_extensions, offered_feedback, planned_of};
+use crate::webrtc::server::playing::Feed;
+use crate::webrtc::server::relay::{Publication, Word, topic_of_peer};
+use crate::webrtc::server::rooms::{More, name_of_stream};
+use crate::webrtc::server::session::Role;
+use crate::webrtc::url::Id;
+
+/// The most sections of a description.
+const SECTIONS_MAX: usize = 500;
+
+/// The first of the payload types that are given to codecs, each with the next one for what is sent
+/// again; and how many codecs there may be.
+const FIRST_PAYLOAD_TYPE: u8 = 96;
+const CODECS_MAX: usize = 16;
+
+/// A media of somebody.
+#[derive(Clone, Debug)]
+struct Source {
+    feed: u64,
+    publication: Arc<Publication>,
+    /// Which of what they publish.
+    track: usize,
+}
+
+/// A section of the description.
+#[derive(Debug)]
+struct Section {
+    kind: MediaKind,
+    codec: Codec,
+    /// Whose it is; nobody's once they have left, until it is another's.
+    source: Option<Source>,
+    /// Of the media, and of what is sent again.
+    ssrcs: (u32, u32),
+    /// Whether it was agreed upon.
+    agreed: bool,
+}
+
+/// Somebody who receives others.
+#[derive(Debug)]
+pub(super) struct Attending {
+    shared: Arc<Shared>,
+    room: Id,
+    number: u64,
+    /// The name and the place by which its PeerConnection is known, and whether it was answered.
+    id: String,
+    slot: usize,
+    answered: bool,
+    transport: Transport,
+    sections: Vec<Section>,
+    /// All codecs that there were, with their payload types.
+    codecs: Vec<Codec>,
+    offers: u64,
+    drawn: usize,
+    /// Whether an offer is not answered yet, and whether there is something new to offer.
+    asked: bool,
+    changed: bool,
+}
+
+impl Attending {
+    /// One whose PeerConnection is known from now on: its first check of ICE may come before its
+    /// answer does.
+    pub(super) fn new(shared: Arc<Shared>, room: Id, begun: Begun) -> Attending {
+        let (number, transport) = (begun.number, begun.peer.local_transport());
+        let name = format!("room {room}");
+        let mut registry = shared.registry();
+        let slot = registry.next_slot();
+        let role = Role::Attends { feeds: Vec::new() };
+        let id = shared.accept(&mut registry, &name, begun, role);
+        drop(registry);
+        Attending {
+            shared,
+            room,
+            number,
+            transport,
+            id,
+            slot,
+            answered: false,
+            sections: Vec::new(),
+            codecs: Vec::new(),
+            offers: 0,
+            drawn: 0,
+            asked: false,
+            changed: false,
+        }
+    }
+
+    pub(super) fn room(&self) -> &Id {
+        &self.room
+    }
+
+    /// The name by which its PeerConnection is known.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether an offer is not answered yet.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// Adds those media to what is received, of people who are there.
+    pub(super) fn subscribe(
+        &mut self,
+        feeds: &BTreeMap<u64, Arc<Publication>>,
+        streams: &Value,
+    ) -> Result<(), Refused> {
+        let mut wanted = Vec::new();
+        for stream in streams.as_array().into_iter().flatten() {
+            let feed = stream["feed"].as_u64().unwrap_or(0);
+            let gone = || refused(code::NO_SUCH_FEED, "nobody of that number publishes here");
+            let publication = feeds.get(&feed).ok_or_else(gone)?;
+            let mid = stream["mid"].as_str().map(str::parse::<usize>);
+            for track in 0..publication.tracks.len() {
+                if mid.as_ref().is_none_or(|mid| *mid == Ok(track)) {
+                    wanted.push(Source {
+                        feed,
+                        publication: publication.clone(),
+                        track,
+                    });
+                }
+            }
+        }
+        for source in wanted {
+            self.add(source)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, source: Source) -> Result<(), Refused> {
+        let is_same = |own: &Source| {
+            (own.publication.number, own.track) == (source.publication.number, source.track)
+        };
+        let mut sources = self.sections.iter().filter_map(|own| own.source.as_ref());
+        if sources.any(is_same) {
+            return Ok(());
+        }
+        let track = &source.publication.tracks[source.track];
+        let kind = track.kind;
+        let codec = self.codec(&track.codec.clone())?;
+        let ssrcs = self.shared.ssrcs(self.number, self.drawn);
+        self.drawn += 1;
+        let section = Section {
+            kind,
+            codec,
+            source: Some(source),
+            ssrcs,
+            agreed: false,
+        };
+        let mut all = self.sections.iter();
+        match all.position(|own| own.source.is_none() && own.kind == kind) {
+            Some(free) => self.sections[free] = section,
+            None if self.sections.len() >= SECTIONS_MAX => {
+                return Err(refused(code::INVALID_ELEMENT, "too many streams"));
+            }
+            None => self.sections.push(section),
+        }
+        self.changed = true;
+        Ok(())
+    }
+
+    /// A codec with the payload type that it has here.
+    fn codec(&mut self, of: &Codec) -> Result<Codec, Refused> {
+        let same = |own: &&Codec| {
+            let rates = (own.clock_rate, own.channels) == (of.clock_rate, of.channels);
+            own.is(&of.name) && rates && own.parameters == of.parameters
+        };
+        if let Some(known) = self.codecs.iter().find(same) {
+            return Ok(known.clone());
+        }
+        if self.codecs.len() >= CODECS_MAX {
+            return Err(refused(code::INVALID_ELEMENT, "too many codecs"));
+        }
+        let codec = Codec {
+            payload_type: FIRST_PAYLOAD_TYPE + 2 * self.codecs.len() as u8,
+            feedback: Vec::new(),
+            ..of.clone()
+        };
+        self.codecs.push(codec.clone());
+        Ok(codec)
+    }
+
+    /// Takes those media out of what is received. What is not there is passed over.
+    pub(super) fn unsubscribe(&mut self, cx: &mut Context<'_>, streams: &Value) {
+        let mut stopped = Vec::new();
+        for stream in streams.as_array().into_iter().flatten() {
+            let feed = stream["feed"].as_u64();
+            let mid = stream["mid"].as_str().map(str::parse::<usize>);
+            let place = stream["sub_mid"].as_str().map(str::parse::<usize>);
+            for (own, section) in self.sections.iter_mut().enumerate() {
+                let Some(source) = &section.source else {
+                    continue;
+                };
+                let is_it = match &place {
+                    Some(place) => *place == Ok(own),
+                    None => {
+                        Some(source.feed) == feed
+                            && mid.as_ref().is_none_or(|mid| *mid == Ok(source.track))
+                    }
+                };
+                if is_it {
+                    section.source = None;
+                    self.changed = true;
+                    stopped.push(More::Stops(section.ssrcs.0));
+                }
+            }
+        }
+        self.tell_peer(cx, stopped);
+    }
+
+    /// Takes out what is of those who have left, or publish something else now.
+    pub(super) fn forget_who_left(&mut self, feeds: &BTreeMap<u64, Arc<Publication>>) {
+        for section in &mut self.sections {
+            let is_there = |source: &Source| {
+                let own = feeds.get(&source.feed);
+                own.is_some_and(|own| own.number == source.publication.number)
+            };
+            if section.source.as_ref().is_some_and(|own| !is_there(own)) {
+                section.source = None;
+                self.changed = true;
+            }
+        }
+    }
+
+    /// The next offer, where something has changed and the one before was answered; with what the
+    /// sections are.
+    pub(super) fn offer_again(&mut self) -> Option<(String, Value)> {
+        (self.changed && !self.asked).then(|| self.offer())
+    }
+
+    /// The next offer.
+    pub(super) fn offer(&mut self) -> (String, Value) {
+        (self.asked, self.changed) = (true, false);
+        self.offers += 1;
+        let transport_cc = self.shared.config.transport_cc;
+        let cname = self.shared.cname();
+        let media = |(place, section): (usize, &Section)| {
+            let mut codecs = vec![section.codec.clone()];
+            if section.kind == MediaKind::Video {
+                let own = section.codec.payload_type;
+                let again = Codec::new(own + 1, "rtx", section.codec.clock_rate);
+                codecs.push(again.with_parameters(&format!("apt={own}")));
+            }
+            OfferedMedia {
+                kind: section.kind,
+                direction: match section.source {
+                    Some(_) => Direction::SendOnly,
+                    None => Direction::Inactive,
+                },
+                codecs,
+                extensions: offered_extensions(section.kind, transport_cc),
+                source: section.source.as_ref().map(|source| LocalSource {
+                    ssrc: section.ssrcs.0,
+                    rtx_ssrc: Some(section.ssrcs.1),
+                    cname: cname.clone(),
+                    stream: format!("feed{}", source.feed),
+                    track: format!("{}{place}", section.kind.name()),
+                    layers: Vec::new(),
+                }),
+            }
+        };
+        let config = OfferConfig {
+            session_id: self.shared.drawn(self.number, &[3]) >> 2,
+            media: self.sections.iter().enumerate().map(media).collect(),
+            feedback: offered_feedback(transport_cc),
+        };
+        let mut offer = SessionDescription::offer(&config, &self.transport);
+        offer.version = 1 + self.offers;
+        offer.tell_addresses_once();
+        let stream = |(place, section): (usize, &Section)| {
+            let mut stream = json!({
+                "mindex": place,
+                "mid": place.to_string(),
+                "type": section.kind.name(),
+                "active": section.source.is_some(),
+            });
+            if let Some(source) = &section.source {
+                stream["feed_id"] = source.feed.into();
+                stream["feed_mid"] = source.track.to_string().into();
+            }
+            stream
+        };
+        let streams = self.sections.iter().enumerate().map(stream).collect();
+        (offer.to_string(), streams)
+    }
+
+    /// The offer is answered: what is new of it is played from now on.
+    pub(super) fn answered(
+        &mut self,
+        cx: &mut Context<'_>,
+        sdp: Option<&str>,
+    ) -> Result<(), Refused> {
+        if !std::mem::take(&mut self.asked) {
+            return Ok(());
+        }
+        let wrong = |why: String| (code::INVALID_SDP, why);
+        let text = sdp.ok_or_else(|| refused(code::INVALID_SDP, "there is no answer with it"))?;
+        let answer = SessionDescription::parse(text).map_err(|error| wrong(error.to_string()))?;
+        let theirs = answer
+            .transport()
+            .map_err(|error| wrong(error.to_string()))?;
+        let mut feeds = Vec::new();
+        for (section, answered) in self.sections.iter_mut().zip(&answer.media) {
+            let Some(source) = section.source.as_ref().filter(|_| !section.agreed) else {
+                continue;
+            };
+            section.agreed = true;
+            let which = (source.track, section.codec.payload_type);
+            if let Some(planned) = planned_of(answered, which, section.ssrcs) {
+                feeds.push(Feed {
+                    name: name_of_stream(&self.room, source.feed),
+                    planned: vec![planned],
+                    publication: Some(source.publication.clone()),
+                });
+            }
+        }
+        if std::mem::replace(&mut self.answered, true) {
+            self.tell_peer(cx, feeds.into_iter().map(More::Plays).collect());
+            return Ok(());
+        }
+        let mut registry = self.shared.registry();
+        if let Some(waiting) = registry.waiting(&self.id) {
+            let taken = waiting.peer.set_remote(cx.now, &theirs);
+            taken.map_err(|failure| wrong(failure.to_string()))?;
+            waiting.role = Role::Attends { feeds };
+            return Ok(());
+        }
+        drop(registry);
+        self.shared.rooms().answered(self.number, theirs);
+        self.tell_peer(cx, feeds.into_iter().map(More::Plays).collect());
+        Ok(())
+    }
+
+    /// Has the PeerConnection do more, or less.
+    fn tell_peer(&self, cx: &mut Context<'_>, more: Vec<More>) {
+        self.shared.rooms().plays_more(self.number, more);
+        cx.out.push_back(Output::Tell {
+            topic: topic_of_peer(self.slot),
+            message: Word::Plays.about(self.number).into(),
+        });
+    }
+}

@@ -1,0 +1,341 @@
+//! Rooms over a WebSocket, by those messages of Janus' API that who enters a room needs
+//! (<https://janus.conf.meetecho.com/docs/rest.html>, the plug-in VideoRoom): clients of Janus do
+//! not know the difference. A room is made when somebody comes.
+
+mod attending;
+mod videoroom;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use measure::Time;
+use serde_json::{Value, json};
+
+use super::faults::Silence;
+use super::{CHANNEL, Shared, add};
+use crate::session::{Context, Output, Port};
+use crate::webrtc::url::Id;
+use crate::websocket::{self, Acceptance, Assembly, Item, Limits};
+use attending::Attending;
+
+/// The subprotocol that Janus has.
+const SUBPROTOCOL: &str = "janus-protocol";
+
+/// The longest message that is taken, in bytes: a description with what is around it.
+const LONGEST: usize = 512 * 1024;
+
+const LIMITS: Limits = Limits {
+    keep: LONGEST,
+    longest: LONGEST as u64,
+};
+
+/// For how long a session that says nothing is kept (`session_timeout`).
+const SILENT_FOR: Duration = Duration::from_secs(60);
+
+/// The most handles of a session.
+const HANDLES_MAX: usize = 10_000;
+
+/// Codes of errors, of Janus and of its plug-in.
+mod code {
+    pub(super) const UNAUTHORIZED: u64 = 403;
+    pub(super) const UNKNOWN_REQUEST: u64 = 453;
+    pub(super) const INVALID_JSON: u64 = 454;
+    pub(super) const SESSION_NOT_FOUND: u64 = 458;
+    pub(super) const HANDLE_NOT_FOUND: u64 = 459;
+    pub(super) const PLUGIN_NOT_FOUND: u64 = 460;
+    pub(super) const UNKNOWN: u64 = 490;
+
+    pub(super) const INVALID_REQUEST: u64 = 423;
+    pub(super) const JOIN_FIRST: u64 = 424;
+    pub(super) const ALREADY_JOINED: u64 = 425;
+    pub(super) const NO_SUCH_ROOM: u64 = 426;
+    pub(super) const ROOM_EXISTS: u64 = 427;
+    pub(super) const NO_SUCH_FEED: u64 = 428;
+    pub(super) const INVALID_ELEMENT: u64 = 430;
+    pub(super) const PUBLISHERS_FULL: u64 = 432;
+    pub(super) const ALREADY_PUBLISHED: u64 = 434;
+    pub(super) const NOT_PUBLISHED: u64 = 435;
+    pub(super) const INVALID_SDP: u64 = 437;
+}
+
+/// Why something is refused: a code, and in words.
+type Refused = (u64, String);
+
+fn refused(code: u64, why: &str) -> Refused {
+    (code, why.to_owned())
+}
+
+/// Somebody in a room.
+#[derive(Debug)]
+struct Person {
+    room: Id,
+    number: u64,
+    /// Where it is said that somebody came, or left.
+    topic: String,
+    /// Their PeerConnection, once they publish.
+    publishes: Option<String>,
+    /// Those whose media comes, as far as this one was told, and by which PeerConnections.
+    known: BTreeMap<u64, u64>,
+}
+
+/// What a handle is for.
+#[derive(Debug)]
+enum Work {
+    Nothing,
+    Person(Box<Person>),
+    Attends(Box<Attending>),
+}
+
+/// A WebSocket of Janus.
+#[derive(Debug)]
+pub(super) struct Door {
+    shared: Arc<Shared>,
+    local: SocketAddr,
+    acceptance: Option<Acceptance>,
+    assembly: Assembly,
+    /// The number of the session, once it was made.
+    session: Option<u64>,
+    handles: BTreeMap<u64, Work>,
+    until: Time,
+    over: bool,
+}
+
+impl Door {
+    pub(super) fn new(now: Time, shared: Arc<Shared>, local: SocketAddr) -> Door {
+        Door {
+            shared,
+            local,
+            acceptance: Some(Acceptance::new(&[SUBPROTOCOL])),
+            assembly: Assembly::default(),
+            session: None,
+            handles: BTreeMap::new(),
+            until: now + SILENT_FOR,
+            over: false,
+        }
+    }
+
+    /// Until when it is kept though nothing comes.
+    pub(super) fn until(&self) -> Time {
+        self.until
+    }
+
+    /// Takes bytes in; says whether the connection goes on. An error is why it never was a
+    /// WebSocket.
+    pub(super) fn bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut bytes: &[u8],
+    ) -> Result<bool, &'static str> {
+        self.until = cx.now + SILENT_FOR;
+        if let Some(acceptance) = &mut self.acceptance {
+            let Some(answer) = acceptance.take(&mut bytes)? else {
+                return Ok(true);
+            };
+            self.acceptance = None;
+            write(cx, answer);
+        }
+        let mut assembly = std::mem::take(&mut self.assembly);
+        while !self.over {
+            match assembly.next(true, &LIMITS, &mut bytes) {
+                Ok(None) => break,
+                Ok(Some(Item::Frame(frame))) => self.message(cx, frame.body.unwrap_or_default()),
+                Ok(Some(Item::Ping(payload))) => {
+                    let mut out = Vec::new();
+                    websocket::write_control(websocket::PONG, payload, None, &mut out);
+                    write(cx, out);
+                }
+                Ok(Some(Item::Close(_))) => {
+                    let mut out = Vec::new();
+                    let code = websocket::NORMAL.to_be_bytes();
+                    websocket::write_control(websocket::CLOSE, &code, None, &mut out);
+                    write(cx, out);
+                    self.over = true;
+                }
+                Err(_) => self.over = true,
+            }
+        }
+        self.assembly = assembly;
+        Ok(!self.over)
+    }
+
+    /// One message.
+    fn message(&mut self, cx: &mut Context<'_>, body: &[u8]) {
+        let door = &self.shared.door;
+        add(&door.requests, 1);
+        if self.shared.config.faults.silent == Some(Silence::Http) {
+            return;
+        }
+        let Ok(message) = serde_json::from_slice::<Value>(body) else {
+            return self.refuse(cx, &Value::Null, &refused(code::INVALID_JSON, "no JSON"));
+        };
+        let done = match message["janus"].as_str() {
+            _ if !self.is_authorized(&message) => {
+                add(&self.shared.door.unauthorized, 1);
+                Err(refused(code::UNAUTHORIZED, "not the token that is wanted"))
+            }
+            Some("create") if self.session.is_none() => {
+                let id = self.draw();
+                self.session = Some(id);
+                Ok(json!({"janus": "success", "data": {"id": id}}))
+            }
+            _ if self.session.is_none() || message["session_id"].as_u64() != self.session => {
+                Err(refused(code::SESSION_NOT_FOUND, "no such session"))
+            }
+            Some("keepalive") => Ok(json!({"janus": "ack"})),
+            Some("destroy") => {
+                self.end(cx);
+                Ok(json!({"janus": "success"}))
+            }
+            Some("attach") => self.attach(&message),
+            Some(word @ ("detach" | "hangup" | "trickle" | "message")) => {
+                return self.of_handle(cx, word, &message);
+            }
+            _ => Err(refused(code::UNKNOWN_REQUEST, "an unknown request")),
+        };
+        match done {
+            Ok(answer) => self.answer(cx, &message, answer),
+            Err(error) => self.refuse(cx, &message, &error),
+        }
+    }
+
+    fn is_authorized(&self, message: &Value) -> bool {
+        let token = self.shared.config.token.as_ref();
+        token.is_none_or(|token| message["token"].as_str() == Some(token))
+    }
+
+    /// A number for a session or a handle.
+    fn draw(&mut self) -> u64 {
+        let number = self.shared.handles.fetch_add(1, Ordering::Relaxed);
+        // JavaScript has no larger ones.
+        self.shared.drawn(number, &[30]) >> 11
+    }
+
+    fn attach(&mut self, message: &Value) -> Result<Value, Refused> {
+        if message["plugin"].as_str() != Some("janus.plugin.videoroom") {
+            return Err(refused(code::PLUGIN_NOT_FOUND, "there is VideoRoom alone"));
+        }
+        if self.handles.len() >= HANDLES_MAX {
+            return Err(refused(code::UNKNOWN, "too many handles"));
+        }
+        let id = self.draw();
+        self.handles.insert(id, Work::Nothing);
+        Ok(json!({"janus": "success", "data": {"id": id}}))
+    }
+
+    /// A message that is about a handle.
+    fn of_handle(&mut self, cx: &mut Context<'_>, word: &str, message: &Value) {
+        let id = message["handle_id"].as_u64().unwrap_or(0);
+        let Some(work) = self.handles.get_mut(&id) else {
+            return self.refuse(
+                cx,
+                message,
+                &refused(code::HANDLE_NOT_FOUND, "no such handle"),
+            );
+        };
+        match word {
+            // This side only answers checks: it needs no addresses of the other.
+            "trickle" => self.answer(cx, message, json!({"janus": "ack"})),
+            "detach" | "hangup" => {
+                let work = std::mem::replace(work, Work::Nothing);
+                self.leave(cx, work);
+                if word == "detach" {
+                    self.handles.remove(&id);
+                }
+                self.answer(cx, message, json!({"janus": "success"}));
+            }
+            _ => self.plugin_message(cx, id, message),
+        }
+    }
+
+    /// Takes back what a handle had.
+    fn leave(&mut self, cx: &mut Context<'_>, work: Work) {
+        match work {
+            Work::Nothing => {}
+            Work::Person(person) => {
+                let topic = self.shared.rooms().leave(&person.room, person.number);
+                tell_room(cx, topic);
+                if let Some(id) = person.publishes {
+                    self.shared.end_peer(cx, &id);
+                }
+            }
+            Work::Attends(attending) => {
+                self.shared.end_peer(cx, attending.id());
+            }
+        }
+    }
+
+    /// The connection is over: nothing of it stays.
+    pub(super) fn end(&mut self, cx: &mut Context<'_>) {
+        for (_, work) in std::mem::take(&mut self.handles) {
+            self.leave(cx, work);
+        }
+        self.session = None;
+    }
+
+    /// Something has changed in a room.
+    pub(super) fn told(&mut self, cx: &mut Context<'_>, topic: &str) {
+        let ids: Vec<u64> = self.handles.keys().copied().collect();
+        for id in ids {
+            self.look_around(cx, id, topic);
+        }
+    }
+
+    /// Answers a message.
+    fn answer(&self, cx: &mut Context<'_>, message: &Value, mut answer: Value) {
+        if !message["transaction"].is_null() {
+            answer["transaction"] = message["transaction"].clone();
+        }
+        self.say(cx, answer);
+    }
+
+    fn refuse(&self, cx: &mut Context<'_>, message: &Value, (code, why): &Refused) {
+        add(&self.shared.door.refused, 1);
+        let error = json!({"janus": "error", "error": {"code": code, "reason": why}});
+        self.answer(cx, message, error);
+    }
+
+    /// Says what the plug-in has to say, of that handle.
+    fn event(&self, cx: &mut Context<'_>, handle: u64, message: &Value, data: Value, sdp: Jsep) {
+        let mut event = json!({
+            "janus": "event",
+            "sender": handle,
+            "plugindata": {"plugin": "janus.plugin.videoroom", "data": data},
+        });
+        if let Some((kind, sdp)) = sdp {
+            event["jsep"] = json!({"type": kind, "sdp": sdp});
+        }
+        self.answer(cx, message, event);
+    }
+
+    fn say(&self, cx: &mut Context<'_>, mut message: Value) {
+        if let Some(session) = self.session {
+            message["session_id"] = session.into();
+        }
+        let mut out = Vec::new();
+        let text = message.to_string();
+        websocket::write_message(websocket::TEXT, text.as_bytes(), None, &mut out);
+        write(cx, out);
+    }
+}
+
+/// A description: `offer` or `answer`, and its text.
+type Jsep = Option<(&'static str, String)>;
+
+fn write(cx: &mut Context<'_>, bytes: Vec<u8>) {
+    cx.out.push_back(Output::Send {
+        channel: CHANNEL,
+        port: Port::Media,
+        bytes,
+    });
+}
+
+fn tell_room(cx: &mut Context<'_>, topic: Option<String>) {
+    let said = |topic| Output::Tell {
+        topic,
+        message: super::rooms::CHANGED.into(),
+    };
+    cx.out.extend(topic.map(said));
+}

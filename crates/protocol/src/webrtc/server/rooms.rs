@@ -1,0 +1,238 @@
+//! Rooms: who is in each, and what they publish there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::playing::Feed;
+use super::relay::Publication;
+use crate::webrtc::sdp::Transport;
+use crate::webrtc::url::Id;
+
+/// The most rooms there may be, and people in one of them.
+const ROOMS_MAX: usize = 10_000;
+const PEOPLE_MAX: usize = 10_000;
+
+/// What is said where somebody came or left: who hears it looks who is there.
+pub(super) const CHANGED: &str = "changed";
+
+/// Why somebody cannot come in, or a room not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoRoom {
+    /// It is there already.
+    Exists,
+    /// There are as many as may be.
+    Full,
+}
+
+/// What a PeerConnection is to do beside what it does.
+#[derive(Debug)]
+pub(super) enum More {
+    /// To play that.
+    Plays(Feed),
+    /// To play no more what it sends with that source.
+    Stops(u32),
+}
+
+/// A room.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// Which of all that there ever were: by this it is spoken of.
+    serial: u64,
+    /// Those who are in it, and what they publish once it comes.
+    people: BTreeMap<u64, Option<Arc<Publication>>>,
+}
+
+impl Room {
+    /// Those whose media comes.
+    pub(super) fn feeds(&self) -> BTreeMap<u64, Arc<Publication>> {
+        let people = self.people.iter();
+        let feeds = people.filter_map(|(id, publication)| Some((*id, publication.clone()?)));
+        feeds.collect()
+    }
+
+    /// Where it is said that somebody came, or left.
+    pub(super) fn topic(&self) -> String {
+        format!("webrtc-server/room/{}", self.serial)
+    }
+}
+
+/// All rooms.
+#[derive(Debug, Default)]
+pub(super) struct Rooms {
+    rooms: BTreeMap<Id, Room>,
+    /// How many rooms and people there ever were.
+    made: u64,
+    came: u64,
+    /// Where those are who publish, by the names of their streams.
+    streams: BTreeMap<String, (Id, u64)>,
+    /// Answers to what was offered, by the numbers of the PeerConnections.
+    answers: BTreeMap<u64, Transport>,
+    /// What PeerConnections have more to play, by their numbers.
+    more: BTreeMap<u64, Vec<More>>,
+}
+
+/// What a stream of somebody in a room is called. No path of HTTP has a blank in it.
+pub(super) fn name_of_stream(room: &Id, person: u64) -> String {
+    format!("room {room}/{person}")
+}
+
+impl Rooms {
+    /// Makes a room.
+    pub(super) fn make(&mut self, id: &Id) -> Result<(), NoRoom> {
+        if self.rooms.contains_key(id) {
+            return Err(NoRoom::Exists);
+        }
+        if self.rooms.len() >= ROOMS_MAX {
+            return Err(NoRoom::Full);
+        }
+        self.made += 1;
+        let room = Room {
+            serial: self.made,
+            ..Room::default()
+        };
+        self.rooms.insert(id.clone(), room);
+        Ok(())
+    }
+
+    /// The room of that name.
+    pub(super) fn find(&self, id: &Id) -> Option<&Room> {
+        self.rooms.get(id)
+    }
+
+    /// Ends a room; where that is said, if there was one.
+    pub(super) fn destroy(&mut self, id: &Id) -> Option<String> {
+        let room = self.rooms.remove(id)?;
+        self.streams.retain(|_, (of, _)| of != id);
+        Some(room.topic())
+    }
+
+    /// Somebody comes into a room, which is made where it is not there; gives the number that is
+    /// drawn for them.
+    pub(super) fn enter(&mut self, id: &Id) -> Result<u64, NoRoom> {
+        match self.make(id) {
+            Ok(()) | Err(NoRoom::Exists) => {}
+            Err(full) => return Err(full),
+        }
+        let room = self.rooms.get_mut(id).expect("it is there now");
+        if room.people.len() >= PEOPLE_MAX {
+            return Err(NoRoom::Full);
+        }
+        self.came += 1;
+        room.people.insert(self.came, None);
+        Ok(self.came)
+    }
+
+    /// Somebody leaves; where that is said.
+    pub(super) fn leave(&mut self, id: &Id, person: u64) -> Option<String> {
+        self.streams.remove(&name_of_stream(id, person));
+        let room = self.rooms.get_mut(id)?;
+        room.people.remove(&person)?;
+        Some(room.topic())
+    }
+
+    /// Somebody is to publish under the name that this gives. None who is not there.
+    pub(super) fn publishes(&mut self, id: &Id, person: u64) -> Option<String> {
+        self.rooms.get(id)?.people.get(&person)?;
+        let name = name_of_stream(id, person);
+        self.streams.insert(name.clone(), (id.clone(), person));
+        Some(name)
+    }
+
+    /// The media of a stream comes from now on, or no more. Where that is said, if it is one of a
+    /// room.
+    pub(super) fn comes(
+        &mut self,
+        name: &str,
+        publication: &Arc<Publication>,
+        comes: bool,
+    ) -> Option<String> {
+        let (id, person) = self.streams.get(name)?;
+        let room = self.rooms.get_mut(id)?;
+        let own = room.people.get_mut(person)?;
+        match comes {
+            true => *own = Some(publication.clone()),
+            // Another may have come in its place.
+            false
+                if own
+                    .as_ref()
+                    .is_some_and(|own| own.number == publication.number) =>
+            {
+                *own = None;
+            }
+            false => return None,
+        }
+        Some(room.topic())
+    }
+
+    /// A PeerConnection that has begun is answered.
+    pub(super) fn answered(&mut self, number: u64, theirs: Transport) {
+        self.answers.insert(number, theirs);
+    }
+
+    /// The answer to a PeerConnection, once.
+    pub(super) fn take_answer(&mut self, number: u64) -> Option<Transport> {
+        self.answers.remove(&number)
+    }
+
+    /// A PeerConnection has more to play.
+    pub(super) fn plays_more(&mut self, number: u64, more: Vec<More>) {
+        self.more.entry(number).or_default().extend(more);
+    }
+
+    /// What a PeerConnection has more to play.
+    pub(super) fn take_more(&mut self, number: u64) -> Vec<More> {
+        self.more.remove(&number).unwrap_or_default()
+    }
+
+    /// A PeerConnection plays no more.
+    pub(super) fn forget_more(&mut self, number: u64) {
+        self.answers.remove(&number);
+        self.more.remove(&number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publication(number: u64) -> Arc<Publication> {
+        Arc::new(Publication {
+            number,
+            slot: 0,
+            index: 0,
+            tracks: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn who_publishes_is_there_from_the_first_media_until_they_leave() {
+        let mut rooms = Rooms::default();
+        let id = Id::Number(7);
+        assert_eq!(rooms.make(&id), Ok(()));
+        assert_eq!(rooms.make(&id), Err(NoRoom::Exists));
+        let [one, other] = [(); 2].map(|()| rooms.enter(&id).expect("there is room"));
+        let feeds = |rooms: &Rooms| {
+            let feeds = rooms.find(&id).map(Room::feeds).unwrap_or_default();
+            feeds.into_keys().collect::<Vec<_>>()
+        };
+        let name = rooms.publishes(&id, one).expect("they are there");
+        assert!(feeds(&rooms).is_empty());
+        let topic = rooms.comes(&name, &publication(1), true);
+        assert!(topic.is_some());
+        assert_eq!(feeds(&rooms), [one]);
+        // Another PeerConnection of theirs has taken its place.
+        rooms.comes(&name, &publication(2), true);
+        assert_eq!(rooms.comes(&name, &publication(1), false), None);
+        assert_eq!(feeds(&rooms), [one]);
+        assert_eq!(rooms.comes(&name, &publication(2), false), topic);
+        assert!(feeds(&rooms).is_empty());
+        assert_eq!(rooms.leave(&id, one), topic);
+        assert_eq!(rooms.publishes(&id, one), None);
+        assert_eq!(rooms.comes("somebody's", &publication(3), true), None);
+        // A room that is made anew is another.
+        assert_eq!(rooms.destroy(&id), topic);
+        assert_eq!(rooms.leave(&id, other), None);
+        rooms.enter(&id).expect("it is made");
+        assert_ne!(rooms.find(&id).map(Room::topic), topic);
+    }
+}

@@ -180,7 +180,6 @@ impl Feeds {
         for mut playing in std::mem::take(&mut self.all) {
             playing.end(cx, peer, goodbye, &mut self.past);
         }
-        self.shared.rooms().forget_more(self.number);
         let past = std::mem::take(&mut self.past);
         done.sent = Some(past.sent);
         done.sent_media = past.media;

@@ -198,6 +198,7 @@ impl Shared {
     fn give_back(&self, gone: impl IntoIterator<Item = Waiting>) {
         for waiting in gone {
             add(&self.door.never_came, 1);
+            self.rooms().forget_more(waiting.number);
             if let Some(name) = waiting.publishes() {
                 self.unpublish(name, waiting.number);
             }

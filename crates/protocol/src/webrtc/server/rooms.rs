@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use slab::Slab;
+
 use super::playing::Feed;
 use super::relay::Publication;
 use crate::webrtc::sdp::Transport;
@@ -34,10 +36,13 @@ pub(super) enum More {
 }
 
 /// A room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Room {
-    /// Which of all that there ever were: by this it is spoken of.
-    serial: u64,
+    /// Its place among all, by which it is spoken of: later another's, for topics are never given
+    /// back.
+    place: usize,
+    /// Whether it stays when nobody is in it.
+    stays: bool,
     /// Those who are in it, and what they publish once it comes.
     people: BTreeMap<u64, Option<Arc<Publication>>>,
 }
@@ -52,7 +57,12 @@ impl Room {
 
     /// Where it is said that somebody came, or left.
     pub(super) fn topic(&self) -> String {
-        format!("webrtc-server/room/{}", self.serial)
+        format!("webrtc-server/room/{}", self.place)
+    }
+
+    /// Whether somebody is in it.
+    pub(super) fn has(&self, person: u64) -> bool {
+        self.people.contains_key(&person)
     }
 }
 
@@ -60,8 +70,9 @@ impl Room {
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
     rooms: BTreeMap<Id, Room>,
-    /// How many rooms and people there ever were.
-    made: u64,
+    /// The places that are taken.
+    places: Slab<()>,
+    /// How many people there ever were.
     came: u64,
     /// Where those are who publish, by the names of their streams.
     streams: BTreeMap<String, (Id, u64)>,
@@ -77,18 +88,22 @@ pub(super) fn name_of_stream(room: &Id, person: u64) -> String {
 }
 
 impl Rooms {
-    /// Makes a room.
+    /// Makes a room, which stays when nobody is in it.
     pub(super) fn make(&mut self, id: &Id) -> Result<(), NoRoom> {
+        self.make_one(id, true)
+    }
+
+    fn make_one(&mut self, id: &Id, stays: bool) -> Result<(), NoRoom> {
         if self.rooms.contains_key(id) {
             return Err(NoRoom::Exists);
         }
         if self.rooms.len() >= ROOMS_MAX {
             return Err(NoRoom::Full);
         }
-        self.made += 1;
         let room = Room {
-            serial: self.made,
-            ..Room::default()
+            place: self.places.insert(()),
+            stays,
+            people: BTreeMap::new(),
         };
         self.rooms.insert(id.clone(), room);
         Ok(())
@@ -102,14 +117,17 @@ impl Rooms {
     /// Ends a room; where that is said, if there was one.
     pub(super) fn destroy(&mut self, id: &Id) -> Option<String> {
         let room = self.rooms.remove(id)?;
-        self.streams.retain(|_, (of, _)| of != id);
+        self.places.try_remove(room.place);
+        for person in room.people.keys() {
+            self.streams.remove(&name_of_stream(id, *person));
+        }
         Some(room.topic())
     }
 
     /// Somebody comes into a room, which is made where it is not there; gives the number that is
     /// drawn for them.
     pub(super) fn enter(&mut self, id: &Id) -> Result<u64, NoRoom> {
-        match self.make(id) {
+        match self.make_one(id, false) {
             Ok(()) | Err(NoRoom::Exists) => {}
             Err(full) => return Err(full),
         }
@@ -127,7 +145,10 @@ impl Rooms {
         self.streams.remove(&name_of_stream(id, person));
         let room = self.rooms.get_mut(id)?;
         room.people.remove(&person)?;
-        Some(room.topic())
+        match room.people.is_empty() && !room.stays {
+            true => self.destroy(id),
+            false => Some(room.topic()),
+        }
     }
 
     /// Somebody is to publish under the name that this gives. None who is not there.
@@ -229,10 +250,14 @@ mod tests {
         assert_eq!(rooms.leave(&id, one), topic);
         assert_eq!(rooms.publishes(&id, one), None);
         assert_eq!(rooms.comes("somebody's", &publication(3), true), None);
-        // A room that is made anew is another.
+        // A room that is made anew has nobody of the one before, and its place.
         assert_eq!(rooms.destroy(&id), topic);
         assert_eq!(rooms.leave(&id, other), None);
-        rooms.enter(&id).expect("it is made");
-        assert_ne!(rooms.find(&id).map(Room::topic), topic);
+        let again = rooms.enter(&id).expect("it is made");
+        let room = rooms.find(&id).expect("it is there");
+        assert!(room.has(again) && !room.has(other) && Some(room.topic()) == topic);
+        // Nobody has made this one: it goes with the last of them.
+        assert_eq!(rooms.leave(&id, again), topic);
+        assert!(rooms.find(&id).is_none() && rooms.places.is_empty() && rooms.streams.is_empty());
     }
 }

@@ -310,6 +310,7 @@ impl PeerSession {
         };
         self.done.ended = how.to_owned();
         self.shared.registry().ended(self.slot, self.number);
+        self.shared.rooms().forget_more(self.number);
         let done = std::mem::take(&mut self.done);
         cx.out.push_back(Output::Record(Record::new(done)));
         cx.out.push_back(Output::Ended(outcome));

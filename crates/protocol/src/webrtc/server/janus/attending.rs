@@ -18,7 +18,7 @@ use crate::webrtc::server::negotiate::{offered_extensions, offered_feedback, pla
 use crate::webrtc::server::playing::Feed;
 use crate::webrtc::server::relay::{Publication, Word, topic_of_peer};
 use crate::webrtc::server::rooms::{More, name_of_stream};
-use crate::webrtc::server::session::Role;
+use crate::webrtc::server::session::{Role, Waiting};
 use crate::webrtc::url::Id;
 
 /// The most sections of a description.
@@ -47,6 +47,8 @@ struct Section {
     source: Option<Source>,
     /// Of the media, and of what is sent again.
     ssrcs: (u32, u32),
+    /// In which offer it was last, as it is: an answer to an earlier one is not about it.
+    offered: u64,
     /// Whether it was agreed upon.
     agreed: bool,
 }
@@ -160,6 +162,7 @@ impl Attending {
             codec,
             source: Some(source),
             ssrcs,
+            offered: 0,
             agreed: false,
         };
         let mut all = self.sections.iter();
@@ -247,6 +250,9 @@ impl Attending {
     pub(super) fn offer(&mut self) -> (String, Value) {
         (self.asked, self.changed) = (true, false);
         self.offers += 1;
+        for section in &mut self.sections {
+            section.offered = self.offers;
+        }
         let transport_cc = self.shared.config.transport_cc;
         let cname = self.shared.cname();
         let media = |(place, section): (usize, &Section)| {
@@ -305,18 +311,53 @@ impl Attending {
         cx: &mut Context<'_>,
         sdp: Option<&str>,
     ) -> Result<(), Refused> {
-        if !std::mem::take(&mut self.asked) {
+        if !self.asked {
             return Ok(());
         }
         let wrong = |why: String| (code::INVALID_SDP, why);
         let text = sdp.ok_or_else(|| refused(code::INVALID_SDP, "there is no answer with it"))?;
         let answer = SessionDescription::parse(text).map_err(|error| wrong(error.to_string()))?;
-        let theirs = answer
-            .transport()
-            .map_err(|error| wrong(error.to_string()))?;
+        let shared = self.shared.clone();
+        let mut registry = shared.registry();
+        let mut theirs = None;
+        if !self.answered {
+            let transport = answer
+                .transport()
+                .map_err(|error| wrong(error.to_string()))?;
+            if let Some(waiting) = registry.waiting(&self.id) {
+                let taken = waiting.peer.set_remote(cx.now, &transport);
+                taken.map_err(|failure| wrong(failure.to_string()))?;
+            } else {
+                theirs = Some(transport);
+            }
+        }
+        if registry.find(&self.id).is_none() {
+            return Err(refused(code::UNKNOWN, "the PeerConnection is over"));
+        }
+        (self.asked, self.answered) = (false, true);
+        let feeds = self.agree(&answer);
+        match registry.waiting(&self.id) {
+            Some(Waiting {
+                role: Role::Attends { feeds: all },
+                ..
+            }) => all.extend(feeds),
+            _ => {
+                if let Some(theirs) = theirs {
+                    shared.rooms().answered(self.number, theirs);
+                }
+                let more = feeds.into_iter().map(More::Plays).collect();
+                self.plays_more(cx, more);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be played by an answer to the last offer.
+    fn agree(&mut self, answer: &SessionDescription) -> Vec<Feed> {
         let mut feeds = Vec::new();
         for (section, answered) in self.sections.iter_mut().zip(&answer.media) {
-            let Some(source) = section.source.as_ref().filter(|_| !section.agreed) else {
+            let is_new = !section.agreed && section.offered == self.offers;
+            let Some(source) = section.source.as_ref().filter(|_| is_new) else {
                 continue;
             };
             section.agreed = true;
@@ -329,25 +370,19 @@ impl Attending {
                 });
             }
         }
-        if std::mem::replace(&mut self.answered, true) {
-            self.tell_peer(cx, feeds.into_iter().map(More::Plays).collect());
-            return Ok(());
-        }
-        let mut registry = self.shared.registry();
-        if let Some(waiting) = registry.waiting(&self.id) {
-            let taken = waiting.peer.set_remote(cx.now, &theirs);
-            taken.map_err(|failure| wrong(failure.to_string()))?;
-            waiting.role = Role::Attends { feeds };
-            return Ok(());
-        }
-        drop(registry);
-        self.shared.rooms().answered(self.number, theirs);
-        self.tell_peer(cx, feeds.into_iter().map(More::Plays).collect());
-        Ok(())
+        feeds
     }
 
-    /// Has the PeerConnection do more, or less.
+    /// Has the PeerConnection do more, or less, if it is still there.
     fn tell_peer(&self, cx: &mut Context<'_>, more: Vec<More>) {
+        // Nothing is kept for one that is over: it ends with this lock held.
+        let registry = self.shared.registry();
+        if !more.is_empty() && registry.find(&self.id).is_some() {
+            self.plays_more(cx, more);
+        }
+    }
+
+    fn plays_more(&self, cx: &mut Context<'_>, more: Vec<More>) {
         self.shared.rooms().plays_more(self.number, more);
         cx.out.push_back(Output::Tell {
             topic: topic_of_peer(self.slot),

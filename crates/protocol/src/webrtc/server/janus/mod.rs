@@ -238,12 +238,25 @@ impl Door {
         match word {
             // This side only answers checks: it needs no addresses of the other.
             "trickle" => self.answer(cx, message, json!({"janus": "ack"})),
-            "detach" | "hangup" => {
+            "hangup" => {
+                // Of a person the PeerConnection alone.
+                match work {
+                    Work::Person(person) => {
+                        if let Some(own) = person.publishes.take() {
+                            self.shared.end_peer(cx, &own);
+                        }
+                    }
+                    _ => {
+                        let work = std::mem::replace(work, Work::Nothing);
+                        self.leave(cx, work);
+                    }
+                }
+                self.answer(cx, message, json!({"janus": "success"}));
+            }
+            "detach" => {
                 let work = std::mem::replace(work, Work::Nothing);
                 self.leave(cx, work);
-                if word == "detach" {
-                    self.handles.remove(&id);
-                }
+                self.handles.remove(&id);
                 self.answer(cx, message, json!({"janus": "success"}));
             }
             _ => self.plugin_message(cx, id, message),

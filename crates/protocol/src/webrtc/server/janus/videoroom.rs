@@ -322,13 +322,15 @@ impl Door {
             Some(Work::Person(person)) if person.topic == topic => {
                 let feeds = {
                     let rooms = shared.rooms();
-                    let room = rooms
-                        .find(&person.room)
-                        .filter(|room| room.topic() == topic);
+                    let own = person.number;
+                    let room = rooms.find(&person.room);
+                    let room = room.filter(|room| room.topic() == topic && room.has(own));
                     room.map(Room::feeds)
                 };
                 let (room, number) = (person.room.to_json(), person.number);
                 let Some(feeds) = feeds else {
+                    // What is said there from now on is of another room.
+                    person.topic.clear();
                     let data = json!({"videoroom": "destroyed", "room": room});
                     return self.event(cx, id, &Value::Null, data, None);
                 };

@@ -390,3 +390,6 @@ impl Attending {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

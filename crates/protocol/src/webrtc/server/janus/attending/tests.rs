@@ -1,0 +1,128 @@
+//! Offers that cross what changes in a room.
+
+use std::collections::VecDeque;
+
+use measure::{Recorder, Time};
+
+use super::*;
+use crate::session::{Flows, Outbox, Sinks};
+use crate::webrtc::certificate::Certificate;
+use crate::webrtc::peer::{Peer, PeerConfig};
+use crate::webrtc::sdp::AnswerConfig;
+use crate::webrtc::server::relay::Track;
+use crate::webrtc::server::{CATALOGUE, Server, ServerConfig};
+
+const NOW: Time = Time::from_nanos(1_000_000_000);
+
+/// What somebody publishes over that PeerConnection: pictures.
+fn feed(person: u64, number: u64) -> BTreeMap<u64, Arc<Publication>> {
+    let track = Track {
+        kind: MediaKind::Video,
+        codec: Codec::new(100, "H264", 90_000),
+    };
+    let publication = Publication {
+        number,
+        slot: 0,
+        index: 0,
+        tracks: vec![track],
+    };
+    BTreeMap::from([(person, Arc::new(publication))])
+}
+
+/// The answer of who receives all.
+fn answer(offer: &str) -> String {
+    let offer = SessionDescription::parse(offer).expect("it is right");
+    let config = PeerConfig::new(Arc::new(Certificate::generate(3)), 3);
+    let mut peer = Peer::answerer(NOW, &config);
+    let theirs = offer.transport().expect("it is right");
+    assert_eq!(peer.set_remote(NOW, &theirs), Ok(()));
+    let config = AnswerConfig::receive_all(1);
+    offer.answer(&config, &peer.local_transport()).to_string()
+}
+
+fn answered(attending: &mut Attending, sdp: Option<&str>) -> Result<(), u64> {
+    let mut cx = Context {
+        now: NOW,
+        recorder: &mut Recorder::new(CATALOGUE),
+        sinks: &mut Sinks::default(),
+        flows: &mut Flows::default(),
+        out: &mut VecDeque::new(),
+        outbox: &mut Outbox::default(),
+    };
+    attending.answered(&mut cx, sdp).map_err(|(code, _)| code)
+}
+
+/// The publishers of what is to be played, in the order in which it was agreed upon.
+fn plays(attending: &Attending) -> Vec<u64> {
+    let mut registry = attending.shared.registry();
+    let Some(Waiting {
+        role: Role::Attends { feeds },
+        ..
+    }) = registry.waiting(&attending.id)
+    else {
+        panic!("it has not begun");
+    };
+    let numbers = feeds.iter().filter_map(|feed| feed.publication.as_ref());
+    numbers.map(|publication| publication.number).collect()
+}
+
+#[test]
+fn who_comes_while_an_offer_is_out_is_in_the_next_one() {
+    let server = Server::new(ServerConfig::default()).expect("it can be made");
+    let shared = server.0.clone();
+    let begun = shared.begin_to_offer(NOW, ([127, 0, 0, 1], 8889).into());
+    let begun = begun.expect("there is room");
+    let mut attending = Attending::new(shared, Id::Number(7), begun);
+    let wants = |person: u64| json!([{"feed": person}]);
+    let first = feed(1, 10);
+    assert!(attending.subscribe(&first, &wants(2)).is_err(), "nobody's");
+    assert!(attending.subscribe(&first, &wants(1)).is_ok());
+    let (offer, _) = attending.offer();
+    // What is no answer changes nothing.
+    assert_eq!(answered(&mut attending, None), Err(code::INVALID_SDP));
+    let wrong = answer(&offer).replace("a=ice-pwd", "a=nice-pwd");
+    assert_eq!(
+        answered(&mut attending, Some(&wrong)),
+        Err(code::INVALID_SDP)
+    );
+    assert_eq!(answered(&mut attending, Some(&answer(&offer))), Ok(()));
+    assert_eq!(plays(&attending), [10]);
+    // The first one leaves, and another comes before who receives has answered that.
+    attending.forget_who_left(&BTreeMap::new());
+    let (offer, _) = attending.offer_again().expect("something has changed");
+    assert!(offer.contains("a=inactive"), "{offer}");
+    assert!(attending.subscribe(&feed(2, 11), &wants(2)).is_ok());
+    assert!(attending.offer_again().is_none() && attending.is_asked());
+    assert_eq!(answered(&mut attending, Some(&answer(&offer))), Ok(()));
+    assert_eq!(plays(&attending), [10]);
+    let (offer, streams) = attending.offer_again().expect("it was not offered yet");
+    assert_eq!(streams[0]["feed_id"], 2);
+    assert_eq!(answered(&mut attending, Some(&answer(&offer))), Ok(()));
+    assert_eq!(plays(&attending), [10, 11]);
+    // It is in the place of the first, and there is nothing more to say.
+    assert!(attending.sections.len() == 1 && attending.offer_again().is_none());
+}
+
+#[test]
+fn nothing_is_kept_for_who_is_over() {
+    let server = Server::new(ServerConfig::default()).expect("it can be made");
+    let shared = server.0.clone();
+    let begun = shared.begin_to_offer(NOW, ([127, 0, 0, 1], 8889).into());
+    let begun = begun.expect("there is room");
+    let mut attending = Attending::new(shared.clone(), Id::Number(7), begun);
+    assert!(
+        attending
+            .subscribe(&feed(1, 10), &json!([{"feed": 1}]))
+            .is_ok()
+    );
+    let (offer, _) = attending.offer();
+    let gone = shared.registry().remove(attending.id());
+    assert!(gone.is_some());
+    assert_eq!(
+        answered(&mut attending, Some(&answer(&offer))),
+        Err(code::UNKNOWN)
+    );
+    let number = attending.number;
+    assert!(shared.rooms().take_more(number).is_empty());
+    assert!(shared.rooms().take_answer(number).is_none());
+}

@@ -184,6 +184,7 @@ impl Shared {
         let mut registry = self.registry();
         let publication = Arc::new(Publication {
             number,
+            name: name.to_owned(),
             slot: registry.next_slot(),
             index,
             tracks: taken.iter().map(|taken| taken.track.clone()).collect(),

@@ -21,6 +21,8 @@ pub(super) struct Publication {
     /// The number of its PeerConnection: who played the one before of that name is none of its
     /// players.
     pub(super) number: u64,
+    /// What it is called.
+    pub(super) name: String,
     /// Where that one is among all, and which of the streams it is: by these it is told things,
     /// and its players are.
     pub(super) slot: usize,

@@ -43,15 +43,23 @@ pub(super) struct Room {
     place: usize,
     /// Whether it stays when nobody is in it.
     stays: bool,
-    /// Those who are in it, and what they publish once it comes.
-    people: BTreeMap<u64, Option<Arc<Publication>>>,
+    people: BTreeMap<u64, Person>,
+}
+
+/// Somebody in a room.
+#[derive(Debug, Default)]
+struct Person {
+    /// The name of what they publish.
+    stream: Option<String>,
+    /// The same, once its media comes.
+    comes: Option<Arc<Publication>>,
 }
 
 impl Room {
     /// Those whose media comes.
     pub(super) fn feeds(&self) -> BTreeMap<u64, Arc<Publication>> {
         let people = self.people.iter();
-        let feeds = people.filter_map(|(id, publication)| Some((*id, publication.clone()?)));
+        let feeds = people.filter_map(|(id, person)| Some((*id, person.comes.clone()?)));
         feeds.collect()
     }
 
@@ -72,19 +80,15 @@ pub(super) struct Rooms {
     rooms: BTreeMap<Id, Room>,
     /// The places that are taken.
     places: Slab<()>,
-    /// How many people there ever were.
+    /// How many people there ever were, and how often somebody published.
     came: u64,
+    published: u64,
     /// Where those are who publish, by the names of their streams.
     streams: BTreeMap<String, (Id, u64)>,
     /// Answers to what was offered, by the numbers of the PeerConnections.
     answers: BTreeMap<u64, Transport>,
     /// What PeerConnections have more to play, by their numbers.
     more: BTreeMap<u64, Vec<More>>,
-}
-
-/// What a stream of somebody in a room is called. No path of HTTP has a blank in it.
-pub(super) fn name_of_stream(room: &Id, person: u64) -> String {
-    format!("room {room}/{person}")
 }
 
 impl Rooms {
@@ -118,8 +122,8 @@ impl Rooms {
     pub(super) fn destroy(&mut self, id: &Id) -> Option<String> {
         let room = self.rooms.remove(id)?;
         self.places.try_remove(room.place);
-        for person in room.people.keys() {
-            self.streams.remove(&name_of_stream(id, *person));
+        for stream in room.people.values().filter_map(|own| own.stream.as_ref()) {
+            self.streams.remove(stream);
         }
         Some(room.topic())
     }
@@ -136,27 +140,47 @@ impl Rooms {
             return Err(NoRoom::Full);
         }
         self.came += 1;
-        room.people.insert(self.came, None);
+        room.people.insert(self.came, Person::default());
         Ok(self.came)
     }
 
     /// Somebody leaves; where that is said.
     pub(super) fn leave(&mut self, id: &Id, person: u64) -> Option<String> {
-        self.streams.remove(&name_of_stream(id, person));
         let room = self.rooms.get_mut(id)?;
-        room.people.remove(&person)?;
+        let gone = room.people.remove(&person)?;
+        if let Some(stream) = gone.stream {
+            self.streams.remove(&stream);
+        }
         match room.people.is_empty() && !room.stays {
             true => self.destroy(id),
             false => Some(room.topic()),
         }
     }
 
-    /// Somebody is to publish under the name that this gives. None who is not there.
+    /// Somebody is to publish under the name that this gives, which nobody had before: what they
+    /// published until then may still be on its way out. None who is not there.
     pub(super) fn publishes(&mut self, id: &Id, person: u64) -> Option<String> {
-        self.rooms.get(id)?.people.get(&person)?;
-        let name = name_of_stream(id, person);
+        let own = self.rooms.get_mut(id)?.people.get_mut(&person)?;
+        self.published += 1;
+        // No path of HTTP has a blank in it.
+        let name = format!("room {id}/{person}/{}", self.published);
+        if let Some(before) = own.stream.replace(name.clone()) {
+            self.streams.remove(&before);
+        }
+        own.comes = None;
         self.streams.insert(name.clone(), (id.clone(), person));
         Some(name)
+    }
+
+    /// Somebody publishes no more; where that is said.
+    pub(super) fn unpublishes(&mut self, id: &Id, person: u64) -> Option<String> {
+        let room = self.rooms.get_mut(id)?;
+        let own = room.people.get_mut(&person)?;
+        own.comes = None;
+        if let Some(stream) = own.stream.take() {
+            self.streams.remove(&stream);
+        }
+        Some(room.topic())
     }
 
     /// The media of a stream comes from now on, or no more. Where that is said, if it is one of a
@@ -170,18 +194,7 @@ impl Rooms {
         let (id, person) = self.streams.get(name)?;
         let room = self.rooms.get_mut(id)?;
         let own = room.people.get_mut(person)?;
-        match comes {
-            true => *own = Some(publication.clone()),
-            // Another may have come in its place.
-            false
-                if own
-                    .as_ref()
-                    .is_some_and(|own| own.number == publication.number) =>
-            {
-                *own = None;
-            }
-            false => return None,
-        }
+        own.comes = comes.then(|| publication.clone());
         Some(room.topic())
     }
 
@@ -219,6 +232,7 @@ mod tests {
     fn publication(number: u64) -> Arc<Publication> {
         Arc::new(Publication {
             number,
+            name: String::new(),
             slot: 0,
             index: 0,
             tracks: Vec::new(),
@@ -241,11 +255,15 @@ mod tests {
         let topic = rooms.comes(&name, &publication(1), true);
         assert!(topic.is_some());
         assert_eq!(feeds(&rooms), [one]);
-        // Another PeerConnection of theirs has taken its place.
-        rooms.comes(&name, &publication(2), true);
+        // They publish anew, while the end of what was before has not been heard of.
+        assert_eq!(rooms.unpublishes(&id, one), topic);
+        assert!(feeds(&rooms).is_empty());
+        let again = rooms.publishes(&id, one).expect("they are there");
+        assert_ne!(again, name);
+        rooms.comes(&again, &publication(2), true);
         assert_eq!(rooms.comes(&name, &publication(1), false), None);
         assert_eq!(feeds(&rooms), [one]);
-        assert_eq!(rooms.comes(&name, &publication(2), false), topic);
+        assert_eq!(rooms.comes(&again, &publication(2), false), topic);
         assert!(feeds(&rooms).is_empty());
         assert_eq!(rooms.leave(&id, one), topic);
         assert_eq!(rooms.publishes(&id, one), None);

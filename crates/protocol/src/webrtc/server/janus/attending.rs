@@ -17,7 +17,7 @@ use crate::webrtc::server::agree::Begun;
 use crate::webrtc::server::negotiate::{offered_extensions, offered_feedback, planned_of};
 use crate::webrtc::server::playing::Feed;
 use crate::webrtc::server::relay::{Publication, Word, topic_of_peer};
-use crate::webrtc::server::rooms::{More, name_of_stream};
+use crate::webrtc::server::rooms::More;
 use crate::webrtc::server::session::{Role, Waiting};
 use crate::webrtc::url::Id;
 
@@ -37,6 +37,16 @@ struct Source {
     /// Which of what they publish.
     track: usize,
 }
+
+impl Source {
+    fn is(&self, other: &Source) -> bool {
+        (self.publication.number, self.track) == (other.publication.number, other.track)
+    }
+}
+
+/// A media that is to be received, with the codec under its payload type.
+#[derive(Debug)]
+pub(super) struct Wanted(Source, Codec);
 
 /// A section of the description.
 #[derive(Debug)]
@@ -116,68 +126,65 @@ impl Attending {
         self.asked
     }
 
-    /// Adds those media to what is received, of people who are there.
-    pub(super) fn subscribe(
+    /// Of those media the ones that are not received yet, with their codecs: of people who are
+    /// there. Nothing has changed by that.
+    pub(super) fn wanted(
         &mut self,
         feeds: &BTreeMap<u64, Arc<Publication>>,
         streams: &Value,
-    ) -> Result<(), Refused> {
-        let mut wanted = Vec::new();
+    ) -> Result<Vec<Wanted>, Refused> {
+        let mut wanted: Vec<Wanted> = Vec::new();
         for stream in streams.as_array().into_iter().flatten() {
             let feed = stream["feed"].as_u64().unwrap_or(0);
             let gone = || refused(code::NO_SUCH_FEED, "nobody of that number publishes here");
             let publication = feeds.get(&feed).ok_or_else(gone)?;
             let mid = stream["mid"].as_str().map(str::parse::<usize>);
-            for track in 0..publication.tracks.len() {
-                if mid.as_ref().is_none_or(|mid| *mid == Ok(track)) {
-                    wanted.push(Source {
-                        feed,
-                        publication: publication.clone(),
-                        track,
-                    });
+            for (place, track) in publication.tracks.iter().enumerate() {
+                let source = Source {
+                    feed,
+                    publication: publication.clone(),
+                    track: place,
+                };
+                let mut known = self.sections.iter().filter_map(|own| own.source.as_ref());
+                let is_known = known.any(|own| own.is(&source))
+                    || wanted.iter().any(|Wanted(own, _)| own.is(&source));
+                if is_known || mid.as_ref().is_some_and(|mid| *mid != Ok(place)) {
+                    continue;
                 }
+                if self.sections.len() + wanted.len() >= SECTIONS_MAX {
+                    return Err(refused(code::INVALID_ELEMENT, "too many streams"));
+                }
+                let codec = self.codec(&track.codec)?;
+                wanted.push(Wanted(source, codec));
             }
         }
-        for source in wanted {
-            self.add(source)?;
-        }
-        Ok(())
+        Ok(wanted)
     }
 
-    fn add(&mut self, source: Source) -> Result<(), Refused> {
-        let is_same = |own: &Source| {
-            (own.publication.number, own.track) == (source.publication.number, source.track)
-        };
-        let mut sources = self.sections.iter().filter_map(|own| own.source.as_ref());
-        if sources.any(is_same) {
-            return Ok(());
-        }
-        let track = &source.publication.tracks[source.track];
-        let kind = track.kind;
-        let codec = self.codec(&track.codec.clone())?;
-        let ssrcs = self.shared.ssrcs(self.number, self.drawn);
-        self.drawn += 1;
-        let section = Section {
-            kind,
-            codec,
-            source: Some(source),
-            ssrcs,
-            offered: 0,
-            agreed: false,
-        };
-        let mut all = self.sections.iter();
-        match all.position(|own| own.source.is_none() && own.kind == kind) {
-            Some(free) => self.sections[free] = section,
-            None if self.sections.len() >= SECTIONS_MAX => {
-                return Err(refused(code::INVALID_ELEMENT, "too many streams"));
+    /// Adds those to what is received.
+    pub(super) fn subscribe(&mut self, wanted: Vec<Wanted>) {
+        for Wanted(source, codec) in wanted {
+            let kind = source.publication.tracks[source.track].kind;
+            let section = Section {
+                kind,
+                codec,
+                source: Some(source),
+                ssrcs: self.shared.ssrcs(self.number, self.drawn),
+                offered: 0,
+                agreed: false,
+            };
+            self.drawn += 1;
+            self.changed = true;
+            let mut all = self.sections.iter();
+            match all.position(|own| own.source.is_none() && own.kind == kind) {
+                Some(free) => self.sections[free] = section,
+                None => self.sections.push(section),
             }
-            None => self.sections.push(section),
         }
-        self.changed = true;
-        Ok(())
     }
 
-    /// A codec with the payload type that it has here.
+    /// A codec with the payload type that it has here, for good: none may come to mean another
+    /// within a session (RFC 3264, 8.3.2).
     fn codec(&mut self, of: &Codec) -> Result<Codec, Refused> {
         let same = |own: &&Codec| {
             let rates = (own.clock_rate, own.channels) == (of.clock_rate, of.channels);
@@ -364,7 +371,7 @@ impl Attending {
             let which = (source.track, section.codec.payload_type);
             if let Some(planned) = planned_of(answered, which, section.ssrcs) {
                 feeds.push(Feed {
-                    name: name_of_stream(&self.room, source.feed),
+                    name: source.publication.name.clone(),
                     planned: vec![planned],
                     publication: Some(source.publication.clone()),
                 });

@@ -217,6 +217,8 @@ impl Door {
         let own = person.publishes.take();
         let own =
             own.ok_or_else(|| refused(code::NOT_PUBLISHED, "this handle publishes nothing"))?;
+        let topic = shared.rooms().unpublishes(&person.room, person.number);
+        tell_room(cx, topic);
         shared.end_peer(cx, &own);
         let data = json!({"videoroom": "event", "unpublished": "ok"});
         Ok(Done::Event(data, None))
@@ -248,9 +250,12 @@ impl Door {
         let begun = shared.begin_to_offer(cx.now, self.local);
         let begun = begun.map_err(|refused| (code::PUBLISHERS_FULL, refused.why))?;
         let mut attending = Attending::new(shared, room, begun);
-        if let Err(error) = attending.subscribe(&feeds, &body["streams"]) {
-            self.shared.end_peer(cx, attending.id());
-            return Err(error);
+        match attending.wanted(&feeds, &body["streams"]) {
+            Ok(wanted) => attending.subscribe(wanted),
+            Err(error) => {
+                self.shared.end_peer(cx, attending.id());
+                return Err(error);
+            }
         }
         let (offer, streams) = attending.offer();
         cx.out.push_back(Output::Listen { topic });
@@ -303,8 +308,9 @@ impl Door {
             "unsubscribe" => (&Value::Null, &body["streams"]),
             _ => (&body["subscribe"], &body["unsubscribe"]),
         };
+        let wanted = attending.wanted(&feeds, more)?;
         attending.unsubscribe(cx, fewer);
-        attending.subscribe(&feeds, more)?;
+        attending.subscribe(wanted);
         match attending.offer_again() {
             Some((offer, streams)) => {
                 let data = json!({"videoroom": "updated", "streams": streams});

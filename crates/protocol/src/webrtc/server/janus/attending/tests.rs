@@ -22,6 +22,7 @@ fn feed(person: u64, number: u64) -> BTreeMap<u64, Arc<Publication>> {
     };
     let publication = Publication {
         number,
+        name: String::new(),
         slot: 0,
         index: 0,
         tracks: vec![track],
@@ -52,6 +53,16 @@ fn answered(attending: &mut Attending, sdp: Option<&str>) -> Result<(), u64> {
     attending.answered(&mut cx, sdp).map_err(|(code, _)| code)
 }
 
+fn subscribe(
+    attending: &mut Attending,
+    feeds: &BTreeMap<u64, Arc<Publication>>,
+    streams: &Value,
+) -> Result<(), u64> {
+    let wanted = attending.wanted(feeds, streams);
+    attending.subscribe(wanted.map_err(|(code, _)| code)?);
+    Ok(())
+}
+
 /// The publishers of what is to be played, in the order in which it was agreed upon.
 fn plays(attending: &Attending) -> Vec<u64> {
     let mut registry = attending.shared.registry();
@@ -75,8 +86,11 @@ fn who_comes_while_an_offer_is_out_is_in_the_next_one() {
     let mut attending = Attending::new(shared, Id::Number(7), begun);
     let wants = |person: u64| json!([{"feed": person}]);
     let first = feed(1, 10);
-    assert!(attending.subscribe(&first, &wants(2)).is_err(), "nobody's");
-    assert!(attending.subscribe(&first, &wants(1)).is_ok());
+    let both = json!([{"feed": 1}, {"feed": 2}]);
+    let refused = subscribe(&mut attending, &first, &both);
+    assert_eq!(refused, Err(code::NO_SUCH_FEED));
+    assert!(attending.sections.is_empty() && attending.offer_again().is_none());
+    assert_eq!(subscribe(&mut attending, &first, &wants(1)), Ok(()));
     let (offer, _) = attending.offer();
     // What is no answer changes nothing.
     assert_eq!(answered(&mut attending, None), Err(code::INVALID_SDP));
@@ -91,7 +105,7 @@ fn who_comes_while_an_offer_is_out_is_in_the_next_one() {
     attending.forget_who_left(&BTreeMap::new());
     let (offer, _) = attending.offer_again().expect("something has changed");
     assert!(offer.contains("a=inactive"), "{offer}");
-    assert!(attending.subscribe(&feed(2, 11), &wants(2)).is_ok());
+    assert_eq!(subscribe(&mut attending, &feed(2, 11), &wants(2)), Ok(()));
     assert!(attending.offer_again().is_none() && attending.is_asked());
     assert_eq!(answered(&mut attending, Some(&answer(&offer))), Ok(()));
     assert_eq!(plays(&attending), [10]);
@@ -110,10 +124,9 @@ fn nothing_is_kept_for_who_is_over() {
     let begun = shared.begin_to_offer(NOW, ([127, 0, 0, 1], 8889).into());
     let begun = begun.expect("there is room");
     let mut attending = Attending::new(shared.clone(), Id::Number(7), begun);
-    assert!(
-        attending
-            .subscribe(&feed(1, 10), &json!([{"feed": 1}]))
-            .is_ok()
+    assert_eq!(
+        subscribe(&mut attending, &feed(1, 10), &json!([{"feed": 1}])),
+        Ok(())
     );
     let (offer, _) = attending.offer();
     let gone = shared.registry().remove(attending.id());

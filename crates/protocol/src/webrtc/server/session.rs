@@ -12,6 +12,7 @@ use super::feeds::Feeds;
 use super::negotiate::{Planned, Taken};
 use super::playing::Feed;
 use super::relay::{Publication, Word, topic_of_peer};
+use super::rooms::CHANGED;
 use super::served::{DroppedCounts, ServedPeer};
 use super::taking::Taking;
 use super::{CHANNEL, Shared};
@@ -33,8 +34,8 @@ pub(super) enum Role {
         planned: Vec<Planned>,
         publication: Option<Arc<Publication>>,
     },
-    /// What others publish in a room goes to the client.
-    Attends { feeds: Vec<Feed> },
+    /// What others publish in a room goes to the client. Its end is said in the room.
+    Attends { feeds: Vec<Feed>, topic: String },
     /// The client sends.
     Publishes {
         taken: Vec<Taken>,
@@ -77,6 +78,8 @@ pub(super) struct PeerSession {
     number: u64,
     peer: Box<Peer>,
     work: Work,
+    /// Where in a room it is said that it is over.
+    room: Option<String>,
     /// When something came last.
     heard: Time,
     /// When it ends, once its stream is over.
@@ -105,6 +108,7 @@ impl PeerSession {
             stream: name.clone(),
             ..ServedPeer::default()
         };
+        let mut room = None;
         let work = match role {
             Role::Plays {
                 planned,
@@ -119,8 +123,9 @@ impl PeerSession {
                 let feeds = Feeds::new(shared.clone(), number, vec![feed], false);
                 Work::Plays(Box::new(feeds))
             }
-            Role::Attends { feeds } => {
+            Role::Attends { feeds, topic } => {
                 done.relayed = true;
+                room = Some(topic);
                 let feeds = Feeds::new(shared.clone(), number, feeds, true);
                 Work::Plays(Box::new(feeds))
             }
@@ -136,6 +141,7 @@ impl PeerSession {
             number,
             peer,
             work,
+            room,
             heard: now,
             leave_by: None,
             over: false,
@@ -311,6 +317,11 @@ impl PeerSession {
         self.done.ended = how.to_owned();
         self.shared.registry().ended(self.slot, self.number);
         self.shared.rooms().forget_more(self.number);
+        let said = |topic| Output::Tell {
+            topic,
+            message: CHANGED.into(),
+        };
+        cx.out.extend(self.room.take().map(said));
         let done = std::mem::take(&mut self.done);
         cx.out.push_back(Output::Record(Record::new(done)));
         cx.out.push_back(Output::Ended(outcome));

@@ -87,12 +87,13 @@ pub(super) struct Attending {
 impl Attending {
     /// One whose PeerConnection is known from now on: its first check of ICE may come before its
     /// answer does.
-    pub(super) fn new(shared: Arc<Shared>, room: Id, begun: Begun) -> Attending {
+    pub(super) fn new(shared: Arc<Shared>, (room, topic): (Id, String), begun: Begun) -> Attending {
         let (number, transport) = (begun.number, begun.peer.local_transport());
         let name = format!("room {room}");
         let mut registry = shared.registry();
         let slot = registry.next_slot();
-        let role = Role::Attends { feeds: Vec::new() };
+        let feeds = Vec::new();
+        let role = Role::Attends { feeds, topic };
         let id = shared.accept(&mut registry, &name, begun, role);
         drop(registry);
         Attending {
@@ -345,7 +346,7 @@ impl Attending {
         let feeds = self.agree(&answer);
         match registry.waiting(&self.id) {
             Some(Waiting {
-                role: Role::Attends { feeds: all },
+                role: Role::Attends { feeds: all, .. },
                 ..
             }) => all.extend(feeds),
             _ => {

@@ -243,6 +243,9 @@ impl Door {
                 match work {
                     Work::Person(person) => {
                         if let Some(own) = person.publishes.take() {
+                            let topic =
+                                self.shared.rooms().unpublishes(&person.room, person.number);
+                            tell_room(cx, topic);
                             self.shared.end_peer(cx, &own);
                         }
                     }
@@ -293,7 +296,32 @@ impl Door {
         let ids: Vec<u64> = self.handles.keys().copied().collect();
         for id in ids {
             self.look_around(cx, id, topic);
+            self.look_whether_over(cx, id);
         }
+    }
+
+    /// Tells a handle whose PeerConnection has ended by itself. It is free for another then.
+    fn look_whether_over(&mut self, cx: &mut Context<'_>, id: u64) {
+        let Some(work) = self.handles.get_mut(&id) else {
+            return;
+        };
+        let own = match work {
+            Work::Nothing => None,
+            Work::Person(person) => person.publishes.as_deref(),
+            Work::Attends(attending) => Some(attending.id()),
+        };
+        if own.is_none_or(|own| self.shared.registry().find(own).is_some()) {
+            return;
+        }
+        match work {
+            Work::Person(person) => person.publishes = None,
+            other => *other = Work::Nothing,
+        }
+        let reason = "the PeerConnection is over";
+        self.say(
+            cx,
+            json!({"janus": "hangup", "sender": id, "reason": reason}),
+        );
     }
 
     /// Answers a message.

@@ -249,7 +249,7 @@ impl Door {
         let (feeds, topic) = feeds;
         let begun = shared.begin_to_offer(cx.now, self.local);
         let begun = begun.map_err(|refused| (code::PUBLISHERS_FULL, refused.why))?;
-        let mut attending = Attending::new(shared, room, begun);
+        let mut attending = Attending::new(shared, (room, topic.clone()), begun);
         match attending.wanted(&feeds, &body["streams"]) {
             Ok(wanted) => attending.subscribe(wanted),
             Err(error) => {

@@ -236,6 +236,15 @@ fn socket(messages: &[String]) -> Vec<u8> {
     bytes
 }
 
+fn bytes(at: Time, bytes: &[u8]) -> Input<'_> {
+    Input::Bytes {
+        channel: ChannelId(0),
+        bytes,
+        at,
+        runs: &[],
+    }
+}
+
 #[test]
 fn what_is_wrong_in_a_room_is_said_with_the_code_that_janus_has() {
     for (of_handle, body, expected) in [
@@ -299,6 +308,76 @@ fn what_is_wrong_in_a_room_is_said_with_the_code_that_janus_has() {
     assert_eq!(status(&doors.says(no_key)), "400");
     let unmasked = [&socket(&[])[..], &[0x81, 1, b'x']].concat();
     assert_eq!(status(&doors.says(&unmasked)), "101");
+}
+
+#[test]
+fn who_publishes_in_a_room_is_told_when_that_is_over_and_may_begin_again() {
+    let server = Server::new(server(&[])).expect("it can be made");
+    let shared = server.0.clone();
+    let (mut session, mut recorder) = (server.session(), Recorder::new(CATALOGUE));
+    let now = Time::from_nanos(1_000_000_000);
+    let mut hears = |input: Input<'_>| {
+        let mut out = std::collections::VecDeque::new();
+        let mut cx = Context {
+            now,
+            recorder: &mut recorder,
+            sinks: &mut Sinks::default(),
+            flows: &mut Flows::default(),
+            out: &mut out,
+            outbox: &mut Outbox::default(),
+        };
+        session.handle(&mut cx, input);
+        let sent = out.iter().filter_map(|output| match output {
+            Output::Send { bytes, .. } => Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => None,
+        });
+        sent.collect::<String>()
+    };
+    hears(Input::Opened {
+        channel: ChannelId(0),
+        local: ([10, 0, 0, 2], 554).into(),
+        remote: None,
+    });
+    let [id, handle] = [0, 1].map(|number| shared.drawn(number, &[30]) >> 11);
+    let (_, offer) = offers(now, 1);
+    let sends = offer.replace("a=recvonly", "a=sendonly");
+    let request = |body: serde_json::Value| {
+        let mut message = serde_json::json!({"janus": "message", "session_id": id});
+        message["handle_id"] = handle.into();
+        message["body"] = body;
+        message["jsep"] = serde_json::json!({"type": "offer", "sdp": sends});
+        message.to_string()
+    };
+    let publish = request(serde_json::json!({"request": "publish"}));
+    let attach =
+        format!(r#"{{"janus":"attach","session_id":{id},"plugin":"janus.plugin.videoroom"}}"#);
+    let join = serde_json::json!({"request": "join", "ptype": "publisher", "room": 1});
+    let messages = [
+        r#"{"janus":"create"}"#.to_owned(),
+        attach,
+        request(join),
+        publish.clone(),
+        publish.clone(),
+    ];
+    let said = hears(bytes(now, &socket(&messages)));
+    // The second is refused: it publishes already.
+    assert_eq!(said.matches(r#""configured":"ok""#).count(), 1, "{said}");
+    assert!(said.contains(r#""error_code":434"#), "{said}");
+    let word: Arc<str> = "changed".into();
+    let changed = || Input::Told {
+        topic: "webrtc-server/room/0",
+        message: &word,
+    };
+    assert_eq!(hears(changed()), "");
+    // Its first datagram never comes.
+    shared.forget_who_never_came(now + Duration::from_secs(60));
+    let said = hears(changed());
+    assert!(said.contains(r#""janus":"hangup""#), "{said}");
+    let mut again = Vec::new();
+    crate::websocket::write_message(1, publish.as_bytes(), Some(7), &mut again);
+    let said = hears(bytes(now, &again));
+    assert!(said.contains(r#""configured":"ok""#), "{said}");
+    assert_eq!(server.door().never_came, 1);
 }
 
 #[test]

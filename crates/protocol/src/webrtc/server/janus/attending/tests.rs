@@ -67,7 +67,7 @@ fn subscribe(
 fn plays(attending: &Attending) -> Vec<u64> {
     let mut registry = attending.shared.registry();
     let Some(Waiting {
-        role: Role::Attends { feeds },
+        role: Role::Attends { feeds, .. },
         ..
     }) = registry.waiting(&attending.id)
     else {
@@ -83,7 +83,7 @@ fn who_comes_while_an_offer_is_out_is_in_the_next_one() {
     let shared = server.0.clone();
     let begun = shared.begin_to_offer(NOW, ([127, 0, 0, 1], 8889).into());
     let begun = begun.expect("there is room");
-    let mut attending = Attending::new(shared, Id::Number(7), begun);
+    let mut attending = Attending::new(shared, (Id::Number(7), String::new()), begun);
     let wants = |person: u64| json!([{"feed": person}]);
     let first = feed(1, 10);
     let both = json!([{"feed": 1}, {"feed": 2}]);
@@ -123,7 +123,7 @@ fn nothing_is_kept_for_who_is_over() {
     let shared = server.0.clone();
     let begun = shared.begin_to_offer(NOW, ([127, 0, 0, 1], 8889).into());
     let begun = begun.expect("there is room");
-    let mut attending = Attending::new(shared.clone(), Id::Number(7), begun);
+    let mut attending = Attending::new(shared.clone(), (Id::Number(7), String::new()), begun);
     assert_eq!(
         subscribe(&mut attending, &feed(1, 10), &json!([{"feed": 1}])),
         Ok(())

@@ -432,8 +432,8 @@ impl ClientConfig {
         room.map(RoomConfig::request)
     }
 
-    /// Whether these values make sense with URLs that are no rooms of Janus, but perhaps of LiveKit;
-    /// if not, which key does not, and why.
+    /// Whether these values make sense with URLs that are no rooms of Janus; with `of_livekit` they
+    /// are rooms of LiveKit. If not, which key does not, and why.
     pub(super) fn check_without_room(
         &self,
         of_livekit: bool,

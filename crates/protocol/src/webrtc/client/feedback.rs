@@ -15,8 +15,8 @@ impl Client {
     /// Reports on what came, in pieces that the peer can keep until they are sent.
     pub(super) fn report_received(&mut self, cx: &mut Context<'_>, at: usize) {
         let mut from = Some(0);
-        // A datagram of its own would cost as much as the report. It names who was heard of late, of
-        // whom there is a report.
+        // A datagram of its own would cost as much as the report. It names those who were heard of
+        // late, and each of them has a report.
         let mut remb = self.remb_with_reports(cx, at);
         while let Some(first) = from
             && !self.is_leaving()
@@ -116,7 +116,9 @@ impl Client {
         if tracks.tells_arrivals() {
             link.tell_at = Some(now + TELL_EVERY);
             let packets = tracks.write_arrivals(self.ssrc, |compound| {
-                messages += u64::from(peer.send_rtcp(compound));
+                let is_sent = peer.send_rtcp(compound);
+                messages += u64::from(is_sent);
+                is_sent
             });
             cx.recorder.add(m::ARRIVALS_TOLD, packets);
             cx.recorder.add(m::TRANSPORT_FEEDBACK_SENT, messages);

@@ -127,6 +127,14 @@ impl Sent {
         self.count_at
     }
 
+    /// Of which streams packets have numbers of their transport.
+    #[cfg(test)]
+    pub(super) fn numbered(&self, flows: &mut Flows) -> Vec<bool> {
+        let has = |sealed: &mut Sealed| sealed.numbered.is_some();
+        let streams = self.streams.iter();
+        streams.map(|stream| flows.with(stream.flow, has)).collect()
+    }
+
     /// Both descriptions are known: what the server takes, what of it may be asked for again, and
     /// where that is sent.
     pub(super) fn agree(&mut self, sections: &[Agreed], names: LayerIds) {

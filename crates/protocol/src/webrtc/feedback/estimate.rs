@@ -116,8 +116,8 @@ pub struct Estimator {
     smoothed: f64,
     /// The least that it was.
     least_delay: f64,
-    /// What it was when the rate was last lowered because of a full queue, and how often in a row it
-    /// had not become less since the time before.
+    /// What it was when the rate was last lowered because of a full queue, and how often in a row
+    /// it had not become less since the time before.
     full: Option<(f64, u8)>,
     /// When groups arrived, in milliseconds, and their smoothed delay.
     delays: VecDeque<(f64, f64)>,

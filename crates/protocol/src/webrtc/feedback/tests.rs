@@ -360,7 +360,7 @@ fn what_is_kept_is_bounded() {
     assert_eq!(kept.count(), 128);
 }
 
-/// Packets that others overtake are said once each, whenever they come and whatever was said before.
+/// Packets that others overtake are said once each, whenever they come.
 #[test]
 fn what_was_overtaken_is_said_late_and_once() {
     for seed in 0..200u64 {

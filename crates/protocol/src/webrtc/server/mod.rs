@@ -1,6 +1,6 @@
 //! The reference server: WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep) over HTTP, rooms over a
-//! WebSocket, and media over UDP on the port of the same number. It plays made media, passes on what clients publish, does wrong
-//! what it is told to, and says exactly what it did.
+//! WebSocket, and media over UDP on the port of the same number. It plays made media, passes on
+//! what clients publish, does wrong what it is told to, and says exactly what it did.
 
 mod agree;
 mod endpoint;

@@ -21,7 +21,7 @@ use crate::session::{self, Record, Session};
 /// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
-    about: "WebRTC: WHEP plays H.264, or what a client publishes by WHIP; and rooms, as Janus has them",
+    about: "WebRTC: WHEP plays H.264, or what a client publishes by WHIP; rooms as Janus has",
     flags: FLAGS,
     own_files: false,
     read,
@@ -39,7 +39,7 @@ const FLAGS: &[Flag] = {
             Listening,
             common::PORT,
             Takes::Number("PORT", 0, 65_535),
-            "Port to listen on: of TCP for WHIP and WHEP, of UDP for media; 0 for one that is free",
+            "Port to listen on: of TCP for WHIP, WHEP and rooms, of UDP for media; 0 for a free one",
         )
         .default("8889"),
         Flag::new(
@@ -54,7 +54,7 @@ const FLAGS: &[Flag] = {
             Listening,
             common::TLS_CERT,
             Takes::File,
-            "Speak TLS (whip+https, whep+https) on all connections, with the certificates of this \
+            "Speak TLS (whip+https, whep+https, janus+wss) on all connections, with the certificates of this \
              file (PEM), the server's own first",
         )
         .requires(&[common::TLS_KEY]),

@@ -235,9 +235,8 @@ impl Taking {
         }
         if self.tell_at.is_some_and(|due| due <= now) {
             self.tell_at = Some(now + TELL_EVERY);
-            self.tracks.write_arrivals(self.own_ssrc, |compound| {
-                peer.send_rtcp(compound);
-            });
+            self.tracks
+                .write_arrivals(self.own_ssrc, |compound| peer.send_rtcp(compound));
         }
         if self.ask_at.is_some_and(|due| due <= now) {
             self.ask_at = Some(now + ASK_EVERY);

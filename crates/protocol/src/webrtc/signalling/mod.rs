@@ -214,8 +214,8 @@ pub trait Signalling: Debug {
     /// alone in a room.
     fn expects_media(&self) -> bool;
 
-    /// Until when the publisher of a track had muted it ([`Time::NEVER`] while he does), by the name
-    /// that the track has in descriptions (`a=msid`); none where that is not known.
+    /// Until when the publisher of a track had muted it, by the name that the track has in
+    /// descriptions (`a=msid`): [`Time::NEVER`] while they do, none where that is not known.
     fn muted_until(&self, track: &str) -> Option<Time> {
         let _ = track;
         None

@@ -73,8 +73,8 @@ impl Tracks {
     }
 
     /// Asks for what is missing, in a compound for each stream, of [`AT_ONCE`] streams at most: the
-    /// others have their turn the next time. What was asked for `round_trip` ago or earlier is asked
-    /// for again. Says how often key frames were asked for.
+    /// others have their turn the next time. What was asked for is asked for again after a
+    /// `round_trip`. Says how often key frames were asked for.
     pub(in crate::webrtc) fn write_questions(
         &mut self,
         now: Time,

@@ -53,8 +53,8 @@ impl Tracks {
     }
 
     /// What comes in each section, over a PeerConnection that has stood since `stood`. `silence` is
-    /// the configured time after which media counts as stopped, `muted_until` says until when a track
-    /// was muted ([`Time::NEVER`] while it is).
+    /// the configured time after which media counts as stopped, `muted_until` says until when a
+    /// track was muted ([`Time::NEVER`] while it is).
     pub(in crate::webrtc) fn courses(
         &self,
         now: Time,

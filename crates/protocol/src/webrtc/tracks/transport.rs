@@ -56,28 +56,30 @@ impl Tracks {
         self.transport.is_some()
     }
 
-    /// Writes compounds that say which packets arrived since the last time, and when; says how many
-    /// packets they tell of.
+    /// Writes compounds that say which packets arrived since the last time, and when; says of how
+    /// many packets those tell that `send` takes.
     pub(in crate::webrtc) fn write_arrivals(
         &mut self,
         own: u32,
-        mut send: impl FnMut(&[u8]),
+        mut send: impl FnMut(&[u8]) -> bool,
     ) -> u64 {
         let Some(transport) = &mut self.transport else {
             return 0;
         };
-        let before = transport.arrivals.counts().said;
-        let mut compound = Vec::new();
+        let (mut told, mut compound) = (0, Vec::new());
         loop {
+            let before = transport.arrivals.counts().said;
             compound.clear();
             rtcp::write_receiver_report(&mut compound, own, &[]);
             if !transport
                 .arrivals
                 .write(own, transport.media, &mut compound)
             {
-                return transport.arrivals.counts().said - before;
+                return told;
             }
-            send(&compound);
+            if send(&compound) {
+                told += transport.arrivals.counts().said - before;
+            }
         }
     }
 

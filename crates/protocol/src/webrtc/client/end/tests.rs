@@ -12,11 +12,12 @@ use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
 use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::{Direction, PeerNumber, Scope, Signalling};
-use crate::webrtc::tracks::Agreed;
+use crate::webrtc::tracks::{Agreed, Section};
 
-/// A room in which others publish, or nobody.
+/// A room in which others publish, or nobody; and the tracks of which it says that they will not
+/// come.
 #[derive(Debug)]
-struct Room(Arc<AtomicBool>);
+struct Room(Arc<AtomicBool>, Vec<&'static str>);
 
 impl Signalling for Room {
     fn begin(&mut self, _: &mut Scope<'_>) {}
@@ -35,6 +36,10 @@ impl Signalling for Room {
     }
     fn waits(&self) -> Option<(Time, String)> {
         None
+    }
+    fn missing_tracks(&self) -> Vec<(&str, &str)> {
+        let all = self.1.iter();
+        all.map(|track| (*track, "CodecUnsupported")).collect()
     }
 }
 
@@ -59,7 +64,7 @@ impl Scene {
         let url = "janus+ws://10.0.0.1/videoroom/1";
         let mut client = Client::new(config, url, 1, certificate).expect("it is a URL");
         let others = Arc::new(AtomicBool::new(others));
-        client.signalling = Box::new(Room(others.clone()));
+        client.signalling = Box::new(Room(others.clone(), Vec::new()));
         client.phase = Phase::Active;
         client.local = Some([127, 0, 0, 1].into());
         let mut scene = Scene {
@@ -242,4 +247,62 @@ fn rows_of_what_is_over_are_bounded() {
     assert_eq!(scene.client.rows.len(), 2048);
     let received = crate::media::rtp::metrics::RECEIVED;
     assert_eq!(scene.recorder.counter(received), 3000);
+}
+
+#[test]
+fn a_track_that_the_server_says_will_not_come_is_silent_once_unless_it_came() {
+    for (missing, silent) in [
+        (vec![], 0),
+        (vec!["goes"], 0),
+        (vec!["gone"], 1),
+        (vec!["nowhere"], 1),
+        (vec!["goes", "gone", "nowhere"], 2),
+    ] {
+        let mut scene = Scene::new(true);
+        scene.client.signalling = Box::new(Room(scene.others.clone(), missing.clone()));
+        let sink = scene.client.links[0].sink.expect("it receives");
+        let section = |mid: &str, track: &str, ssrc| Section {
+            mid: mid.to_owned(),
+            kind: MediaKind::Video,
+            track: Some(track.to_owned()),
+            sources: vec![(ssrc, None)],
+            since: at(0),
+        };
+        scene.at(0, |_, cx| {
+            let tracks = cx.sinks.get::<Tracks>(sink);
+            tracks.agree(vec![Agreed {
+                payload_type: 96,
+                kind: MediaKind::Video,
+                codec: None,
+                clock_rate: 90_000,
+                is_rtx: false,
+                apt: None,
+                nack: false,
+            }]);
+            tracks.expect(vec![section("0", "goes", 50), section("1", "gone", 60)]);
+        });
+        for number in 0..100_u8 {
+            scene.at(u64::from(number) * 100, |_, cx| {
+                let bytes = [0x80, 96, 0, number, 0, 0, 0, 1, 0, 0, 0, 50];
+                let arrival = Arrival {
+                    at: cx.now,
+                    bytes: &bytes,
+                    length: bytes.len(),
+                    overhead: 0,
+                };
+                cx.sinks.packet(sink, &arrival, cx.recorder);
+            });
+        }
+        scene.at(10_000, |client, cx| client.look_for_silent_streams(cx));
+        let counted = scene
+            .recorder
+            .counter(crate::media::rtp::metrics::STREAMS_SILENT);
+        assert_eq!(counted, silent, "{missing:?}");
+        let notes = scene.out.iter().filter_map(|output| match output {
+            Output::Note(note) => Some(&note.text),
+            _ => None,
+        });
+        assert!(notes.clone().all(|text| text.contains("CodecUnsupported")));
+        assert_eq!(notes.count() as u64, silent);
+    }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 
 use super::*;
-use crate::session::{Closed, Datagram, Flows, Outbox, Output, Sinks};
+use crate::media::source::MediaSource;
+use crate::session::{Closed, Datagram, Flows, Outbox, Output, Session as _, Sinks};
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
 use crate::webrtc::peer::{Peer, PeerConfig, PeerState, Received};
@@ -52,6 +53,8 @@ struct Scene {
     flows: Flows,
     /// What the client sent.
     sent: Vec<Vec<u8>>,
+    /// Which of its PeerConnections goes to the server.
+    at: usize,
 }
 
 fn ends() -> [SocketAddr; 2] {
@@ -83,6 +86,7 @@ impl Scene {
             sinks: Sinks::default(),
             flows: Flows::default(),
             sent: Vec::new(),
+            at: 0,
         };
         let offer = scene.offer();
         scene.does(|client, cx| {
@@ -157,18 +161,19 @@ impl Scene {
             self.server.handle_timeout(self.now);
             let mut bytes = Vec::new();
             while self.server.poll_transmit(&mut bytes).is_some() {
-                let at = self.now;
+                let (at, link) = (self.now, self.at);
                 self.does(|client, cx| {
                     let datagram = Datagram {
                         from: theirs,
                         at,
                         bytes: &bytes,
                     };
-                    client.datagrams(cx, 0, &[datagram]);
+                    client.datagrams(cx, link, &[datagram]);
                 });
                 bytes.clear();
             }
-            self.does(|client, cx| client.due_link(cx, 0));
+            let link = self.at;
+            self.does(|client, cx| client.due_link(cx, link));
         }
         compounds
     }
@@ -276,4 +281,73 @@ fn other_keys_of_the_server_end_the_client() {
         panic!("{:?}", scene.client.outcome);
     };
     assert_eq!(failure.reason, "bad_sdp");
+}
+
+#[test]
+fn reports_wait_for_nothing_that_has_come_and_what_is_missing_does() {
+    let mut scene = Scene::new();
+    // Nothing stands yet: an answer may be there.
+    assert!(scene.client.awaits(scene.now));
+    scene.take_answer();
+    scene.run(Duration::from_secs(3));
+    scene.client.check = None;
+    let later = scene.now + Duration::from_secs(1);
+    let link = &mut scene.client.links[0];
+    link.peer = None;
+    (link.ask_at, link.tell_at, link.report_at) = (None, None, Some(later));
+    assert_eq!(link.deadline(), Some(later));
+    assert!(!scene.client.awaits(later));
+    for what in 0..2 {
+        let link = &mut scene.client.links[0];
+        (link.ask_at, link.tell_at) = match what {
+            0 => (Some(later), None),
+            _ => (None, Some(later)),
+        };
+        assert!(scene.client.awaits(later), "{what}");
+        assert!(!scene.client.awaits(scene.now), "{what}");
+    }
+}
+
+/// LiveKit takes the numbers of pictures alone: to it sound with numbers would be lost.
+#[test]
+fn what_follows_numbers_those_packets_alone_whose_answer_takes_it() {
+    let mut scene = Scene::new();
+    let [ours, theirs] = ends();
+    let text = r#"{"congestion":"follow","publish":{"bitrate":"500kbps","audio":true}}"#;
+    let config: ClientConfig = serde_json::from_str(text).expect("it is one");
+    let source = config.source().map(crate::webrtc::config::usual);
+    let source = source.map(|config| MediaSource::live(&config, None));
+    let source = source.expect("it has one").expect("it can be made");
+    scene.client.config = config;
+    scene.client.source = Some(Arc::new(source));
+    scene.does(|client, cx| {
+        client.open_link(cx, PeerNumber(1), Direction::Send, None);
+        client.link_opened(cx, 1, ours);
+    });
+    let offer = {
+        let all = scene.described.lock().expect("nobody panics with it");
+        SessionDescription::parse(all.last().expect("it offers")).expect("it is right")
+    };
+    let config = PeerConfig::new(Arc::new(Certificate::generate(4)), 4);
+    let mut server = Peer::answerer(scene.now, &config);
+    server.add_local_candidate(scene.now, theirs);
+    let transport = offer.transport().expect("it is right");
+    assert_eq!(server.set_remote(scene.now, &transport), Ok(()));
+    let takes = AnswerConfig {
+        extensions: vec![extension::TRANSPORT_CC.to_owned()],
+        feedback: sdp::Feedback::default(),
+        ..AnswerConfig::receive_all(1)
+    };
+    let mut answer = offer.answer(&takes, &server.local_transport());
+    let sound = |section: &&mut sdp::MediaSection| section.kind == MediaKind::Audio;
+    for section in answer.media.iter_mut().filter(sound) {
+        section.extensions.clear();
+    }
+    let text = answer.to_string();
+    scene.does(|client, cx| client.answered(cx, 1, &text));
+    scene.server = server;
+    scene.at = 1;
+    scene.run(Duration::from_secs(3));
+    let numbered = scene.client.links[1].sent.numbered(&mut scene.flows);
+    assert_eq!(numbered, [true, false]);
 }

@@ -36,7 +36,10 @@ pub(super) fn streams_of(tracks: &[Track]) -> Value {
 
 fn publishers(feeds: &BTreeMap<u64, Arc<Publication>>, without: u64) -> Value {
     let others = feeds.iter().filter(|(id, _)| **id != without);
-    let one = |(id, publication): (&u64, &Arc<Publication>)| json!({"id": id, "streams": streams_of(&publication.tracks)});
+    let one = |(id, own): (&u64, &Arc<Publication>)| {
+        let streams = streams_of(&own.tracks);
+        json!({"id": id, "streams": streams})
+    };
     others.map(one).collect()
 }
 

@@ -99,7 +99,7 @@ impl Room {
         }
     }
 
-    /// Until when the publisher of a track had muted it; none where he never did.
+    /// Until when the publisher of a track had muted it; none where they never did.
     pub(super) fn muted_until(&self, track: &str) -> Option<Time> {
         self.muted.get(track).copied()
     }

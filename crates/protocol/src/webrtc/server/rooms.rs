@@ -10,9 +10,10 @@ use super::relay::Publication;
 use crate::webrtc::sdp::Transport;
 use crate::webrtc::url::Id;
 
-/// The most rooms there may be, and people in one of them.
+/// The most rooms there may be, and people in one of them: whenever somebody comes or leaves, each
+/// looks who is there.
 const ROOMS_MAX: usize = 10_000;
-const PEOPLE_MAX: usize = 10_000;
+const PEOPLE_MAX: usize = 1_000;
 
 /// What is said where somebody came or left: who hears it looks who is there.
 pub(super) const CHANGED: &str = "changed";

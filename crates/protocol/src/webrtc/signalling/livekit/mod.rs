@@ -7,6 +7,9 @@
 mod message;
 mod room;
 mod token;
+mod tracks;
+
+pub use tracks::{LAYER_NAMES, SentLayer};
 
 use std::time::Duration;
 
@@ -20,14 +23,12 @@ use crate::mix::mix;
 use crate::session::Closed;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
-use crate::webrtc::sdp;
 use crate::websocket;
 
 use message::{
-    AddTrackRequest, DisconnectReason, LeaveAction, LeaveRequest, ParticipantInfo, Ping, Refusal,
-    Request, Response, SessionDescription, SignalRequest, SignalResponse, SignalTarget,
-    StreamState, SubscriptionError, TrackSource, TrackType, TrickleRequest, UpdateTrackSettings,
-    VideoLayer,
+    DisconnectReason, LeaveAction, LeaveRequest, Ping, Refusal, Request, Response,
+    SessionDescription, SignalRequest, SignalResponse, SignalTarget, StreamState,
+    SubscriptionError, TrickleRequest,
 };
 use room::Room;
 use token::{Grant, token};
@@ -73,18 +74,6 @@ pub struct Settings {
     /// Which layer of others it receives: 0 is low, 2 high. None where the server chooses.
     pub quality: Option<u8>,
 }
-
-/// A layer of a simulcast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentLayer {
-    /// Width and height, where they are known.
-    pub size: Option<(u32, u32)>,
-    /// In bits per second.
-    pub bitrate: u64,
-}
-
-/// By which RIDs the server knows layers, the best first.
-pub const LAYER_NAMES: [&str; 3] = ["f", "h", "q"];
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -418,80 +407,6 @@ impl LiveKit {
             peer: PUBLISHER,
             answer: sdp,
         });
-    }
-
-    /// Tells the server of the tracks in our offer: it takes none that it does not know of.
-    fn add_tracks(&mut self, scope: &mut Scope<'_>, sdp: &str) {
-        self.tracks_asked = scope.now;
-        let description = sdp::SessionDescription::parse(sdp).unwrap_or_default();
-        let (width, height) = self.settings.size.unwrap_or((0, 0));
-        for section in &description.media {
-            let mut words = section.msid.as_deref().unwrap_or_default().split(' ');
-            let Some(cid) = words.nth(1) else {
-                continue;
-            };
-            let mut track = AddTrackRequest {
-                cid: cid.to_owned(),
-                name: cid.to_owned(),
-                kind: TrackType::Audio as i32,
-                source: TrackSource::Microphone as i32,
-                ..AddTrackRequest::default()
-            };
-            if section.kind == sdp::MediaKind::Video {
-                track.kind = TrackType::Video as i32;
-                track.source = TrackSource::Camera as i32;
-                (track.width, track.height) = (width, height);
-                track.layers = self.layers();
-            }
-            self.tracks.push(cid.to_owned());
-            scope.recorder.add(m::REQUESTS, 1);
-            self.say(scope, Request::AddTrack(track));
-        }
-    }
-
-    /// What the server is told of our layers.
-    fn layers(&self) -> Vec<VideoLayer> {
-        let named = self.settings.layers.iter().zip(LAYER_NAMES);
-        let layers = named.zip((0..3).rev()).map(|((layer, rid), quality)| {
-            let (width, height) = layer.size.unwrap_or((0, 0));
-            VideoLayer {
-                quality,
-                width,
-                height,
-                bitrate: u32::try_from(layer.bitrate).unwrap_or(u32::MAX),
-                spatial_layer: quality,
-                rid: rid.to_owned(),
-            }
-        });
-        layers.collect()
-    }
-
-    /// Asks for the wanted layer of tracks that are new.
-    fn choose_layers(&mut self, scope: &mut Scope<'_>, participants: &[ParticipantInfo]) {
-        let Some(quality) = self.settings.quality.filter(|_| self.settings.subscribes) else {
-            return;
-        };
-        let track_sids = self.room.new_videos(participants);
-        if !track_sids.is_empty() {
-            let quality = i32::from(quality);
-            let settings = UpdateTrackSettings {
-                track_sids,
-                quality,
-            };
-            self.say(scope, Request::TrackSettings(settings));
-        }
-    }
-
-    /// Sends our offer, once all its tracks are taken.
-    fn offer_if_ready(&mut self, scope: &mut Scope<'_>) {
-        if !self.tracks.is_empty() {
-            return;
-        }
-        if let Some(sdp) = self.offer.take() {
-            self.offered = Some(scope.now);
-            scope.recorder.add(m::REQUESTS, 1);
-            self.describe(scope, SignalTarget::Publisher, 1, sdp);
-        }
     }
 
     /// Sends a description of ours, and its candidates behind it where they are to follow.

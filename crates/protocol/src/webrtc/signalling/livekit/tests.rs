@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::message::{
     JoinResponse, MuteTrackRequest, ParticipantInfo, ParticipantPermission, ParticipantState,
     ParticipantUpdate, Pong, RequestResponse, StreamStateInfo, StreamStateUpdate,
-    SubscriptionResponse, TrackInfo, TrackPublishedResponse, TrackUnpublishedResponse,
+    SubscriptionResponse, TrackInfo, TrackPublishedResponse, TrackType, TrackUnpublishedResponse,
 };
 use super::*;
 use crate::metrics::CLIENTS;

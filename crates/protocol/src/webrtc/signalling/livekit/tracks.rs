@@ -1,0 +1,102 @@
+//! Tracks: what the client publishes, and which layer of others' it receives.
+
+use super::LiveKit;
+use super::message::{
+    AddTrackRequest, ParticipantInfo, Request, SignalTarget, TrackSource, TrackType,
+    UpdateTrackSettings, VideoLayer,
+};
+use crate::webrtc::metrics as m;
+use crate::webrtc::sdp;
+use crate::webrtc::signalling::Scope;
+
+/// A layer of a simulcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentLayer {
+    /// Width and height, where they are known.
+    pub size: Option<(u32, u32)>,
+    /// In bits per second.
+    pub bitrate: u64,
+}
+
+/// By which RIDs the server knows layers, the best first.
+pub const LAYER_NAMES: [&str; 3] = ["f", "h", "q"];
+
+impl LiveKit {
+    /// Tells the server of the tracks in our offer: it takes none that it does not know of.
+    pub(super) fn add_tracks(&mut self, scope: &mut Scope<'_>, sdp: &str) {
+        self.tracks_asked = scope.now;
+        let description = sdp::SessionDescription::parse(sdp).unwrap_or_default();
+        let (width, height) = self.settings.size.unwrap_or((0, 0));
+        for section in &description.media {
+            let mut words = section.msid.as_deref().unwrap_or_default().split(' ');
+            let Some(cid) = words.nth(1) else {
+                continue;
+            };
+            let mut track = AddTrackRequest {
+                cid: cid.to_owned(),
+                name: cid.to_owned(),
+                kind: TrackType::Audio as i32,
+                source: TrackSource::Microphone as i32,
+                ..AddTrackRequest::default()
+            };
+            if section.kind == sdp::MediaKind::Video {
+                track.kind = TrackType::Video as i32;
+                track.source = TrackSource::Camera as i32;
+                (track.width, track.height) = (width, height);
+                track.layers = self.layers();
+            }
+            self.tracks.push(cid.to_owned());
+            scope.recorder.add(m::REQUESTS, 1);
+            self.say(scope, Request::AddTrack(track));
+        }
+    }
+
+    /// What the server is told of our layers.
+    fn layers(&self) -> Vec<VideoLayer> {
+        let named = self.settings.layers.iter().zip(LAYER_NAMES);
+        let layers = named.zip((0..3).rev()).map(|((layer, rid), quality)| {
+            let (width, height) = layer.size.unwrap_or((0, 0));
+            VideoLayer {
+                quality,
+                width,
+                height,
+                bitrate: u32::try_from(layer.bitrate).unwrap_or(u32::MAX),
+                spatial_layer: quality,
+                rid: rid.to_owned(),
+            }
+        });
+        layers.collect()
+    }
+
+    /// Asks for the wanted layer of tracks that are new.
+    pub(super) fn choose_layers(
+        &mut self,
+        scope: &mut Scope<'_>,
+        participants: &[ParticipantInfo],
+    ) {
+        let Some(quality) = self.settings.quality.filter(|_| self.settings.subscribes) else {
+            return;
+        };
+        let track_sids = self.room.new_videos(participants);
+        if !track_sids.is_empty() {
+            let quality = i32::from(quality);
+            let settings = UpdateTrackSettings {
+                track_sids,
+                quality,
+            };
+            self.say(scope, Request::TrackSettings(settings));
+        }
+    }
+
+    /// Sends our offer, once all its tracks are taken.
+    pub(super) fn offer_if_ready(&mut self, scope: &mut Scope<'_>) {
+        if !self.tracks.is_empty() {
+            return;
+        }
+        if let Some(sdp) = self.offer.take() {
+            self.offered = Some(scope.now);
+            scope.recorder.add(m::REQUESTS, 1);
+            self.describe(scope, SignalTarget::Publisher, 1, sdp);
+        }
+    }
+}

@@ -262,6 +262,19 @@ fn streams_that_are_over_have_no_reports() {
     tracks.reports(&goodbye, Time::from_nanos(0), &mut recorder);
     assert_eq!(about(&mut tracks, 7_000), 2);
     assert_eq!(about(&mut tracks, 9_000), 1);
+    // Nor does an estimate name them.
+    let mut named = |ms: u64| {
+        let (now, mut message) = (Time::from_nanos(ms * 1_000_000), Vec::new());
+        tracks.write_remb(now, 1, &mut message);
+        let all = feedback::messages(&message).filter_map(Result::ok);
+        all.filter_map(|message| match message {
+            feedback::Message::Remb { sources, .. } => Some(sources),
+            _ => None,
+        })
+        .collect::<Vec<_>>()
+    };
+    assert!(named(8_500).is_empty());
+    assert_eq!(named(9_500), [[70]]);
 }
 
 fn section(mid: &str, kind: MediaKind, sources: &[u32]) -> Section {

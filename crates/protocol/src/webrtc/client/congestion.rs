@@ -295,6 +295,53 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_that_is_told_to_be_missing_again_is_lost_once() {
+        let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
+        let (most, _) = congestion.estimate();
+        let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
+        let mut stream = Numbered::new(congestion.numbers().expect("it has some"));
+        for packet in 0..100 {
+            stream.number(&header, (900, 16), at(packet * 4));
+        }
+        stream.take(true, &mut congestion);
+        let message = |base: u16, count: u16| TransportCc {
+            base,
+            arrivals: (base..base + count)
+                .map(|number| (number <= 95).then_some(16))
+                .collect(),
+            ..TransportCc::default()
+        };
+        congestion.told(at(600), &message(1, 100));
+        for turn in 1..20 {
+            congestion.told(at(600 + turn * 600), &message(96, 5));
+        }
+        assert_eq!(congestion.estimate().0, most);
+    }
+
+    #[test]
+    fn what_was_told_of_arrivals_holds_no_longer_when_no_more_is_told() {
+        let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
+        let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
+        let mut stream = Numbered::new(congestion.numbers().expect("it has some"));
+        for packet in 0..300 {
+            stream.number(&header, (900, 16), at(packet * 8));
+        }
+        stream.take(true, &mut congestion);
+        // Each takes longer than the one before: the path is full.
+        let message = TransportCc {
+            base: 1,
+            arrivals: vec![Some(40); 300],
+            ..TransportCc::default()
+        };
+        congestion.told(at(2600), &message);
+        let (lowered, _) = congestion.estimate();
+        for second in 10..30 {
+            congestion.reported(at(second * 1000), 100, 0);
+        }
+        assert!(congestion.estimate().0 > lowered, "{lowered}");
+    }
+
+    #[test]
     fn there_is_room_for_the_headers_of_small_packets() {
         let (all, _) = Congestion::new(at(0), (4_000_000, 256), None).estimate();
         assert!(all > 4_000_000 * (256 + 68) / 256, "{all}");

@@ -219,6 +219,12 @@ impl Rooms {
         self.more.remove(&number).unwrap_or_default()
     }
 
+    /// Whether nothing waits to be done by a PeerConnection.
+    #[cfg(test)]
+    pub(super) fn has_nothing_to_do(&self) -> bool {
+        self.more.is_empty() && self.answers.is_empty()
+    }
+
     /// A PeerConnection plays no more.
     pub(super) fn forget_more(&mut self, number: u64) {
         self.answers.remove(&number);

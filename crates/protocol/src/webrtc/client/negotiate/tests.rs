@@ -273,9 +273,14 @@ fn other_keys_of_the_server_end_the_client() {
     let mut scene = Scene::new();
     scene.take_answer();
     scene.run(Duration::from_secs(3));
-    let config = PeerConfig::new(Arc::new(Certificate::generate(3)), 3);
-    scene.server = Peer::offerer(scene.now, &config);
+    // The same credentials of ICE, and another certificate.
     let offer = scene.offer();
+    let line = offer
+        .lines()
+        .find(|line| line.starts_with("a=fingerprint:"));
+    let line = line.expect("it has one");
+    let other = Certificate::generate(3).fingerprint().to_string();
+    let offer = offer.replace(line, &format!("a=fingerprint:{other}"));
     scene.does(|client, cx| client.answer(cx, 0, &offer));
     let Some(crate::session::Outcome::Failed(failure)) = &scene.client.outcome else {
         panic!("{:?}", scene.client.outcome);

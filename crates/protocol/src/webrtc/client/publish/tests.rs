@@ -180,6 +180,41 @@ fn nothing_is_sent_again_where_that_was_not_agreed() {
 }
 
 #[test]
+fn losses_of_a_first_report_are_of_packets_that_nobody_knows() {
+    let (mut flows, mut sent, now) = stream(None, false);
+    let other = Outgoing::new(sent.streams[0].flow, 9);
+    sent.streams.push(other);
+    let congestion = Congestion::new(now, (1_000_000, 1100), None);
+    let (most, _) = congestion.estimate();
+    sent.congestion = Some(Box::new(congestion));
+    let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
+    let block = |ssrc, extended_highest, cumulative_lost| rtcp::ReportBlock {
+        ssrc,
+        extended_highest,
+        cumulative_lost,
+        ..rtcp::ReportBlock::default()
+    };
+    let mut hears = |seconds: u64, blocks: &[rtcp::ReportBlock]| {
+        let mut compound = Vec::new();
+        rtcp::write_receiver_report(&mut compound, 1, blocks);
+        let now = now + Duration::from_secs(seconds);
+        sent.reports(&compound, now, &mut flows, &mut recorder);
+        sent.congestion.as_ref().map(|own| own.estimate().0)
+    };
+    assert_eq!(hears(1, &[block(7, 100, 0)]), Some(most));
+    let both = [block(7, 200, 0), block(9, 300, 90)];
+    assert_eq!(hears(2, &both), Some(most));
+    // One that goes back tells of no packets.
+    assert_eq!(
+        hears(3, &[block(7, 100, 50), block(9, 400, 90)]),
+        Some(most)
+    );
+    // 40 of 200.
+    let both = [block(7, 200, 70), block(9, 500, 110)];
+    assert!(hears(4, &both) < Some(most));
+}
+
+#[test]
 fn what_is_agreed_is_found_in_the_answer() {
     let mut sent = Sent::default();
     let codec = |payload_type, name: &str, feedback: &[&str]| Codec {

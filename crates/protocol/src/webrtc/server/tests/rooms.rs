@@ -3,7 +3,9 @@
 use super::passing_on::made;
 use super::*;
 use crate::media::source::MediaSource;
+use crate::session::{Context, Flows, Input, Outbox, Sinks};
 use crate::webrtc::signalling::janus::Subscribe;
+use measure::{Recorder, Time};
 
 fn person(subscribe: Subscribe, seed: u64) -> Client {
     let config = ClientConfig {
@@ -72,6 +74,7 @@ fn everybody_in_a_room_receives_everybody_else_until_they_leave() {
         assert!(played.count(rtp::FRAMES_DELIVERED) > 300);
         // No name is taken any more.
         assert!(played.server.0.publications().is_empty());
+        assert!(played.server.0.rooms().has_nothing_to_do());
     }
 }
 
@@ -90,4 +93,69 @@ fn over_a_bad_network_rooms_go_on() {
         assert_eq!(played.count(m::UNAUTHENTIC), 0);
         assert!(played.server.0.publications().is_empty());
     }
+}
+
+#[test]
+fn who_stays_alone_receives_who_comes_after() {
+    for subscribe in [Subscribe::Together, Subscribe::Each] {
+        let mut played = Played::begin(settings(1), person(subscribe, 1), server(&[]));
+        let mut received = Vec::new();
+        for seed in 2..=4 {
+            let next = played.pair.add_client(Box::new(person(subscribe, seed)));
+            played.pair.run(Duration::from_secs(4));
+            played.pair.stop(next, Duration::from_secs(2));
+            // Nobody else is there for longer than a PeerConnection of nothing would stay.
+            played.pair.run(Duration::from_secs(9));
+            assert_eq!(played.pair.outcome(next), Some(&Outcome::Stopped));
+            received.push(played.count(rtp::RECEIVED));
+        }
+        played.pair.stop(CLIENT, Duration::from_secs(2));
+        played.pair.run(Duration::from_secs(3));
+        assert_eq!(played.pair.outcome(CLIENT), Some(&Outcome::Stopped));
+        // Each heard each other, every time.
+        let each = received[0];
+        assert!(each > 500 && received[2] > 5 * each / 2, "{received:?}");
+        let people = if subscribe == Subscribe::Together {
+            8
+        } else {
+            10
+        };
+        assert_eq!(played.count(m::PEERS_CONNECTED), people, "{subscribe:?}");
+    }
+}
+
+#[test]
+fn the_end_of_who_receives_is_said_in_the_room() {
+    let server = Server::new(server(&[])).expect("it can be made");
+    let now = Time::from_nanos(1_000_000_000);
+    let begun = server.0.begin_to_offer(now, ([10, 0, 0, 2], 554).into());
+    let begun = begun.expect("there is room");
+    let waiting = Waiting {
+        number: begun.number,
+        name: "room 7".to_owned(),
+        peer: Box::new(begun.peer),
+        role: session::Role::Attends {
+            feeds: Vec::new(),
+            topic: "the room".to_owned(),
+        },
+    };
+    let number = waiting.number;
+    let mut peer = session::PeerSession::new(now, server.0.clone(), waiting, 0);
+    // It has something to do yet.
+    let more = vec![crate::webrtc::server::rooms::More::Stops(1)];
+    server.0.rooms().plays_more(number, more);
+    let mut out = std::collections::VecDeque::new();
+    let mut cx = Context {
+        now,
+        recorder: &mut Recorder::new(CATALOGUE),
+        sinks: &mut Sinks::default(),
+        flows: &mut Flows::default(),
+        out: &mut out,
+        outbox: &mut Outbox::default(),
+    };
+    peer.handle(&mut cx, Input::Stop { until: now });
+    let said =
+        |output: &Output| matches!(output, Output::Tell { topic, .. } if topic == "the room");
+    assert_eq!(out.iter().filter(|output| said(output)).count(), 1);
+    assert!(server.0.rooms().has_nothing_to_do());
 }

@@ -138,4 +138,16 @@ fn nothing_is_kept_for_who_is_over() {
     let number = attending.number;
     assert!(shared.rooms().take_more(number).is_empty());
     assert!(shared.rooms().take_answer(number).is_none());
+    // Nor for one that never came.
+    let begun = shared.begin_to_offer(NOW, ([127, 0, 0, 1], 8889).into());
+    let begun = begun.expect("there is room");
+    let attending = Attending::new(shared.clone(), (Id::Number(7), String::new()), begun);
+    shared
+        .rooms()
+        .plays_more(attending.number, vec![More::Stops(1)]);
+    shared.forget_who_never_came(NOW + CONNECTED_LATER);
+    assert!(shared.rooms().has_nothing_to_do());
 }
+
+/// That it has not come by then.
+const CONNECTED_LATER: std::time::Duration = std::time::Duration::from_secs(60);

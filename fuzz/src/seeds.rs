@@ -103,6 +103,7 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "webrtc_feedback" => webrtc_feedback(),
         // Each side in turn is handed what the other sent, and 20 ms go by.
         "webrtc_peer" => vec![[0x38, 0x39].repeat(20), [0x29, 0x38, 0x2e, 0x39].repeat(15)],
+        "webrtc_room" => vec![webrtc_room()],
         "webrtc_sdp" => captures("crates/protocol/src/webrtc/sdp/testdata"),
         "webrtc_server" => captures("crates/protocol/src/webrtc/sdp/testdata")
             .into_iter()
@@ -113,6 +114,29 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "webrtc_turn" => vec![webrtc_turn()],
         _ => Vec::new(),
     }
+}
+
+/// Two who enter a room, of whom one publishes, and the other receives what is published in it, says
+/// which answer, and leaves it again. Each step: who, which handle, a number, and what is said.
+fn webrtc_room() -> Vec<u8> {
+    let steps: [[u8; 4]; 15] = [
+        [0, 0, 0, 1],
+        [1, 0, 0, 1],
+        [0, 0, 0, 2],
+        [1, 0, 0, 2],
+        [1, 0, 0, 2],
+        [0, 0, 1, 9],
+        [1, 0, 1, 9],
+        [0, 0, 1, 12],
+        [1, 1, 4, 11],
+        [1, 1, 0, 13],
+        [1, 1, 1, 14],
+        [1, 1, 0, 13],
+        [1, 1, 2, 15],
+        [0, 0, 1, 16],
+        [1, 1, 0, 3],
+    ];
+    steps.concat()
 }
 
 fn join(parts: &[&[u8]]) -> Vec<u8> {

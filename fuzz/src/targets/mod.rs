@@ -12,6 +12,7 @@ mod srt_session;
 mod texts;
 mod webrtc;
 mod webrtc_client;
+mod webrtc_room;
 mod webrtc_server;
 mod webrtc_turn;
 
@@ -19,7 +20,7 @@ mod webrtc_turn;
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub(crate) const TARGETS: [(&str, Target); 41] = [
+pub(crate) const TARGETS: [(&str, Target); 42] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
@@ -56,6 +57,7 @@ pub(crate) const TARGETS: [(&str, Target); 41] = [
     ("webrtc_client", webrtc_client::client),
     ("webrtc_feedback", webrtc::feedback),
     ("webrtc_peer", webrtc::peer),
+    ("webrtc_room", webrtc_room::room),
     ("webrtc_sdp", webrtc::sdp),
     ("webrtc_server", webrtc_server::server),
     ("webrtc_srtp", webrtc::srtp),

@@ -1,0 +1,408 @@
+//! Two people on WebSockets of the WebRTC server's rooms, who say anything.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use measure::{Catalogue, Recorder, Time};
+use protocol::session::{
+    ChannelId, Closed, Context, Datagram, Endpoint, Flows, Input as Heard, Outbox, Output, Route,
+    Session, Sinks,
+};
+use protocol::webrtc::certificate::Certificate;
+use protocol::webrtc::peer::{Peer, PeerConfig, PeerState};
+use protocol::webrtc::sdp::{
+    AnswerConfig, Direction, Feedback, MediaKind, OfferConfig, OfferedMedia, SessionDescription,
+    known,
+};
+use protocol::webrtc::server::{Server, ServerConfig};
+use protocol::websocket::{self, Assembly, Item, Limits, Upgrade};
+use serde_json::{Value, json};
+
+use crate::input::{Input, text};
+
+const CHANNEL: ChannelId = ChannelId(0);
+const NOW: Time = Time::from_nanos(1_000_000_000);
+const CLIENT: ([u8; 4], u16) = ([10, 0, 0, 9], 6000);
+const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 8889);
+
+/// How many PeerConnections the server has at most: what one run leaves behind is missed by the
+/// next.
+const SESSIONS: usize = 20;
+
+/// The most steps of a run.
+const STEPS: usize = 60;
+
+const LIMITS: Limits = Limits { keep: 1 << 20, longest: 1 << 20 };
+
+struct Kept {
+    server: Server,
+    /// An offer that sends sound and pictures.
+    offer: String,
+    certificate: Arc<Certificate>,
+    /// Publishes in room 1, so that there is something to receive. It stays.
+    _publisher: (Person, Carried),
+    /// What it publishes.
+    feed: u64,
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+}
+
+/// Each message gets an answer, and nothing of a connection stays when it is over.
+pub(crate) fn room(bytes: &[u8]) {
+    KEPT.with_borrow_mut(|kept| {
+        let kept = kept.get_or_insert_with(|| {
+            let config = ServerConfig { sessions: SESSIONS, ..ServerConfig::default() };
+            let server = Server::new(config).expect("its media can be made");
+            let certificate = Arc::new(Certificate::generate(1));
+            let (_, offer) = offer(&certificate);
+            let (publisher, feed) = publish(&server, &certificate);
+            Kept { server, offer, certificate, _publisher: publisher, feed }
+        });
+        let mut people = [0, 1].map(|seed| Person::new(&kept.server, seed));
+        let mut input = Input::new(bytes);
+        for _ in 0..STEPS {
+            if input.is_empty() {
+                break;
+            }
+            let who = usize::from(input.byte() & 1);
+            let message = people[who].message(&mut input, kept);
+            people[who].say(&message);
+            tell(&mut people);
+        }
+        for who in 0..2 {
+            people[who].hear(Heard::Closed { channel: CHANNEL, how: Closed::End });
+            assert!(people[who].ended, "a connection that is closed ends");
+            tell(&mut people);
+        }
+        // Nobody has taken a place for good.
+        let mut last = Person::new(&kept.server, 7);
+        last.publishes(&kept.offer);
+        last.hear(Heard::Closed { channel: CHANNEL, how: Closed::End });
+    });
+}
+
+/// Somebody publishes in room 1: the room's person and connection, and the number of the feed.
+fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Person, Carried), u64) {
+    let (mut peer, offer) = offer(certificate);
+    let mut person = Person::new(server, 8);
+    let answer = person.publishes(&offer);
+    let answer = SessionDescription::parse(&answer).expect("the server's can be read");
+    let theirs = answer.transport().expect("the server's can be used");
+    peer.set_remote(NOW, &theirs).expect("it can be connected to");
+    let (endpoint, catalogue) = (server.endpoint(0), server.catalogue());
+    let mut carried = Carried { endpoint, catalogue, session: None };
+    for _ in 0..50 {
+        let mut datagram = Vec::new();
+        while peer.poll_transmit(&mut datagram).is_some() {
+            for answer in carried.carry(&datagram) {
+                let _ = peer.handle_datagram(NOW, SERVER.into(), &answer);
+            }
+            datagram.clear();
+        }
+        peer.handle_timeout(NOW);
+    }
+    assert_eq!(peer.state(), PeerState::Connected, "datagrams are not lost here");
+    // The room tells those who come what there is.
+    let mut second = Person::new(server, 9);
+    second.enters();
+    let feed = second.feed.expect("it is published");
+    second.hear(Heard::Closed { channel: CHANNEL, how: Closed::End });
+    ((person, carried), feed)
+}
+
+/// The server's end of one PeerConnection.
+struct Carried {
+    endpoint: Box<dyn Endpoint>,
+    catalogue: Catalogue,
+    session: Option<(Box<dyn Session>, Recorder, Sinks, Flows)>,
+}
+
+impl Carried {
+    /// What is answered to a datagram.
+    fn carry(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let datagram = Datagram { from: CLIENT.into(), at: NOW, bytes };
+        let mut answer = Vec::new();
+        match self.endpoint.route(NOW, &datagram, true, &mut answer) {
+            Route::Session(_) => {}
+            Route::Accept(_, session) => {
+                let recorder = Recorder::new(self.catalogue);
+                self.session = Some((session, recorder, Sinks::default(), Flows::default()));
+                self.hear(Heard::Start { due: NOW });
+                let (local, remote) = (SERVER.into(), Some(CLIENT.into()));
+                self.hear(Heard::Opened { channel: CHANNEL, local, remote });
+            }
+            Route::Answer => return vec![answer],
+            Route::Drop => return Vec::new(),
+        }
+        self.hear(Heard::Datagrams { channel: CHANNEL, datagrams: &[datagram] })
+    }
+
+    fn hear(&mut self, heard: Heard<'_>) -> Vec<Vec<u8>> {
+        let (session, recorder, sinks, flows) = self.session.as_mut().expect("it was accepted");
+        let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
+        let outbox = &mut outbox;
+        let mut cx = Context { now: NOW, recorder, sinks, flows, out: &mut out, outbox };
+        session.handle(&mut cx, heard);
+        let mut sent = Vec::new();
+        for output in out {
+            if let Output::Transmit(transmit) = output {
+                let pieces = outbox.bytes(&transmit).chunks(transmit.segment_size);
+                sent.extend(pieces.map(<[u8]>::to_vec));
+            }
+        }
+        sent
+    }
+}
+
+/// Passes on what is said on topics, until nothing more is.
+fn tell(people: &mut [Person; 2]) {
+    for _ in 0..100 {
+        let words: Vec<_> = people.iter_mut().flat_map(|person| person.words.drain(..)).collect();
+        if words.is_empty() {
+            return;
+        }
+        for (topic, message) in words {
+            for person in &mut *people {
+                person.hear(Heard::Told { topic: &topic, message: &message });
+            }
+        }
+    }
+    panic!("they never stop to speak to each other");
+}
+
+fn offer(certificate: &Arc<Certificate>) -> (Peer, String) {
+    let mut peer = Peer::offerer(NOW, &PeerConfig::new(certificate.clone(), 1));
+    peer.add_local_candidate(NOW, CLIENT.into());
+    let media = |kind, codecs| OfferedMedia {
+        kind,
+        direction: Direction::SendOnly,
+        codecs,
+        extensions: Vec::new(),
+        source: None,
+    };
+    let config = OfferConfig {
+        session_id: 1,
+        media: vec![
+            media(MediaKind::Audio, known::all_audio()),
+            media(MediaKind::Video, known::all_video()),
+        ],
+        feedback: Feedback::default(),
+    };
+    let offer = SessionDescription::offer(&config, &peer.local_transport()).to_string();
+    (peer, offer)
+}
+
+struct Person {
+    session: Box<dyn Session>,
+    recorder: Recorder,
+    sinks: Sinks,
+    flows: Flows,
+    frames: Assembly,
+    upgrade: Option<Upgrade>,
+    id: u64,
+    handles: Vec<u64>,
+    /// The last description of the server.
+    sdp: Option<String>,
+    /// What somebody publishes.
+    feed: Option<u64>,
+    words: VecDeque<(String, Arc<str>)>,
+    answers: usize,
+    ended: bool,
+}
+
+impl Person {
+    fn new(server: &Server, seed: u64) -> Person {
+        let url = websocket::parse_url("ws://10.0.0.2:8889/").expect("it is one");
+        let (upgrade, request) = Upgrade::begin(&url, &["janus-protocol"], seed);
+        let mut person = Person {
+            session: server.session(),
+            recorder: Recorder::new(server.catalogue()),
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+            frames: Assembly::default(),
+            upgrade: Some(upgrade),
+            id: 0,
+            handles: Vec::new(),
+            sdp: None,
+            feed: None,
+            words: VecDeque::new(),
+            answers: 0,
+            ended: false,
+        };
+        person.hear(Heard::Opened { channel: CHANNEL, local: SERVER.into(), remote: None });
+        person.bytes(&request);
+        assert!(person.upgrade.is_none(), "it is a WebSocket");
+        person
+    }
+
+    fn of_session(&self, mut message: Value) -> Value {
+        message["session_id"] = self.id.into();
+        message
+    }
+
+    /// It comes into room 1.
+    fn enters(&mut self) {
+        self.say(json!({"janus": "create"}).to_string().as_bytes());
+        let attach = json!({"janus": "attach", "plugin": "janus.plugin.videoroom"});
+        self.say(self.of_session(attach).to_string().as_bytes());
+        self.asks(json!({"request": "create", "room": 1}), Value::Null);
+        self.asks(json!({"request": "join", "ptype": "publisher", "room": 1}), Value::Null);
+    }
+
+    /// It comes into room 1 and publishes: the server's answer.
+    fn publishes(&mut self, offer: &str) -> String {
+        self.enters();
+        self.asks(json!({"request": "publish"}), json!({"type": "offer", "sdp": offer}));
+        self.sdp.take().expect("there is room for one more")
+    }
+
+    fn asks(&mut self, body: Value, jsep: Value) {
+        let mut message = self.of_session(json!({"janus": "message", "body": body, "jsep": jsep}));
+        message["handle_id"] = self.handles.last().copied().into();
+        self.say(message.to_string().as_bytes());
+    }
+
+    /// What this one says next.
+    fn message(&mut self, input: &mut Input<'_>, kept: &Kept) -> Vec<u8> {
+        let handle = usize::from(input.byte());
+        let handle = self.handles.get(handle % self.handles.len().max(1)).copied();
+        let number = u64::from(input.byte());
+        let feed = kept.feed;
+        let feeds = match number & 3 {
+            0 => json!([{"feed": feed}]),
+            1 => json!([{"feed": feed, "mid": "1"}, {"feed": feed, "mid": "0"}]),
+            2 => json!([{"sub_mid": (number / 4).to_string()}]),
+            _ => json!([{"feed": feed + number / 4}]),
+        };
+        let room = number % 3;
+        let (word, body, sdp) = match input.byte() % 18 {
+            0 => return input.piece().to_vec(),
+            1 => ("create", Value::Null, None),
+            2 => ("attach", Value::Null, None),
+            3 => ("detach", Value::Null, None),
+            4 => ("hangup", Value::Null, None),
+            5 => ("destroy", Value::Null, None),
+            6 => {
+                let text = text(input.piece());
+                ("message", serde_json::from_str(&text).unwrap_or_default(), None)
+            }
+            7 => ("message", json!({"request": "create", "room": room}), None),
+            8 => ("message", json!({"request": "destroy", "room": room}), None),
+            9 | 10 => {
+                let body = json!({"request": "join", "ptype": "publisher", "room": room});
+                ("message", body, None)
+            }
+            11 => {
+                let mut body = json!({"request": "join", "ptype": "subscriber", "room": room});
+                body["streams"] = feeds;
+                ("message", body, None)
+            }
+            12 => ("message", json!({"request": "publish"}), Some(kept.offer.clone())),
+            13 => ("message", json!({"request": "start"}), self.answer(kept)),
+            14 => {
+                let body = json!({"request": "update", "subscribe": feeds});
+                ("message", body, None)
+            }
+            15 => {
+                let body = json!({"request": "unsubscribe", "streams": feeds});
+                ("message", body, None)
+            }
+            16 => ("message", json!({"request": "unpublish"}), None),
+            _ => {
+                let sdp = text(input.piece()).into_owned();
+                ("message", json!({"request": "start"}), Some(sdp))
+            }
+        };
+        let mut message = json!({"janus": word, "plugin": "janus.plugin.videoroom"});
+        if word != "create" {
+            message = self.of_session(message);
+        }
+        message["handle_id"] = handle.into();
+        message["body"] = body;
+        if let Some(sdp) = sdp {
+            message["jsep"] = json!({"type": "answer", "sdp": sdp});
+        }
+        message.to_string().into_bytes()
+    }
+
+    /// An answer to the server's last description.
+    fn answer(&self, kept: &Kept) -> Option<String> {
+        let offer = SessionDescription::parse(self.sdp.as_ref()?).expect("the server's can be read");
+        let mut peer = Peer::answerer(NOW, &PeerConfig::new(kept.certificate.clone(), 2));
+        let theirs = offer.transport().expect("the server's can be used");
+        // An answer of the server is none to be answered.
+        peer.set_remote(NOW, &theirs).ok()?;
+        let config = AnswerConfig::receive_all(1);
+        Some(offer.answer(&config, &peer.local_transport()).to_string())
+    }
+
+    fn say(&mut self, message: &[u8]) {
+        let before = self.answers;
+        let mut out = Vec::new();
+        websocket::write_message(websocket::TEXT, message, Some(7), &mut out);
+        self.bytes(&out);
+        assert!(self.ended || self.answers > before, "each message gets an answer");
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.hear(Heard::Bytes { channel: CHANNEL, bytes, at: NOW, runs: &[] });
+    }
+
+    fn hear(&mut self, heard: Heard<'_>) {
+        if self.ended {
+            return;
+        }
+        let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
+        let mut cx = Context {
+            now: NOW,
+            recorder: &mut self.recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut out,
+            outbox: &mut outbox,
+        };
+        self.session.handle(&mut cx, heard);
+        for output in out {
+            match output {
+                Output::Send { bytes, .. } => self.answered(&bytes),
+                Output::Tell { topic, message } => self.words.push_back((topic, message)),
+                Output::Ended(_) => self.ended = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn answered(&mut self, mut bytes: &[u8]) {
+        if let Some(upgrade) = &mut self.upgrade {
+            let whole = upgrade.answered(&mut bytes).expect("it is taken");
+            assert!(whole, "the answer comes at once");
+            self.upgrade = None;
+        }
+        let mut frames = std::mem::take(&mut self.frames);
+        while let Some(item) = frames.next(false, &LIMITS, &mut bytes).expect("frames") {
+            let Item::Frame(frame) = item else { continue };
+            let body = frame.body.expect("it is kept");
+            self.heard(&serde_json::from_slice(body).expect("JSON"));
+        }
+        self.frames = frames;
+    }
+
+    fn heard(&mut self, message: &Value) {
+        self.answers += 1;
+        if let Some(sdp) = message["jsep"]["sdp"].as_str() {
+            self.sdp = Some(sdp.to_owned());
+        }
+        if let Some(feed) = message["plugindata"]["data"]["publishers"][0]["id"].as_u64() {
+            self.feed = Some(feed);
+        }
+        if let Some(id) = message["data"]["id"].as_u64() {
+            match self.id {
+                0 => self.id = id,
+                _ => self.handles.push(id),
+            }
+        }
+    }
+}

@@ -126,7 +126,8 @@ impl Slot {
             session,
             population,
             client,
-            channels: Vec::new(),
+            // Most have a connection, and a socket for media.
+            channels: Vec::with_capacity(2),
             secured: Vec::new(),
             flows: Vec::new(),
             topics: Vec::new(),

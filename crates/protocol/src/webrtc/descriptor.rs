@@ -157,7 +157,7 @@ impl Keys for ClientConfig {
         let source = self.source().map(config::usual);
         let source = source.map(|source| MediaSource::live(&source, file));
         Ok(Box::new(Clients {
-            config: self.clone(),
+            config: Arc::new(self.clone()),
             source: source.transpose()?.map(Arc::new),
             certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
             surroundings: surroundings.clone(),
@@ -232,7 +232,7 @@ const CERTIFICATE_SEED: u64 = 1;
 /// What the clients of a population have in common.
 #[derive(Debug)]
 struct Clients {
-    config: ClientConfig,
+    config: Arc<ClientConfig>,
     source: Option<Arc<MediaSource>>,
     certificate: Arc<Certificate>,
     surroundings: Surroundings,
@@ -320,7 +320,7 @@ mod tests {
             talk: config.source().and_then(|source| source.talk),
             rooms: Vec::new(),
             clients: 1,
-            config,
+            config: config.into(),
         }
     }
 

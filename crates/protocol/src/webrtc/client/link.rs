@@ -119,16 +119,16 @@ impl Link {
     }
 
     /// Sends what the PeerConnection has to say. `bytes` is room for a datagram.
-    fn send_waiting(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<u8>) {
+    fn send_waiting(&mut self, cx: &mut Context<'_>) {
         let channel = self.channel;
         let peer = self.peer.as_deref_mut();
         if let Some(relay) = &mut self.relay {
-            return relay.send_waiting(cx, channel, peer, bytes);
+            return relay.send_waiting(cx, channel, peer);
         }
         let Some(peer) = peer else { return };
-        bytes.clear();
-        while let Some(to) = peer.poll_transmit(bytes) {
-            cx.transmit(channel, Some(to), |out| out.extend_from_slice(bytes));
+        let mut bytes = Vec::new();
+        while let Some(to) = peer.poll_transmit(&mut bytes) {
+            cx.transmit(channel, Some(to), |out| out.extend_from_slice(&bytes));
             bytes.clear();
         }
     }
@@ -313,9 +313,7 @@ impl Client {
     /// Does what a PeerConnection wants done, after each call.
     pub(super) fn drain(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
-        let mut bytes = std::mem::take(&mut self.datagram);
-        link.send_waiting(cx, &mut bytes);
-        self.datagram = bytes;
+        link.send_waiting(cx);
         if self.links[at].relay.is_some() {
             self.relay_events(cx, at);
             if self.phase == Phase::Ended || at >= self.links.len() {
@@ -337,7 +335,7 @@ impl Client {
         if let Some(link) = self.links.get_mut(at)
             && let Some(relay) = &mut link.relay
         {
-            relay.send_waiting(cx, link.channel, None, &mut Vec::new());
+            relay.send_waiting(cx, link.channel, None);
         }
     }
 
@@ -539,7 +537,7 @@ impl Client {
         }
         // What a PeerConnection still has to say, whatever has happened in it.
         let mut link = self.links.remove(at);
-        link.send_waiting(cx, &mut Vec::new());
+        link.send_waiting(cx);
         if let Some(sink) = link.sink {
             let mut tracks = cx.sinks.remove::<Tracks>(sink);
             tracks.finish(self.silent_until, cx.recorder);

@@ -72,7 +72,8 @@ enum Phase {
 /// A client of one URL.
 #[derive(Debug)]
 pub struct Client {
-    config: ClientConfig,
+    /// That of all clients of a population.
+    config: Arc<ClientConfig>,
     url: Url,
     seed: u64,
     certificate: Arc<Certificate>,
@@ -128,8 +129,6 @@ pub struct Client {
     /// Whether frames may bear time codes.
     time_codes: bool,
     appointment: Option<Appointment>,
-    /// Room for a datagram.
-    datagram: Vec<u8>,
 }
 
 impl Client {
@@ -138,12 +137,12 @@ impl Client {
     /// # Errors
     /// What is wrong with the URL.
     pub fn new(
-        config: ClientConfig,
+        config: impl Into<Arc<ClientConfig>>,
         url: &str,
         seed: u64,
         certificate: Arc<Certificate>,
     ) -> Result<Client, UrlError> {
-        let url = Url::parse(url)?;
+        let (config, url) = (config.into(), Url::parse(url)?);
         let common = Common {
             request_timeout: config.request_timeout.0,
             token: config.token.clone(),
@@ -238,7 +237,6 @@ impl Client {
             wall_clock: None,
             time_codes: false,
             appointment: None,
-            datagram: Vec::new(),
         })
     }
 

@@ -66,24 +66,22 @@ impl Relay {
         Some(format!("the TURN server: {refusal}"))
     }
 
-    /// Sends what a PeerConnection has to say, and what the TURN server is to be told. `bytes` is
-    /// room for a datagram.
+    /// Sends what a PeerConnection has to say, and what the TURN server is to be told.
     pub(super) fn send_waiting(
         &mut self,
         cx: &mut Context<'_>,
         channel: ChannelId,
         peer: Option<&mut Peer>,
-        bytes: &mut Vec<u8>,
     ) {
         let (reliable, now) = (self.reliable, cx.now);
         let Some(allocation) = &mut self.allocation else {
             return;
         };
         if let Some(peer) = peer {
-            bytes.clear();
-            while let Some(to) = peer.poll_transmit(bytes) {
+            let mut bytes = Vec::new();
+            while let Some(to) = peer.poll_transmit(&mut bytes) {
                 transmit(cx, channel, reliable, |out| {
-                    allocation.send(now, to, bytes, out);
+                    allocation.send(now, to, &bytes, out);
                 });
                 bytes.clear();
             }
@@ -106,7 +104,7 @@ impl Relay {
         if let Some(allocation) = &mut self.allocation {
             allocation.close(cx.now);
         }
-        self.send_waiting(cx, channel, None, &mut Vec::new());
+        self.send_waiting(cx, channel, None);
     }
 }
 
@@ -374,8 +372,7 @@ impl Client {
             {
                 allocation.handle_timeout(cx.now);
             }
-            own.relay
-                .send_waiting(cx, own.channel, None, &mut Vec::new());
+            own.relay.send_waiting(cx, own.channel, None);
         }
         let out = &mut cx.out;
         self.returning.retain(|own| {

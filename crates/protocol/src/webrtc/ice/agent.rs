@@ -94,9 +94,10 @@ impl Ice {
             agent,
             credentials,
             settings,
-            locals: Vec::new(),
+            // Most have one address, and so has who answers.
+            locals: Vec::with_capacity(1),
             relayed: false,
-            seen: Vec::new(),
+            seen: Vec::with_capacity(1),
             mapped: Vec::new(),
             remote_candidates: 0,
             connected: false,

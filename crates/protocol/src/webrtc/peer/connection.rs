@@ -473,13 +473,21 @@ impl Peer {
     /// as it is.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddr> {
         let (to, bytes) = self.out.pop_front()?;
+        if self.out.is_empty() {
+            // It is seldom filled, and there are thousands.
+            self.out = VecDeque::new();
+        }
         out.extend_from_slice(&bytes);
         Some(to)
     }
 
     /// What has happened since the last call.
     pub fn poll_event(&mut self) -> Option<PeerEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front()?;
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
+        }
+        Some(event)
     }
 
     fn send(&mut self, to: SocketAddr, bytes: Vec<u8>) {

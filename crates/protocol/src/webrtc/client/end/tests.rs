@@ -167,7 +167,7 @@ fn a_relayed_address_is_not_given_back_to_a_turn_server_that_is_gone() {
         let mut scene = Scene::new(false);
         let turn =
             r#"{"turn":{"url":"turn:127.0.0.1:3478?transport=tcp","user":"a","password":"b"}}"#;
-        scene.client.config = serde_json::from_str(turn).expect("they are keys");
+        scene.client.config = Arc::new(serde_json::from_str(turn).expect("they are keys"));
         scene.at(0, |client, cx| {
             client.open_link(cx, PeerNumber(1), Direction::Receive, None);
             client.relay_opened(cx, 1);

@@ -323,7 +323,7 @@ fn what_follows_numbers_those_packets_alone_whose_answer_takes_it() {
     let source = config.source().map(crate::webrtc::config::usual);
     let source = source.map(|config| MediaSource::live(&config, None));
     let source = source.expect("it has one").expect("it can be made");
-    scene.client.config = config;
+    scene.client.config = config.into();
     scene.client.source = Some(Arc::new(source));
     scene.does(|client, cx| {
         client.open_link(cx, PeerNumber(1), Direction::Send, None);

@@ -94,11 +94,11 @@ fn media_allocates_nothing() {
 }
 
 #[test]
-fn a_connected_client_takes_less_than_9_kib() {
+fn a_connected_peer_takes_less_than_6_kib() {
     let [server, client] = connected();
     let size = size_of::<Peer>() as i64;
     let client = heap(client) + size;
-    assert!(client < 9 * 1024, "{client}");
+    assert!(client < 6 * 1024, "{client}");
     // It keeps DTLS until its last flight can no longer be asked for.
     let before = heap(server) + size;
     let [mut server, _client] = connected();

@@ -211,7 +211,11 @@ fn losses_of_a_first_report_are_of_packets_that_nobody_knows() {
     );
     // 40 of 200.
     let both = [block(7, 200, 70), block(9, 500, 110)];
-    assert!(hears(4, &both) < Some(most));
+    let less = hears(4, &both);
+    assert!(less < Some(most));
+    // One that goes back does not hide what another has lost: 60 of 100.
+    let both = [block(7, 100, 70), block(9, 600, 170)];
+    assert!(hears(5, &both) < less);
 }
 
 #[test]

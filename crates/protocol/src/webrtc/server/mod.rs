@@ -98,7 +98,7 @@ impl Default for ServerConfig {
 pub struct DoorCounts {
     /// Requests of HTTP.
     pub requests: u64,
-    /// Requests that were refused, malformed ones among them.
+    /// Requests of HTTP and messages to rooms that were refused, malformed ones among them.
     pub refused: u64,
     /// Of these, the ones without the right token.
     pub unauthorized: u64,

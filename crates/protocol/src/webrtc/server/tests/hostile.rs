@@ -311,6 +311,33 @@ fn what_is_wrong_in_a_room_is_said_with_the_code_that_janus_has() {
 }
 
 #[test]
+fn each_message_to_a_room_bears_the_token() {
+    let config = ServerConfig {
+        token: Some("secret".to_owned()),
+        ..server(&[])
+    };
+    for (token, is_taken) in [
+        ("", false),
+        (r#""token":"other","#, false),
+        (r#""token":7,"#, false),
+        (r#""token":"secret","#, true),
+    ] {
+        let mut doors = Doors::new(config.clone());
+        let create = format!(r#"{{"janus":"create",{token}"transaction":"1"}}"#);
+        let answer = doors.says(&socket(&[create]));
+        let expected = if is_taken {
+            r#""janus":"success""#
+        } else {
+            r#"code":403,"#
+        };
+        assert!(answer.contains(expected), "{token} {answer}");
+        let door = doors.server.door();
+        let refused = u64::from(!is_taken);
+        assert_eq!((door.refused, door.unauthorized), (refused, refused));
+    }
+}
+
+#[test]
 fn who_publishes_in_a_room_is_told_when_that_is_over_and_may_begin_again() {
     let server = Server::new(server(&[])).expect("it can be made");
     let shared = server.0.clone();

@@ -270,7 +270,13 @@ mod tests {
         rooms.comes(&again, &publication(2), true);
         assert_eq!(rooms.comes(&name, &publication(1), false), None);
         assert_eq!(feeds(&rooms), [one]);
-        assert_eq!(rooms.comes(&again, &publication(2), false), topic);
+        // The same without a word of an end in between.
+        let third = rooms.publishes(&id, one).expect("they are there");
+        assert!(feeds(&rooms).is_empty());
+        assert_eq!(rooms.comes(&again, &publication(2), true), None);
+        rooms.comes(&third, &publication(4), true);
+        assert_eq!(feeds(&rooms), [one]);
+        assert_eq!(rooms.comes(&third, &publication(4), false), topic);
         assert!(feeds(&rooms).is_empty());
         assert_eq!(rooms.leave(&id, one), topic);
         assert_eq!(rooms.publishes(&id, one), None);

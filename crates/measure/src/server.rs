@@ -81,8 +81,9 @@ crate::metrics! {
         /// Lines of the server's log that complain: what it prints where it was launched, and a
         /// file that was named, from the beginning of the run on. What a complaint looks like,
         /// `server.log.match` says, or else the usual words: error, failed, too many open files,
-        /// too old, dropped, timed out, out of memory. Of a flood only the first 10,000 lines of a
-        /// second are looked at, for 50 ms.
+        /// too old, dropped, timed out, out of memory. Lines that match `server.log.ignore`, or
+        /// what the catalogue knows to be harmless, are left out. Of a flood only the first 10,000
+        /// lines of a second are looked at, for 50 ms.
         LOG_COMPLAINTS = "log_complaints", Count, "";
         /// How often an exporter of the server's machine did not answer, or not within 3 s: the
         /// figures of such a second are missing.

@@ -49,6 +49,9 @@ pub struct ServerEntry {
     /// How it is asked what it counts itself: on port `{admin_port}` of this machine, with the
     /// secret `{secret}`. Default: it is not.
     pub counters: Option<server_counters::Kind>,
+    /// Regular expressions that tell a line of its log that is no complaint, whatever its words.
+    /// Default: none.
+    pub log_ignore: Vec<String>,
     /// What of clips it plays. Default: [`Use::No`].
     pub clips: Use,
     /// What it does with multicast groups. Default: [`Use::No`].
@@ -132,6 +135,7 @@ struct EntryKeys {
     environment: Key<Raw>,
     config: Key<Raw>,
     counters: Key<server_counters::Kind>,
+    log_ignore: Key<Raw>,
     clips: Key<Use>,
     groups: Key<Use>,
     port: Key<Whole<1, 65_535>>,
@@ -270,7 +274,7 @@ fn read(
     let keys: EntryKeys = section::read(root, "", FORMS, problems)?;
     let mut list = |key: &str| root.get(key).map(|node| words(node, key, problems));
     let (protocols, programs, probe) = (list("protocols"), list("program"), list("probe"));
-    let (urls, notes) = (list("urls"), list("notes"));
+    let (urls, notes, log_ignore) = (list("urls"), list("notes"), list("log_ignore"));
     let command = root
         .get("command")
         .map(|node| command(node, "command", problems));
@@ -299,6 +303,7 @@ fn read(
         environment,
         config,
         counters: keys.counters.0,
+        log_ignore: log_ignore.unwrap_or_default(),
         clips: keys.clips.or(Use::No),
         groups: keys.groups.or(Use::No),
         port: u16::try_from(keys.port.0?.0).ok()?,

@@ -314,6 +314,10 @@ pub struct ServerLog {
     /// for what went wrong.
     #[serde(rename = "match")]
     pub patterns: Vec<String>,
+    /// Regular expressions that a line matches if it is not worth counting, whatever its words.
+    /// Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignore: Vec<String>,
 }
 
 /// How there comes to be a server.

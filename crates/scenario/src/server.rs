@@ -144,6 +144,10 @@ struct LogKeys {
     #[serde(rename = "match")]
     #[schemars(with = "Vec<String>", length(min = 1, max = 32))]
     patterns: Key<Patterns>,
+    /// Regular expressions: a line that matches one is no complaint, whatever its words. Default:
+    /// those that the catalogue has for the server that it launches; these come on top.
+    #[schemars(with = "Vec<String>", length(min = 1, max = 32))]
+    ignore: Key<Patterns>,
 }
 
 #[derive(Deserialize)]
@@ -306,7 +310,7 @@ pub(crate) fn read(
         ServerStart::Observe { .. } | ServerStart::Exporters { .. }
     );
     if only_observed
-        && !server.log.patterns.is_empty()
+        && !(server.log.patterns.is_empty() && server.log.ignore.is_empty())
         && server.log.file.is_none()
         && let Some(entry) = node.entry("log")
     {
@@ -514,21 +518,22 @@ fn ready(keys: ReadyKeys, node: &Node, problems: &mut Vec<Problem>) -> Option<Re
 const PATTERNS_MAX: usize = 32;
 
 fn log(keys: LogKeys, server: &Node, problems: &mut Vec<Problem>) -> ServerLog {
-    let patterns = keys.patterns.0.map(|patterns| patterns.0);
-    let node = server.get("log").and_then(|log| log.get("match"));
-    if let (Some(patterns), Some(node)) = (&patterns, node)
-        && (patterns.is_empty() || patterns.len() > PATTERNS_MAX)
-    {
-        let text = format!("`server.log.match` needs 1 to {PATTERNS_MAX} patterns");
-        problems.push(Problem::new(&node.origin, text).help(LOG_FORM));
-    }
+    let mut list = |name: &str, patterns: Key<Patterns>| -> Vec<String> {
+        let patterns = patterns.0.map(|patterns| patterns.0);
+        let node = server.get("log").and_then(|log| log.get(name));
+        if let (Some(patterns), Some(node)) = (&patterns, node)
+            && (patterns.is_empty() || patterns.len() > PATTERNS_MAX)
+        {
+            let text = format!("`server.log.{name}` needs 1 to {PATTERNS_MAX} patterns");
+            problems.push(Problem::new(&node.origin, text).help(LOG_FORM));
+        }
+        let patterns = patterns.into_iter().flatten();
+        patterns.filter_map(|key| key.0).collect()
+    };
     ServerLog {
         file: keys.file.0,
-        patterns: patterns
-            .into_iter()
-            .flatten()
-            .filter_map(|key| key.0)
-            .collect(),
+        patterns: list("match", keys.patterns),
+        ignore: list("ignore", keys.ignore),
     }
 }
 

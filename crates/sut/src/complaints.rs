@@ -56,6 +56,9 @@ pub struct LogSpec {
     pub file: Option<PathBuf>,
     /// Regular expressions that tell a line worth counting. Default: [`DEFAULT_PATTERNS`].
     pub patterns: Vec<String>,
+    /// Regular expressions that tell a line that is not counted, whatever it matches beside. Those
+    /// of a server of the catalogue come on top.
+    pub ignore: Vec<String>,
 }
 
 /// A line of the log that matches.
@@ -82,6 +85,8 @@ pub struct LogCount {
 #[derive(Debug)]
 pub(crate) struct Patterns {
     all: Vec<(String, Sign)>,
+    /// What tells a line that is not counted all the same.
+    ignored: Vec<Regex>,
     looked_at: AtomicU64,
     nanos: AtomicU64,
 }
@@ -135,16 +140,27 @@ impl Patterns {
                 .map(|text| Ok((text.clone(), Sign::Pattern(pattern(text)?))))
                 .collect::<Result<_, SutError>>()?,
         };
-        Ok(Patterns {
+        let mut patterns = Patterns {
             all,
             ..Patterns::none()
-        })
+        };
+        patterns.ignore(&spec.ignore)?;
+        Ok(patterns)
+    }
+
+    /// Lines that match one of these as well are not counted from now on.
+    pub(crate) fn ignore(&mut self, more: &[String]) -> Result<(), SutError> {
+        for text in more {
+            self.ignored.push(pattern(text)?);
+        }
+        Ok(())
     }
 
     /// Such as match nothing.
     pub(crate) fn none() -> Patterns {
         Patterns {
             all: Vec::new(),
+            ignored: Vec::new(),
             looked_at: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
         }
@@ -173,7 +189,8 @@ impl Patterns {
             let found = self
                 .all
                 .iter()
-                .position(|(_, sign)| sign.is_in(start, &small));
+                .position(|(_, sign)| sign.is_in(start, &small))
+                .filter(|_| !self.ignored.iter().any(|regex| regex.is_match(start)));
             let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             self.nanos.fetch_add(nanos, Ordering::Relaxed);
             if let Some(index) = found {
@@ -519,11 +536,31 @@ mod tests {
         let spec = |patterns: &[&str]| LogSpec {
             file: None,
             patterns: patterns.iter().map(|&text| text.to_owned()).collect(),
+            ignore: Vec::new(),
         };
         let patterns = Patterns::new(&spec(&["overrun \\d+"])).expect("good");
         let news = patterns.find(&mut Lines::default(), b"error\noverrun 17\n");
         assert_eq!(news.found, [(0, "overrun 17".to_owned())]);
         let error = Patterns::new(&spec(&["a("])).expect_err("bad").to_string();
         assert!(error.contains("`a(`"), "{error}");
+    }
+
+    #[test]
+    fn what_is_to_be_ignored_is_no_complaint() {
+        let ignore = vec!["^\\[WARN\\] no error \\d".to_owned()];
+        let spec = LogSpec {
+            ignore,
+            ..LogSpec::default()
+        };
+        let mut patterns = Patterns::new(&spec).expect("good");
+        patterns
+            .ignore(&["late again".to_owned()])
+            .expect("good as well");
+        let log = b"[WARN] no error 7\n[WARN] error 7\ntoo late again\ntoo late\n";
+        let news = patterns.find(&mut Lines::default(), log);
+        let found: Vec<_> = news.found.iter().map(|(_, line)| line.as_str()).collect();
+        assert_eq!(found, ["[WARN] error 7", "too late"]);
+        let error = patterns.ignore(&["a(".to_owned()]).expect_err("bad");
+        assert!(error.to_string().contains("`a(`"), "{error}");
     }
 }

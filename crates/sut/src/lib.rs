@@ -176,6 +176,12 @@ impl WatchedLog {
             skipped: 0,
         })
     }
+
+    /// Lines that match one of these are no complaints. Before anybody reads the log.
+    fn ignore(&mut self, more: &[String]) -> Result<(), SutError> {
+        let patterns = Arc::get_mut(&mut self.patterns);
+        patterns.expect("nobody else has it yet").ignore(more)
+    }
 }
 
 #[derive(Debug)]
@@ -219,7 +225,7 @@ impl Sut {
         progress: &dyn Fn(Progress),
     ) -> Result<Sut, SutError> {
         // Before anything is started: what is wrong with it is known now.
-        let log = WatchedLog::new(&spec.log, base)?;
+        let mut log = WatchedLog::new(&spec.log, base)?;
         let clips = match &spec.clips {
             Some(clips) => clips::make(clips, base, options, progress)?,
             None => Vec::new(),
@@ -273,6 +279,7 @@ impl Sut {
                 };
                 let built = catalogue::build(name, &request)?;
                 counted = built.counters;
+                log.ignore(&built.log_ignore)?;
                 (built.launch, built.urls, Some(built.scratch))
             }
         };

@@ -114,6 +114,7 @@ impl From<&scenario::Server> for ServerSpec {
             log: LogSpec {
                 file: server.log.file.clone(),
                 patterns: server.log.patterns.clone(),
+                ignore: server.log.ignore.clone(),
             },
             environment: server
                 .environment

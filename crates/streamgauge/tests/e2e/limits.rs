@@ -80,10 +80,10 @@ fn a_named_log_is_held_against_own_patterns() {
     let program = env!("CARGO_BIN_EXE_streamgauge");
     let text = format!(
         "server:
-  command: [sh, -c, '(while sleep 0.5; do echo overrun 7 >> server.log; echo an error; done) & exec {program} serve rtsp -q --port {port}']
+  command: [sh, -c, '(while sleep 0.5; do echo overrun 7 >> server.log; echo overrun 8 again >> server.log; echo an error; done) & exec {program} serve rtsp -q --port {port}']
   directory: .
   ready: {{ port: {port} }}
-  log: {{ file: server.log, match: ['overrun [1-9]'] }}
+  log: {{ file: server.log, match: ['overrun [1-9]'], ignore: [again] }}
 clients: {{ viewers: {{ urls: ['rtsp://127.0.0.1:{port}/a'], load: {{ clients: 1 }} }} }}
 duration: 4s
 "
@@ -110,4 +110,12 @@ duration: 4s
     .expect("written");
     let refused = run(folder.path(), ["check", "--offline", "test.yaml"]).expect(104);
     refused.names("log: {file:");
+
+    fs::write(
+        folder.path().join("test.yaml"),
+        "server: {launch: vlc, log: {ignore: []}}\nclients: {viewers: {urls: ['rtsp://h/a'], load: {clients: 1}}}\n",
+    )
+    .expect("written");
+    let refused = run(folder.path(), ["check", "--offline", "test.yaml"]).expect(104);
+    refused.names("server.log.ignore");
 }

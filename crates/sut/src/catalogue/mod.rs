@@ -213,6 +213,8 @@ pub(crate) struct Built {
     pub(crate) scratch: TempDir,
     /// How it is asked what it counts; none where it cannot be.
     pub(crate) counters: Option<Counted>,
+    /// What tells a line of its log that is no complaint.
+    pub(crate) log_ignore: Vec<String>,
 }
 
 /// Where a server tells on the loopback interface what it counts.
@@ -304,6 +306,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
             port: admin_port,
             secret,
         }),
+        log_ignore: entry.log_ignore,
     })
 }
 

@@ -26,6 +26,17 @@ pub enum Receive {
     Decrypted,
 }
 
+/// Which certificate a client shows in DTLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Certificates {
+    /// That of all clients.
+    #[default]
+    Shared,
+    /// One of its own, made when it begins.
+    Own,
+}
+
 /// Whether clients that publish send less where the path or the server takes less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -135,9 +146,12 @@ pub struct ClientConfig {
     pub playout_buffer: TimeSpan,
     /// Whether receiver reports (RTCP) are sent, once a second and a stream. Default true.
     pub receiver_reports: bool,
-    /// Whether the server is asked for what is missing (NACK), every 40 ms where it agrees to that,
-    /// and for a key frame where too much is missing (PLI). Default true.
+    /// Whether the server is asked for what is missing (NACK) where it agrees to that, each time
+    /// after 100 ms or a round trip, whichever is longer. Default true.
     pub nack: bool,
+    /// Whether it is asked for a key frame (PLI) where too much is missing to be asked for, and it
+    /// agrees to that. Needs `nack`. Default true.
+    pub pli: bool,
     /// Whether retransmissions may come in a stream of their own (RTX), which becomes part of the
     /// stream that it repairs. Needs `receive: decrypted`: which packet is carried is encrypted.
     /// Default: with `receive: decrypted` and `nack`.
@@ -160,6 +174,9 @@ pub struct ClientConfig {
     /// Whether our addresses follow the description in a request of their own (trickle ICE; RFC
     /// 8838), and are not in it. Default false.
     pub trickle: bool,
+    /// Which certificate clients show in DTLS: `shared` (default: the same one) or `own` (each has
+    /// one of its own, which takes some 0.1 ms of processor time to make).
+    pub certificate: Certificates,
     /// A TURN server by which all media goes, such as
     /// `{url: "turn:10.0.0.1:3478?transport=udp", user: u, password: p}`: clients have no other
     /// address then. Default: none.
@@ -249,12 +266,14 @@ impl Default for ClientConfig {
             playout_buffer: seconds(1),
             receiver_reports: true,
             nack: true,
+            pli: true,
             rtx: None,
             transport_cc: true,
             remb: true,
             retransmit: true,
             congestion: Control::default(),
             trickle: false,
+            certificate: Certificates::default(),
             turn: None,
             token: None,
             api_key: None,
@@ -454,7 +473,7 @@ impl ClientConfig {
         Feedback {
             nack: self.nack,
             rtx: self.takes_rtx(),
-            pli: self.nack,
+            pli: self.nack && self.pli,
             transport_cc: self.transport_cc,
             remb: self.remb,
             ..Feedback::NONE
@@ -477,14 +496,16 @@ impl ClientConfig {
         source.map_or_else(|| SourceConfig::default().mtu, |source| source.mtu)
     }
 
-    /// Which feedback is heeded of what is sent.
+    /// Which feedback is heeded of what is sent. A file has its key frames where it has them.
     pub(super) fn heeded_feedback(&self) -> Feedback {
+        let makes_key_frames = self.source().is_none_or(|source| source.file.is_none());
         Feedback {
+            pli: makes_key_frames,
+            fir: makes_key_frames,
             nack: self.retransmit,
             rtx: self.retransmit,
             transport_cc: self.follows(),
             remb: self.follows(),
-            ..Feedback::NONE
         }
     }
 
@@ -629,6 +650,28 @@ mod tests {
             ),
         ] {
             assert_eq!(wrong(&format!("{{{keys}}}")), key, "{keys}");
+        }
+    }
+
+    #[test]
+    fn key_frames_are_asked_for_and_made_where_they_can_be() {
+        let config = |text: &str| -> ClientConfig {
+            serde_json::from_str(text).expect("it is a configuration")
+        };
+        for (text, asks) in [
+            ("{}", true),
+            (r#"{"pli":false}"#, false),
+            (r#"{"nack":false}"#, false),
+        ] {
+            assert_eq!(config(text).feedback().pli, asks, "{text}");
+        }
+        for (text, makes) in [
+            (r#"{"publish":{}}"#, true),
+            (r#"{"participate":{},"retransmit":false}"#, true),
+            (r#"{"publish":{"file":"a.webm"}}"#, false),
+        ] {
+            let heeded = config(text).heeded_feedback();
+            assert_eq!((heeded.pli, heeded.fir), (makes, makes), "{text}");
         }
     }
 }

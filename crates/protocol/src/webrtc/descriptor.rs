@@ -8,7 +8,7 @@ use measure::Catalogue;
 use super::calibration::TRIALS;
 use super::certificate::Certificate;
 use super::client::Client;
-use super::config::{self, ClientConfig, Receive};
+use super::config::{self, Certificates, ClientConfig, Receive};
 use super::golden;
 use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
@@ -225,8 +225,8 @@ impl ClientConfig {
     }
 }
 
-/// All clients of all runs show the same certificate: nobody trusts it for more than that it is the
-/// one of which their descriptions tell.
+/// All clients of all runs show the same certificate, unless each is to have its own: nobody trusts
+/// it for more than that it is the one of which their descriptions tell.
 const CERTIFICATE_SEED: u64 = 1;
 
 /// What the clients of a population have in common.
@@ -260,6 +260,16 @@ impl Clients {
     }
 }
 
+impl Clients {
+    /// The one that a client shows.
+    fn certificate(&self, seed: u64) -> Arc<Certificate> {
+        match self.config.certificate {
+            Certificates::Shared => self.certificate.clone(),
+            Certificates::Own => Arc::new(Certificate::generate(seed)),
+        }
+    }
+}
+
 impl MakeClients for Clients {
     fn among(&mut self, crowd: &Crowd<'_>) -> Result<(), String> {
         let in_rooms = self.config.participate.is_some() && crowd.urls.len() > 1;
@@ -285,7 +295,7 @@ impl MakeClients for Clients {
     }
 
     fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
-        let certificate = self.certificate.clone();
+        let certificate = self.certificate(seat.seed);
         let mut client = Client::new(self.config.clone(), url, seat.seed, certificate)
             .map_err(|error| error.to_string())?;
         if let Some(wall_clock) = self.surroundings.wall_clock() {
@@ -322,6 +332,16 @@ mod tests {
             clients: 1,
             config: config.into(),
         }
+    }
+
+    #[test]
+    fn clients_show_one_certificate_or_each_its_own() {
+        let mut clients = clients();
+        let shown = |clients: &Clients, seed| clients.certificate(seed).fingerprint().clone();
+        assert_eq!(shown(&clients, 1), shown(&clients, 2));
+        let config: Result<ClientConfig, _> = serde_json::from_str(r#"{"certificate":"own"}"#);
+        clients.config = Arc::new(config.expect("it is one"));
+        assert_ne!(shown(&clients, 1), shown(&clients, 2));
     }
 
     #[test]

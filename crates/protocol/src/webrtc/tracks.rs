@@ -52,6 +52,8 @@ pub(super) struct Agreed {
     pub(super) apt: Option<u8>,
     /// Whether the other side sends again what it is asked for (RFC 4585, 4.2).
     pub(super) nack: bool,
+    /// Whether it makes a key frame if it is asked for one (RFC 4585, 6.3.1).
+    pub(super) pli: bool,
 }
 
 /// A stream, by its source.
@@ -68,6 +70,8 @@ struct Track {
     receiver: Option<Box<RtpReceiver>>,
     /// What is to be asked for; none where nothing is.
     missing: Option<Box<Missing>>,
+    /// Whether a key frame may be asked for.
+    pli: bool,
     /// Whether its source has said goodbye.
     gone: bool,
 }
@@ -388,6 +392,7 @@ impl Tracks {
                 key_frame: None,
                 missing: (self.asks && agreed.nack && receiver.is_some())
                     .then(|| Box::new(Missing::new(Duration::ZERO))),
+                pli: agreed.pli,
                 receiver,
                 gone: false,
             },

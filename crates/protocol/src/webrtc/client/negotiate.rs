@@ -176,6 +176,7 @@ impl Client {
         }
         let agreed = sections.iter().flat_map(|section| {
             let kind = carried(section.kind);
+            let is_video = kind == Carried::Video;
             section.codecs.iter().map(move |codec| Agreed {
                 payload_type: codec.payload_type,
                 kind,
@@ -184,6 +185,7 @@ impl Client {
                 is_rtx: codec.is("rtx"),
                 apt: codec.retransmits(),
                 nack: codec.feedback.iter().any(|words| words == "nack"),
+                pli: is_video && codec.feedback.iter().any(|words| words == "nack pli"),
             })
         });
         if let Some(sink) = link.sink {

@@ -80,6 +80,7 @@ impl Taking {
             is_rtx: false,
             apt: None,
             nack: taken.nack,
+            pli: taken.track.kind == MediaKind::Video,
         });
         tracks.agree(agreed.collect());
         tracks.tell_arrivals(taken.iter().find_map(|taken| taken.transport));

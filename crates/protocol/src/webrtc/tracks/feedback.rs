@@ -6,7 +6,6 @@ use measure::{Recorder, Time};
 
 use super::{AT_ONCE, Track, Tracks};
 use crate::media::rtcp;
-use crate::media::sdp::MediaKind;
 use crate::webrtc::feedback;
 use crate::webrtc::metrics as m;
 
@@ -96,7 +95,7 @@ impl Tracks {
                 continue;
             };
             missing.set_round_trip(answer);
-            let picture = missing.take_key_frame_needed() && track.kind == MediaKind::Video;
+            let picture = missing.take_key_frame_needed() && track.pli;
             if !picture && missing.due().is_none_or(|due| due > now) {
                 continue;
             }

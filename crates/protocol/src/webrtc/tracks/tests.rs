@@ -13,6 +13,7 @@ const VIDEO: Agreed = Agreed {
     is_rtx: false,
     apt: None,
     nack: true,
+    pli: true,
 };
 
 const GROUPS: &[&measure::Group] = &[
@@ -39,6 +40,7 @@ fn tracks() -> (Tracks, Recorder) {
             is_rtx: false,
             apt: None,
             nack: false,
+            pli: false,
         },
     ]);
     tracks.set_trailer(16);
@@ -207,6 +209,34 @@ fn what_is_missing_is_asked_for_where_that_was_agreed_upon() {
     take(&mut tracks, &mut recorder, &packet(0x80, 96, 2000, 50), 4);
     let pictures = tracks.write_questions(Time::from_nanos(5_000_000), (1, None), |_| ());
     assert_eq!(pictures, 1);
+}
+
+#[test]
+fn a_picture_is_asked_for_where_that_was_agreed_upon() {
+    for pli in [true, false] {
+        let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
+        let mut tracks = Tracks::new(Duration::from_secs(1));
+        tracks.agree(vec![Agreed { pli, ..VIDEO }]);
+        tracks.set_trailer(16);
+        tracks.ask_for_missing();
+        for sequence in [1, 2000] {
+            take(
+                &mut tracks,
+                &mut recorder,
+                &packet(0x80, 96, sequence, 50),
+                1,
+            );
+        }
+        let mut plis = 0;
+        let now = Time::from_nanos(2_000_000);
+        let pictures = tracks.write_questions(now, (1, None), |compound| {
+            let messages = feedback::messages(compound).flatten();
+            plis += messages
+                .filter(|own| matches!(own, feedback::Message::PictureLoss { .. }))
+                .count();
+        });
+        assert_eq!((pictures, plis), (u64::from(pli), usize::from(pli)));
+    }
 }
 
 #[test]

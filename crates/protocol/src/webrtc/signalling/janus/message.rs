@@ -171,11 +171,14 @@ pub(super) fn plugin_error(data: &Value) -> Option<(u64, String)> {
     Some((code, text.to_owned()))
 }
 
+/// There is no such mount point (`JANUS_STREAMING_ERROR_NO_SUCH_MOUNTPOINT`).
+pub(super) const NO_SUCH: u64 = 455;
+
 /// Why a client fails by an error of the Streaming plug-in (`JANUS_STREAMING_ERROR_...`), whose
 /// numbers are also those of other errors of Janus.
 pub(super) fn of_streaming_error(code: u64) -> Failure {
     match code {
-        455 => Failure::NotFound,
+        NO_SUCH => Failure::NotFound,
         // It cannot be made: mostly there is one of that number.
         456 => Failure::Conflict,
         457 => Failure::Unauthorized,

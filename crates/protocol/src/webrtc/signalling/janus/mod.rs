@@ -159,6 +159,8 @@ pub struct Janus {
     /// What it feeds, where it does: to a mount point that it makes.
     fed: Vec<FedMedia>,
     mounted: bool,
+    /// What was said of a mount point that is not there, while it is asked which there are.
+    unknown: Option<String>,
     open: bool,
     /// Where it is spoken to over HTTP.
     long_poll: Option<LongPoll>,
@@ -185,6 +187,7 @@ impl Janus {
             room: Room::new(last_n),
             fed: Vec::new(),
             mounted: false,
+            unknown: None,
             open: false,
         }
     }

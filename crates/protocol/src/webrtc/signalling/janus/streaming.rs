@@ -3,11 +3,31 @@
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::message::{of_streaming_error, plugin_error};
+use super::message::{NO_SUCH, of_streaming_error, plugin_error};
 use super::{Janus, Scope, Wanted};
 use crate::webrtc::failure::Failure;
 use crate::webrtc::signalling::FeedPort;
-use crate::webrtc::url::Place;
+use crate::webrtc::url::{Id, Place};
+
+/// How many mount points are named where the one that is wanted is not there, and how many
+/// characters of each.
+const NAMED: usize = 10;
+const NAME_MAX: usize = 32;
+
+/// Which mount points there are, in words.
+fn there_are(list: &Value) -> String {
+    let Some(list) = list.as_array() else {
+        return "it does not say which there are".to_owned();
+    };
+    let ids = list.iter().filter_map(|own| Id::of_json(&own["id"]));
+    let names = ids.map(|id| id.to_string().chars().take(NAME_MAX).collect::<String>());
+    let named: Vec<_> = names.take(NAMED).collect();
+    match list.len().saturating_sub(named.len()) {
+        _ if named.is_empty() => "it shows none".to_owned(),
+        0 => format!("it shows {}", named.join(", ")),
+        more => format!("it shows {} and {more} more", named.join(", ")),
+    }
+}
 
 impl Janus {
     /// Asks for the mount point: Janus then offers.
@@ -51,8 +71,13 @@ impl Janus {
         self.ask_plugin(scope, handle, "create", body, None);
     }
 
-    /// A request was done that is answered at once: the mount point is there.
+    /// A request was done that is answered at once: the mount point is there, or it is known which
+    /// there are.
     pub(super) fn mounted(&mut self, scope: &mut Scope<'_>, name: &str, data: &Value) {
+        if let Some(reason) = self.unknown.take() {
+            let reason = format!("{reason}; {}", there_are(&data["list"]));
+            return self.streaming_refused(scope, "watch", (NO_SUCH, reason));
+        }
         if let Some(error) = plugin_error(data) {
             return self.streaming_refused(scope, name, error);
         }
@@ -106,6 +131,10 @@ impl Janus {
     ) {
         if let Some(error) = plugin_error(data) {
             let what = answers.map_or("?", |(name, _)| name);
+            if what == "watch" && error.0 == NO_SUCH {
+                self.unknown = Some(error.1);
+                return self.ask_plugin(scope, 0, "list", json!({}), None);
+            }
             return self.streaming_refused(scope, what, error);
         }
         if data["result"]["status"].as_str() == Some("stopped") {

@@ -260,7 +260,6 @@ fn a_mount_point_is_made_fed_and_taken_away() {
 #[test]
 fn errors_are_reasons() {
     for (code, failure) in [
-        (455, Failure::NotFound),
         (456, Failure::Conflict),
         (457, Failure::Unauthorized),
         (458, Failure::Refused),
@@ -279,6 +278,41 @@ fn errors_are_reasons() {
         assert_eq!(found, failure);
         assert!(
             detail.contains("`watch`") && detail.contains("stream 77"),
+            "{detail}"
+        );
+    }
+    // Which there are is asked, and said.
+    for (answer, words) in [
+        (
+            json!({"streaming": "list", "list": [{"id": 1}, {"id": "two"}]}),
+            "it shows 1, two",
+        ),
+        (json!({"streaming": "list", "list": []}), "it shows none"),
+        (
+            json!({"list": (0..12).map(|id| json!({"id": id})).collect::<Vec<_>>()}),
+            "8, 9 and 2 more",
+        ),
+        (json!({"list": [7, {"id": []}]}), "it shows none"),
+        (json!({"error_code": 450, "error": "no"}), "it does not say"),
+    ] {
+        let mut side = Side::new(settings(Place::Mountpoint(Id::Number(77))));
+        WATCH.lines().take(3).for_each(|line| side.hears(line));
+        let transaction = side.last_transaction();
+        side.hears_json(json!({
+            "janus": "event", "sender": 684590207563262u64, "transaction": transaction,
+            "plugindata": {"data": {"streaming": "event", "error_code": 455, "error": "No such 77"}},
+        }));
+        assert_eq!(side.failure(), None);
+        assert_eq!(side.last()["body"], json!({"request": "list"}));
+        let transaction = side.last_transaction();
+        side.hears_json(json!({
+            "janus": "success", "sender": 684590207563262u64, "transaction": transaction,
+            "plugindata": {"data": answer},
+        }));
+        let (found, detail) = side.failure().expect("it failed");
+        assert_eq!(found, Failure::NotFound);
+        assert!(
+            detail.contains("455 to `watch`: No such 77; ") && detail.contains(words),
             "{detail}"
         );
     }

@@ -116,8 +116,8 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// Two who enter a room, of whom one publishes, and the other receives what is published in it, says
-/// which answer, and leaves it again. Each step: who, which handle, a number, and what is said.
+/// Two who enter a room. One publishes, the other receives what is published in it, answers, and
+/// leaves it again. Each step: who, which handle, a number, and what is said.
 fn webrtc_room() -> Vec<u8> {
     let steps: [[u8; 4]; 15] = [
         [0, 0, 0, 1],

@@ -165,7 +165,7 @@ const READY_FORM: &str = "write `ready: {port: 8554}`, `{udp: 9000}`, `{line: \"
      expression\"}`";
 
 const LOG_FORM: &str = "write `log: {file: server.log}`, or `{match: [\"overrun\", \"(?i)error\"]}` with regular \
-     expressions, or both";
+     expressions, `{ignore: [\"error 0$\"]}`, or several of them";
 
 const COMMAND_FORM: &str = "write the program and each argument as an item: `command: [\"./server\", \"--port\", \
      \"8554\"]`";

@@ -330,7 +330,8 @@ impl Person {
 
     /// An answer to the server's last description.
     fn answer(&self, kept: &Kept) -> Option<String> {
-        let offer = SessionDescription::parse(self.sdp.as_ref()?).expect("the server's can be read");
+        let offer = SessionDescription::parse(self.sdp.as_ref()?);
+        let offer = offer.expect("the server's can be read");
         let mut peer = Peer::answerer(NOW, &PeerConfig::new(kept.certificate.clone(), 2));
         let theirs = offer.transport().expect("the server's can be used");
         // An answer of the server is none to be answered.

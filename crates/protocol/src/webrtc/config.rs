@@ -174,8 +174,8 @@ pub struct ClientConfig {
     /// Whether our addresses follow the description in a request of their own (trickle ICE; RFC
     /// 8838), and are not in it. Default false.
     pub trickle: bool,
-    /// Which certificate clients show in DTLS: `shared` (default: the same one) or `own` (each has
-    /// one of its own, which takes some 0.1 ms of processor time to make).
+    /// Which certificate clients show in DTLS: `shared` (default: the same one) or `own` (each
+    /// makes one of its own, which takes processor time).
     pub certificate: Certificates,
     /// A TURN server by which all media goes, such as
     /// `{url: "turn:10.0.0.1:3478?transport=udp", user: u, password: p}`: clients have no other

@@ -258,10 +258,8 @@ impl Clients {
             of: self.clients.saturating_sub(room).div_ceil(rooms),
         }
     }
-}
 
-impl Clients {
-    /// The one that a client shows.
+    /// The certificate that a client shows.
     fn certificate(&self, seed: u64) -> Arc<Certificate> {
         match self.config.certificate {
             Certificates::Shared => self.certificate.clone(),

@@ -39,7 +39,8 @@ const FLAGS: &[Flag] = {
             Listening,
             common::PORT,
             Takes::Number("PORT", 0, 65_535),
-            "Port to listen on: of TCP for WHIP, WHEP and rooms, of UDP for media; 0 for a free one",
+            "Port to listen on: of TCP for WHIP, WHEP and rooms, of UDP for media; 0 for a free \
+             one",
         )
         .default("8889"),
         Flag::new(
@@ -54,8 +55,8 @@ const FLAGS: &[Flag] = {
             Listening,
             common::TLS_CERT,
             Takes::File,
-            "Speak TLS (whip+https, whep+https, janus+wss) on all connections, with the certificates of this \
-             file (PEM), the server's own first",
+            "Speak TLS (whip+https, whep+https, janus+wss) on all connections, with the \
+             certificates of this file (PEM), the server's own first",
         )
         .requires(&[common::TLS_KEY]),
         Flag::new(

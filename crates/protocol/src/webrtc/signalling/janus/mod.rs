@@ -159,7 +159,7 @@ pub struct Janus {
     /// What it feeds, where it does: to a mount point that it makes.
     fed: Vec<FedMedia>,
     mounted: bool,
-    /// What was said of a mount point that is not there, while it is asked which there are.
+    /// Why it fails, while Janus is asked which mount points there are.
     unknown: Option<String>,
     open: bool,
     /// Where it is spoken to over HTTP.
@@ -200,9 +200,13 @@ impl Janus {
         }
     }
 
-    fn fail(&mut self, scope: &mut Scope<'_>, failure: Failure, detail: String) {
+    fn fail(&mut self, scope: &mut Scope<'_>, mut failure: Failure, mut detail: String) {
         if self.phase == Phase::Over {
             return;
+        }
+        if let Some(known) = self.unknown.take() {
+            // Whatever becomes of the question which there are.
+            (failure, detail) = (Failure::NotFound, format!("{known}, by {}", self.url));
         }
         self.phase = Phase::Over;
         if std::mem::take(&mut self.open) {

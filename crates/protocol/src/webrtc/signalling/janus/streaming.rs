@@ -74,9 +74,10 @@ impl Janus {
     /// A request was done that is answered at once: the mount point is there, or it is known which
     /// there are.
     pub(super) fn mounted(&mut self, scope: &mut Scope<'_>, name: &str, data: &Value) {
-        if let Some(reason) = self.unknown.take() {
-            let reason = format!("{reason}; {}", there_are(&data["list"]));
-            return self.streaming_refused(scope, "watch", (NO_SUCH, reason));
+        if let Some(known) = &mut self.unknown {
+            known.push_str("; ");
+            known.push_str(&there_are(&data["list"]));
+            return self.streaming_refused(scope, name, (NO_SUCH, String::new()));
         }
         if let Some(error) = plugin_error(data) {
             return self.streaming_refused(scope, name, error);
@@ -132,7 +133,7 @@ impl Janus {
         if let Some(error) = plugin_error(data) {
             let what = answers.map_or("?", |(name, _)| name);
             if what == "watch" && error.0 == NO_SUCH {
-                self.unknown = Some(error.1);
+                self.unknown = Some(format!("error {NO_SUCH} to `watch`: {}", error.1));
                 return self.ask_plugin(scope, 0, "list", json!({}), None);
             }
             return self.streaming_refused(scope, what, error);

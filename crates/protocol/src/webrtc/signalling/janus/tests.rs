@@ -284,35 +284,46 @@ fn errors_are_reasons() {
     // Which there are is asked, and said.
     for (answer, words) in [
         (
-            json!({"streaming": "list", "list": [{"id": 1}, {"id": "two"}]}),
+            Some(json!({"list": [{"id": 1}, {"id": "two"}]})),
             "it shows 1, two",
         ),
-        (json!({"streaming": "list", "list": []}), "it shows none"),
+        (Some(json!({"list": []})), "it shows none"),
         (
-            json!({"list": (0..12).map(|id| json!({"id": id})).collect::<Vec<_>>()}),
+            Some(json!({"list": (0..12).map(|id| json!({"id": id})).collect::<Vec<_>>()})),
             "8, 9 and 2 more",
         ),
-        (json!({"list": [7, {"id": []}]}), "it shows none"),
-        (json!({"error_code": 450, "error": "no"}), "it does not say"),
+        (Some(json!({"list": [7, {"id": []}]})), "it shows none"),
+        (
+            Some(json!({"error_code": 450, "error": "no"})),
+            "it does not say",
+        ),
+        (None, "No such 77, by "),
     ] {
         let mut side = Side::new(settings(Place::Mountpoint(Id::Number(77))));
         WATCH.lines().take(3).for_each(|line| side.hears(line));
         let transaction = side.last_transaction();
         side.hears_json(json!({
             "janus": "event", "sender": 684590207563262u64, "transaction": transaction,
-            "plugindata": {"data": {"streaming": "event", "error_code": 455, "error": "No such 77"}},
+            "plugindata": {"data": {"error_code": 455, "error": "No such 77"}},
         }));
         assert_eq!(side.failure(), None);
         assert_eq!(side.last()["body"], json!({"request": "list"}));
         let transaction = side.last_transaction();
-        side.hears_json(json!({
-            "janus": "success", "sender": 684590207563262u64, "transaction": transaction,
-            "plugindata": {"data": answer},
-        }));
+        match answer {
+            Some(answer) => side.hears_json(json!({
+                "janus": "success", "sender": 684590207563262u64, "transaction": transaction,
+                "plugindata": {"data": answer},
+            })),
+            None => side.hears_json(json!({
+                "janus": "error", "transaction": transaction,
+                "error": {"code": 403, "reason": "no list for you"},
+            })),
+        }
         let (found, detail) = side.failure().expect("it failed");
         assert_eq!(found, Failure::NotFound);
+        assert!(detail.contains("455 to `watch`: No such 77"), "{detail}");
         assert!(
-            detail.contains("455 to `watch`: No such 77; ") && detail.contains(words),
+            detail.contains(words) && detail.matches("455").count() == 1,
             "{detail}"
         );
     }

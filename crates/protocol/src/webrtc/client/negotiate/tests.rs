@@ -63,8 +63,12 @@ fn ends() -> [SocketAddr; 2] {
 
 impl Scene {
     fn new() -> Scene {
-        let config: ClientConfig =
-            serde_json::from_str(r#"{"transport_cc":false}"#).expect("it is one");
+        Scene::of(r#"{"transport_cc":false}"#)
+    }
+
+    /// Of a client with these keys.
+    fn of(keys: &str) -> Scene {
+        let config: ClientConfig = serde_json::from_str(keys).expect("it is one");
         let [ours, theirs] = ends();
         let url = "janus+ws://10.0.0.1/videoroom/1";
         let certificate = Arc::new(Certificate::generate(1));
@@ -228,6 +232,31 @@ fn ice_that_begins_anew_has_to_get_through() {
         panic!("{:?}", scene.client.outcome);
     };
     assert_eq!(failure.reason, "ice_failed");
+}
+
+#[test]
+fn a_picture_is_asked_for_where_both_agree_to_that() {
+    for (keys, asked) in [("{}", 1), (r#"{"pli":false}"#, 0)] {
+        let mut scene = Scene::of(keys);
+        scene.take_answer();
+        scene.run(Duration::from_secs(3));
+        let sink = scene.client.links[0].sink.expect("it receives");
+        for [high, low] in [[0, 1], 2000_u16.to_be_bytes()] {
+            let mut packet = [0; 40];
+            packet[..4].copy_from_slice(&[0x80, scene.payload_type(), high, low]);
+            let arrival = crate::session::Arrival {
+                at: scene.now,
+                bytes: &packet,
+                length: packet.len(),
+                overhead: 28,
+            };
+            let tracks = scene.sinks.get::<Tracks>(sink);
+            crate::session::Sink::packet(tracks, &arrival, &mut scene.recorder);
+        }
+        scene.client.links[0].ask_at = Some(scene.now);
+        scene.does(|client, cx| client.ask_for_missing(cx, 0));
+        assert_eq!(scene.recorder.counter(m::PLIS_SENT), asked, "{keys}");
+    }
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::profile::SrtpProfile;
 
 /// The most bytes of a master key and of a master salt.
-const KEY_MAX: usize = 32;
-const SALT_MAX: usize = 14;
+pub(super) const KEY_MAX: usize = 32;
+pub(super) const SALT_MAX: usize = 14;
 
 /// A master key with its salt.
 #[derive(Clone, Copy)]

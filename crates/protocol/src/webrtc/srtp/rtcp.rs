@@ -1,6 +1,7 @@
-//! Sealing and opening compounds of RTCP (RFC 3711, 3.4; RFC 7714, 9).
+//! Sealing and opening compounds of RTCP (RFC 3711, 3.4; RFC 7714, 9). They are few, so keys are
+//! expanded for each: expanded keys would take 1.2 KiB of a client.
 
-use super::cipher::{Cipher, Kind, authenticate, count, open_gcm, same, seal_gcm};
+use super::cipher::{Cipher, Kind, SessionKeys, authenticate, count, open_gcm, same, seal_gcm};
 use super::error::{SrtpCounts, SrtpError};
 use super::master::Master;
 use super::packet::{RTCP_HEADER, rtcp_sender};
@@ -22,22 +23,22 @@ const WORD: usize = 4;
 /// them too.
 #[derive(Debug)]
 pub struct RtcpSealer {
-    cipher: Cipher,
+    keys: SessionKeys,
     next: u32,
 }
 
 impl RtcpSealer {
     pub(super) fn new(master: &Master) -> RtcpSealer {
-        RtcpSealer::with(Cipher::new(master, Kind::Rtcp), 1)
+        RtcpSealer::with(SessionKeys::derive(master, Kind::Rtcp), 1)
     }
 
-    pub(super) fn with(cipher: Cipher, next: u32) -> RtcpSealer {
-        RtcpSealer { cipher, next }
+    pub(super) fn with(keys: SessionKeys, next: u32) -> RtcpSealer {
+        RtcpSealer { keys, next }
     }
 
     /// By how many bytes a compound becomes longer: 14 or 20.
     pub fn overhead(&self) -> usize {
-        WORD + self.cipher.profile().tag_length()
+        WORD + self.keys.profile().tag_length()
     }
 
     /// Appends a sealed compound.
@@ -54,7 +55,7 @@ impl RtcpSealer {
         let begin = out.len();
         out.extend_from_slice(compound);
         let (header, secret) = out[begin..].split_at_mut(RTCP_HEADER);
-        match &self.cipher {
+        match &Cipher::of(&self.keys) {
             Cipher::Gcm { key, salt, .. } => {
                 let tag = seal_gcm(key, salt, named, &clear(header, word), secret);
                 out.extend_from_slice(&tag);
@@ -86,7 +87,7 @@ fn clear(header: &[u8], word: [u8; WORD]) -> [u8; RTCP_HEADER + WORD] {
 /// Opens compounds of the other side.
 #[derive(Debug)]
 pub struct RtcpOpener {
-    cipher: Cipher,
+    keys: SessionKeys,
     /// By the SSRC of who sent it.
     senders: Vec<(u32, Box<Window>)>,
     counts: SrtpCounts,
@@ -94,19 +95,19 @@ pub struct RtcpOpener {
 
 impl RtcpOpener {
     pub(super) fn new(master: &Master) -> RtcpOpener {
-        RtcpOpener::with(Cipher::new(master, Kind::Rtcp))
+        RtcpOpener::with(SessionKeys::derive(master, Kind::Rtcp))
     }
 
-    pub(super) fn with(cipher: Cipher) -> RtcpOpener {
+    pub(super) fn with(keys: SessionKeys) -> RtcpOpener {
         RtcpOpener {
-            cipher,
+            keys,
             senders: Vec::new(),
             counts: SrtpCounts::default(),
         }
     }
 
     fn profile(&self) -> SrtpProfile {
-        self.cipher.profile()
+        self.keys.profile()
     }
 
     /// What became of compounds so far.
@@ -132,9 +133,9 @@ impl RtcpOpener {
             return Err(SrtpError::Malformed);
         }
         // The word stands behind the tag of GCM, and before that of HMAC.
-        let word_at = match &self.cipher {
-            Cipher::Gcm { .. } => packet.len() - WORD,
-            Cipher::Counter { .. } => packet.len() - WORD - tag_length,
+        let word_at = match self.profile() {
+            SrtpProfile::AesCm128HmacSha1_80 => packet.len() - WORD - tag_length,
+            SrtpProfile::AeadAes128Gcm | SrtpProfile::AeadAes256Gcm => packet.len() - WORD,
         };
         let word: [u8; WORD] = packet[word_at..word_at + WORD]
             .try_into()
@@ -148,7 +149,7 @@ impl RtcpOpener {
             return Err(SrtpError::Replayed);
         }
         out.clear();
-        match &self.cipher {
+        match &Cipher::of(&self.keys) {
             Cipher::Gcm { key, salt, .. } => {
                 let (header, sealed) = packet[..word_at].split_at(RTCP_HEADER);
                 out.extend_from_slice(header);

@@ -1,6 +1,6 @@
 //! Sealing and opening packets of RTP (RFC 3711, 3.3).
 
-use super::cipher::{Cipher, Kind, authenticate, count, open_gcm, same, seal_gcm};
+use super::cipher::{Cipher, Kind, SessionKeys, authenticate, count, open_gcm, same, seal_gcm};
 use super::error::{SrtpCounts, SrtpError};
 use super::index::{estimate, one_rollover_later};
 use super::master::Master;
@@ -28,12 +28,12 @@ pub struct RtpOpener {
 
 impl RtpOpener {
     pub(super) fn new(master: &Master) -> RtpOpener {
-        RtpOpener::with(Cipher::new(master, Kind::Rtp))
+        RtpOpener::with(&SessionKeys::derive(master, Kind::Rtp))
     }
 
-    pub(super) fn with(cipher: Cipher) -> RtpOpener {
+    pub(super) fn with(keys: &SessionKeys) -> RtpOpener {
         RtpOpener {
-            cipher,
+            cipher: Cipher::of(keys),
             sources: Vec::new(),
             counts: SrtpCounts::default(),
         }
@@ -151,12 +151,12 @@ pub struct RtpSealer {
 
 impl RtpSealer {
     pub(super) fn new(master: &Master) -> RtpSealer {
-        RtpSealer::with(Cipher::new(master, Kind::Rtp))
+        RtpSealer::with(&SessionKeys::derive(master, Kind::Rtp))
     }
 
-    pub(super) fn with(cipher: Cipher) -> RtpSealer {
+    pub(super) fn with(keys: &SessionKeys) -> RtpSealer {
         RtpSealer {
-            cipher,
+            cipher: Cipher::of(keys),
             sources: Vec::new(),
         }
     }

@@ -257,6 +257,8 @@ impl Sparse {
                 (None, None) => break,
             }
         }
+        // Most buckets are in both.
+        merged.shrink_to_fit();
         self.buckets = merged;
         self.sum += other.sum;
         self.min = self.min.min(other.min);

@@ -323,7 +323,8 @@ impl Tracks {
     }
 
     /// Says what payload types mean from now on. Streams that have begun go on as they are.
-    pub(super) fn agree(&mut self, agreed: Vec<Agreed>) {
+    pub(super) fn agree(&mut self, mut agreed: Vec<Agreed>) {
+        agreed.shrink_to_fit();
         self.agreed = agreed;
     }
 
@@ -382,6 +383,9 @@ impl Tracks {
                 None => receiver,
             })
         });
+        // Most have one, and room for four would be made.
+        self.tracks
+            .reserve_exact(usize::from(self.tracks.is_empty()));
         self.tracks.insert(
             at,
             Track {

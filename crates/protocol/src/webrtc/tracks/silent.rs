@@ -49,6 +49,8 @@ impl Tracks {
                 section.since = same.since;
             }
         }
+        // Nearly all clients have one or two, and they stay.
+        sections.shrink_to_fit();
         self.sections = sections;
     }
 

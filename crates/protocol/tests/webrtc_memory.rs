@@ -1,5 +1,5 @@
 //! What a packet and a client of WebRTC take of memory. What AES and HMAC keep in C is not counted:
-//! some 600 bytes for each direction of media and of RTCP that is used.
+//! some 600 bytes for each direction of media that is used.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -99,14 +99,7 @@ fn a_connected_peer_takes_less_than_6_kib() {
     let size = size_of::<Peer>() as i64;
     let client = heap(client) + size;
     assert!(client < 6 * 1024, "{client}");
-    // It keeps DTLS until its last flight can no longer be asked for.
-    let before = heap(server) + size;
-    let [mut server, _client] = connected();
-    server.handle_timeout(START + Duration::from_secs(6));
-    server.handle_timeout(START + Duration::from_secs(40));
-    let after = heap(server) + size;
-    assert!(
-        after < 9 * 1024 && after + 4096 < before,
-        "{before}, then {after}"
-    );
+    // It keeps its last flight for some time, but not what made it.
+    let server = heap(server) + size;
+    assert!(server < client + 1024, "{server}, client {client}");
 }

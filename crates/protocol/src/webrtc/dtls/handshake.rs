@@ -96,6 +96,12 @@ impl Dtls {
         self.client
     }
 
+    /// Whether what waits to be sent is a server's last flight: the handshake is complete by it.
+    pub fn is_server_and_done(&self) -> bool {
+        let done = |event: &DtlsEvent| matches!(event, DtlsEvent::Completed(_));
+        !self.client && self.events.iter().any(done)
+    }
+
     /// Takes in a datagram. What is wrong in it without breaking the handshake is left out.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::config::PeerConfig;
+use super::last_flight::LastFlight;
 use super::outcome::{Dropped, PeerCounts, PeerEvent, PeerFailure, PeerState, Received};
 use crate::session::MediaMark;
 use crate::webrtc::dtls::{Dtls, DtlsError, DtlsEvent, DtlsSettings};
@@ -26,8 +27,8 @@ pub const MEDIA_MARK: MediaMark = MediaMark {
     but_second: Some([192, 223]),
 };
 
-/// How long a server of DTLS keeps it, so that the other side can ask for its last flight again: as
-/// long as browsers try.
+/// How long a server of DTLS keeps its last flight for the other side to ask for: as long as
+/// browsers try.
 const LAST_FLIGHT: Duration = Duration::from_secs(30);
 
 /// The most datagrams that wait to be sent. Whoever drives the peer takes them after each call.
@@ -75,7 +76,8 @@ pub struct Peer {
     connect_by: Option<Time>,
     /// Until when ICE has to find a way again that has begun anew.
     restart_by: Option<Time>,
-    release_dtls_at: Option<Time>,
+    /// What is left of DTLS once it has done its work as a server.
+    last_flight: Option<Box<LastFlight>>,
     /// Data that comes by DTLS is no surprise.
     data: bool,
     out: VecDeque<(SocketAddr, Vec<u8>)>,
@@ -121,7 +123,7 @@ impl Peer {
             dtls_from: None,
             connect_by: None,
             restart_by: None,
-            release_dtls_at: None,
+            last_flight: None,
             data: false,
             out: VecDeque::new(),
             events: VecDeque::new(),
@@ -222,10 +224,6 @@ impl Peer {
         });
         for candidate in &transport.candidates {
             self.ice.add_remote(candidate);
-        }
-        if self.dtls_client == Some(false) && self.dtls.is_none() && self.keys.is_none() {
-            // The other side may begin before this one knows that ICE is through.
-            self.begin_dtls(now);
         }
         self.ice.handle_timeout(now);
         self.settle(now);
@@ -355,7 +353,16 @@ impl Peer {
             self.counts.dtls += 1;
             return Received::Handled;
         }
+        // The other side may begin before this one knows that ICE is through.
+        let awaited = self.dtls_client == Some(false) && self.keys.is_none();
+        if known && awaited && self.dtls.is_none() {
+            self.begin_dtls(now);
+        }
         let Some(dtls) = self.dtls.as_mut().filter(|_| known) else {
+            if known && self.send_last_flight(from, bytes) {
+                self.counts.dtls += 1;
+                return Received::Handled;
+            }
             self.counts.dtls_unexpected += 1;
             // DTLS was dropped, and so are its keys: that it is an alert is all that can be read.
             let epoch_is_later = bytes.get(3..EPOCH_END).is_some_and(|epoch| epoch != [0, 0]);
@@ -385,9 +392,7 @@ impl Peer {
         match opener.open(bytes, &mut self.plain) {
             Ok(_) => {
                 // Who seals RTCP has the server's last flight.
-                if self.release_dtls_at.take().is_some() {
-                    self.dtls = None;
-                }
+                self.last_flight = None;
                 Received::Rtcp(&self.plain)
             }
             Err(error) => Received::Dropped(match error {
@@ -452,9 +457,12 @@ impl Peer {
             let result = dtls.handle_timeout(now);
             self.after_dtls(result);
         }
-        if self.release_dtls_at.is_some_and(|at| at <= now) {
-            self.release_dtls_at = None;
-            self.dtls = None;
+        if self
+            .last_flight
+            .as_ref()
+            .is_some_and(|last| last.until <= now)
+        {
+            self.last_flight = None;
         }
         self.settle(now);
         if self.restart_by.is_some_and(|by| by <= now) {
@@ -496,12 +504,25 @@ impl Peer {
         }
     }
 
+    /// Sends DTLS's last flight again if that datagram asks for it. Says whether it does.
+    fn send_last_flight(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
+        let Some(last) = &mut self.last_flight else {
+            return false;
+        };
+        let again = last.answer(bytes).to_vec();
+        for datagram in &again {
+            self.send(to, datagram.clone());
+        }
+        !again.is_empty()
+    }
+
     fn fail(&mut self, failure: PeerFailure) {
         if matches!(self.state, PeerState::Failed | PeerState::Closed) {
             return;
         }
         self.state = PeerState::Failed;
         self.dtls = None;
+        self.last_flight = None;
         self.connect_by = None;
         self.deadline = None;
         self.events.push_back(PeerEvent::Failed(failure));
@@ -560,13 +581,17 @@ impl Peer {
             self.send(to, bytes);
         }
         let way = self.nominated.or(self.dtls_from);
+        let mut flight = Vec::new();
         while let Some(dtls) = &mut self.dtls {
             if let Some(bytes) = dtls.poll_transmit() {
+                if dtls.is_server_and_done() {
+                    flight.push(bytes.clone());
+                }
                 if let Some(to) = way {
                     self.send(to, bytes);
                 }
             } else if let Some(event) = dtls.poll_event() {
-                self.dtls_event(now, event);
+                self.dtls_event(now, event, &mut flight);
             } else {
                 break;
             }
@@ -580,7 +605,7 @@ impl Peer {
             dtls,
             self.connect_by,
             self.restart_by,
-            self.release_dtls_at,
+            self.last_flight.as_ref().map(|last| last.until),
         ];
         self.deadline = others.into_iter().flatten().min();
     }
@@ -593,13 +618,14 @@ impl Peer {
         self.events.push_back(PeerEvent::IceConnected { remote });
         if self.keys.is_none() {
             self.state = PeerState::Handshaking;
-            if self.dtls.is_none() {
+            if self.dtls.is_none() && self.dtls_client == Some(true) {
                 self.begin_dtls(now);
             }
         }
     }
 
-    fn dtls_event(&mut self, now: Time, event: DtlsEvent) {
+    /// `flight` is what DTLS has sent right before, if that was its last flight as a server.
+    fn dtls_event(&mut self, now: Time, event: DtlsEvent, flight: &mut Vec<Vec<u8>>) {
         match event {
             DtlsEvent::Certificate(certificate) => {
                 let mut named = self.remote.iter().flat_map(|remote| &remote.fingerprints);
@@ -617,11 +643,13 @@ impl Peer {
                 self.connect_by = None;
                 self.state = PeerState::Connected;
                 self.events.push_back(PeerEvent::DtlsConnected);
-                match (self.config.keep_dtls, self.dtls_client) {
-                    (true, _) => {}
-                    // The server's last flight has come: it can ask for nothing more.
-                    (false, Some(true)) => self.dtls = None,
-                    (false, _) => self.release_dtls_at = Some(now + LAST_FLIGHT),
+                if !self.config.keep_dtls {
+                    self.dtls = None;
+                    // A client has the server's last flight: it can ask for nothing more.
+                    if self.dtls_client != Some(true) {
+                        let last = LastFlight::new(std::mem::take(flight), now + LAST_FLIGHT);
+                        self.last_flight = Some(Box::new(last));
+                    }
                 }
             }
             DtlsEvent::Closed => self.closed(),

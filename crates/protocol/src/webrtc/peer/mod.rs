@@ -6,6 +6,7 @@
 
 mod config;
 mod connection;
+mod last_flight;
 mod outcome;
 
 #[cfg(test)]

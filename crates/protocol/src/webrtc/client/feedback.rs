@@ -114,7 +114,11 @@ impl Client {
         let tracks = cx.sinks.get::<Tracks>(sink);
         let (mut messages, mut rembs) = (0, 0);
         if tracks.tells_arrivals() {
-            link.tell_at = Some(now + TELL_EVERY);
+            // To look for what does not come, again and again, would be most of what a client costs.
+            link.tell_at = Some(match tracks.lack_numbers() {
+                true => now + super::REPORT_EVERY,
+                false => now + TELL_EVERY,
+            });
             let packets = tracks.write_arrivals(self.ssrc, |compound| {
                 let is_sent = peer.send_rtcp(compound);
                 messages += u64::from(is_sent);

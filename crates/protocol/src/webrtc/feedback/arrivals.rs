@@ -112,6 +112,11 @@ impl Arrivals {
         }
     }
 
+    /// Whether a packet ever came.
+    pub fn has_begun(&self) -> bool {
+        self.base.is_some()
+    }
+
     /// Whether anything is there to be said.
     pub fn is_empty(&self) -> bool {
         self.late.is_empty() && self.kept.iter().all(Option::is_none)

@@ -56,6 +56,15 @@ impl Tracks {
         self.transport.is_some()
     }
 
+    /// Whether arrivals are told, and media has come, but never with a number: some servers agree to
+    /// them and give none.
+    pub(in crate::webrtc) fn lack_numbers(&self) -> bool {
+        let mut heard = self.tracks.iter().filter_map(|own| own.receiver.as_ref());
+        let transport = self.transport.as_ref();
+        transport.is_some_and(|own| !own.arrivals.has_begun())
+            && heard.any(|own| own.counts().received > 0)
+    }
+
     /// Writes compounds that say which packets arrived since the last time, and when; says of how
     /// many packets those tell that `send` takes.
     pub(in crate::webrtc) fn write_arrivals(

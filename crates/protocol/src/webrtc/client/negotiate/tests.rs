@@ -9,7 +9,9 @@ use measure::{Recorder, Time};
 
 use super::*;
 use crate::media::source::MediaSource;
-use crate::session::{Closed, Datagram, Flows, Outbox, Output, Session as _, Sinks};
+use crate::session::{
+    Arrival, Closed, Datagram, Flows, Outbox, Output, Session as _, Sink as _, Sinks,
+};
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
 use crate::webrtc::peer::{Peer, PeerConfig, PeerState, Received};
@@ -140,6 +142,19 @@ impl Scene {
         }
     }
 
+    /// Media that the client receives.
+    fn takes(&mut self, at: Time, bytes: &[u8]) {
+        let sink = self.client.links[0].sink.expect("it receives");
+        let arrival = Arrival {
+            at,
+            bytes,
+            length: bytes.len(),
+            overhead: 28,
+        };
+        let tracks = self.sinks.get::<Tracks>(sink);
+        tracks.packet(&arrival, &mut self.recorder);
+    }
+
     /// Takes the client's last answer to the server; gives its user fragment.
     fn take_answer(&mut self) -> String {
         let all = self.described.lock().expect("nobody panics with it");
@@ -240,18 +255,10 @@ fn a_picture_is_asked_for_where_both_agree_to_that() {
         let mut scene = Scene::of(keys);
         scene.take_answer();
         scene.run(Duration::from_secs(3));
-        let sink = scene.client.links[0].sink.expect("it receives");
         for [high, low] in [[0, 1], 2000_u16.to_be_bytes()] {
             let mut packet = [0; 40];
             packet[..4].copy_from_slice(&[0x80, scene.payload_type(), high, low]);
-            let arrival = crate::session::Arrival {
-                at: scene.now,
-                bytes: &packet,
-                length: packet.len(),
-                overhead: 28,
-            };
-            let tracks = scene.sinks.get::<Tracks>(sink);
-            crate::session::Sink::packet(tracks, &arrival, &mut scene.recorder);
+            scene.takes(scene.now, &packet);
         }
         scene.client.links[0].ask_at = Some(scene.now);
         scene.does(|client, cx| client.ask_for_missing(cx, 0));
@@ -266,7 +273,6 @@ fn how_much_can_be_taken_is_told_whoever_of_many_is_heard() {
         scene.take_answer();
         scene.run(Duration::from_secs(3));
         // More streams than are reported on at once, of which none is heard of but the last.
-        let sink = scene.client.links[0].sink.expect("it receives");
         let now = scene.now;
         for (ssrc, at) in (0..60u32)
             .map(|ssrc| (ssrc, now))
@@ -276,14 +282,7 @@ fn how_much_can_be_taken_is_told_whoever_of_many_is_heard() {
             let sequence = u8::from(at > now);
             packet[..4].copy_from_slice(&[0x80, scene.payload_type(), 0, sequence]);
             packet[8..12].copy_from_slice(&ssrc.to_be_bytes());
-            let arrival = crate::session::Arrival {
-                at,
-                bytes: &packet,
-                length: packet.len(),
-                overhead: 28,
-            };
-            let tracks = scene.sinks.get::<Tracks>(sink);
-            crate::session::Sink::packet(tracks, &arrival, &mut scene.recorder);
+            scene.takes(at, &packet);
         }
         scene.client.links[0].takes_remb = true;
         for seconds in [1, 21] {
@@ -340,6 +339,38 @@ fn reports_wait_for_nothing_that_has_come_and_what_is_missing_does() {
         assert!(scene.client.awaits(later), "{what}");
         assert!(!scene.client.awaits(scene.now), "{what}");
     }
+}
+
+/// MediaMTX agrees to transport-wide numbers and gives none.
+#[test]
+fn who_is_given_no_numbers_looks_for_them_less_often() {
+    let mut scene = Scene::new();
+    scene.take_answer();
+    let sink = scene.client.links[0].sink.expect("it receives");
+    let payload_type = scene.payload_type();
+    let next = |scene: &mut Scene| {
+        scene.client.links[0].tell_at = Some(scene.now);
+        scene.does(|client, cx| client.tell_of_transport(cx, 0));
+        let at = scene.client.links[0].tell_at.expect("it goes on");
+        at.since(scene.now)
+    };
+    let often = Duration::from_millis(100);
+    scene.sinks.get::<Tracks>(sink).tell_arrivals(Some(3));
+    assert_eq!(next(&mut scene), often, "nothing has come yet");
+    let take = |scene: &mut Scene, number: bool| {
+        let mut bytes = vec![0x80 | u8::from(number) << 4, payload_type, 0, number.into()];
+        bytes.extend([0, 0, 0, 1, 0, 0, 0, 9]);
+        if number {
+            // A header extension of one word: element 3, of two bytes (RFC 8285, 4.2).
+            bytes.extend([0xbe, 0xde, 0, 1, 0x31, 0, 7, 0]);
+        }
+        bytes.resize(200, 5);
+        scene.takes(scene.now, &bytes);
+    };
+    take(&mut scene, false);
+    assert_eq!(next(&mut scene), Duration::from_secs(1));
+    take(&mut scene, true);
+    assert_eq!(next(&mut scene), often, "now they come");
 }
 
 /// LiveKit takes the numbers of pictures alone: to it sound with numbers would be lost.

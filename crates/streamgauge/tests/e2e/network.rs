@@ -193,6 +193,7 @@ server:
 clients:
   viewers: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 5 }} }}
 duration: 3s
+{FORGIVING}
 ",
         env!("CARGO_BIN_EXE_streamgauge")
     );

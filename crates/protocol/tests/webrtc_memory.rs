@@ -16,11 +16,12 @@ fn address(side: usize) -> SocketAddr {
     ([127, 0, 0, 1 + side as u8], 5000).into()
 }
 
-/// An offerer, which is DTLS's server, and an answerer, which is its client.
-fn connected() -> [Peer; 2] {
+/// An offerer, which is DTLS's server, and an answerer, which is its client; both know each other's
+/// description.
+fn described() -> [Peer; 2] {
     let certificate = Arc::new(Certificate::generate(1));
     let config = |seed| PeerConfig::new(certificate.clone(), seed);
-    let mut now = START;
+    let now = START;
     let mut peers = [
         Peer::offerer(now, &config(1)),
         Peer::answerer(now, &config(2)),
@@ -32,6 +33,11 @@ fn connected() -> [Peer; 2] {
         let transport = peers[side].local_transport();
         assert_eq!(peers[1 - side].set_remote(now, &transport), Ok(()));
     }
+    peers
+}
+
+fn connected() -> [Peer; 2] {
+    let (mut peers, mut now) = (described(), START);
     for _ in 0..1000 {
         for side in [0, 1] {
             let mut bytes = Vec::new();
@@ -99,6 +105,10 @@ fn a_connected_peer_takes_less_than_6_kib() {
     let size = size_of::<Peer>() as i64;
     let client = heap(client) + size;
     assert!(client < 6 * 1024, "{client}");
+    // Before anything came for DTLS there is none.
+    let [waiting, _client] = described();
+    let waiting = heap(waiting) + size;
+    assert!(waiting < 7 * 1024, "{waiting}");
     // It keeps its last flight for some time, but not what made it.
     let server = heap(server) + size;
     assert!(server < client + 1024, "{server}, client {client}");

@@ -146,12 +146,18 @@ pub struct ClientConfig {
     pub playout_buffer: TimeSpan,
     /// Whether receiver reports (RTCP) are sent, once a second and a stream. Default true.
     pub receiver_reports: bool,
+    /// Whether clients that publish send sender reports (RTCP), once a second and a stream. Default
+    /// true.
+    pub sender_reports: bool,
     /// Whether the server is asked for what is missing (NACK) where it agrees to that, each time
     /// after 100 ms or a round trip, whichever is longer. Default true.
     pub nack: bool,
     /// Whether it is asked for a key frame (PLI) where too much is missing to be asked for, and it
     /// agrees to that. Needs `nack`. Default true.
     pub pli: bool,
+    /// Whether the request is a full intra request (FIR; RFC 5104, 4.3.1) where it agrees to that
+    /// and not to PLI, as browsers do. Needs `nack`. Default true.
+    pub fir: bool,
     /// Whether retransmissions may come in a stream of their own (RTX), which becomes part of the
     /// stream that it repairs. Needs `receive: decrypted`: which packet is carried is encrypted.
     /// Default: with `receive: decrypted` and `nack`.
@@ -265,8 +271,10 @@ impl Default for ClientConfig {
             silence: seconds(10),
             playout_buffer: seconds(1),
             receiver_reports: true,
+            sender_reports: true,
             nack: true,
             pli: true,
+            fir: true,
             rtx: None,
             transport_cc: true,
             remb: true,
@@ -474,9 +482,9 @@ impl ClientConfig {
             nack: self.nack,
             rtx: self.takes_rtx(),
             pli: self.nack && self.pli,
+            fir: self.nack && self.fir,
             transport_cc: self.transport_cc,
             remb: self.remb,
-            ..Feedback::NONE
         }
     }
 
@@ -659,11 +667,13 @@ mod tests {
             serde_json::from_str(text).expect("it is a configuration")
         };
         for (text, asks) in [
-            ("{}", true),
-            (r#"{"pli":false}"#, false),
-            (r#"{"nack":false}"#, false),
+            ("{}", (true, true)),
+            (r#"{"pli":false}"#, (false, true)),
+            (r#"{"fir":false}"#, (true, false)),
+            (r#"{"nack":false}"#, (false, false)),
         ] {
-            assert_eq!(config(text).feedback().pli, asks, "{text}");
+            let given = config(text).feedback();
+            assert_eq!((given.pli, given.fir), asks, "{text}");
         }
         for (text, makes) in [
             (r#"{"publish":{}}"#, true),

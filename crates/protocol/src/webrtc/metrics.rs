@@ -57,8 +57,9 @@ measure::metrics! {
         /// Packets that came after the server had been asked for them. They are among the received
         /// ones, and among the reordered ones.
         RECOVERED_PACKETS = "recovered_packets", Count, "";
-        /// Times that the server was asked for a key frame, because too much was missing.
-        PLIS_SENT = "plis_sent", Count, "RFC 4585, 6.3.1";
+        /// Times that the server was asked for a key frame, because too much was missing: by PLI, or
+        /// by FIR where it agreed to that alone.
+        PLIS_SENT = "plis_sent", Count, "RFC 4585, 6.3.1; RFC 5104, 4.3.1";
         /// Messages that told the server which packets arrived, and when.
         TRANSPORT_FEEDBACK_SENT = "transport_feedback_sent", Count,
             "draft-holmer-rmcat-transport-wide-cc-extensions-01";

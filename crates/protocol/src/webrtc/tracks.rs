@@ -52,8 +52,29 @@ pub(super) struct Agreed {
     pub(super) apt: Option<u8>,
     /// Whether the other side sends again what it is asked for (RFC 4585, 4.2).
     pub(super) nack: bool,
-    /// Whether it makes a key frame if it is asked for one (RFC 4585, 6.3.1).
-    pub(super) pli: bool,
+    /// How it may be asked for a key frame.
+    pub(super) asks_by: Option<KeyFrameRequest>,
+}
+
+/// How a sender is asked for a key frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyFrameRequest {
+    /// Picture loss indication (RFC 4585, 6.3.1).
+    Pli,
+    /// Full intra request (RFC 5104, 4.3.1).
+    Fir,
+}
+
+impl KeyFrameRequest {
+    /// The one that browsers use where that feedback is agreed on.
+    pub(super) fn agreed(feedback: &[String]) -> Option<KeyFrameRequest> {
+        let has = |wanted: &str| feedback.iter().any(|words| words == wanted);
+        match (has("nack pli"), has("ccm fir")) {
+            (true, _) => Some(KeyFrameRequest::Pli),
+            (false, true) => Some(KeyFrameRequest::Fir),
+            (false, false) => None,
+        }
+    }
 }
 
 /// A stream, by its source.
@@ -70,8 +91,10 @@ struct Track {
     receiver: Option<Box<RtpReceiver>>,
     /// What is to be asked for; none where nothing is.
     missing: Option<Box<Missing>>,
-    /// Whether a key frame may be asked for.
-    pli: bool,
+    /// How a key frame may be asked for.
+    asks_by: Option<KeyFrameRequest>,
+    /// How often that was done by [`KeyFrameRequest::Fir`]: the number of the last one.
+    demands: u8,
     /// Whether its source has said goodbye.
     gone: bool,
 }
@@ -396,7 +419,8 @@ impl Tracks {
                 key_frame: None,
                 missing: (self.asks && agreed.nack && receiver.is_some())
                     .then(|| Box::new(Missing::new(Duration::ZERO))),
-                pli: agreed.pli,
+                asks_by: agreed.asks_by,
+                demands: 0,
                 receiver,
                 gone: false,
             },

@@ -10,7 +10,7 @@ use crate::webrtc::sdp::{
     SessionDescription, extension, known,
 };
 use crate::webrtc::signalling::Direction;
-use crate::webrtc::tracks::{Agreed, Section, Tracks, VideoCodec};
+use crate::webrtc::tracks::{Agreed, KeyFrameRequest, Section, Tracks, VideoCodec};
 use crate::webrtc::url::Place;
 
 /// The most addresses of the server that are kept until there is a socket.
@@ -185,7 +185,9 @@ impl Client {
                 is_rtx: codec.is("rtx"),
                 apt: codec.retransmits(),
                 nack: codec.feedback.iter().any(|words| words == "nack"),
-                pli: is_video && codec.feedback.iter().any(|words| words == "nack pli"),
+                asks_by: is_video
+                    .then(|| KeyFrameRequest::agreed(&codec.feedback))
+                    .flatten(),
             })
         });
         if let Some(sink) = link.sink {

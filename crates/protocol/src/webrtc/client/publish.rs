@@ -127,6 +127,30 @@ impl Sent {
         self.count_at
     }
 
+    /// What is to be said of each stream, with the time since 1970 in a sender report. Without one
+    /// only a goodbye is said, behind an empty receiver report (RFC 3550, 6.1).
+    fn reports_of_ours(
+        &self,
+        flows: &mut Flows,
+        (now, wall_clock, name): (Time, Option<Duration>, &str),
+        goodbye: bool,
+    ) -> Vec<Vec<u8>> {
+        let mut report = |stream: &Outgoing| match wall_clock {
+            Some(wall_clock) => Some(flows.with(stream.flow, |sealed: &mut Sealed| {
+                sealed.media.report(now, wall_clock, name, goodbye)
+            })),
+            None if goodbye => {
+                let mut compound = Vec::new();
+                rtcp::write_receiver_report(&mut compound, stream.ssrc, &[]);
+                rtcp::write_cname(&mut compound, stream.ssrc, name);
+                rtcp::write_bye(&mut compound, &[stream.ssrc], None);
+                Some(compound)
+            }
+            None => None,
+        };
+        self.streams.iter().filter_map(&mut report).collect()
+    }
+
     /// Of which streams packets have numbers of their transport.
     #[cfg(test)]
     pub(super) fn numbered(&self, flows: &mut Flows) -> Vec<bool> {
@@ -667,18 +691,16 @@ impl Client {
         self.drain(cx, at);
     }
 
-    /// Sends a sender report for each stream.
+    /// Sends a sender report for each stream, if it is to send any, and says goodbye.
     fn report_sent(&mut self, cx: &mut Context<'_>, at: usize, goodbye: bool) {
         let wall_clock = self.wall_clock.unwrap_or_default();
-        let (now, name) = (cx.now, &self.cname);
+        let wall_clock = self.config.sender_reports.then_some(wall_clock);
         let link = &mut self.links[at];
         let Some(peer) = &mut link.peer else {
             return;
         };
-        for stream in &link.sent.streams {
-            let report = cx.flows.with(stream.flow, |sealed: &mut Sealed| {
-                sealed.media.report(now, wall_clock, name, goodbye)
-            });
+        let about = (cx.now, wall_clock, self.cname.as_str());
+        for report in link.sent.reports_of_ours(cx.flows, about, goodbye) {
             peer.send_rtcp(&report);
         }
     }

@@ -27,7 +27,7 @@ pub struct PeerConfig {
     /// 5.3: it saves a round trip).
     pub answer_setup: Setup,
     /// Whether DTLS is kept for a close in order, at the price of some 13 KiB. Default: no; then it
-    /// is dropped once there are keys. Of a server of DTLS its last flight is kept for a while.
+    /// is dropped once there are keys. A server of DTLS keeps its last flight for 30 s.
     pub keep_dtls: bool,
 }
 

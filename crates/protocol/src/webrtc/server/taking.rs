@@ -19,7 +19,7 @@ use crate::webrtc::feedback::write_pli;
 use crate::webrtc::peer::Peer;
 use crate::webrtc::sdp::MediaKind;
 use crate::webrtc::srtp::RtpOpener;
-use crate::webrtc::tracks::{Agreed, Tracks};
+use crate::webrtc::tracks::{Agreed, KeyFrameRequest, Tracks};
 
 /// How often it is reported what came, and looked whether something is missing.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ impl Taking {
             is_rtx: false,
             apt: None,
             nack: taken.nack,
-            pli: taken.track.kind == MediaKind::Video,
+            asks_by: (taken.track.kind == MediaKind::Video).then_some(KeyFrameRequest::Pli),
         });
         tracks.agree(agreed.collect());
         tracks.tell_arrivals(taken.iter().find_map(|taken| taken.transport));

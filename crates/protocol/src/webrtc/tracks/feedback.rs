@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::{AT_ONCE, Track, Tracks};
+use super::{AT_ONCE, KeyFrameRequest, Track, Tracks};
 use crate::media::rtcp;
 use crate::webrtc::feedback;
 use crate::webrtc::metrics as m;
@@ -95,13 +95,14 @@ impl Tracks {
                 continue;
             };
             missing.set_round_trip(answer);
-            let picture = missing.take_key_frame_needed() && track.pli;
-            if !picture && missing.due().is_none_or(|due| due > now) {
+            let needed = missing.take_key_frame_needed();
+            let picture = track.asks_by.filter(|_| needed);
+            if picture.is_none() && missing.due().is_none_or(|due| due > now) {
                 continue;
             }
             asked.clear();
             missing.take_due(now, &mut asked);
-            if asked.is_empty() && !picture {
+            if asked.is_empty() && picture.is_none() {
                 continue;
             }
             compound.clear();
@@ -109,10 +110,15 @@ impl Tracks {
             if !asked.is_empty() {
                 feedback::write_nack(&mut compound, own, track.ssrc, &asked);
             }
-            if picture {
-                feedback::write_pli(&mut compound, own, track.ssrc);
-                pictures += 1;
+            match picture {
+                Some(KeyFrameRequest::Pli) => feedback::write_pli(&mut compound, own, track.ssrc),
+                Some(KeyFrameRequest::Fir) => {
+                    track.demands = track.demands.wrapping_add(1);
+                    feedback::write_fir(&mut compound, own, track.ssrc, track.demands);
+                }
+                None => {}
             }
+            pictures += u64::from(picture.is_some());
             said += 1;
             send(&compound);
         }

@@ -13,7 +13,7 @@ const VIDEO: Agreed = Agreed {
     is_rtx: false,
     apt: None,
     nack: true,
-    pli: true,
+    asks_by: Some(KeyFrameRequest::Pli),
 };
 
 const GROUPS: &[&measure::Group] = &[
@@ -40,7 +40,7 @@ fn tracks() -> (Tracks, Recorder) {
             is_rtx: false,
             apt: None,
             nack: false,
-            pli: false,
+            asks_by: None,
         },
     ]);
     tracks.set_trailer(16);
@@ -213,10 +213,10 @@ fn what_is_missing_is_asked_for_where_that_was_agreed_upon() {
 
 #[test]
 fn a_picture_is_asked_for_where_that_was_agreed_upon() {
-    for pli in [true, false] {
+    for asks_by in [Some(KeyFrameRequest::Pli), Some(KeyFrameRequest::Fir), None] {
         let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
         let mut tracks = Tracks::new(Duration::from_secs(1));
-        tracks.agree(vec![Agreed { pli, ..VIDEO }]);
+        tracks.agree(vec![Agreed { asks_by, ..VIDEO }]);
         tracks.set_trailer(16);
         tracks.ask_for_missing();
         for sequence in [1, 2000] {
@@ -227,15 +227,18 @@ fn a_picture_is_asked_for_where_that_was_agreed_upon() {
                 1,
             );
         }
-        let mut plis = 0;
+        let mut requests = Vec::new();
         let now = Time::from_nanos(2_000_000);
         let pictures = tracks.write_questions(now, (1, None), |compound| {
-            let messages = feedback::messages(compound).flatten();
-            plis += messages
-                .filter(|own| matches!(own, feedback::Message::PictureLoss { .. }))
-                .count();
+            let kinds = feedback::messages(compound).flatten().map(|own| match own {
+                feedback::Message::PictureLoss { .. } => Some(KeyFrameRequest::Pli),
+                feedback::Message::FullIntra { .. } => Some(KeyFrameRequest::Fir),
+                _ => None,
+            });
+            requests.extend(kinds.flatten());
         });
-        assert_eq!((pictures, plis), (u64::from(pli), usize::from(pli)));
+        assert_eq!(pictures, u64::from(asks_by.is_some()));
+        assert_eq!(requests, Vec::from_iter(asks_by));
     }
 }
 

@@ -229,7 +229,7 @@ fn rows_of_what_is_over_are_bounded() {
                 is_rtx: false,
                 apt: None,
                 nack: false,
-                pli: false,
+                asks_by: None,
             }]);
             for ssrc in 0..1000_u32 {
                 let mut bytes = vec![0x80, 96, 0, 1, 0, 0, 0, 1];
@@ -280,7 +280,7 @@ fn a_track_that_the_server_says_will_not_come_is_silent_once_unless_it_came() {
                 is_rtx: false,
                 apt: None,
                 nack: false,
-                pli: false,
+                asks_by: None,
             }]);
             tracks.expect(vec![section("0", "goes", 50), section("1", "gone", 60)]);
         });

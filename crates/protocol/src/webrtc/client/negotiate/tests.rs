@@ -251,7 +251,11 @@ fn ice_that_begins_anew_has_to_get_through() {
 
 #[test]
 fn a_picture_is_asked_for_where_both_agree_to_that() {
-    for (keys, asked) in [("{}", 1), (r#"{"pli":false}"#, 0)] {
+    for (keys, asked) in [
+        ("{}", 1),
+        (r#"{"pli":false}"#, 1),
+        (r#"{"pli":false,"fir":false}"#, 0),
+    ] {
         let mut scene = Scene::of(keys);
         scene.take_answer();
         scene.run(Duration::from_secs(3));

@@ -180,6 +180,30 @@ fn nothing_is_sent_again_where_that_was_not_agreed() {
 }
 
 #[test]
+fn without_sender_reports_nothing_is_said_but_goodbye() {
+    // A sender report, its name, and a goodbye; a receiver report in place of the first.
+    for (wall_clock, goodbye, kinds) in [
+        (Some(Duration::ZERO), false, &[200, 202][..]),
+        (Some(Duration::ZERO), true, &[200, 202, 203]),
+        (None, true, &[201, 202, 203]),
+    ] {
+        let (mut flows, sent, now) = stream(None, false);
+        let reports = sent.reports_of_ours(&mut flows, (now, wall_clock, "name"), goodbye);
+        assert_eq!(reports.len(), 1);
+        let mut rest = &reports[0][..];
+        let mut found = Vec::new();
+        while let [_, kind, high, low, ..] = *rest {
+            found.push(kind);
+            rest = &rest[4 * (1 + usize::from(u16::from_be_bytes([high, low])))..];
+        }
+        assert_eq!(found, kinds);
+    }
+    let (mut flows, sent, now) = stream(None, false);
+    let reports = sent.reports_of_ours(&mut flows, (now, None, "name"), false);
+    assert_eq!(reports, Vec::<Vec<u8>>::new());
+}
+
+#[test]
 fn losses_of_a_first_report_are_of_packets_that_nobody_knows() {
     let (mut flows, mut sent, now) = stream(None, false);
     let other = Outgoing::new(sent.streams[0].flow, 9);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::network::{FINE, Pair, REPORT, Wrongs, address, config};
-use crate::webrtc::peer::{PeerEvent, PeerFailure, PeerState};
+use crate::webrtc::peer::{PeerEvent, PeerFailure, PeerState, Received};
 use crate::webrtc::sdp::Setup;
 
 #[test]
@@ -185,6 +185,36 @@ fn the_last_flight_is_sent_again_when_it_is_lost() {
             pair.events
         );
         pair.exchange_media();
+    }
+}
+
+/// Not any more once the client has shown that it came, nor half a minute later.
+#[test]
+fn the_last_flight_is_given_up_when_nobody_can_want_it() {
+    // The head of a record of the handshake in epoch 1, and what it says is its content.
+    let mut finished = vec![22, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 0, 0, 40];
+    finished.resize(53, 7);
+    for is_heard in [true, false] {
+        let mut pair = Pair::new([0, 1].map(|side| config(side, 8)), FINE, 8);
+        pair.negotiate(false);
+        pair.connect(Duration::from_secs(5)).expect("they connect");
+        let asks = |pair: &mut Pair| {
+            let now = pair.now;
+            let received = pair.peers[0].handle_datagram(now, address(1), &finished);
+            matches!(received, Received::Handled)
+        };
+        assert!(asks(&mut pair));
+        let silence = match is_heard {
+            true => {
+                assert!(pair.peers[1].send_rtcp(&REPORT));
+                Duration::from_millis(100)
+            }
+            false => Duration::from_secs(25),
+        };
+        pair.run_for(silence);
+        assert_eq!(asks(&mut pair), !is_heard);
+        pair.run_for(Duration::from_secs(10));
+        assert!(!asks(&mut pair));
     }
 }
 

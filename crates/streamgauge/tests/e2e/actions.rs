@@ -26,10 +26,11 @@ clients:
     protocol: rtsp
     urls: [\"rtsp://127.0.0.1:{port}/clip1\"]
     transport: {transport}
+    playout_buffer: 2s
     load: {{ clients: {CLIENTS}, one_every: 200ms }}
     actions:
       - wait: 1s
-      - pause: 1s
+      - pause: 3s
       - wait: 2s
       - seek: 15s..20s
       - wait: 2s
@@ -51,6 +52,8 @@ clients:
     assert_eq!(report.clients("stopped"), CLIENTS, "{populations}");
     let count = |name: &str| report.metric(name).as_u64();
     assert_eq!(count("actions"), Some(4 * CLIENTS), "{populations}");
+    // A pause is longer than the playout buffer, which is longer than a busy machine keeps a server
+    // from sending.
     for none in [
         "actions_refused",
         "range_mismatch",
@@ -74,9 +77,9 @@ fn gstreamer_pauses_and_seeks() {
     if have("ffmpeg") && crate::servers::have_gstreamer() {
         for transport in ["udp", "tcp"] {
             let report = acts("gstreamer", transport);
-            // A pause of a second is no gap.
+            // A pause of three seconds is no gap.
             let gap: &Value = &report.metric("longest_gap")["max"];
-            assert!(gap.as_f64() < Some(0.8), "{gap}");
+            assert!(gap.as_f64() < Some(2.0), "{gap}");
         }
     }
 }

@@ -17,8 +17,12 @@ pub(super) fn made() -> SourceConfig {
 
 /// A client that publishes under that name, sound and pictures.
 fn publisher(name: &str, seed: u64) -> Client {
+    publisher_by(ClientConfig::default(), name, seed)
+}
+
+fn publisher_by(config: ClientConfig, name: &str, seed: u64) -> Client {
     let source = MediaSource::new(&made(), None);
-    let client = client(ClientConfig::default(), &url("whip", name), seed);
+    let client = client(config, &url("whip", name), seed);
     client.publishing(Arc::new(source.expect("it can be made")))
 }
 
@@ -119,6 +123,28 @@ fn every_packet_is_passed_on_to_each_player_and_time_codes_with_it() {
     assert!(played.count(rtp::SENDER_REPORTS) > 2);
     // Its name is free again.
     assert!(played.server.0.publication("own").is_none());
+}
+
+#[test]
+fn a_publisher_sends_reports_unless_they_are_switched_off() {
+    for sender_reports in [true, false] {
+        let config = ClientConfig {
+            sender_reports,
+            ..ClientConfig::default()
+        };
+        let camera = publisher_by(config, "own", 1);
+        let mut played = Played::begin(settings(1), camera, server(&[]));
+        let viewer = played.pair.add_client(Box::new(player("own", 2, false)));
+        played.pair.run(Duration::from_secs(8));
+        played.pair.stop(CLIENT, Duration::from_secs(2));
+        assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(played.pair.outcome(viewer), Some(&Outcome::Completed));
+        assert!(played.count(rtp::RECEIVED) > 300);
+        let reports = played.count(rtp::SENDER_REPORTS);
+        // One a second for sound and one for pictures, which the server passes on.
+        let expected = if sender_reports { 12..=16 } else { 0..=0 };
+        assert!(expected.contains(&reports), "{reports}");
+    }
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Process, RUN_WITHIN, Report, a_little, folder, free_port, have, streamgauge};
+use crate::support::{
+    FORGIVING, Process, RUN_WITHIN, Report, a_little, folder, free_port, have, streamgauge,
+};
 
 const CLIENTS: u64 = 3;
 
@@ -39,6 +41,7 @@ clients:
       - scale: 2
       - wait: 1s
       - leave: {{}}
+{FORGIVING}
 "
     );
     fs::write(folder.path().join("test.yaml"), text).expect("the test's folder can be written");

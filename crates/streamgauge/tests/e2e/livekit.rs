@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::srt;
 use crate::support::{
-    Process, Report, a_little, folder, free_port, have_built, listens, number, run, streamgauge,
-    wait_for,
+    FORGIVING, Process, Report, a_little, folder, free_port, have_built, listens, number, run,
+    streamgauge, wait_for,
 };
 
 const SECRET: &str = "a-secret-of-these-tests-and-of-nobody-else";
@@ -46,8 +46,7 @@ fn scenario(port: u16, secret: &str, keys: &str, duration: &str) -> String {
     {keys}
     load: {{ clients: 4, ramp: 1s }}
 duration: {duration}
-tester: {{ health: {{ lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, worker_cpu: 100%, \
-         steal: 100%, send_lateness_p99: 1s }} }}
+{FORGIVING}
 "
     )
 }
@@ -120,11 +119,7 @@ fn who_receives_in_a_livekit_room_chooses_a_layer() {
         population("best", "layer: high"),
         population("middle", "layer: middle"),
         population("low", "layer: low"),
-        "duration: 10s
-tester: { health: { lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, worker_cpu: 100%, \
-         steal: 100%, send_lateness_p99: 1s } }
-"
-        .to_owned(),
+        format!("duration: 10s\n{FORGIVING}\n"),
     ];
     fs::write(folder.path().join("layers.yaml"), text.concat()).expect("there is room");
     run(

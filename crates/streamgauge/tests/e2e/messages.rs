@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, a_little, folder, free_port, have, listens, number, run,
-    streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, a_little, folder, free_port, have, listens, number, run,
+    run_patiently, streamgauge, wait_for,
 };
 
 /// A reference server of messages.
@@ -73,27 +73,9 @@ pub(crate) fn load(folder: &Path, url: &str, arguments: &[&str], code: i32) -> R
         "-o",
         run_file.to_str().expect("UTF-8"),
     ];
-    patiently(folder, ["load", url].iter().chain(arguments).chain(&fixed)).expect(code);
+    run_patiently(folder, ["load", url].iter().chain(arguments).chain(&fixed)).expect(code);
     let _ = fs::remove_file(&run_file);
     Report::read(&json)
-}
-
-/// Runs the command, however busy the machine is: what is looked at here are counts.
-pub(crate) fn patiently<'a>(
-    folder: &Path,
-    arguments: impl IntoIterator<Item = &'a &'a str>,
-) -> Finished {
-    let mut command = streamgauge(arguments);
-    for (bound, value) in [
-        ("CPU_WAIT", "100%"),
-        ("WORKER_CPU", "100%"),
-        ("LAG_P99", "10s"),
-        ("SEND_LATENESS_P99", "10s"),
-        ("LONGEST_STALL", "10s"),
-    ] {
-        command.env(format!("STREAMGAUGE_TESTER__HEALTH__{bound}"), value);
-    }
-    Process::start(command, folder).finish(RUN_WITHIN)
 }
 
 pub(crate) fn count(report: &Report, name: &str) -> u64 {
@@ -289,7 +271,7 @@ fn a_launched_server_is_known_to_own_its_port_and_its_cost_is_told() {
         env!("CARGO_BIN_EXE_streamgauge")
     );
     fs::write(&file, text).expect("it can be written");
-    let finished = patiently(folder.path(), [&"run", &file.to_str().expect("UTF-8")]).expect(0);
+    let finished = run_patiently(folder.path(), [&"run", &file.to_str().expect("UTF-8")]).expect(0);
     let shown = finished.stdout + &finished.stderr;
     assert!(
         shown.contains("a message") && shown.contains("of a core"),

@@ -62,7 +62,11 @@ impl Namespace {
             .args(["--net", "--target", &self.0.id().to_string(), "--"])
             .arg(command.get_program())
             .args(command.get_args())
-            .env("NO_COLOR", "1");
+            .envs(
+                command
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            );
         within
     }
 

@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
-use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, Server, a_little, folder, number, run, streamgauge,
-};
+use crate::support::{Report, Server, a_little, folder, number, run, run_patiently};
 
 /// How many clients play.
 const CLIENTS: u64 = 6;
@@ -35,20 +33,6 @@ fn certificate(folder: &Path, name: &str, expired: bool) -> (PathBuf, PathBuf) {
         file("cert", &signed.pem()),
         file("key", &key.serialize_pem()),
     )
-}
-
-/// Runs the command, however busy the machine is: what is looked at here are counts, and handshakes
-/// that are not optimised take long.
-fn run_patiently<'a>(folder: &Path, arguments: impl IntoIterator<Item = &'a str>) -> Finished {
-    let mut command = streamgauge(arguments);
-    for (bound, value) in [
-        ("CPU_WAIT", "100%"),
-        ("LAG_P99", "10s"),
-        ("LONGEST_STALL", "10s"),
-    ] {
-        command.env(format!("STREAMGAUGE_TESTER__HEALTH__{bound}"), value);
-    }
-    Process::start(command, folder).finish(RUN_WITHIN)
 }
 
 fn text(path: &Path) -> &str {

@@ -69,6 +69,8 @@ pub struct Dtls {
     client: bool,
     deadline: Option<Time>,
     out: VecDeque<Vec<u8>>,
+    /// How many of those waited before the last datagram was handled: no answer to it.
+    before: usize,
     events: VecDeque<DtlsEvent>,
 }
 
@@ -83,6 +85,7 @@ impl Dtls {
             client: settings.client,
             deadline: None,
             out: VecDeque::new(),
+            before: 0,
             events: VecDeque::new(),
         };
         dtls.inner.set_active(settings.client);
@@ -96,10 +99,10 @@ impl Dtls {
         self.client
     }
 
-    /// Whether what waits to be sent is a server's last flight: the handshake is complete by it.
+    /// Whether what is to be sent next is of a server's last flight: the handshake is complete by it.
     pub fn is_server_and_done(&self) -> bool {
         let done = |event: &DtlsEvent| matches!(event, DtlsEvent::Completed(_));
-        !self.client && self.events.iter().any(done)
+        !self.client && self.before == 0 && self.events.iter().any(done)
     }
 
     /// Takes in a datagram. What is wrong in it without breaking the handshake is left out.
@@ -107,7 +110,9 @@ impl Dtls {
     /// # Errors
     /// The handshake, or the connection, is over.
     pub fn handle(&mut self, now: Time, bytes: &[u8]) -> Result<(), DtlsError> {
+        // This may send the flight before again, which is no part of what answers the datagram.
         self.handle_timeout(now)?;
+        self.before = self.out.len();
         let result = self.inner.handle_packet(bytes);
         self.drain();
         result.map_err(failure)
@@ -137,6 +142,7 @@ impl Dtls {
 
     /// The next datagram to be sent.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        self.before = self.before.saturating_sub(1);
         self.out.pop_front()
     }
 
@@ -223,5 +229,54 @@ fn failure(error: dimpl::Error) -> DtlsError {
     match error {
         dimpl::Error::Timeout(_) => DtlsError::TimedOut,
         other => DtlsError::Failed(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hands all that waits to the other side.
+    fn pass(from: &mut Dtls, to: &mut Dtls, now: Time) {
+        while let Some(bytes) = from.poll_transmit() {
+            to.handle(now, &bytes).expect("it is in order");
+        }
+    }
+
+    #[test]
+    fn a_flight_that_goes_again_at_the_end_is_not_the_last_one() {
+        let certificate = Certificate::generate(1);
+        let start = Time::from_nanos(1_000_000_000);
+        let [mut client, mut server] = [true, false].map(|client| {
+            let settings = DtlsSettings {
+                client,
+                first_retransmission: Duration::from_millis(50),
+                timeout: Duration::from_secs(10),
+                seed: 1,
+            };
+            Dtls::new(start, &certificate, settings)
+        });
+        pass(&mut client, &mut server, start);
+        pass(&mut server, &mut client, start);
+        let mut ends: Vec<Vec<u8>> = std::iter::from_fn(|| client.poll_transmit()).collect();
+        let end = ends.pop().expect("it has a flight to send");
+        for bytes in ends {
+            server.handle(start, &bytes).expect("it is in order");
+        }
+        // The client's last message comes when the server was about to ask for it.
+        let late = server.deadline().expect("it waits") + Duration::from_millis(1);
+        assert!(late < start + Duration::from_millis(200), "{late:?}");
+        server.handle(late, &end).expect("it is in order");
+        let mut is_last = Vec::new();
+        loop {
+            is_last.push(server.is_server_and_done());
+            if server.poll_transmit().is_none() {
+                break;
+            }
+        }
+        let again = is_last.iter().take_while(|last| !**last).count();
+        assert!(again > 0, "nothing goes again: {is_last:?}");
+        // One datagram, and none behind it.
+        assert_eq!(is_last[again..], [true, true]);
     }
 }

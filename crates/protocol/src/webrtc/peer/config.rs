@@ -26,7 +26,7 @@ pub struct PeerConfig {
     /// What an answer says where the offer leaves it open. Default: [`Setup::Active`] (RFC 8842,
     /// 5.3: it saves a round trip).
     pub answer_setup: Setup,
-    /// Whether DTLS is kept for a close in order, at the price of some 13 KiB. Default: no; then it
+    /// Whether DTLS is kept for a close in order, at the price of some 9 KiB. Default: no; then it
     /// is dropped once there are keys. A server of DTLS keeps its last flight for 30 s.
     pub keep_dtls: bool,
 }

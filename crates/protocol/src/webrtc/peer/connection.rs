@@ -359,8 +359,9 @@ impl Peer {
             self.begin_dtls(now);
         }
         let Some(dtls) = self.dtls.as_mut().filter(|_| known) else {
-            if known && self.send_last_flight(from, bytes) {
+            if known && self.last_flight.is_some() && LastFlight::may_come(bytes) {
                 self.counts.dtls += 1;
+                self.send_last_flight(from, bytes);
                 return Received::Handled;
             }
             self.counts.dtls_unexpected += 1;
@@ -504,16 +505,13 @@ impl Peer {
         }
     }
 
-    /// Sends DTLS's last flight again if that datagram asks for it. Says whether it does.
-    fn send_last_flight(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
-        let Some(last) = &mut self.last_flight else {
-            return false;
-        };
-        let again = last.answer(bytes).to_vec();
-        for datagram in &again {
-            self.send(to, datagram.clone());
+    /// Sends DTLS's last flight again if that datagram asks for it.
+    fn send_last_flight(&mut self, to: SocketAddr, bytes: &[u8]) {
+        let last = self.last_flight.as_mut();
+        let again = last.map(|last| last.answer(bytes).to_vec());
+        for datagram in again.into_iter().flatten() {
+            self.send(to, datagram);
         }
-        !again.is_empty()
     }
 
     fn fail(&mut self, failure: PeerFailure) {
@@ -583,8 +581,9 @@ impl Peer {
         let way = self.nominated.or(self.dtls_from);
         let mut flight = Vec::new();
         while let Some(dtls) = &mut self.dtls {
+            let is_last = dtls.is_server_and_done();
             if let Some(bytes) = dtls.poll_transmit() {
-                if dtls.is_server_and_done() {
+                if is_last {
                     flight.push(bytes.clone());
                 }
                 if let Some(to) = way {

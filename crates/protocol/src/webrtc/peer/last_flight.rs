@@ -9,8 +9,9 @@ use measure::Time;
 /// How often it is sent again at most: the client's time to its next attempt doubles.
 const AGAIN_MAX: u8 = 16;
 
-/// The type of handshake's records, what comes before a record's bytes, and where in that its epoch
+/// The types of records of the change of cipher and of the handshake, what comes before a record's bytes, and where in that its epoch
 /// and its length are (RFC 6347, 4.1).
+const CHANGE_CIPHER: u8 = 20;
 const HANDSHAKE: u8 = 22;
 const RECORD_HEAD: usize = 13;
 const EPOCH: std::ops::Range<usize> = 3..5;
@@ -32,6 +33,12 @@ impl LastFlight {
             again: 0,
             until,
         }
+    }
+
+    /// Whether a client that has not heard it may send that datagram: messages of the handshake, or
+    /// the change of cipher, perhaps one of several datagrams of its last flight.
+    pub(super) fn may_come(bytes: &[u8]) -> bool {
+        matches!(bytes, [CHANGE_CIPHER | HANDSHAKE, ..])
     }
 
     /// What is to be sent when that datagram came: all of it if a client's last message is in there,

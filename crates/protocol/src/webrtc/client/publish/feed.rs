@@ -1,6 +1,8 @@
 //! What a client feeds to a server: plain RTP to ports that its signalling has named, each stream
 //! to its own, with RTCP beside it.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 use measure::Time;
 
@@ -60,18 +62,15 @@ impl Feed {
         ways.find(|way| way.media == channel || way.control == Some(channel))
     }
 
-    /// Sends a report of each stream beside it.
-    fn report(&mut self, cx: &mut Context<'_>, client: (std::time::Duration, &str), goodbye: bool) {
+    /// Sends a report of each stream beside it, if any are to be sent, or says goodbye.
+    fn report(&mut self, cx: &mut Context<'_>, client: (Option<Duration>, &str), goodbye: bool) {
         let (wall_clock, name) = client;
-        let now = cx.now;
-        for (stream, way) in self.sent.streams.iter().zip(&self.ways) {
-            let Some(channel) = way.control.filter(|_| way.hears) else {
-                continue;
-            };
-            let report = cx.flows.with(stream.flow, |sealed: &mut Sealed| {
-                sealed.media.report(now, wall_clock, name, goodbye)
-            });
-            cx.transmit(channel, None, |out| out.extend_from_slice(&report));
+        let about = (cx.now, wall_clock, name);
+        let reports = self.sent.reports_of_ours(cx.flows, about, goodbye);
+        for (report, way) in reports.iter().zip(&self.ways) {
+            if let Some(channel) = way.control.filter(|_| way.hears) {
+                cx.transmit(channel, None, |out| out.extend_from_slice(report));
+            }
         }
     }
 }
@@ -171,6 +170,7 @@ impl Client {
 
     fn report_feed(&mut self, cx: &mut Context<'_>, goodbye: bool) {
         let wall_clock = self.wall_clock.unwrap_or_default();
+        let wall_clock = self.config.sender_reports.then_some(wall_clock);
         if let Some(feed) = &mut self.feed {
             feed.report(cx, (wall_clock, &self.cname), goodbye);
         }

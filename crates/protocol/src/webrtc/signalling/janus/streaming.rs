@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::message::{NO_SUCH, of_streaming_error, plugin_error};
 use super::{Janus, Scope, Wanted};
 use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::FeedPort;
 use crate::webrtc::url::{Id, Place};
 
@@ -77,7 +78,7 @@ impl Janus {
         if let Some(known) = &mut self.unknown {
             known.push_str("; ");
             known.push_str(&there_are(&data["list"]));
-            return self.streaming_refused(scope, name, (NO_SUCH, String::new()));
+            return self.fail(scope, Failure::NotFound, String::new());
         }
         if let Some(error) = plugin_error(data) {
             return self.streaming_refused(scope, name, error);
@@ -133,6 +134,7 @@ impl Janus {
         if let Some(error) = plugin_error(data) {
             let what = answers.map_or("?", |(name, _)| name);
             if what == "watch" && error.0 == NO_SUCH {
+                scope.recorder.add(m::REFUSALS, 1);
                 self.unknown = Some(format!("error {NO_SUCH} to `watch`: {}", error.1));
                 return self.ask_plugin(scope, 0, "list", json!({}), None);
             }

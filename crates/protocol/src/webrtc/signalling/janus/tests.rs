@@ -308,6 +308,7 @@ fn errors_are_reasons() {
         }));
         assert_eq!(side.failure(), None);
         assert_eq!(side.last()["body"], json!({"request": "list"}));
+        assert_eq!(side.recorder.counter(m::REFUSALS), 1);
         let transaction = side.last_transaction();
         match answer {
             Some(answer) => side.hears_json(json!({

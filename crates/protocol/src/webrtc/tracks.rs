@@ -13,6 +13,7 @@ use crate::session::{Arrival, MediaEvent, Sink};
 use crate::webrtc::extension::{self, EXTENSION};
 use crate::webrtc::feedback::Missing;
 use crate::webrtc::metrics as m;
+use crate::webrtc::sdp::Feedback;
 use crate::webrtc::srtp::{RtpOpener, SrtpCounts};
 
 mod feedback;
@@ -66,10 +67,11 @@ pub(super) enum KeyFrameRequest {
 }
 
 impl KeyFrameRequest {
-    /// The one that browsers use where that feedback is agreed on.
-    pub(super) fn agreed(feedback: &[String]) -> Option<KeyFrameRequest> {
-        let has = |wanted: &str| feedback.iter().any(|words| words == wanted);
-        match (has("nack pli"), has("ccm fir")) {
+    /// The one that browsers use where that feedback is agreed on, of what this side wants: a server
+    /// may agree to more than it was offered.
+    pub(super) fn agreed(feedback: &[String], wanted: Feedback) -> Option<KeyFrameRequest> {
+        let has = |own: &str| feedback.iter().any(|words| words == own);
+        match (wanted.pli && has("nack pli"), wanted.fir && has("ccm fir")) {
             (true, _) => Some(KeyFrameRequest::Pli),
             (false, true) => Some(KeyFrameRequest::Fir),
             (false, false) => None,

@@ -174,6 +174,7 @@ impl Client {
             link.agreed = Some(cx.now);
             cx.recorder.add(m::PEERS, 1);
         }
+        let wanted = self.config.feedback();
         let agreed = sections.iter().flat_map(|section| {
             let kind = carried(section.kind);
             let is_video = kind == Carried::Video;
@@ -186,7 +187,7 @@ impl Client {
                 apt: codec.retransmits(),
                 nack: codec.feedback.iter().any(|words| words == "nack"),
                 asks_by: is_video
-                    .then(|| KeyFrameRequest::agreed(&codec.feedback))
+                    .then(|| KeyFrameRequest::agreed(&codec.feedback, wanted))
                     .flatten(),
             })
         });

@@ -581,3 +581,29 @@ fn key_frames_are_counted_once_each_and_the_first_one_has_its_delay() {
     let delays = recorder.histogram(m::FIRST_KEY_FRAME_DELAY).expect("one");
     assert_eq!((delays.count(), delays.max()), (1, Some(1_000_000)));
 }
+
+#[test]
+fn a_key_frame_is_asked_for_by_what_both_want() {
+    let wanted = |pli, fir| Feedback {
+        pli,
+        fir,
+        ..Feedback::default()
+    };
+    let both = [
+        "nack".to_owned(),
+        "nack pli".to_owned(),
+        "ccm fir".to_owned(),
+    ];
+    let (pli, fir) = (Some(KeyFrameRequest::Pli), Some(KeyFrameRequest::Fir));
+    for (agreed, wanted, by) in [
+        (&both[..], wanted(true, true), pli),
+        (&both[2..], wanted(true, true), fir),
+        // A server that agrees to more than it was offered.
+        (&both[..], wanted(false, true), fir),
+        (&both[..], wanted(false, false), None),
+        (&both[2..], wanted(true, false), None),
+        (&both[..1], wanted(true, true), None),
+    ] {
+        assert_eq!(KeyFrameRequest::agreed(agreed, wanted), by, "{agreed:?}");
+    }
+}

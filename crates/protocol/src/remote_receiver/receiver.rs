@@ -369,7 +369,10 @@ impl Receiver {
             }
             MediaEvent::SourceChanged { .. } => self.streams[index].bye = false,
             // It is told of no other position than the first.
-            MediaEvent::Position { .. } | MediaEvent::ClockJumped { .. } | MediaEvent::Missing => {}
+            MediaEvent::Position { .. }
+            | MediaEvent::ClockJumped { .. }
+            | MediaEvent::Missing
+            | MediaEvent::Numbered => {}
         }
     }
 

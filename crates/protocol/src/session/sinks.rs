@@ -39,6 +39,8 @@ pub enum MediaEvent {
     },
     /// Something is missing that may be asked for, where nothing was when the session looked last.
     Missing,
+    /// The first packet with a number of its transport, where the session looks for them seldom.
+    Numbered,
 }
 
 /// A packet of media, as a worker hands it to a sink.

@@ -185,10 +185,11 @@ impl Tracks {
             recorder.add(rtp::MALFORMED, 1);
             return None;
         };
+        let mut first_number = false;
         if let Some(transport) = &mut self.transport
             && arrival.bytes[0] & EXTENSION != 0
         {
-            transport.packet(ssrc, arrival);
+            first_number = transport.packet(ssrc, arrival);
         }
         let at = match self.tracks.get(self.last) {
             Some(track) if track.ssrc == ssrc => self.last,
@@ -201,9 +202,14 @@ impl Tracks {
             },
         };
         self.last = at;
-        match self.tracks[at].receiver {
+        let event = match self.tracks[at].receiver {
             Some(_) => self.media(at, arrival, recorder),
             None => self.again(at, payload_type, arrival, recorder),
+        };
+        match event {
+            None if first_number => self.first_number(),
+            // If it is the first number, the next one tells of it.
+            event => event,
         }
     }
 

@@ -114,7 +114,8 @@ impl Client {
         let tracks = cx.sinks.get::<Tracks>(sink);
         let (mut messages, mut rembs) = (0, 0);
         if tracks.tells_arrivals() {
-            // To look ten times a second for what does not come was a quarter of a client's cost.
+            // To look ten times a second for what does not come was a quarter of a client's cost. The
+            // first number is told of (`MediaEvent::Numbered`).
             link.tell_at = Some(match tracks.lack_numbers() {
                 true => now + super::REPORT_EVERY,
                 false => now + TELL_EVERY,

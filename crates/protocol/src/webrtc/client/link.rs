@@ -438,6 +438,14 @@ impl Client {
         }
     }
 
+    /// Packets have numbers of their transport by now, which were not looked for often any more.
+    pub(super) fn media_is_numbered(&mut self, cx: &mut Context<'_>, sink: SinkId) {
+        let mut links = self.links.iter_mut();
+        if let Some(link) = links.find(|link| link.sink == Some(sink)) {
+            link.tell_at = link.tell_at.map(|_| cx.now);
+        }
+    }
+
     /// A PeerConnection has failed.
     pub(super) fn peer_failed(&mut self, cx: &mut Context<'_>, at: usize, failure: PeerFailure) {
         if failure == PeerFailure::IceTimedOut

@@ -589,6 +589,10 @@ impl Session for Client {
                 sink,
                 event: MediaEvent::Missing,
             } => self.media_is_missing(cx, sink),
+            Input::Media {
+                sink,
+                event: MediaEvent::Numbered,
+            } => self.media_is_numbered(cx, sink),
             Input::Told { message, .. } => self.told(cx, message),
             Input::FlowEnded { flow } => self.sending_ended(cx, flow),
             Input::Stop { until } => self.stop(cx, until),

@@ -6,7 +6,7 @@ use measure::Time;
 
 use super::Tracks;
 use crate::media::rtcp;
-use crate::session::Arrival;
+use crate::session::{Arrival, MediaEvent};
 use crate::webrtc::extension;
 use crate::webrtc::feedback::{self, Arrivals};
 
@@ -25,6 +25,8 @@ pub(super) struct Transport {
     arrivals: Arrivals,
     /// The source of the last packet.
     media: u32,
+    /// Whether the session is to be told of the first number: it looks seldom.
+    tells_first: bool,
 }
 
 /// What came up to an estimate.
@@ -46,6 +48,7 @@ impl Tracks {
                     extension,
                     arrivals: Arrivals::default(),
                     media: 0,
+                    tells_first: false,
                 })
             });
         }
@@ -57,12 +60,22 @@ impl Tracks {
     }
 
     /// Whether arrivals are told, and media has come, but never with a number: some servers agree to
-    /// them and give none.
-    pub(in crate::webrtc) fn lack_numbers(&self) -> bool {
+    /// them and give none, others number pictures and no sound. Then the session is told when one
+    /// comes after all.
+    pub(in crate::webrtc) fn lack_numbers(&mut self) -> bool {
         let mut heard = self.tracks.iter().filter_map(|own| own.receiver.as_ref());
-        let transport = self.transport.as_ref();
-        transport.is_some_and(|own| !own.arrivals.has_begun())
-            && heard.any(|own| own.counts().received > 0)
+        let Some(transport) = &mut self.transport else {
+            return false;
+        };
+        let lacks = !transport.arrivals.has_begun() && heard.any(|own| own.counts().received > 0);
+        transport.tells_first = lacks;
+        lacks
+    }
+
+    /// What the session is to hear of a number, if that is the first.
+    pub(super) fn first_number(&mut self) -> Option<MediaEvent> {
+        let transport = self.transport.as_mut()?;
+        std::mem::take(&mut transport.tells_first).then_some(MediaEvent::Numbered)
     }
 
     /// Writes compounds that say which packets arrived since the last time, and when; says of how
@@ -141,13 +154,15 @@ impl Tracks {
 }
 
 impl Transport {
-    /// A packet has come.
+    /// A packet has come. Says whether the session waits to hear of its number.
     #[inline]
-    pub(super) fn packet(&mut self, ssrc: u32, arrival: &Arrival<'_>) {
-        if let Some(&[high, low]) = extension::find(arrival.bytes, self.extension) {
-            self.media = ssrc;
-            let number = u16::from_be_bytes([high, low]);
-            self.arrivals.packet(number, arrival.at);
-        }
+    pub(super) fn packet(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
+        let Some(&[high, low]) = extension::find(arrival.bytes, self.extension) else {
+            return false;
+        };
+        self.media = ssrc;
+        let number = u16::from_be_bytes([high, low]);
+        self.arrivals.packet(number, arrival.at);
+        self.tells_first
     }
 }

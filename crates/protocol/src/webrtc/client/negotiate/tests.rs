@@ -10,7 +10,8 @@ use measure::{Recorder, Time};
 use super::*;
 use crate::media::source::MediaSource;
 use crate::session::{
-    Arrival, Closed, Datagram, Flows, Outbox, Output, Session as _, Sink as _, Sinks,
+    Arrival, Closed, Datagram, Flows, Input, MediaEvent, Outbox, Output, Session as _, Sink as _,
+    Sinks,
 };
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
@@ -109,6 +110,16 @@ impl Scene {
         answer.expect("it is right").media[0].codecs[0].payload_type
     }
 
+    /// The number of a header extension that both have agreed on.
+    fn extension(&self, uri: &str) -> u8 {
+        let all = self.described.lock().expect("nobody panics with it");
+        let answer = SessionDescription::parse(all.last().expect("it answers"));
+        let answer = answer.expect("it is right");
+        let mut extensions = answer.media[0].extensions.iter();
+        let found = extensions.find(|own| own.uri == uri);
+        u8::try_from(found.expect("it is agreed").id).expect("it is small")
+    }
+
     /// The server's offer, by what its end is now.
     fn offer(&self) -> String {
         let media = OfferedMedia {
@@ -143,7 +154,7 @@ impl Scene {
     }
 
     /// Media that the client receives.
-    fn takes(&mut self, at: Time, bytes: &[u8]) {
+    fn takes(&mut self, at: Time, bytes: &[u8]) -> Option<MediaEvent> {
         let sink = self.client.links[0].sink.expect("it receives");
         let arrival = Arrival {
             at,
@@ -152,7 +163,7 @@ impl Scene {
             overhead: 28,
         };
         let tracks = self.sinks.get::<Tracks>(sink);
-        tracks.packet(&arrival, &mut self.recorder);
+        tracks.packet(&arrival, &mut self.recorder)
     }
 
     /// Takes the client's last answer to the server; gives its user fragment.
@@ -268,6 +279,40 @@ fn a_picture_is_asked_for_where_both_agree_to_that() {
         scene.does(|client, cx| client.ask_for_missing(cx, 0));
         assert_eq!(scene.recorder.counter(m::PLIS_SENT), asked, "{keys}");
     }
+}
+
+/// Packets of sound have none where the server numbers those of pictures alone.
+#[test]
+fn numbers_that_come_late_are_told_of_at_once() {
+    let mut scene = Scene::of("{}");
+    scene.take_answer();
+    scene.run(Duration::from_secs(3));
+    let mut packet = vec![0x80, scene.payload_type(), 0, 1];
+    packet.resize(40, 0);
+    scene.takes(scene.now, &packet);
+    let looks_in = |scene: &Scene| {
+        let due = scene.client.links[0].tell_at.expect("it is agreed");
+        due.since(scene.now)
+    };
+    scene.run(Duration::from_millis(200));
+    scene.run(looks_in(&scene));
+    let seldom = looks_in(&scene);
+    assert!(seldom > Duration::from_millis(900), "{seldom:?}");
+    let extension = scene.extension(extension::TRANSPORT_CC);
+    packet[0] |= 0x10;
+    packet[3] = 2;
+    packet[12..20].copy_from_slice(&[0xbe, 0xde, 0, 1, extension << 4 | 1, 0, 9, 0]);
+    let event = scene.takes(scene.now, &packet);
+    assert_eq!(event, Some(MediaEvent::Numbered));
+    let sink = scene.client.links[0].sink.expect("it receives");
+    let event = MediaEvent::Numbered;
+    scene.does(|client, cx| client.handle(cx, Input::Media { sink, event }));
+    assert_eq!(scene.recorder.counter(m::ARRIVALS_TOLD), 1);
+    let often = looks_in(&scene);
+    assert!(often <= Duration::from_millis(100), "{often:?}");
+    packet[3] = 3;
+    packet[18] = 10;
+    assert_eq!(scene.takes(scene.now, &packet), None);
 }
 
 #[test]

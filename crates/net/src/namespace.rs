@@ -156,25 +156,32 @@ impl Namespace {
     }
 }
 
-/// Whether an interface answers for addresses of others (arp(7), ip-sysctl): 1 is no.
-const ARP_IGNORE: &str = "/proc/sys/net/ipv4/conf/all/arp_ignore";
+/// What keeps an interface from taking what is for the address of another (Linux, ip-sysctl): it does
+/// not answer for it (`arp_ignore`), and drops what comes by a way that its answer would not take
+/// (`rp_filter`, RFC 3704, 2.2), because an interface such as a TUN is asked for no address.
+const STRICT: [&str; 2] = [
+    "/proc/sys/net/ipv4/conf/all/arp_ignore",
+    "/proc/sys/net/ipv4/conf/all/rp_filter",
+];
 
 impl Namespace {
     /// Keeps what is sent from and to the addresses of an end to its interface, wherever it goes or
-    /// comes from: else the kernel takes the shortest way, and answers for each address on all
-    /// interfaces. `number` is one that no other end in it has, from 1 to 250.
+    /// comes from: else the kernel takes the shortest way, and takes what is for any of its addresses
+    /// on all interfaces. `number` is one that no other end in it has, from 1 to 250.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; `NotFound` where there is no such interface; what
     /// else the operating system says, of a kernel without policy routing `EOPNOTSUPP`.
     pub fn keep_apart(&self, end: &Tie<'_>, number: u8) -> io::Result<()> {
         self.within(|| {
-            std::fs::write(ARP_IGNORE, "1").map_err(|error| {
-                io::Error::new(
-                    error.kind(),
-                    format!("{ARP_IGNORE} cannot be written: {error}"),
-                )
-            })?;
+            for setting in STRICT {
+                std::fs::write(setting, "1").map_err(|error| {
+                    io::Error::new(
+                        error.kind(),
+                        format!("{setting} cannot be written: {error}"),
+                    )
+                })?;
+            }
             let mut netlink = Netlink::open()?;
             for &(address, _) in end.addresses {
                 let added = netlink.add_way_from(address, end.interface, number);

@@ -190,3 +190,88 @@ fn an_end_that_is_kept_apart_is_not_gone_round() {
     assert_eq!(sends(&our_own, &their_own).expect("it comes"), 5);
     assert_eq!(sends(&their_own, &our_own).expect("it comes"), 5);
 }
+
+/// A datagram from a port of an address to another, as it is in an IPv4 packet (RFC 791, 3.1).
+fn datagram(from: [u8; 4], to: ([u8; 4], u16), text: &[u8]) -> Vec<u8> {
+    let udp = 8 + text.len() as u16;
+    let mut packet = vec![0x45, 0];
+    packet.extend((20 + udp).to_be_bytes());
+    packet.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+    packet.extend(from.into_iter().chain(to.0));
+    let words = packet.chunks(2);
+    let sum: u32 = words
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    // Without a sum of its own (RFC 768).
+    for word in [7, to.1, udp, 0] {
+        packet.extend(word.to_be_bytes());
+    }
+    packet.extend(text);
+    packet
+}
+
+/// Nobody is asked for an address on an interface without link-layer addresses, as a link has it.
+#[test]
+fn what_comes_by_the_way_of_another_end_is_not_taken() {
+    let Some(space) = space() else { return };
+    let [by_own, by_other] = [(8, "own"), (4, "other")].map(|(network, name)| {
+        let made = space.within(|| {
+            let tun = crate::tun::Tun::open(name)?;
+            tun.set_up(1400)?;
+            Ok(tun)
+        });
+        let tun = match made {
+            Ok(tun) => tun,
+            // This machine may be without /dev/net/tun.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => panic!("{error}"),
+        };
+        let addresses = [(IpAddr::from([10, 9, network, 1]), 30)];
+        let tie = Tie {
+            interface: name,
+            addresses: &addresses,
+        };
+        space.set_up(&tie).expect("it is there");
+        Some((tun, network))
+    });
+    let (Some((by_own, own)), Some((by_other, other))) = (by_own, by_other) else {
+        return;
+    };
+    let socket = space.within(|| {
+        let socket = UdpSocket::bind((IpAddr::from([10, 9, own, 1]), 0))?;
+        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+        Ok(socket)
+    });
+    let socket = socket.expect("it is its address");
+    let to = (
+        [10, 9, own, 1],
+        socket.local_addr().expect("it is bound").port(),
+    );
+    let come = || {
+        let [round, right] = [other, own].map(|network| [10, 9, network, 2]);
+        let came = by_other.write(&datagram(round, to, b"round"));
+        came.and_then(|()| by_own.write(&datagram(right, to, b"right")))
+            .expect("they are packets");
+    };
+    let next = || {
+        let mut bytes = [0; 16];
+        let length = socket.recv(&mut bytes).expect("one comes");
+        bytes[..length].to_vec()
+    };
+    come();
+    assert_eq!([next(), next()], [b"round", b"right"]);
+    for (interface, network) in [("own", own), ("other", other)] {
+        let addresses = [(IpAddr::from([10, 9, network, 1]), 30)];
+        let end = Tie {
+            interface,
+            addresses: &addresses,
+        };
+        space
+            .keep_apart(&end, network)
+            .expect("it can be kept apart");
+    }
+    come();
+    assert_eq!(next(), b"right");
+}

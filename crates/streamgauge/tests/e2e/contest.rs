@@ -8,9 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::namespace::Namespace;
-use crate::support::{
-    Finished, Process, RUN_WITHIN, alone, folder, forgive, number, streamgauge, wait_for,
-};
+use crate::support::{Finished, Process, RUN_WITHIN, alone, folder, number, streamgauge, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -43,9 +41,7 @@ fn compare(space: &Namespace, folder: &Path, relays: &[&str], more: &str) -> Fin
     let arguments = [
         "run", "s.yaml", "--quiet", "--out", "x.series", "--json", "x.json",
     ];
-    let mut command = space.within(&streamgauge(arguments));
-    forgive(&mut command);
-    Process::start(command, folder).finish(RUN_WITHIN)
+    Process::start(space.within(&streamgauge(arguments)), folder).finish(RUN_WITHIN)
 }
 
 fn report(folder: &Path) -> Value {

@@ -1,6 +1,6 @@
 //! The first thing anybody types.
 
-use crate::support::{Report, a_little, assert_one_plain_file, folder, run, run_patiently};
+use crate::support::{Report, a_little, assert_one_plain_file, folder, run};
 
 #[test]
 fn passes_and_reports() {
@@ -73,7 +73,7 @@ fn every_protocol_that_can_be_demonstrated_passes() {
     for protocol in ["rtmp", "srt", "webrtc"] {
         let folder = folder();
         let arguments = format!("demo {protocol} --clients 20 --duration 4s --json demo.json");
-        run_patiently(folder.path(), arguments.split(' ')).expect(0);
+        run(folder.path(), arguments.split(' ')).expect(0);
         let report = Report::read(&folder.path().join("demo.json"));
         assert_eq!(report.clients("started"), 20, "{protocol}");
         assert_eq!(report.clients("failed"), 0, "{protocol}");

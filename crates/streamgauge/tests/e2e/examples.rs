@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::namespace::Namespace;
-use crate::support::{
-    Process, a_little, folder, forgive, have, have_built, run, streamgauge, wait_for,
-};
+use crate::support::{Process, a_little, folder, have, have_built, run, streamgauge, wait_for};
 use crate::webrtc_recordings::webm;
 
 /// How long one example may take, its clips included.
@@ -325,7 +323,6 @@ fn run_it(space: &Namespace, file: &str, set: &[&str], environment: &[(&str, &st
         arguments.extend(["--set", one]);
     }
     let mut command = space.within(&streamgauge(&arguments));
-    forgive(&mut command);
     command.envs(environment.iter().copied());
     let ended = Process::start(command, folder.path()).finish(WITHIN);
     assert_eq!(

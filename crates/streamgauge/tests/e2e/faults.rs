@@ -1,6 +1,6 @@
 //! Against a server that does wrong on purpose: every count of what it really did is found exactly.
 
-use crate::support::{Counts, Report, Server, alone, folder, run_patiently};
+use crate::support::{Counts, Report, Server, alone, folder, run};
 
 /// How many clients play at a time.
 const CLIENTS: u64 = 8;
@@ -28,7 +28,7 @@ fn found_exactly(transport: &str, faults: &[&str]) -> (Report, Counts) {
     let server = Server::start(folder.path(), &arguments);
     let clients = CLIENTS.to_string();
     let (url, json) = (server.url(), folder.path().join("load.json"));
-    run_patiently(
+    run(
         folder.path(),
         [
             "load",

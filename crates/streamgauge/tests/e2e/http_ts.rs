@@ -14,7 +14,7 @@ use mediagen::ts::stamp::Stamp;
 
 use crate::support::{
     Process, RUN_WITHIN, Report, a_little, folder, free_port, have, listens, number, run,
-    run_patiently, wait_for,
+    streamgauge, wait_for,
 };
 
 /// Answers each GET by what `answer` writes; its threads end with their connections, which end with
@@ -239,7 +239,7 @@ fn null_packets_are_no_media() {
     let url = format!("http://127.0.0.1:{}/null", serve(wrong));
     let folder = folder();
     let arguments = ["load", &url, "-c", "2", "-d", "2s", "--json", "out.json"];
-    let finished = run_patiently(folder.path(), arguments).expect(99);
+    let finished = run(folder.path(), arguments).expect(99);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(
         (report.clients("started"), report.clients("failed")),
@@ -275,7 +275,9 @@ fn check_reads_a_scenario_of_it() {
 fn plays(url: &str, clients: &str) -> (Report, String) {
     let folder = folder();
     let arguments = ["load", url, "-c", clients, "-d", "3s", "--json", "out.json"];
-    let finished = run_patiently(folder.path(), arguments).expect(0);
+    let finished = Process::start(streamgauge(arguments), folder.path())
+        .finish(RUN_WITHIN)
+        .expect(0);
     (
         Report::read(&folder.path().join("out.json")),
         finished.stdout,

@@ -7,13 +7,12 @@ use std::process::Command;
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, a_little, folder, free_port, run, run_patiently,
-    streamgauge,
+    Finished, Process, RUN_WITHIN, Report, a_little, folder, free_port, run, streamgauge,
 };
 
 /// A short run, with these arguments too.
 fn demo(folder: &Path, more: &[&str]) -> Finished {
-    run_patiently(folder, demo_arguments(more))
+    run(folder, demo_arguments(more))
 }
 
 fn demo_arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use crate::srt::{self, write};
 use crate::support::{
-    Process, Report, a_little, folder, free_port, have_built, listens, number, run, run_patiently,
-    wait_for,
+    Process, Report, a_little, folder, free_port, have_built, listens, number, run, wait_for,
 };
 
 /// Starts it with RTMP and SRT on these ports; none where it is not installed.
@@ -97,7 +96,7 @@ fn what_mediamtx_does_not_have_has_its_reason() {
         ),
     ] {
         let arguments = ["load", &url, "-c", "1", "-d", "2s", "--json", "out.json"];
-        run_patiently(folder.path(), arguments).expect(99);
+        run(folder.path(), arguments).expect(99);
         let report = Report::read(&folder.path().join("out.json"));
         assert_eq!(report.failures(reason), 1, "{url}");
         std::fs::remove_file(folder.path().join("out.json")).expect("it was written");

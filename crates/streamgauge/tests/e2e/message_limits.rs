@@ -9,7 +9,7 @@ use crate::message_peers::Peer;
 use crate::messages::{Server, count};
 use crate::namespace::Namespace;
 use crate::support::{
-    Process, RUN_WITHIN, Report, a_little, folder, forgive, have, number, streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, a_little, folder, have, number, streamgauge, wait_for,
 };
 
 /// More of them than any tester can work beside on one core.
@@ -34,8 +34,7 @@ fn a_server_that_stands_still_makes_no_round_slower() {
     let arguments = [
         "load", &url, "-c", "5", "--every", "10ms", "--size", "65536",
     ];
-    let mut command = streamgauge(arguments.iter().chain(&["-d", "6s", "--json", "out.json"]));
-    forgive(&mut command);
+    let command = streamgauge(arguments.iter().chain(&["-d", "6s", "--json", "out.json"]));
     let process = Process::start(command, folder.path());
     wait_for("the run goes on", RUN_WITHIN, || {
         process.said().contains("running").then_some(())
@@ -152,8 +151,7 @@ fn connections_come_from_the_next_address_and_the_last_one_is_told() {
         fs::write(folder.path().join("s.yaml"), text).expect("it can be written");
     };
     let run = |code: i32| {
-        let mut command = streamgauge(["run", "s.yaml", "--json", "out.json"]);
-        forgive(&mut command);
+        let command = streamgauge(["run", "s.yaml", "--json", "out.json"]);
         let finished = Process::start(space.within(&command), folder.path()).finish(RUN_WITHIN);
         let shown = finished.expect(code).stdout;
         (Report::read(&folder.path().join("out.json")), shown)

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Process, RUN_WITHIN, a_little, folder, run, run_patiently, streamgauge};
+use crate::support::{Process, RUN_WITHIN, a_little, folder, run, streamgauge};
 
 /// Whether an error is coloured, with these arguments and this environment.
 fn coloured(arguments: &[&str], environment: &[(&str, &str)]) -> bool {
@@ -132,7 +132,7 @@ fn reports_for_other_programs_say_what_the_json_report_says() {
         "viewers.loss < 50%",
     ];
     let all = arguments.into_iter().chain(reports).chain(thresholds);
-    run_patiently(folder.path(), all).expect(99);
+    run(folder.path(), all).expect(99);
     let read = |name: &str| {
         let text = std::fs::read_to_string(folder.path().join(name));
         text.expect("it was written")

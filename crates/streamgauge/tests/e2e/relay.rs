@@ -13,8 +13,7 @@ use serde_json::Value;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, alone, folder, forgive, have, number, streamgauge,
-    wait_for,
+    Finished, Process, RUN_WITHIN, Report, alone, folder, have, number, streamgauge, wait_for,
 };
 
 /// Longer than anything takes that is waited for.
@@ -186,7 +185,6 @@ fn play(relayed: &Relayed, clients: &str, folder: &Path) -> (Report, Finished) {
     let url = "http://127.0.0.1:8080/udp/239.81.0.1:4056";
     let mut load = streamgauge(["load", url, "-c", clients, "-d", "3s", "--json", "out.json"]);
     load.arg("--quiet");
-    forgive(&mut load);
     let finished = Process::start(relayed.space.within(&load), folder).finish(RUN_WITHIN);
     (Report::read(&folder.join("out.json")), finished)
 }

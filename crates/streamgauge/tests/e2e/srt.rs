@@ -9,8 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, a_little, folder, have, number, run, run_patiently, streamgauge,
-    wait_for,
+    Process, RUN_WITHIN, Report, a_little, folder, have, number, run, streamgauge, wait_for,
 };
 
 /// A free UDP port.
@@ -270,7 +269,8 @@ fn a_passphrase_that_is_wrong_is_named_and_so_is_a_key_that_is_not_known() {
         let arguments = [
             "load", &url, "-c", "1", "-d", "2s", "--json", "out.json", "--force",
         ];
-        run_patiently(folder.path(), arguments).expect(99);
+        let finished = run(folder.path(), arguments);
+        finished.expect(99);
         let report = Report::read(&folder.path().join("out.json"));
         assert_eq!(report.failures(reason), 1);
     }

@@ -259,3 +259,71 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+
+    use measure::Recorder;
+
+    use super::*;
+    use crate::media::source::{MediaSource, SourceConfig};
+    use crate::session::{Flows, Outbox, Sinks};
+    use crate::webrtc::certificate::Certificate;
+    use crate::webrtc::config::ClientConfig;
+
+    /// How many reports go beside what is fed, in the middle and at the end.
+    fn reports(sender_reports: bool) -> [usize; 2] {
+        let config = ClientConfig {
+            sender_reports,
+            ..ClientConfig::default()
+        };
+        let url = "janus+ws://10.0.0.1/streaming/5";
+        let certificate = Arc::new(Certificate::generate(1));
+        let source = crate::webrtc::config::usual(&SourceConfig::default());
+        let source = MediaSource::new(&source, None).expect("it can be made");
+        let client = Client::new(config, url, 1, certificate).expect("it is a URL");
+        let mut client = client.publishing(Arc::new(source));
+        client.feed = Some(Box::new(Feed {
+            ways: vec![Way {
+                port: FeedPort {
+                    media: 5000,
+                    control: Some(5001),
+                },
+                media: ChannelId(1),
+                is_open: true,
+                control: Some(ChannelId(2)),
+                hears: true,
+            }],
+            sent: Sent::default(),
+        }));
+        let mut recorder = Recorder::new(crate::webrtc::PROTOCOL.catalogue);
+        let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
+        let mut does = |does: &mut dyn FnMut(&mut Client, &mut Context<'_>)| {
+            let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
+            let mut cx = Context {
+                now: Time::from_nanos(1_000_000_000),
+                recorder: &mut recorder,
+                sinks: &mut sinks,
+                flows: &mut flows,
+                out: &mut out,
+                outbox: &mut outbox,
+            };
+            does(&mut client, &mut cx);
+            let sent = out.iter().filter(|own| matches!(own, Output::Transmit(_)));
+            sent.count()
+        };
+        [
+            does(&mut |client, cx| client.begin_feeding(cx)),
+            does(&mut |client, cx| client.report_feed(cx, true)),
+        ]
+    }
+
+    #[test]
+    fn reports_go_beside_what_is_fed_unless_they_are_switched_off() {
+        assert_eq!(reports(true), [1, 1]);
+        // Goodbye is said all the same.
+        assert_eq!(reports(false), [0, 1]);
+    }
+}

@@ -156,9 +156,9 @@ impl Namespace {
     }
 }
 
-/// What keeps an interface from taking what is for the address of another (Linux, ip-sysctl): it does
-/// not answer for it (`arp_ignore`), and drops what comes by a way that its answer would not take
-/// (`rp_filter`, RFC 3704, 2.2), because an interface such as a TUN is asked for no address.
+/// Settings of the kernel by which an interface takes nothing for the address of another
+/// (ip-sysctl). `arp_ignore`: it does not answer ARP for that address. `rp_filter`: it drops a
+/// packet whose answer would leave by another interface (RFC 3704, 2.2); a TUN has no ARP.
 const STRICT: [&str; 2] = [
     "/proc/sys/net/ipv4/conf/all/arp_ignore",
     "/proc/sys/net/ipv4/conf/all/rp_filter",
@@ -166,8 +166,9 @@ const STRICT: [&str; 2] = [
 
 impl Namespace {
     /// Keeps what is sent from and to the addresses of an end to its interface, wherever it goes or
-    /// comes from: else the kernel takes the shortest way, and takes what is for any of its addresses
-    /// on all interfaces. `number` is one that no other end in it has, from 1 to 250.
+    /// comes from: else the kernel takes the shortest way, and each interface takes packets for all
+    /// addresses. `number` is one that no other end in it has, from 1 to 250. Over IPv6 what is sent
+    /// is kept to the interface, and what comes is not.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; `NotFound` where there is no such interface; what

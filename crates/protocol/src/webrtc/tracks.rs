@@ -67,8 +67,8 @@ pub(super) enum KeyFrameRequest {
 }
 
 impl KeyFrameRequest {
-    /// The one that browsers use where that feedback is agreed on, of what this side wants: a server
-    /// may agree to more than it was offered.
+    /// The one that browsers use where that feedback is agreed on. A server may agree to more than it
+    /// was offered, so it must be wanted here too.
     pub(super) fn agreed(feedback: &[String], wanted: Feedback) -> Option<KeyFrameRequest> {
         let has = |own: &str| feedback.iter().any(|words| words == own);
         match (wanted.pli && has("nack pli"), wanted.fir && has("ccm fir")) {
@@ -208,7 +208,7 @@ impl Tracks {
         };
         match event {
             None if first_number => self.first_number(),
-            // If it is the first number, the next one tells of it.
+            // One event a packet: the next number tells of itself.
             event => event,
         }
     }

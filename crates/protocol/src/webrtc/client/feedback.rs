@@ -114,8 +114,8 @@ impl Client {
         let tracks = cx.sinks.get::<Tracks>(sink);
         let (mut messages, mut rembs) = (0, 0);
         if tracks.tells_arrivals() {
-            // To look ten times a second for what does not come was a quarter of a client's cost. The
-            // first number is told of (`MediaEvent::Numbered`).
+            // To look ten times a second for numbers that do not come was a quarter of a client's
+            // cost. When the first comes, `MediaEvent::Numbered` says so.
             link.tell_at = Some(match tracks.lack_numbers() {
                 true => now + super::REPORT_EVERY,
                 false => now + TELL_EVERY,

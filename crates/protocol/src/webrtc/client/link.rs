@@ -438,7 +438,7 @@ impl Client {
         }
     }
 
-    /// Packets have numbers of their transport by now, which were not looked for often any more.
+    /// The first packet with a number of its transport has come, while the client looked seldom.
     pub(super) fn media_is_numbered(&mut self, cx: &mut Context<'_>, sink: SinkId) {
         let mut links = self.links.iter_mut();
         if let Some(link) = links.find(|link| link.sink == Some(sink)) {

@@ -99,7 +99,7 @@ impl Dtls {
         self.client
     }
 
-    /// Whether what is to be sent next is of a server's last flight: the handshake is complete by it.
+    /// Whether what is to be sent next is of a server's last flight, which completes the handshake.
     pub fn is_server_and_done(&self) -> bool {
         let done = |event: &DtlsEvent| matches!(event, DtlsEvent::Completed(_));
         !self.client && self.before == 0 && self.events.iter().any(done)

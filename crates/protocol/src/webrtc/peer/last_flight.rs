@@ -9,8 +9,8 @@ use measure::Time;
 /// How often it is sent again at most: the client's time to its next attempt doubles.
 const AGAIN_MAX: u8 = 16;
 
-/// The types of records of the change of cipher and of the handshake, what comes before a record's bytes, and where in that its epoch
-/// and its length are (RFC 6347, 4.1).
+/// The types of two records: the change of cipher, and the handshake (RFC 5246, 6.2.1). How long the
+/// head of a record is, and where in it the epoch and the length are (RFC 6347, 4.1).
 const CHANGE_CIPHER: u8 = 20;
 const HANDSHAKE: u8 = 22;
 const RECORD_HEAD: usize = 13;
@@ -35,13 +35,13 @@ impl LastFlight {
         }
     }
 
-    /// Whether a client that has not heard it may send that datagram: messages of the handshake, or
-    /// the change of cipher, perhaps one of several datagrams of its last flight.
+    /// Whether that datagram may be of the last flight of a client that has not heard this one. Such
+    /// a flight may take several datagrams, of which one alone asks for an answer.
     pub(super) fn may_come(bytes: &[u8]) -> bool {
         matches!(bytes, [CHANGE_CIPHER | HANDSHAKE, ..])
     }
 
-    /// What is to be sent when that datagram came: all of it if a client's last message is in there,
+    /// What is to be sent when that datagram came: all of it if a client's last message is in it,
     /// the one that is encrypted.
     pub(super) fn answer(&mut self, bytes: &[u8]) -> &[Vec<u8>] {
         if self.again >= AGAIN_MAX || !records(bytes).any(is_finished) {

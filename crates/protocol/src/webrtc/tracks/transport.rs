@@ -25,7 +25,7 @@ pub(super) struct Transport {
     arrivals: Arrivals,
     /// The source of the last packet.
     media: u32,
-    /// Whether the session is to be told of the first number: it looks seldom.
+    /// Whether the session, which looks seldom, is to be told of the first number.
     tells_first: bool,
 }
 
@@ -59,9 +59,9 @@ impl Tracks {
         self.transport.is_some()
     }
 
-    /// Whether arrivals are told, and media has come, but never with a number: some servers agree to
-    /// them and give none, others number pictures and no sound. Then the session is told when one
-    /// comes after all.
+    /// Whether arrivals are told, and media has come, but never with a number. Some servers agree to
+    /// numbers and give none, others number pictures and no sound. If so, the session is told when
+    /// the first number comes.
     pub(in crate::webrtc) fn lack_numbers(&mut self) -> bool {
         let mut heard = self.tracks.iter().filter_map(|own| own.receiver.as_ref());
         let Some(transport) = &mut self.transport else {
@@ -72,7 +72,7 @@ impl Tracks {
         lacks
     }
 
-    /// What the session is to hear of a number, if that is the first.
+    /// What the session is to hear when the first number has come.
     pub(super) fn first_number(&mut self) -> Option<MediaEvent> {
         let transport = self.transport.as_mut()?;
         std::mem::take(&mut transport.tells_first).then_some(MediaEvent::Numbered)

@@ -192,6 +192,7 @@ fn layers_of(codec: &str) {
     }
     let _media = a_little();
     let folder = folder();
+    // Whoever comes first makes the room.
     let viewers = |name: &str| {
         format!(
             "  {name}:
@@ -200,6 +201,7 @@ fn layers_of(codec: &str) {
     layer: {name}
     receive: decrypted
     time_codes: true
+    room: {{ publishers: 10 }}
     load: {{ clients: 1, start: at_once }}
 "
         )

@@ -7,6 +7,7 @@ import base64
 import fcntl
 import json
 import os
+import pathlib
 import select
 import shutil
 import subprocess
@@ -82,6 +83,30 @@ class Chromium:
         os.close(self.reading)
         os.close(self.writing)
         self.profile.cleanup()
+
+    def cpu_time(self):
+        """Processor time of the browser and all of its processes so far, in seconds."""
+        parents, times = {}, {}
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                # The name may hold blanks and brackets.
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            process = int(stat.parent.name)
+            parents[process] = int(fields[1])
+            # Its own, and that of its children that have ended (proc(5): utime to cstime).
+            times[process] = sum(map(int, fields[11:15]))
+
+        def is_ours(process):
+            while process > 1:
+                if process == self.process.pid:
+                    return True
+                process = parents.get(process, 0)
+            return False
+
+        ticks = sum(time for process, time in times.items() if is_ours(process))
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def message(self, until):
         while b"\0" not in self.rest:

@@ -26,8 +26,8 @@ pub const DEFAULT_RECEIVE_BUFFER: u64 = 1 << 20;
 /// The packet ring of each worker, unless the scenario says otherwise: 8 MiB.
 pub const DEFAULT_RING: u64 = 8 << 20;
 
-/// The time that a server gets until it is ready, unless the scenario says otherwise: 10 s.
-pub const DEFAULT_READY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Default time for a launched server to become ready: 30 s. Media servers on a Java VM take 20 s.
+pub const DEFAULT_READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a run is to do. Made by [`Scenario::load`], [`Scenario::parse`] and
 /// [`Scenario::from_one_liner`], which fill in every default and refuse what cannot be meant.

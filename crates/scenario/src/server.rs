@@ -49,7 +49,7 @@ pub(crate) struct ServerKeys {
     groups: Key<Raw>,
     clips: Key<ClipKeys>,
     ready: Key<ReadyKeys>,
-    /// How long it may take until it is ready. Default 10s.
+    /// Time limit until the server is ready. Default 30s.
     ready_timeout: Key<TimeSpan>,
     /// How long it may take to end after it was asked to. Default 5s.
     stop_timeout: Key<TimeSpan>,

@@ -172,7 +172,7 @@ fn servers_of_ones_own() {
     }
     let line = server("{command: [s], ready: {line: 'up: yes'}}");
     assert_eq!(line.ready, Some(Ready::Line("up: yes".to_owned())));
-    assert_eq!(line.ready_timeout, Duration::from_secs(10));
+    assert_eq!(line.ready_timeout, Duration::from_secs(30));
     assert_eq!(
         server("{observe: {pid: 123}}").start,
         ServerStart::Observe { pid: 123 }

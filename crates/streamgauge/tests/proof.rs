@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use support::{
-    Finished, Process, Report, alone, folder, free_port, number, run, streamgauge, wait_for,
-};
+use support::{Finished, Process, Report, folder, free_port, number, run, streamgauge, wait_for};
 
 const CLIENTS: u64 = 3;
 
@@ -85,7 +83,6 @@ fn play(folder: &Path) -> (Finished, Report) {
 
 #[test]
 fn what_the_server_leaves_out_is_asked_for_and_counted_exactly() {
-    let _alone = alone();
     let folder = folder();
     let server = Server::start(folder.path());
     // Nothing is asked for twice, however busy this machine is.
@@ -139,7 +136,6 @@ fn what_the_server_leaves_out_is_asked_for_and_counted_exactly() {
 
 #[test]
 fn without_recovery_as_much_is_lost_and_a_series_shows_both() {
-    let _alone = alone();
     let folder = folder();
     let server = Server::start(folder.path());
     let vary = "vary: {clients.viewers.recovery: [false, true]}\nsettle: 0s";
@@ -185,7 +181,6 @@ fn without_recovery_as_much_is_lost_and_a_series_shows_both() {
 
 #[test]
 fn one_line_plays_it_and_the_command_knows_its_flags_keys_and_metrics() {
-    let _alone = alone();
     let folder = folder();
     let server = Server::start(folder.path());
     let arguments = [

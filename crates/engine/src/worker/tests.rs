@@ -680,16 +680,24 @@ fn a_deadline_that_has_always_passed_keeps_nobody_from_being_heard() {
 #[test]
 fn the_loop_goes_on_while_many_are_told_to_stop() {
     const EACH: Duration = Duration::from_millis(5);
+    let (first, last) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
+    let (began, ended) = (first.clone(), last.clone());
     let begun = Arc::new(Mutex::new(0));
     let counted = begun.clone();
     let client: MakeClient = Arc::new(move |_, _| {
         *counted.lock().expect("nobody panics with it") += 1;
-        Ok(toy(|cx, input, _| {
+        let (began, ended) = (began.clone(), ended.clone());
+        Ok(toy(move |cx, input, _| {
             if matches!(input, Input::Stop { .. }) {
+                began
+                    .lock()
+                    .expect("nobody panics with it")
+                    .get_or_insert_with(Instant::now);
                 let over = Instant::now() + EACH;
                 while Instant::now() < over {
                     std::hint::spin_loop();
                 }
+                *ended.lock().expect("nobody panics with it") = Some(Instant::now());
                 cx.out.push_back(Output::Ended(Outcome::Stopped));
             }
         }))
@@ -704,11 +712,15 @@ fn the_loop_goes_on_while_many_are_told_to_stop() {
     };
     let seen = run_on(1, &["toy"; 200], |ports| ports, client, stop);
     assert_eq!(seen.outcomes().len(), 200);
-    // A whole second of work; what else the machine does adds to it.
+    let time = |at: &Mutex<Option<Instant>>| at.lock().expect("nobody panics with it").take();
+    let (first, last) = (time(&first), time(&last));
+    let took = last.expect("all were told") - first.expect("all were told");
     let lags = seen.tester.iter();
     let lags = lags.filter_map(|window| window.histograms.get(&tester::LAG));
     let most = lags.map(|lag| lag.max).max();
-    assert!(most.is_some_and(|nanos| nanos < 500_000_000), "{most:?}");
+    // A whole second of work, or more on a busy machine, of which the loop does a part at a time.
+    let most = Duration::from_nanos(most.expect("it was measured"));
+    assert!(most < took / 2, "{most:?} of {took:?}");
 }
 
 #[test]

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Process, RUN_WITHIN, Report, a_little, folder, free_port, have, streamgauge};
+use crate::support::{Process, RUN_WITHIN, Report, at_once, folder, free_port, have, streamgauge};
 
 const CLIENTS: u64 = 3;
 
 /// Runs clients that pause once, seek twice, the second time back, ask for twice the media, and
 /// leave, and gives the report.
 fn acts(server: &str, transport: &str) -> Report {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let text = format!(
@@ -75,12 +74,12 @@ clients:
 #[test]
 fn gstreamer_pauses_and_seeks() {
     if have("ffmpeg") && crate::servers::have_gstreamer() {
-        for transport in ["udp", "tcp"] {
+        at_once(&["udp", "tcp"], |transport| {
             let report = acts("gstreamer", transport);
             // A pause of three seconds is no gap.
             let gap: &Value = &report.metric("longest_gap")["max"];
             assert!(gap.as_f64() < Some(0.8), "{gap}");
-        }
+        });
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, Server, a_little, established, folder, free_port, run,
+    Finished, Process, RUN_WITHIN, Report, Server, behind, established, folder, free_port, run,
     streamgauge, wait_for,
 };
 
@@ -292,7 +292,6 @@ fn a_server_that_plays_without_media() {
 
 #[test]
 fn a_server_that_dies_in_the_middle() {
-    let _media = a_little();
     for transport in ["udp", "tcp"] {
         let folder = folder();
         let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
@@ -315,7 +314,6 @@ fn a_server_that_dies_in_the_middle() {
 
 #[test]
 fn too_few_file_descriptors() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     let mut command = std::process::Command::new("prlimit");
@@ -337,13 +335,12 @@ fn too_few_file_descriptors() {
 
 #[test]
 fn few_file_descriptors_are_raised_where_that_is_allowed() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "50kbps", "--length", "2s"]);
-    let mut command = std::process::Command::new("prlimit");
-    command.args(["--nofile=64:4096", env!("CARGO_BIN_EXE_streamgauge")]);
-    command.args(["load", &server.url(), "-c", "100"]);
-    Process::start(command, folder.path())
+    let mut limited = std::process::Command::new("prlimit");
+    limited.arg("--nofile=64:4096");
+    let load = streamgauge(["load", &server.url(), "-c", "100"]);
+    Process::start(behind(limited, &load), folder.path())
         .finish(Duration::from_secs(30))
         .expect(0);
 }

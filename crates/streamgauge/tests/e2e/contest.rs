@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::namespace::Namespace;
-use crate::support::{Finished, Process, RUN_WITHIN, alone, folder, number, streamgauge, wait_for};
+use crate::support::{Finished, Process, RUN_WITHIN, folder, number, streamgauge, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -56,7 +56,6 @@ fn best(row: &Value) -> Vec<&str> {
 
 #[test]
 fn a_relay_that_serves_wrong_or_too_little_wins_nothing() {
-    let _alone = alone();
     let folder = folder();
     let Some((space, _source)) = sent_to(folder.path()) else {
         return;
@@ -111,7 +110,6 @@ fn a_relay_that_serves_wrong_or_too_little_wins_nothing() {
 
 #[test]
 fn what_a_scenario_allows_is_no_failure_and_wins_nothing_either() {
-    let _alone = alone();
     let folder = folder();
     let Some((space, _source)) = sent_to(folder.path()) else {
         return;
@@ -128,7 +126,6 @@ fn what_a_scenario_allows_is_no_failure_and_wins_nothing_either() {
 
 #[test]
 fn a_relay_that_is_left_over_on_the_port_is_not_taken_for_the_one_that_is_measured() {
-    let _alone = alone();
     let folder = folder();
     let Some((space, _source)) = sent_to(folder.path()) else {
         return;
@@ -165,7 +162,6 @@ fn a_relay_that_is_left_over_on_the_port_is_not_taken_for_the_one_that_is_measur
 
 #[test]
 fn a_remultiplexer_is_compared_by_what_can_be_known_of_it() {
-    let _alone = alone();
     let folder = folder();
     // It says so itself where there can be none.
     if Namespace::with_multicast().is_none() {

@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, a_little, assert_one_plain_file, folder, free_port, run, streamgauge,
-    wait_for,
+    Process, RUN_WITHIN, assert_one_plain_file, folder, free_port, run, streamgauge, wait_for,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -44,7 +43,6 @@ fn told(stream: TcpStream) -> impl Iterator<Item = Value> {
 
 #[test]
 fn browser_is_told_of_a_run_until_its_verdict() {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let dashboard = format!("--dashboard={port}");
@@ -77,7 +75,6 @@ fn browser_is_told_of_a_run_until_its_verdict() {
 
 #[test]
 fn only_who_may_look_is_answered() {
-    let _media = a_little();
     let folder = folder();
     let (here, elsewhere) = (free_port(), free_port());
     let dashboard = format!("--dashboard={here}");

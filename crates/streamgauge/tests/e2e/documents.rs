@@ -12,7 +12,7 @@ use std::time::Duration;
 use rcgen::{CertificateParams, KeyPair};
 
 use crate::namespace::Namespace;
-use crate::support::{Process, RUN_WITHIN, a_little, folder, forgive, have, streamgauge, wait_for};
+use crate::support::{Process, RUN_WITHIN, behind, folder, have, streamgauge, wait_for};
 
 /// What documents call beside streamgauge. It is not run: it is not ours, or does too much.
 const OTHERS: [&str; 13] = [
@@ -31,11 +31,8 @@ const OTHERS: [&str; 13] = [
     "unshare",
 ];
 
-/// How often a command is run that judges the machine: others work on it meanwhile.
-const CALIBRATIONS: usize = 3;
-
 /// How many commands run at a time: most of what they do is wait.
-const AT_A_TIME: usize = 4;
+const AT_A_TIME: usize = 8;
 
 /// A command of a document.
 #[derive(Debug)]
@@ -274,10 +271,9 @@ impl Stage {
             // `nsenter` hands its input on.
             let script = format!("exec \"$@\" < {input}");
             let mut shell = Command::new("sh");
-            shell.args(["-c", &script, "sh"]).arg(command.get_program());
-            command = with_arguments(shell, &command);
+            shell.args(["-c", &script, "sh"]);
+            command = behind(shell, &command);
         }
-        forgive(&mut command);
         command.env("NO_COLOR", "1");
         Process::start(command, self.path())
     }
@@ -371,12 +367,6 @@ impl Stage {
     }
 }
 
-/// A command with the arguments of another behind its own.
-fn with_arguments(mut command: Command, other: &Command) -> Command {
-    command.args(other.get_args());
-    command
-}
-
 /// What stands for a reader's scenario.
 const SCENARIO: &str = "\
 name: evening
@@ -405,15 +395,16 @@ fn carry_out(shown: &Shown) {
                 _ => {}
             }
             let input = shown.input.as_deref();
-            let mut ended = stage.start(&words, input).finish(RUN_WITHIN);
-            for _ in 1..CALIBRATIONS {
-                if words[0] == "calibrate" && !ended.status.success() {
-                    ended = stage.start(&words, input).finish(RUN_WITHIN);
-                }
-            }
+            let ended = stage.start(&words, input).finish(RUN_WITHIN);
             let code = ended.status.code();
             let (told, said) = (ended.stdout, ended.stderr);
-            assert_eq!(code, Some(0), "{}: {words:?}\n{told}\n{said}", shown.place);
+            // Whether figures are true also depends on how busy the machine is: `tests/health`.
+            let judged = words[0] == "calibrate" && code == Some(110);
+            assert!(
+                judged || code == Some(0),
+                "{}: {words:?} ended with {code:?}\n{told}\n{said}",
+                shown.place
+            );
         }
         Plan::Serve(words) => {
             stage.serve(&words.join(" "));
@@ -447,7 +438,6 @@ fn commands_in_the_documents_run() {
     if Stage::new().is_none() {
         return;
     }
-    let _media = a_little();
     let waiting = Mutex::new(VecDeque::from(shown()));
     let next = || {
         waiting

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Process, Report, Server, a_little, established, folder, free_port, number, run, streamgauge,
-    wait_for,
+    Process, Report, Server, established, folder, free_port, number, run, streamgauge, wait_for,
 };
 
 const CLIENTS: usize = 5;
@@ -31,7 +30,6 @@ fn windows(folder: &Path) -> usize {
 
 #[test]
 fn ctrl_c_tears_every_session_down_and_reports() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let load = endless(folder.path(), &server.url(), server.port);
@@ -107,7 +105,6 @@ fn a_second_ctrl_c_does_not_wait() {
 
 #[test]
 fn after_kill_9_the_run_file_holds_all_but_the_last_second() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let begun = Instant::now();
@@ -145,7 +142,6 @@ fn children(parent: u32) -> Vec<u32> {
 
 #[test]
 fn a_run_whose_supervisor_is_killed_is_invalid_and_says_so() {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     // The bare name is this executable: none need be installed.
@@ -208,7 +204,6 @@ impl Drop for SmallDisk<'_> {
 
 #[test]
 fn a_full_disk_is_named_and_ends_the_run() {
-    let _media = a_little();
     let folder = folder();
     let disk = folder.path().join("disk");
     std::fs::create_dir(&disk).expect("the test's folder can be written");

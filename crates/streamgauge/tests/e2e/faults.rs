@@ -1,6 +1,6 @@
 //! Against a server that does wrong on purpose: every count of what it really did is found exactly.
 
-use crate::support::{Counts, Report, Server, alone, folder, run};
+use crate::support::{Counts, Report, Server, folder, run};
 
 /// How many clients play at a time.
 const CLIENTS: u64 = 8;
@@ -19,7 +19,6 @@ const MEDIA: [&str; 8] = [
 
 /// Plays everything to its end over `transport`, and demands what the server's report says.
 fn found_exactly(transport: &str, faults: &[&str]) -> (Report, Counts) {
-    let _alone = alone();
     let folder = folder();
     let mut arguments = MEDIA.to_vec();
     for fault in faults {

@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    FORGIVING, Process, Report, a_little, folder, free_port, have, listens, number, run,
-    streamgauge, wait_for,
+    Process, Report, folder, free_port, have, listens, number, run, streamgauge, wait_for,
 };
 
 /// Browsers take their time to start on a busy machine.
@@ -46,7 +45,6 @@ fn viewers(port: u16, duration: &str) -> String {
     golden: {{ chromium: 1 }}
     load: {{ clients: 1 }}
 duration: {duration}
-{FORGIVING}
 "
     )
 }
@@ -60,7 +58,6 @@ fn a_browser_counts_each_packet_that_the_reference_server_sent_to_it() {
     if !have("chromium") {
         return;
     }
-    let _media = a_little();
     let (folder, port) = (folder(), free_port());
     let server = serve(folder.path(), port);
     fs::write(folder.path().join("s.yaml"), viewers(port, "8s")).expect("there is room");
@@ -146,7 +143,6 @@ fn nothing_of_a_browser_is_left_after_kill_9() {
     if !have("chromium") {
         return;
     }
-    let _media = a_little();
     let (folder, port) = (folder(), free_port());
     let _server = serve(folder.path(), port);
     fs::write(folder.path().join("s.yaml"), viewers(port, "60s")).expect("there is room");
@@ -187,22 +183,18 @@ fn a_browser_takes_part_in_a_room_of_janus_and_decodes_the_vp8_of_others() {
     if !have("janus") || !have("chromium") || Namespace::with_multicast().is_none() {
         return;
     }
-    let _media = a_little();
     let folder = folder();
-    let scenario = format!(
-        "network: veth
-server: {{ launch: janus }}
+    let scenario = "network: veth
+server: { launch: janus }
 clients:
   people:
-    urls: ['janus+ws://{{server}}:8188/videoroom/77']
-    participate: {{ bitrate: 256kbps, video_codec: vp8, audio: true }}
-    room: {{ publishers: 10, video_codecs: vp8 }}
-    golden: {{ chromium: 1 }}
-    load: {{ clients: 2, ramp: 1s }}
+    urls: ['janus+ws://{server}:8188/videoroom/77']
+    participate: { bitrate: 256kbps, video_codec: vp8, audio: true }
+    room: { publishers: 10, video_codecs: vp8 }
+    golden: { chromium: 1 }
+    load: { clients: 2, ramp: 1s }
 duration: 8s
-{FORGIVING}
-"
-    );
+";
     fs::write(folder.path().join("room.yaml"), scenario).expect("there is room");
     run(folder.path(), ["run", "room.yaml", "--json", "room.json"]).expect(0);
     let report = Report::read(&folder.path().join("room.json"));

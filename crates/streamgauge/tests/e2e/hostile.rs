@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::scripted::{Answer, Scripted};
-use crate::support::{Report, Server, a_little, folder, number, run};
+use crate::support::{Report, Server, folder, number, run};
 
 /// What looks like the beginning of a message at every fourth byte, and never becomes one.
 fn flood() -> Vec<u8> {
@@ -15,7 +15,6 @@ fn flood() -> Vec<u8> {
 
 #[test]
 fn one_server_that_floods_its_clients_spoils_nothing_for_others() {
-    let _media = a_little();
     let folder = folder();
     let good = Server::start(folder.path(), &["--bitrate", "200kbps"]);
     let hostile = Scripted::start(|_| Answer::Flood);

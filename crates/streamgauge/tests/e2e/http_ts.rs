@@ -13,8 +13,8 @@ use mediagen::ts::packet::{PACKET, SYNC};
 use mediagen::ts::stamp::Stamp;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, a_little, folder, free_port, have, listens, number, run,
-    streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, folder, free_port, have, listens, number, run, streamgauge,
+    wait_for,
 };
 
 /// Answers each GET by what `answer` writes; its threads end with their connections, which end with
@@ -110,7 +110,6 @@ fn faulty(_: &str, stream: &mut TcpStream) -> std::io::Result<()> {
 
 #[test]
 fn every_datagram_of_a_faulty_relay_is_accounted_for() {
-    let _media = a_little();
     let port = serve(faulty);
     let folder = folder();
     let url = format!("http://127.0.0.1:{port}/udp/{GROUP}");
@@ -202,7 +201,6 @@ fn wrong(target: &str, stream: &mut TcpStream) -> std::io::Result<()> {
 
 #[test]
 fn what_a_server_does_wrong_is_named_and_loses_no_client() {
-    let _media = a_little();
     let port = serve(wrong);
     for (path, reason) in [
         ("html", "not_ts"),
@@ -235,7 +233,6 @@ fn what_a_server_does_wrong_is_named_and_loses_no_client() {
 
 #[test]
 fn null_packets_are_no_media() {
-    let _media = a_little();
     let url = format!("http://127.0.0.1:{}/null", serve(wrong));
     let folder = folder();
     let arguments = ["load", &url, "-c", "2", "-d", "2s", "--json", "out.json"];
@@ -314,7 +311,6 @@ fn vlc_is_played() {
     if !have("cvlc") || !have("ffmpeg") || !have("setpriv") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     clip(folder.path());
     // It refuses to run as root.
@@ -376,7 +372,6 @@ fn ffmpeg_is_played() {
     if !have("ffmpeg") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     clip(folder.path());
     let port = free_port();

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::scripted::{Answer, Scripted};
-use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, a_little, folder, free_port, run, streamgauge,
-};
+use crate::support::{Finished, Process, RUN_WITHIN, Report, folder, free_port, run, streamgauge};
 
 /// A short run, with these arguments too.
 fn demo(folder: &Path, more: &[&str]) -> Finished {
@@ -31,7 +29,6 @@ fn ending(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 #[test]
 fn a_run_file_is_replaced_only_by_force() {
-    let _media = a_little();
     let folder = folder();
     let path = folder.path().join("x.run");
     demo(folder.path(), &["-q", "-o", "x.run"]).expect(0);
@@ -50,7 +47,6 @@ fn a_run_file_is_replaced_only_by_force() {
 
 #[test]
 fn only_a_report_is_replaced_by_a_report() {
-    let _media = a_little();
     let folder = folder();
     let scenario = "clients: {viewers: {urls: ['rtsp://127.0.0.1:1/a'], load: {clients: 1}}}\n";
     let mine = folder.path().join("mine.yaml");
@@ -90,7 +86,6 @@ fn only_a_report_is_replaced_by_a_report() {
 
 #[test]
 fn only_a_page_is_replaced_by_a_page() {
-    let _media = a_little();
     let folder = folder();
     let page = folder.path().join("x.html");
     demo(folder.path(), &["-q", "-o", "x.run", "--html", "x.html"]).expect(0);
@@ -116,7 +111,6 @@ fn only_a_page_is_replaced_by_a_page() {
 
 #[test]
 fn in_a_folder_a_run_gets_a_name() {
-    let _media = a_little();
     let folder = folder();
     fs::create_dir(folder.path().join("there")).expect("the test's folder can be written");
     for name in ["there", "new/"] {
@@ -166,7 +160,6 @@ fn nothing_is_sent_if_the_run_cannot_be_kept() {
 
 #[test]
 fn without_a_run_file_there_is_the_report_and_nothing_is_left() {
-    let _media = a_little();
     let folder = folder();
     let scratch = folder.path().join("scratch");
     fs::create_dir(&scratch).expect("the test's folder can be written");
@@ -211,7 +204,6 @@ impl Drop for Mounted {
 
 #[test]
 fn in_a_folder_that_cannot_be_written_the_run_goes_on_and_says_so() {
-    let _media = a_little();
     let folder = folder();
     let place = folder.path().join("read-only");
     // Only root can mount; for others this folder would not be read-only.

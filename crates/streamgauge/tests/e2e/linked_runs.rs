@@ -10,15 +10,12 @@ use serde_json::Value;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Finished, Process, Report, a_little, alone, folder, have, number, run, streamgauge, wait_for,
+    Finished, Process, Report, folder, have, number, run, streamgauge, streamgauge_with_bound,
+    wait_for,
 };
 
 /// Longer than anything takes that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Tests share this machine with much else: what is counted has to be right however late the tester
-/// was.
-const FORGIVING: &str = "lag_p99: 10s, longest_stall: 10s, cpu_wait: 100%, worker_cpu: 100%, steal: 100%, send_lateness_p99: 10s";
 
 /// Whether links can be made here; if not, the test says that it was left out.
 fn may_make_links() -> bool {
@@ -38,10 +35,6 @@ seed: 7
 "
     );
     fs::write(folder.join("link.yaml"), text).expect("there is room");
-}
-
-fn forgiving() -> String {
-    format!("tester: {{ health: {{ {FORGIVING}, link_lateness_p99: 10s }} }}")
 }
 
 fn play(folder: &Path) -> (Finished, Report) {
@@ -69,20 +62,15 @@ fn what_the_link_lost_is_what_clients_miss() {
     if !may_make_links() {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     // All of them media, and none the last of a stream: what nothing follows nobody misses.
     scenario(
         folder.path(),
-        &format!(
-            "link: {{ rtt: 100ms, down: {{ loss: 'packets 100, 101, 102, 200, 250' }} }}
+        "link: { rtt: 100ms, down: { loss: 'packets 100, 101, 102, 200, 250' } }
 clients:
-  viewers: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 2 }} }}
+  viewers: { urls: ['rtsp://{server}:8554/1'], load: { clients: 2 } }
 duration: 4s
-thresholds: ['downlink.lost == 5', 'viewers.lost == 5', 'downlink.delay.p50 >= 50ms', 'uplink.lost == 0']
-{}",
-            forgiving()
-        ),
+thresholds: ['downlink.lost == 5', 'viewers.lost == 5', 'downlink.delay.p50 >= 50ms', 'uplink.lost == 0']",
     );
     let (finished, report) = play(folder.path());
     finished.expect(0);
@@ -121,23 +109,18 @@ fn each_population_has_the_delay_of_its_own_link() {
     if !may_make_links() {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     scenario(
         folder.path(),
-        &format!(
-            "link: {{ rtt: 20ms }}
+        "link: { rtt: 20ms }
 clients:
-  near: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 1 }} }}
+  near: { urls: ['rtsp://{server}:8554/1'], load: { clients: 1 } }
   far:
-    urls: ['rtsp://{{server}}:8554/1']
-    load: {{ clients: 1 }}
-    link: {{ up: {{ delay: 10ms }}, down: {{ delay: 150ms }} }}
+    urls: ['rtsp://{server}:8554/1']
+    load: { clients: 1 }
+    link: { up: { delay: 10ms }, down: { delay: 150ms } }
 duration: 3s
-thresholds: ['far_downlink.lost == 0', 'downlink.lost == 0', 'far.loss <= 0%', 'near.loss <= 0%']
-{}",
-            forgiving()
-        ),
+thresholds: ['far_downlink.lost == 0', 'downlink.lost == 0', 'far.loss <= 0%', 'near.loss <= 0%']",
     );
     let (finished, report) = play(folder.path());
     finished.expect(0);
@@ -164,26 +147,21 @@ fn a_link_changes_when_its_stages_say_so() {
     if !may_make_links() {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let trace = "time,rate,delay,loss\n2,,0.08,\n";
     fs::write(folder.path().join("trace.csv"), trace).expect("there is room");
     scenario(
         folder.path(),
-        &format!(
-            "link: {{ delay: 5ms, stages: [{{ at: 3s, down: {{ loss: every 2 }} }}] }}
+        "link: { delay: 5ms, stages: [{ at: 3s, down: { loss: every 2 } }] }
 clients:
   viewers:
-    urls: ['rtsp://{{server}}:8554/1']
-    load: {{ clients: 1 }}
-    link: {{ delay: 10ms, trace: trace.csv }}
+    urls: ['rtsp://{server}:8554/1']
+    load: { clients: 1 }
+    link: { delay: 10ms, trace: trace.csv }
   others:
-    urls: ['rtsp://{{server}}:8554/1']
-    load: {{ clients: 1 }}
-duration: 5s
-{}",
-            forgiving()
-        ),
+    urls: ['rtsp://{server}:8554/1']
+    load: { clients: 1 }
+duration: 5s",
     );
     let (_, report) = play(folder.path());
     let windows = report.0["windows"].as_array().expect("there are some");
@@ -224,20 +202,17 @@ fn a_link_that_stood_still_makes_the_run_invalid() {
     if !may_make_links() {
         return;
     }
-    let _media = alone();
     let folder = folder();
     scenario(
         folder.path(),
-        &format!(
-            "link: {{ rtt: 20ms }}
+        "link: { rtt: 20ms }
 clients:
-  viewers: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 4 }} }}
-duration: 8s
-tester: {{ health: {{ {FORGIVING} }} }}",
-        ),
+  viewers: { urls: ['rtsp://{server}:8554/1'], load: { clients: 4 } }
+duration: 8s",
     );
     let arguments = ["run", "link.yaml", "--out", "x.run", "--json", "x.json"];
-    let playing = Process::start(streamgauge(arguments), folder.path());
+    let command = streamgauge_with_bound(("LINK_LATENESS_P99", "1ms"), arguments);
+    let playing = Process::start(command, folder.path());
     wait_for("the clients play", PATIENCE, || {
         playing.said().contains("4 playing").then_some(())
     });
@@ -293,18 +268,13 @@ fn captures_at_both_ends_show_the_delay_and_the_loss_of_the_record() {
     if !may_make_links() || !have("tshark") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     scenario(
         folder.path(),
-        &format!(
-            "link: {{ rtt: 100ms, down: {{ loss: every 50 }} }}
+        "link: { rtt: 100ms, down: { loss: every 50 } }
 clients:
-  viewers: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 2 }} }}
-duration: 8s
-{}",
-            forgiving()
-        ),
+  viewers: { urls: ['rtsp://{server}:8554/1'], load: { clients: 2 } }
+duration: 8s",
     );
     // The server's end is captured from within its namespace, which its process shows.
     let arguments = ["run", "link.yaml", "--out", "x.run", "--json", "x.json"];
@@ -377,19 +347,14 @@ fn tcp_of_both_sides_controls_congestion_as_the_scenario_says() {
     if !may_make_links() || !have("ss") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     scenario(
         folder.path(),
-        &format!(
-            "link: {{ rtt: 20ms }}
-network: {{ congestion: reno }}
+        "link: { rtt: 20ms }
+network: { congestion: reno }
 clients:
-  viewers: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 2 }}, transport: tcp }}
-duration: 60s
-{}",
-            forgiving()
-        ),
+  viewers: { urls: ['rtsp://{server}:8554/1'], load: { clients: 2 }, transport: tcp }
+duration: 60s",
     );
     let playing = Process::start(
         streamgauge(["run", "link.yaml", "--out", "x.run"]),

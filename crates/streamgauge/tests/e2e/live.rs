@@ -4,9 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{
-    Process, RUN_WITHIN, Report, Server, a_little, folder, have, number, run, wait_for,
-};
+use crate::support::{Process, RUN_WITHIN, Report, Server, folder, have, number, run, wait_for};
 
 /// A terminal that keeps what it shows, as far as the command makes use of one.
 struct Screen {
@@ -136,7 +134,6 @@ fn terminal_shows_one_block_that_is_gone_at_the_end() {
     if !have("script") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let url = server.url();
@@ -173,7 +170,6 @@ fn terminal_is_clean_after_ctrl_c_and_after_an_error() {
     if !have("script") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let load = in_terminal(folder.path(), &format!("load {} -c 5", server.url()));
@@ -207,7 +203,6 @@ fn terminal_with_room_shows_curves_and_q_ends_the_run_in_order() {
     if !have("script") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let arguments = format!("load {} -c 5", server.url());
@@ -239,7 +234,6 @@ fn h_holds_the_ramp_and_lets_it_go_on() {
     if !have("script") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let arguments = format!("load {} -c 30 --ramp 6s -d 7s", server.url());
@@ -310,7 +304,6 @@ fn without_the_live_view_a_terminal_gets_plain_lines() {
     if !have("script") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let arguments = format!("load {} -c 2 -d 1500ms --no-live", server.url());

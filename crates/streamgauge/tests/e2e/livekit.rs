@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use crate::srt;
 use crate::support::{
-    FORGIVING, Process, Report, a_little, folder, free_port, have_built, listens, number, run,
-    streamgauge, wait_for,
+    Process, Report, folder, free_port, have_built, listens, number, run, streamgauge, wait_for,
 };
 
 const SECRET: &str = "a-secret-of-these-tests-and-of-nobody-else";
@@ -46,7 +45,6 @@ fn scenario(port: u16, secret: &str, keys: &str, duration: &str) -> String {
     {keys}
     load: {{ clients: 4, ramp: 1s }}
 duration: {duration}
-{FORGIVING}
 "
     )
 }
@@ -55,7 +53,6 @@ const PARTICIPATE: &str = "participate: { bitrate: 256kbps, audio: true, audio_c
 
 #[test]
 fn participants_of_a_livekit_room_receive_each_other() {
-    let _media = a_little();
     let folder = folder();
     let Some((_server, port)) = start(folder.path()) else {
         return;
@@ -94,7 +91,6 @@ fn participants_of_a_livekit_room_receive_each_other() {
 /// Whose layers have 800, 200 and 50 kb/s. A population that plays them says how much it got.
 #[test]
 fn who_receives_in_a_livekit_room_chooses_a_layer() {
-    let _media = a_little();
     let folder = folder();
     let Some((_server, port)) = start(folder.path()) else {
         return;
@@ -119,7 +115,7 @@ fn who_receives_in_a_livekit_room_chooses_a_layer() {
         population("best", "layer: high"),
         population("middle", "layer: middle"),
         population("low", "layer: low"),
-        format!("duration: 10s\n{FORGIVING}\n"),
+        "duration: 10s\n".to_owned(),
     ];
     fs::write(folder.path().join("layers.yaml"), text.concat()).expect("there is room");
     run(
@@ -147,7 +143,6 @@ fn who_receives_in_a_livekit_room_chooses_a_layer() {
 
 #[test]
 fn a_livekit_server_that_refuses_or_dies_has_its_reason() {
-    let _media = a_little();
     let folder = folder();
     let Some((server, port)) = start(folder.path()) else {
         return;

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-use crate::support::{Report, Server, a_little, folder, number, run};
+use crate::support::{Report, Server, folder, number, run};
 
 fn scenario(folder: &Path, urls: &[String], clients: u32) {
     let text = format!(
@@ -16,7 +16,6 @@ fn scenario(folder: &Path, urls: &[String], clients: u32) {
 
 #[test]
 fn media_that_differs_too_much_is_warned_of_with_its_figures() {
-    let _media = a_little();
     let folder = folder();
     let small = Server::start(folder.path(), &["--bitrate", "1Mbps", "--length", "5s"]);
     let large = Server::start(folder.path(), &["--bitrate", "3Mbps", "--length", "5s"]);

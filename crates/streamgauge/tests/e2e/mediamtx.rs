@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::srt::{self, write};
 use crate::support::{
-    Process, Report, a_little, folder, free_port, have_built, listens, number, run, wait_for,
+    Process, Report, folder, free_port, have_built, listens, number, run, wait_for,
 };
 
 /// Starts it with RTMP and SRT on these ports; none where it is not installed.
@@ -42,7 +42,6 @@ fn scenario(protocol: &str, publish: &str, [to, from]: [String; 2]) -> String {
 
 #[test]
 fn what_is_published_by_rtmp_and_srt_is_played_from_mediamtx() {
-    let _media = a_little();
     let folder = folder();
     let (rtmp, srt) = (free_port(), srt::free_port());
     let Some(_server) = start(folder.path(), rtmp, srt) else {
@@ -79,7 +78,6 @@ fn what_is_published_by_rtmp_and_srt_is_played_from_mediamtx() {
 
 #[test]
 fn what_mediamtx_does_not_have_has_its_reason() {
-    let _media = a_little();
     let folder = folder();
     let (rtmp, srt) = (free_port(), srt::free_port());
     let Some(_server) = start(folder.path(), rtmp, srt) else {

@@ -9,7 +9,8 @@ use crate::message_peers::Peer;
 use crate::messages::{Server, count};
 use crate::namespace::Namespace;
 use crate::support::{
-    Process, RUN_WITHIN, Report, a_little, folder, have, number, streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, folder, have, number, streamgauge, streamgauge_with_bound,
+    wait_for,
 };
 
 /// More of them than any tester can work beside on one core.
@@ -27,7 +28,6 @@ fn a_server_that_stands_still_makes_no_round_slower() {
     if !have("python3") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let peer = Peer::start(folder.path(), "tcp", &["size=65536"]);
     let url = peer.url();
@@ -47,7 +47,8 @@ fn a_server_that_stands_still_makes_no_round_slower() {
     let (sent, not_sent) = (count(&report, "sent"), count(&report, "due_not_sent"));
     assert!(not_sent > 300, "{sent} sent, {not_sent} not");
     let rounds = count(&report, "rounds");
-    assert!((590..=601).contains(&rounds), "{rounds} rounds");
+    // 600 were due. If none began while the server stood still, it would be 400.
+    assert!((500..=601).contains(&rounds), "{rounds} rounds");
     // Nothing of what was due is forgotten: each round is of five.
     let due = count(&report, "due");
     assert!(due == sent + not_sent && due >= 5 * (rounds - 2), "{due}");
@@ -61,7 +62,6 @@ fn a_tester_without_a_processor_says_that_its_figures_are_none() {
     if !have("taskset") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--mode", "echo"]);
     let pinned = |command: &Command| {
@@ -95,14 +95,14 @@ fn a_tester_without_a_processor_says_that_its_figures_are_none() {
 
 #[test]
 fn a_stand_still_of_the_tester_is_no_back_pressure() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--mode", "sink"]);
     let arguments = format!(
         "load {} -c 20 --every 10ms -d 6s --json out.json",
         server.url()
     );
-    let process = Process::start(streamgauge(arguments.split(' ')), folder.path());
+    let command = streamgauge_with_bound(("LONGEST_STALL", "1s"), arguments.split(' '));
+    let process = Process::start(command, folder.path());
     wait_for("the run goes on", RUN_WITHIN, || {
         process.said().contains("running").then_some(())
     });
@@ -125,7 +125,6 @@ const PORTS: usize = 20;
 
 #[test]
 fn connections_come_from_the_next_address_and_the_last_one_is_told() {
-    let _media = a_little();
     let folder = folder();
     let Some(space) = Namespace::with_multicast() else {
         return;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::messages::{count, load};
-use crate::support::{Process, a_little, folder, have, number, wait_for};
+use crate::support::{Process, folder, have, number, wait_for};
 
 /// Longer than it takes to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -97,7 +97,6 @@ fn a_server_of_anothers_counts_the_same_over_each_transport() {
     if !have("python3") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let [cert, key] = certificate(folder.path());
     for kind in ["tcp", "tls", "ws", "wss", "unix"] {
@@ -143,7 +142,6 @@ fn who_answers_nothing_after_the_end_is_asked_no_sooner() {
     if !have("python3") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let peer = Peer::start(folder.path(), "tcp", &["late=0.1"]);
     let report = load(folder.path(), &peer.url(), &ECHO, 0);
@@ -160,7 +158,6 @@ fn hostile_websockets_are_named_and_bounded() {
     if !have("python3") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     for (hostile, reason) in [
         ("masked", "malformed_answer"),

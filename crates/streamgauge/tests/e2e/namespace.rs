@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::wait_for;
+use crate::support::{behind, wait_for};
 
 /// Longer than making one takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -58,16 +58,8 @@ impl Namespace {
     /// The command, to be run in it.
     pub(crate) fn within(&self, command: &Command) -> Command {
         let mut within = Command::new("nsenter");
-        within
-            .args(["--net", "--target", &self.0.id().to_string(), "--"])
-            .arg(command.get_program())
-            .args(command.get_args())
-            .envs(
-                command
-                    .get_envs()
-                    .filter_map(|(name, value)| Some((name, value?))),
-            );
-        within
+        within.args(["--net", "--target", &self.0.id().to_string(), "--"]);
+        behind(within, command)
     }
 
     pub(crate) fn ip(&self, arguments: &str) {

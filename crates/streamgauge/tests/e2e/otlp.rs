@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, a_little, assert_one_plain_file, folder, forgive, number, run,
-    streamgauge,
+    Process, RUN_WITHIN, Report, assert_one_plain_file, folder, number, run, streamgauge,
 };
 
 /// What a collector was sent: heads and bodies.
@@ -201,7 +200,6 @@ const NUMBER_POINT: &[u64] = &[2, 3, 4, 6, 7];
 
 #[test]
 fn a_collector_is_pushed_what_the_report_says() {
-    let _media = a_little();
     let folder = folder();
     let collector = Collector::start();
     let url = format!("http://me:SECRET1@127.0.0.1:{}", collector.port);
@@ -210,7 +208,6 @@ fn a_collector_is_pushed_what_the_report_says() {
         &url,
     ]);
     command.env("OTEL_EXPORTER_OTLP_HEADERS", "api-key=SECRET%32");
-    forgive(&mut command);
     let finished = Process::start(command, folder.path()).finish(RUN_WITHIN);
     let finished = finished.expect(0);
     assert!(!finished.stderr.contains("OTLP"), "{}", finished.stderr);
@@ -302,7 +299,6 @@ fn a_collector_is_pushed_what_the_report_says() {
 
 #[test]
 fn a_collector_that_is_not_there_or_hangs_does_not_hold_the_run_up() {
-    let _media = a_little();
     let folder = folder();
     // It takes connections, and says nothing.
     let hangs = TcpListener::bind("127.0.0.1:0").expect("there is a port");
@@ -324,8 +320,7 @@ fn a_collector_that_is_not_there_or_hangs_does_not_hold_the_run_up() {
             "--otlp",
             &url,
         ];
-        let mut command = streamgauge(line);
-        forgive(&mut command);
+        let command = streamgauge(line);
         let finished = Process::start(command, folder.path()).finish(RUN_WITHIN);
         let finished = finished.expect(0);
         let warnings: Vec<&str> = finished

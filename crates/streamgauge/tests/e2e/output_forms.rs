@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Process, RUN_WITHIN, a_little, folder, run, streamgauge};
+use crate::support::{Process, RUN_WITHIN, folder, run, streamgauge};
 
 /// Whether an error is coloured, with these arguments and this environment.
 fn coloured(arguments: &[&str], environment: &[(&str, &str)]) -> bool {
@@ -121,7 +121,6 @@ fn table(text: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
 
 #[test]
 fn reports_for_other_programs_say_what_the_json_report_says() {
-    let _media = a_little();
     let folder = folder();
     let arguments = ["demo", "-c", "3", "-d", "3s", "--json", "r.json"];
     let reports = ["--junit", "j.xml", "--markdown", "m.md", "--csv", "tables"];

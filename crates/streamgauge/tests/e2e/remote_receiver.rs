@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Counts, Process, RUN_WITHIN, Report, Server, a_little, folder, free_port, listens, number,
-    streamgauge, wait_for,
+    Counts, Process, RUN_WITHIN, Report, Server, folder, free_port, listens, number, streamgauge,
+    wait_for,
 };
 
 /// Longer than anything takes that is waited for.
@@ -75,7 +75,6 @@ fn faulty(more: &[&'static str]) -> Vec<&'static str> {
 
 #[test]
 fn to_another_address_of_this_machine() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(
         folder.path(),
@@ -97,7 +96,6 @@ fn to_another_address_of_this_machine() {
 
 #[test]
 fn servers_that_send_media_to_nobody_else_are_told_so() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     scenario(folder.path(), &server.url(), "{address: 127.0.0.2}");
@@ -113,7 +111,6 @@ fn servers_that_send_media_to_nobody_else_are_told_so() {
 
 #[test]
 fn an_address_of_another_machine_or_a_wrong_secret_starts_nothing() {
-    let _media = a_little();
     let folder = folder();
     // Of documentation: nobody's (RFC 5737).
     scenario(
@@ -156,7 +153,6 @@ fn an_address_of_another_machine_or_a_wrong_secret_starts_nothing() {
 
 #[test]
 fn idle_strangers_do_not_keep_a_run_out() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--allow-destination", "127.0.0.3"]);
     let (receiver, at) = receiver(folder.path());
@@ -178,7 +174,6 @@ fn idle_strangers_do_not_keep_a_run_out() {
 
 #[test]
 fn a_receiver_that_is_lost_spoils_the_run_and_its_ports_are_closed_with_the_run() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--allow-destination", "127.0.0.3"]);
     let playing = |at: &str| {
@@ -246,7 +241,6 @@ fn done(path: &Path) -> Counts {
 
 #[test]
 fn to_another_machine_whose_figures_are_the_runs() {
-    let _media = a_little();
     let namespaces = (Namespace::new(), Namespace::new(), Namespace::new());
     let (Some(server), Some(clients), Some(apart)) = namespaces else {
         // On purpose: who reads the test's output is to know.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{a_little, folder, run};
+use crate::support::{folder, run};
 
 /// The report of `name` is refused in one line that says all this.
 #[track_caller]
@@ -21,7 +21,6 @@ fn refused(folder: &Path, name: &str, says: &[&str]) {
 
 #[test]
 fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
-    let _media = a_little();
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
     let write = |name: &str, bytes: &[u8]| fs::write(path(name), bytes).expect("there is room");
@@ -111,7 +110,6 @@ fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
 
 #[test]
 fn a_report_that_cannot_be_written_says_where_and_what_to_do() {
-    let _media = a_little();
     let folder = folder();
     let arguments = "demo -c 2 --ramp 0s -d 2s -q -o x.run";
     run(folder.path(), arguments.split(' ')).expect(0);

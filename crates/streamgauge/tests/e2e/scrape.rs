@@ -10,8 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, a_little, assert_one_plain_file, folder, free_port, run, streamgauge,
-    wait_for,
+    Process, RUN_WITHIN, assert_one_plain_file, folder, free_port, run, streamgauge, wait_for,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -85,7 +84,6 @@ fn counted(folder: &Path, metric: &str, windows: usize) -> f64 {
 
 #[test]
 fn prometheus_knows_what_the_run_file_says() {
-    let _media = a_little();
     let folder = folder();
     let (metrics, own) = (free_port(), free_port());
     let config = format!(
@@ -155,7 +153,6 @@ fn prometheus_knows_what_the_run_file_says() {
 /// Prometheus sends the token as its configuration says: `authorization: { credentials: TOKEN }`.
 #[test]
 fn from_other_machines_metrics_need_the_token() {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let metrics = format!("0.0.0.0:{port}");

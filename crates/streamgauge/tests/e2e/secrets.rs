@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Finished, a_little, folder, free_port, run};
+use crate::support::{Finished, folder, free_port, run};
 
 /// Every secret of these tests begins so.
 const SECRET: &str = "hush";
@@ -103,7 +103,6 @@ fn said(finished: &Finished) {
 
 #[test]
 fn a_run_keeps_and_says_no_secret() {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     scenario(folder.path(), port, &serves(port));
@@ -150,7 +149,6 @@ fn a_run_that_cannot_begin_says_no_secret() {
 
 #[test]
 fn a_series_keeps_no_secret_and_tells_its_runs_apart() {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     // The second value lets the server end at once.

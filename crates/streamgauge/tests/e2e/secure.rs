@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
-use crate::support::{Report, Server, a_little, folder, number, run, run_patiently};
+use crate::support::{Report, Server, folder, number, run};
 
 /// How many clients play.
 const CLIENTS: u64 = 6;
@@ -49,7 +49,6 @@ fn serve_briefly(folder: &Path) -> Server {
 /// Clients of a server with `serving` arguments play all that it has to `url`, with the port put
 /// in; every count is found exactly.
 fn plays(url: &str, transport: &str, folder: &Path, serving: &[&str], playing: &[&str]) -> Report {
-    let _media = a_little();
     let media = ["--length", "2s", "--bitrate", "400kbps", "--seed", "5"];
     let faults = ["--fault", "loss=2%", "--fault", "duplicate=1%"];
     let server = Server::start(folder, &[&media, &faults[..], serving].concat());
@@ -67,7 +66,7 @@ fn plays(url: &str, transport: &str, folder: &Path, serving: &[&str], playing: &
         "--json",
         "load.json",
     ];
-    run_patiently(folder, [&load, playing].concat()).expect(0);
+    run(folder, [&load, playing].concat()).expect(0);
     let (streams, done) = server.stop();
     let report = Report::read(&folder.join("load.json"));
     report.tester_was_fit();
@@ -117,7 +116,7 @@ fn fails(folder: &Path, url: &str, tls: &str, reason: &str) {
          request_timeout: 2s\n    tls: {{{tls}}}\n    load: {{clients: 1}}\n"
     );
     fs::write(folder.join("fails.yaml"), scenario).expect("the test's folder can be written");
-    let finished = run_patiently(folder, ["run", "fails.yaml", "--json", "fails.json"]).expect(99);
+    let finished = run(folder, ["run", "fails.yaml", "--json", "fails.json"]).expect(99);
     let report = Report::read(&folder.join("fails.json"));
     assert_eq!(report.failures(reason), 1, "{}", report.0["populations"]);
     assert!(finished.stdout.contains(reason), "{}", finished.stdout);
@@ -226,7 +225,6 @@ fn a_server_that_does_something_else_in_the_handshake() {
 
 #[test]
 fn a_client_that_stops_in_the_handshake_keeps_nobody_waiting() {
-    let _media = a_little();
     let folder = folder();
     let server = serve_briefly(folder.path());
     let stopped: Vec<TcpStream> = [&b""[..], &[22, 3, 1, 2], b"OPTIONS * RTSP/1.0\r\n\r\n"]
@@ -247,7 +245,7 @@ fn a_client_that_stops_in_the_handshake_keeps_nobody_waiting() {
         "--json",
         "out.json",
     ];
-    run_patiently(folder.path(), load).expect(0);
+    run(folder.path(), load).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(report.clients("completed"), 2);
     // It ends though two are still in the middle of it.
@@ -258,7 +256,6 @@ fn a_client_that_stops_in_the_handshake_keeps_nobody_waiting() {
 
 #[test]
 fn a_trace_over_tls_is_plain() {
-    let _media = a_little();
     let folder = folder();
     let server = serve_briefly(folder.path());
     let url = format!("rtsps://127.0.0.1:{}/1", server.port);
@@ -271,7 +268,7 @@ fn a_trace_over_tls_is_plain() {
         "--out",
         "x.run",
     ];
-    run_patiently(folder.path(), load.into_iter().chain(["--trace", "0"])).expect(0);
+    run(folder.path(), load.into_iter().chain(["--trace", "0"])).expect(0);
     let capture = fs::read(folder.path().join("x.run.viewers-0.pcapng")).expect("it was written");
     let has = |text: &str| {
         capture

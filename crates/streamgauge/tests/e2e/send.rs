@@ -9,7 +9,7 @@ use mediagen::ts::packet::{Header, PACKET};
 use mediagen::ts::stamp::Stamp;
 
 use crate::namespace::Namespace;
-use crate::support::{Process, alone, folder, have, number, streamgauge, wait_for};
+use crate::support::{Process, folder, have, number, streamgauge, wait_for};
 
 /// Longer than anything takes that is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -88,7 +88,6 @@ fn every_stamp_of_every_group_arrives_and_others_decode_it() {
     if !have("python3") || !have("ffmpeg") {
         return;
     }
-    let _alone = alone();
     let Some(space) = Namespace::with_multicast() else {
         return;
     };
@@ -143,7 +142,6 @@ fn over_rtp_every_datagram_has_a_header() {
     if !have("python3") {
         return;
     }
-    let _alone = alone();
     let folder = folder();
     let arguments = ["rtp://239.81.0.3:4056", "--interface", "lo"];
     let joined = ("igmp", "030051EF");
@@ -163,7 +161,6 @@ fn over_ipv6_every_stamp_arrives() {
     if !have("python3") {
         return;
     }
-    let _alone = alone();
     let folder = folder();
     let arguments = ["udp://[ff15::51:1]:4056", "--interface", "lo"];
     let joined = ("igmp6", "ff150000000000000000000000510001");
@@ -178,7 +175,6 @@ fn a_file_is_sent_over_and_over() {
     if !have("python3") || !have("ffmpeg") {
         return;
     }
-    let _alone = alone();
     let folder = folder();
     let path = folder.path().join("clip.ts");
     let mut ffmpeg = Command::new("ffmpeg");

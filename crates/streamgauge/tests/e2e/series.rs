@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Process, a_little, folder, free_port, number, run, streamgauge, wait_for};
+use crate::support::{Process, folder, free_port, number, run, streamgauge, wait_for};
 
 /// A scenario that launches a reference server for each run.
 fn scenario(folder: &Path, vary: &str) {
@@ -40,7 +40,6 @@ fn outcomes(report: &Value) -> Vec<&str> {
 
 #[test]
 fn a_series_makes_one_table_and_the_folder_makes_it_again() {
-    let _media = a_little();
     let folder = folder();
     scenario(
         folder.path(),
@@ -83,7 +82,6 @@ fn a_series_makes_one_table_and_the_folder_makes_it_again() {
 
 #[test]
 fn a_series_gets_a_name_in_a_folder_and_is_kept_only_if_it_is_to_be() {
-    let _media = a_little();
     let folder = folder();
     scenario(folder.path(), "vary: {clients.viewers.load.clients: [1]}");
     let count = |place: &str| {
@@ -122,7 +120,6 @@ fn a_series_gets_a_name_in_a_folder_and_is_kept_only_if_it_is_to_be() {
 
 #[test]
 fn what_fails_or_cannot_begin_is_a_row_and_the_series_goes_on() {
-    let _media = a_little();
     let folder = folder();
     let program = env!("CARGO_BIN_EXE_streamgauge");
     let server = format!("{program}, serve, rtsp, --quiet, --bitrate, 100kbps, --port, PORT");
@@ -180,7 +177,6 @@ fn endless(folder: &Path) -> Process {
 
 #[test]
 fn ctrl_c_ends_the_run_and_the_series_after_it() {
-    let _media = a_little();
     let folder = folder();
     let series = endless(folder.path());
     series.signal("INT");
@@ -198,7 +194,6 @@ fn ctrl_c_ends_the_run_and_the_series_after_it() {
 
 #[test]
 fn a_kill_loses_nothing_that_was_measured() {
-    let _media = a_little();
     let folder = folder();
     let series = endless(folder.path());
     series.signal("KILL");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, a_little, folder, have, number, run, streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
 /// A free UDP port.
@@ -74,7 +74,6 @@ fn what_is_published_comes_whole_through_srt_live_transmit() {
     if !have("srt-live-transmit") {
         return;
     }
-    let _media = a_little();
     for (query, key_length) in [("", 16), ("&passphrase=hush-hush-hush", 32)] {
         let folder = folder();
         let (into, out) = (free_port(), free_port());
@@ -139,7 +138,6 @@ fn every_packet_that_the_reference_server_leaves_out_is_found() {
 }
 
 fn what_is_left_out_is_found(receive: &str) {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let server = serve(
@@ -149,7 +147,7 @@ fn what_is_left_out_is_found(receive: &str) {
     );
     let scenario = format!(
         "name: lossy\nduration: 20s\nclients:\n  viewers:\n    protocol: srt\n    \
-         at_shutdown: complete\n    urls: [\"srt://localhost:{port}?streamid=one\"]\n    \
+         at_shutdown: complete\n    urls: [\"srt://localhost:{port}?streamid=one&latency=2000\"]\n    \
          load: {{ clients: 5, start: at_once }}\n"
     );
     write(folder.path(), "run.yaml", &scenario);
@@ -180,7 +178,6 @@ fn ffmpeg_plays_from_the_reference_server_and_publishes_to_it() {
     if !have("ffmpeg") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let server = serve(
@@ -302,7 +299,6 @@ fn srt_live_transmit_is_launched_by_its_name() {
 
 #[test]
 fn the_first_latency_that_will_do_is_found_in_few_runs() {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let scenario = format!(

@@ -13,7 +13,7 @@ use protocol::srt::codec::packet::{Control, Packet};
 
 use crate::srt::{free_port, serve, sockets, wait_for_port, write};
 use crate::support::{
-    Process, RUN_WITHIN, Report, a_little, folder, have, number, run, streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
 /// The fields that are compared: those that both know of a packet.
@@ -257,7 +257,6 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
         let _ = writeln!(std::io::stderr(), "left out: only root can capture");
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let [from_us, relayed, direct] = [(); 3].map(|()| free_port());
     let ports = [from_us, relayed, direct];

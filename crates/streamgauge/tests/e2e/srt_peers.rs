@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::srt::{free_port, serve, served, sockets, sum, wait_for_port, write};
 use crate::support::{
-    Process, RUN_WITHIN, Report, a_little, folder, have, number, run, streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
 #[test]
@@ -13,7 +13,6 @@ fn srt_live_transmit_is_met_by_rendezvous_on_both_of_its_sides() {
     if !have("srt-live-transmit") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let [into, out, publishes, plays] = [(); 4].map(|()| free_port());
     let clients = |url: String, seconds: u32, with: &str| {
@@ -64,7 +63,6 @@ fn messages_of_many_packets_that_srt_live_transmit_sends_are_counted_whole() {
     if !have("srt-live-transmit") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     // Seven packets each.
@@ -128,7 +126,6 @@ fn messages_that_clients_publish_come_whole_and_in_order_to_srt_live_transmit() 
     if !have("srt-live-transmit") {
         return;
     }
-    let _media = a_little();
     for (query, in_order) in [("", true), ("&passphrase=hush-hush-hush", false)] {
         let folder = folder();
         let port = free_port();
@@ -175,7 +172,6 @@ fn messages_of_the_reference_server_come_whole_to_srt_live_transmit_whatever_is_
     if !have("srt-live-transmit") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let with = "--messages 10kB --bitrate 2Mbps --length 2s --fault lose=5%";

@@ -2,11 +2,10 @@
 //! either. Nor does one in which nobody takes the media.
 
 use crate::scripted::{Answer, Scripted};
-use crate::support::{Report, Server, a_little, folder, run};
+use crate::support::{Report, Server, folder, run};
 
 #[test]
 fn media_that_has_stopped_when_the_run_ends_fails_it() {
-    let _media = a_little();
     for transport in ["udp", "tcp"] {
         let folder = folder();
         let server = Server::start(folder.path(), &["--fault", "stop=1s"]);
@@ -31,7 +30,6 @@ fn media_that_has_stopped_when_the_run_ends_fails_it() {
 
 #[test]
 fn a_server_that_does_not_read_what_is_published_fails_a_run() {
-    let _media = a_little();
     let folder = folder();
     let server = Scripted::start(|method| match method {
         "RECORD" => Answer::Deaf,
@@ -50,7 +48,6 @@ fn a_server_that_does_not_read_what_is_published_fails_a_run() {
 
 #[test]
 fn a_server_that_reads_a_fast_publisher_passes() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     // A picture that is sent at once is larger than what is queued for a connection.

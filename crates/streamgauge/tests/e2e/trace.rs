@@ -6,8 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{
-    Finished, Process, Report, Server, a_little, folder, free_port, have, number, run, streamgauge,
-    wait_for,
+    Finished, Process, Report, Server, folder, free_port, have, number, run, streamgauge, wait_for,
 };
 
 /// The clock of the reference server's video, in Hz.
@@ -146,7 +145,6 @@ fn says_what_the_report_says(transport: &str) {
     if !have("tshark") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let faults = "--length 3s --bitrate 2Mbps --seed 11 --fault loss=3% --fault duplicate=3% \
                   --fault reorder=3%x2 --fault jitter=3ms";
@@ -201,7 +199,6 @@ fn keeps_clients_apart(receive: &str) -> Option<()> {
     if !have("tshark") {
         return None;
     }
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(
         folder.path(),
@@ -263,7 +260,6 @@ fn of_a_run_that_was_killed_can_be_read() {
     if !have("tshark") {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "1Mbps"]);
     let arguments = format!("load {} -c 2 --out x.run --trace 1", server.url());
@@ -281,7 +277,6 @@ fn of_a_run_that_was_killed_can_be_read() {
 
 #[test]
 fn of_a_full_disk_is_said_to_be_incomplete_and_the_run_goes_on() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--length", "2s"]);
     // What is written there finds no room.

@@ -9,8 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    FORGIVING, Process, Report, a_little, folder, free_port, have, listens, number, run,
-    streamgauge, wait_for,
+    Process, Report, at_once, folder, free_port, have, listens, number, run, streamgauge, wait_for,
 };
 
 /// coturn with a user `me`, whose password is `hush-hush`, on that port; none where it is not there.
@@ -74,78 +73,79 @@ fn turn(port: u16, transport: &str, password: &str) -> String {
 
 #[test]
 fn what_comes_through_coturn_is_what_the_server_sent() {
-    let _media = a_little();
-    for (transport, keys, path) in [
-        ("udp", "nack: false", Some("sockets")),
-        ("udp", "receive: decrypted", Some("sockets")),
-        ("tcp", "nack: false", None),
-        ("tls", "nack: false", None),
-    ] {
-        let folder = folder();
-        let (relay, port) = (free_port(), free_port());
-        let names = vec!["127.0.0.1".to_owned()];
-        let made = rcgen::generate_simple_self_signed(names).expect("it can be made");
-        let write = |name: &str, text: String| {
-            fs::write(folder.path().join(name), text).expect("there is room");
-        };
-        write("cert.pem", made.cert.pem());
-        write("key.pem", made.signing_key.serialize_pem());
-        let with = "--allow-loopback-peers --stale-nonce=2 --cert cert.pem --pkey key.pem";
-        let with: Vec<&str> = with.split(' ').collect();
-        let Some(coturn) = relays(folder.path(), relay, &with) else {
-            return;
-        };
-        let with: Vec<&str> = "--audio --length 4s --fault loss=2%".split(' ').collect();
-        let server = serve(folder.path(), port, &with);
-        let turn = turn(relay, transport, "hush-hush");
-        let scenario = format!(
-            "duration: 20s\nclients:\n  viewers:\n    {keys}\n    {turn}\n    \
+    at_once(
+        &[
+            ("udp", "nack: false", Some("sockets")),
+            ("udp", "receive: decrypted", Some("sockets")),
+            ("tcp", "nack: false", None),
+            ("tls", "nack: false", None),
+        ],
+        |&(transport, keys, path)| {
+            let folder = folder();
+            let (relay, port) = (free_port(), free_port());
+            let names = vec!["127.0.0.1".to_owned()];
+            let made = rcgen::generate_simple_self_signed(names).expect("it can be made");
+            let write = |name: &str, text: String| {
+                fs::write(folder.path().join(name), text).expect("there is room");
+            };
+            write("cert.pem", made.cert.pem());
+            write("key.pem", made.signing_key.serialize_pem());
+            let with = "--allow-loopback-peers --stale-nonce=2 --cert cert.pem --pkey key.pem";
+            let with: Vec<&str> = with.split(' ').collect();
+            let Some(coturn) = relays(folder.path(), relay, &with) else {
+                return;
+            };
+            let with: Vec<&str> = "--audio --length 4s --fault loss=2%".split(' ').collect();
+            let server = serve(folder.path(), port, &with);
+            let turn = turn(relay, transport, "hush-hush");
+            let scenario = format!(
+                "duration: 20s\nclients:\n  viewers:\n    {keys}\n    {turn}\n    \
              urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
-             load: {{ clients: 3, start: at_once }}\n{FORGIVING}\n"
-        );
-        fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
-        run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
-        let report = Report::read(&folder.path().join("out.json"));
-        assert_eq!(report.clients("completed"), 3);
-        let count = |name: &str| number(report.metric(name));
-        let [expected, bytes] = served(
-            server,
-            folder.path(),
-            ["/sent/expected", "/sent/payload_bytes"],
-        );
-        assert!(expected > 3 * 400, "{expected}");
-        assert_eq!(count("expected"), expected, "{transport} {keys}");
-        if keys.contains("nack") {
-            assert_eq!(count("payload_bytes"), bytes, "{transport} {keys}");
-            assert!(count("lost") > 0);
-        } else {
-            // What is lost at the end is asked for too late.
-            assert!(count("recovered_packets") > 10 * count("lost"));
-            assert_eq!(count("unauthentic"), 0);
-        }
-        assert_eq!(count("stun_refused"), 0);
-        assert!(report.metric("turn_delay")["p50"].as_f64() > Some(0.0));
-        let found = report.0["tester"]["receive_path"].as_str();
-        if path.is_some() {
-            assert_eq!(found, path);
-        }
-        coturn.signal("TERM");
-        coturn.finish(Duration::from_secs(10));
-        let log = fs::read_to_string(folder.path().join("turn.log")).expect("it was written");
-        let of = |text: &str| log.lines().filter(|line| line.contains(text)).count();
-        assert_eq!(of("ALLOCATE processed, success"), 3, "{log}");
-        assert_eq!(of("CHANNEL_BIND processed, success"), 3, "{log}");
-        assert!(of("CREATE_PERMISSION processed, success") >= 3, "{log}");
-        // They are given back at the end, when the nonce that was told is no longer good.
-        assert_eq!(of("REFRESH processed, success"), 3, "{log}");
-        assert!(of("error 438") >= 3, "{log}");
-    }
+             load: {{ clients: 3, start: at_once }}\n"
+            );
+            fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
+            run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+            let report = Report::read(&folder.path().join("out.json"));
+            assert_eq!(report.clients("completed"), 3);
+            let count = |name: &str| number(report.metric(name));
+            let [expected, bytes] = served(
+                server,
+                folder.path(),
+                ["/sent/expected", "/sent/payload_bytes"],
+            );
+            assert!(expected > 3 * 400, "{expected}");
+            assert_eq!(count("expected"), expected, "{transport} {keys}");
+            if keys.contains("nack") {
+                assert_eq!(count("payload_bytes"), bytes, "{transport} {keys}");
+                assert!(count("lost") > 0);
+            } else {
+                // What is lost at the end is asked for too late.
+                assert!(count("recovered_packets") > 10 * count("lost"));
+                assert_eq!(count("unauthentic"), 0);
+            }
+            assert_eq!(count("stun_refused"), 0);
+            assert!(report.metric("turn_delay")["p50"].as_f64() > Some(0.0));
+            let found = report.0["tester"]["receive_path"].as_str();
+            if path.is_some() {
+                assert_eq!(found, path);
+            }
+            coturn.signal("TERM");
+            coturn.finish(Duration::from_secs(10));
+            let log = fs::read_to_string(folder.path().join("turn.log")).expect("it was written");
+            let of = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+            assert_eq!(of("ALLOCATE processed, success"), 3, "{log}");
+            assert_eq!(of("CHANNEL_BIND processed, success"), 3, "{log}");
+            assert!(of("CREATE_PERMISSION processed, success") >= 3, "{log}");
+            // They are given back at the end, when the nonce that was told is no longer good.
+            assert_eq!(of("REFRESH processed, success"), 3, "{log}");
+            assert!(of("error 438") >= 3, "{log}");
+        },
+    );
 }
 
 #[test]
 fn what_is_published_through_coturn_is_played_through_it() {
-    let _media = a_little();
-    for transport in ["udp", "tcp"] {
+    at_once(&["udp", "tcp"], |&transport| {
         let folder = folder();
         let (relay, port) = (free_port(), free_port());
         let Some(_coturn) = relays(folder.path(), relay, &["--allow-loopback-peers"]) else {
@@ -160,7 +160,7 @@ fn what_is_published_through_coturn_is_played_through_it() {
              load: {{ clients: 2, start: at_once }}\n  viewers:\n    {turn}\n    \
              receive: decrypted\n    pick: in_turn\n    \
              urls: [\"whep+http://127.0.0.1:{port}/whep/cam{{1..2}}\"]\n    \
-             load: {{ clients: 2, start: at_once }}\n{FORGIVING}\n"
+             load: {{ clients: 2, start: at_once }}\n"
         );
         fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
         run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
@@ -174,7 +174,11 @@ fn what_is_published_through_coturn_is_played_through_it() {
             ["/received/received", "/received/unauthentic"],
         );
         let sent = of("cameras", "sent_packets");
-        assert!(sent > 500 && received == sent, "{received} of {sent}");
+        // What is still in the relay when a publisher leaves does not reach the server.
+        assert!(
+            sent > 500 && received <= sent && received > sent - sent / 20,
+            "{received} of {sent}"
+        );
         assert_eq!(unauthentic, 0);
         assert_eq!(of("viewers", "unauthentic"), 0);
         assert_eq!(of("viewers", "lost"), 0);
@@ -183,12 +187,11 @@ fn what_is_published_through_coturn_is_played_through_it() {
             of("viewers", "frames_delivered") > 0,
             "time codes come through"
         );
-    }
+    });
 }
 
 #[test]
 fn each_way_in_which_coturn_refuses_has_a_reason() {
-    let _media = a_little();
     for (with, password, reason, said) in [
         (
             &["--allow-loopback-peers"][..],
@@ -214,7 +217,7 @@ fn each_way_in_which_coturn_refuses_has_a_reason() {
         let scenario = format!(
             "duration: 4s\nclients:\n  viewers:\n    {turn}\n    ice_timeout: 1s\n    \
              urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
-             load: {{ clients: 2, start: at_once }}\n{FORGIVING}\n"
+             load: {{ clients: 2, start: at_once }}\n"
         );
         fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
         let ended = run(folder.path(), ["run", "run.yaml", "--json", "out.json"]);
@@ -243,7 +246,7 @@ fn each_way_in_which_coturn_refuses_has_a_reason() {
     let scenario = format!(
         "duration: 4s\nclients:\n  viewers:\n    {turn}\n    request_timeout: 1s\n    \
          urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
-         load: {{ clients: 2, start: at_once }}\n{FORGIVING}\n"
+         load: {{ clients: 2, start: at_once }}\n"
     );
     fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
     run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(99);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Process, RUN_WITHIN, Report, Server, a_little, established, folder, run, streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, Server, established, folder, run, streamgauge, wait_for,
 };
 
 /// A server that takes connections and keeps them, and does nothing else with them.
@@ -103,7 +103,6 @@ fn a_plan_that_the_run_has_no_time_for_is_refused() {
 
 #[test]
 fn a_run_that_measured_nothing_is_no_pass() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let url = server.url();
@@ -129,7 +128,6 @@ fn a_run_that_measured_nothing_is_no_pass() {
 
 #[test]
 fn a_run_that_is_stopped_says_so_and_what_held_until_then() {
-    let _media = a_little();
     for signal in ["INT", "TERM", "HUP"] {
         let folder = folder();
         let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
@@ -165,7 +163,6 @@ fn a_run_that_is_stopped_says_so_and_what_held_until_then() {
 
 #[test]
 fn rates_cover_the_time_of_sending_and_not_that_of_closing() {
-    let _media = a_little();
     let folder = folder();
     let url = format!("tcp://127.0.0.1:{}", idle_server());
     let arguments = ["load", &url, "-c", "2", "-d", "4s", "--json", "out.json"];
@@ -183,7 +180,6 @@ fn rates_cover_the_time_of_sending_and_not_that_of_closing() {
 
 #[test]
 fn messages_that_nobody_answers_fail_a_run() {
-    let _media = a_little();
     let folder = folder();
     let url = format!("ws://127.0.0.1:{}/", mute_websocket());
     let arguments = ["load", &url, "-c", "3", "-d", "3s", "--in-flight", "1"];
@@ -214,7 +210,6 @@ fn each_run_has_a_seed_of_its_own_and_says_it() {
 
 #[test]
 fn clients_that_are_turned_away_fail_a_run() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let url = server.url();
@@ -252,7 +247,6 @@ fn the_second_line_says_why_and_quiet_keeps_it() {
 
 #[test]
 fn a_threshold_shows_what_it_compared() {
-    let _media = a_little();
     let folder = folder();
     let thresholds = [
         "viewers.startup_delay.p99.9 < 5s",
@@ -279,7 +273,6 @@ fn a_threshold_shows_what_it_compared() {
 
 #[test]
 fn a_threshold_that_does_not_hold_can_end_a_run() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(
         folder.path(),
@@ -360,7 +353,6 @@ fn a_population_without_media_fails_whatever_else_is_allowed() {
 
 #[test]
 fn a_server_that_ends_before_the_run_fails_it_and_is_the_cause() {
-    let _media = a_little();
     let folder = folder();
     let port = crate::support::free_port();
     let program = env!("CARGO_BIN_EXE_streamgauge");

@@ -10,9 +10,7 @@ use crate::janus::{Over, configure};
 use crate::linked_runs::descendants;
 use crate::namespace::Namespace;
 use crate::network::interfaces;
-use crate::support::{
-    FORGIVING, Process, Report, a_little, folder, have, number, run, streamgauge, wait_for,
-};
+use crate::support::{Process, Report, folder, have, number, run, streamgauge, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -27,7 +25,6 @@ clients:
     participate: {{ bitrate: 256kbps, audio: true }}
     room: {{ publishers: 10 }}
     load: {{ clients: 3, start: at_once }}
-{FORGIVING}
 "
     )
 }
@@ -76,7 +73,6 @@ fn after_kill_9_ports_sockets_the_room_and_the_network_are_free_again() {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return;
     }
-    let _media = a_little();
     let folder = folder();
     let before = interfaces();
     let server = "network: veth\nserver: { launch: janus }";
@@ -122,7 +118,6 @@ fn a_janus_that_goes_on_forgets_people_that_were_killed() {
     let Some(space) = Namespace::with_multicast() else {
         return;
     };
-    let _media = a_little();
     let folder = folder();
     // Janus offers no address of the loopback interface.
     space.ip("link add one type veth peer name two");

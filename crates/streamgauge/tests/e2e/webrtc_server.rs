@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    FORGIVING, Process, Report, a_little, folder, free_port, listens, number, run, streamgauge,
-    wait_for,
+    Process, Report, at_once, folder, free_port, listens, number, run, streamgauge, wait_for,
 };
 
 /// The reference server on that port.
@@ -48,104 +47,107 @@ fn play(folder: &Path, scenario: &str) -> Report {
 
 #[test]
 fn every_count_of_the_faulty_reference_server_is_found_by_headers_and_decrypted() {
-    let _media = a_little();
-    for (keys, replays) in [
-        ("nack: false", false),
-        ("nack: false, receive: decrypted", true),
-    ] {
-        let folder = folder();
-        let port = free_port();
-        let faults =
-            "--audio --length 4s --fault loss=2% --fault duplicate=2% --fault reorder=2%x3";
-        let with: Vec<&str> = faults.split(' ').collect();
-        let server = serve(folder.path(), port, &with);
-        let keys = keys.replace(", ", "\n    ");
-        let report = play(
-            folder.path(),
-            &format!(
-                "duration: 20s\nclients:\n  viewers:\n    {keys}\n    \
+    at_once(
+        &[
+            ("nack: false", false),
+            ("nack: false, receive: decrypted", true),
+        ],
+        |&(keys, replays)| {
+            let folder = folder();
+            let port = free_port();
+            let faults =
+                "--audio --length 4s --fault loss=2% --fault duplicate=2% --fault reorder=2%x3";
+            let with: Vec<&str> = faults.split(' ').collect();
+            let server = serve(folder.path(), port, &with);
+            let keys = keys.replace(", ", "\n    ");
+            let report = play(
+                folder.path(),
+                &format!(
+                    "duration: 20s\nclients:\n  viewers:\n    {keys}\n    \
                  urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
-                 load: {{ clients: 5, start: at_once }}\n{FORGIVING}\n"
-            ),
-        );
-        let (served, all) = served(server, folder.path());
-        assert_eq!(report.clients("completed"), 5);
-        let count = |name: &str| number(report.metric(name));
-        let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
-        assert!(sent("lost") > 20 && sent("duplicated") > 20 && sent("reordered") > 20);
-        let doubled = if replays { "replayed" } else { "duplicated" };
-        for (name, truth) in [
-            ("expected", sent("expected")),
-            ("received", sent("sent")),
-            (doubled, sent("duplicated")),
-            ("reordered", sent("reordered")),
-            ("payload_bytes", sent("payload_bytes")),
-            ("unauthentic", 0),
-            ("malformed", 0),
-        ] {
-            assert_eq!(count(name), truth, "{name} {keys}");
-        }
-        assert_eq!(number(&all["sessions"]), 5);
-        assert_eq!(number(&all["connected"]), 5);
-        assert_eq!(number(&all["door"]["refused"]), 0);
-    }
+                 load: {{ clients: 5, start: at_once }}\n"
+                ),
+            );
+            let (served, all) = served(server, folder.path());
+            assert_eq!(report.clients("completed"), 5);
+            let count = |name: &str| number(report.metric(name));
+            let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
+            assert!(sent("lost") > 20 && sent("duplicated") > 20 && sent("reordered") > 20);
+            let doubled = if replays { "replayed" } else { "duplicated" };
+            for (name, truth) in [
+                ("expected", sent("expected")),
+                ("received", sent("sent")),
+                (doubled, sent("duplicated")),
+                ("reordered", sent("reordered")),
+                ("payload_bytes", sent("payload_bytes")),
+                ("unauthentic", 0),
+                ("malformed", 0),
+            ] {
+                assert_eq!(count(name), truth, "{name} {keys}");
+            }
+            assert_eq!(number(&all["sessions"]), 5);
+            assert_eq!(number(&all["connected"]), 5);
+            assert_eq!(number(&all["door"]["refused"]), 0);
+        },
+    );
 }
 
 #[test]
 fn people_in_a_room_of_the_reference_server_receive_each_other() {
-    let _media = a_little();
     // All over one PeerConnection, each over one of its own, and with what the server leaves out.
-    for (keys, peers, with) in [
-        ("receive: decrypted", 2 * 4, &[][..]),
-        ("subscribe: each", 4 + 4 * 3, &["--transport-cc"]),
-        (
-            "receive: decrypted",
-            2 * 4,
-            &["--fault", "loss=2%", "--token", "hush-hush"],
-        ),
-    ] {
-        let folder = folder();
-        let port = free_port();
-        let server = serve(folder.path(), port, with);
-        let report = play(
-            folder.path(),
-            &format!(
-                "duration: 8s\nclients:\n  people:\n    token: hush-hush\n    {keys}\n    \
+    at_once(
+        &[
+            ("receive: decrypted", 2 * 4, &[][..]),
+            ("subscribe: each", 4 + 4 * 3, &["--transport-cc"]),
+            (
+                "receive: decrypted",
+                2 * 4,
+                &["--fault", "loss=2%", "--token", "hush-hush"],
+            ),
+        ],
+        |&(keys, peers, with)| {
+            let folder = folder();
+            let port = free_port();
+            let server = serve(folder.path(), port, with);
+            let report = play(
+                folder.path(),
+                &format!(
+                    "duration: 8s\nclients:\n  people:\n    token: hush-hush\n    {keys}\n    \
                  urls: [\"janus+ws://127.0.0.1:{port}/videoroom/7\"]\n    \
                  participate: {{ bitrate: 256kbps, audio: true, audio_codec: opus }}\n    \
-                 load: {{ clients: 4, ramp: 2s }}\n{FORGIVING}\n"
-            ),
-        );
-        let (served, all) = served(server, folder.path());
-        let people = &report.0["populations"]["people"]["metrics"];
-        let count = |name: &str| number(&people[name]);
-        assert_eq!(count("peers_connected"), peers, "{keys}");
-        assert_eq!(number(&all["connected"]), peers, "{keys}");
-        assert_eq!(count("refusals"), 0);
-        assert_eq!(number(&all["door"]["checks_of_nobody"]), 0);
-        let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
-        // What is on its way to who leaves is counted by nobody.
-        let (received, came) = (count("received"), sent("sent") + sent("recovered"));
-        assert!(
-            received > 2000 && received <= came && came - received < came / 50,
-            "{received} of {came}, {keys}"
-        );
-        assert_eq!(count("unauthentic"), 0);
-        assert_eq!(sum(&served, "/received/received"), count("sent_packets"));
-        match with {
-            ["--fault", ..] => assert!(sent("recovered") > 20 && count("lost") < 20),
-            _ => assert_eq!(count("lost"), 0),
-        }
-        if keys == "receive: decrypted" {
-            let delay = people["frame_delay"]["p50"].as_f64();
-            assert!(delay > Some(0.0), "time codes come through");
-        }
-    }
+                 load: {{ clients: 4, ramp: 2s }}\n"
+                ),
+            );
+            let (served, all) = served(server, folder.path());
+            let people = &report.0["populations"]["people"]["metrics"];
+            let count = |name: &str| number(&people[name]);
+            assert_eq!(count("peers_connected"), peers, "{keys}");
+            assert_eq!(number(&all["connected"]), peers, "{keys}");
+            assert_eq!(count("refusals"), 0);
+            assert_eq!(number(&all["door"]["checks_of_nobody"]), 0);
+            let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
+            // What is on its way to who leaves is counted by nobody.
+            let (received, came) = (count("received"), sent("sent") + sent("recovered"));
+            assert!(
+                received > 2000 && received <= came && came - received < came / 50,
+                "{received} of {came}, {keys}"
+            );
+            assert_eq!(count("unauthentic"), 0);
+            assert_eq!(sum(&served, "/received/received"), count("sent_packets"));
+            match with {
+                ["--fault", ..] => assert!(sent("recovered") > 20 && count("lost") < 20),
+                _ => assert_eq!(count("lost"), 0),
+            }
+            if keys == "receive: decrypted" {
+                let delay = people["frame_delay"]["p50"].as_f64();
+                assert!(delay > Some(0.0), "time codes come through");
+            }
+        },
+    );
 }
 
 #[test]
 fn what_is_left_out_is_asked_for_and_what_clients_publish_is_passed_on() {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let with = ["--fault", "loss=3%", "--token", "hush-hush"];
@@ -159,7 +161,7 @@ fn what_is_left_out_is_asked_for_and_what_clients_publish_is_passed_on() {
              load: {{ clients: 2, start: at_once }}\n  viewers:\n    token: hush-hush\n    \
              receive: decrypted\n    pick: in_turn\n    \
              urls: [\"whep+http://127.0.0.1:{port}/whep/cam{{1..2}}\"]\n    \
-             load: {{ clients: 4, start: at_once }}\n{FORGIVING}\n"
+             load: {{ clients: 4, start: at_once }}\n"
         ),
     );
     let (served, all) = served(server, folder.path());
@@ -193,7 +195,6 @@ fn what_is_left_out_is_asked_for_and_what_clients_publish_is_passed_on() {
 
 #[test]
 fn a_wrong_token_and_a_wrong_fault_are_named() {
-    let _media = a_little();
     let folder = folder();
     let port = free_port();
     let finished = run(folder.path(), ["serve", "webrtc", "--fault", "lose=1%"]);

@@ -1,6 +1,6 @@
 //! The process that is measured must be the one that serves.
 
-use crate::support::{Process, Report, Server, a_little, folder, run, streamgauge};
+use crate::support::{Process, Report, Server, folder, run, streamgauge};
 use std::time::Duration;
 
 fn load(folder: &std::path::Path, url: &str, pid: u32) -> crate::support::Finished {
@@ -10,7 +10,6 @@ fn load(folder: &std::path::Path, url: &str, pid: u32) -> crate::support::Finish
 
 #[test]
 fn the_right_one_is_measured() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "1Mbps"]);
     load(folder.path(), &server.url(), server.id()).expect(0);
@@ -23,7 +22,6 @@ fn the_right_one_is_measured() {
 
 #[test]
 fn another_one_makes_the_run_invalid_and_is_named() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     let other = Server::start(folder.path(), &[]);
@@ -36,7 +34,6 @@ fn another_one_makes_the_run_invalid_and_is_named() {
 
 #[test]
 fn one_that_does_not_listen_where_the_urls_point_makes_the_run_invalid() {
-    let _media = a_little();
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     // The discard port: nobody listens there.

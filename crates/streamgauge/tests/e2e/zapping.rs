@@ -6,9 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::namespace::Namespace;
-use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, a_little, folder, number, streamgauge,
-};
+use crate::support::{Finished, Process, RUN_WITHIN, Report, folder, number, streamgauge};
 
 /// How often each client changes.
 const CHANGES: u64 = 3;
@@ -55,7 +53,6 @@ fn held(report: &Report, what: &str) -> [u64; 3] {
 
 #[test]
 fn changes_are_counted_exactly_and_an_honest_relay_gives_everything_back() {
-    let _media = a_little();
     let folder = folder();
     let Some((report, finished)) = zap(4, &[], folder.path()) else {
         return;
@@ -107,7 +104,6 @@ fn changes_are_counted_exactly_and_an_honest_relay_gives_everything_back() {
 
 #[test]
 fn a_relay_that_keeps_groups_and_sockets_is_found() {
-    let _media = a_little();
     let folder = folder();
     let Some((report, finished)) = zap(4, &["keep-groups", "keep-files"], folder.path()) else {
         return;
@@ -131,7 +127,6 @@ fn a_relay_that_keeps_groups_and_sockets_is_found() {
 
 #[test]
 fn datagrams_of_the_channel_before_are_counted_as_such() {
-    let _media = a_little();
     let folder = folder();
     let Some((report, finished)) = zap(1, &["old-channel=20"], folder.path()) else {
         return;

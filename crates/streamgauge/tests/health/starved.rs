@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{
-    Process, RUN_WITHIN, Report, Server, alone, folder, have, number, run, streamgauge, wait_for,
-};
+use crate::alone::{alone, first, run_first};
+use crate::support::{Process, RUN_WITHIN, Report, Server, folder, have, number, strict, wait_for};
 
 /// More of them than any tester can work beside on one core.
 const BUSY_LOOPS: usize = 24;
@@ -52,10 +51,10 @@ fn read(folder: &Path) -> Report {
 
 #[test]
 fn one_core_shared_with_busy_loops_makes_the_run_invalid() {
+    let _alone = alone();
     if !have("taskset") {
         return;
     }
-    let _alone = alone();
     let folder = folder();
     let (ours, the_servers) = cores();
     let server = Server::start(folder.path(), &["--bitrate", "250kbps"]);
@@ -73,7 +72,7 @@ fn one_core_shared_with_busy_loops_makes_the_run_invalid() {
         .collect();
     let url = server.url();
     let arguments = format!("load {url} -c 300 -d 5s --json out.json");
-    let starved = pinned(&ours, &streamgauge(arguments.split(' ')));
+    let starved = pinned(&ours, &strict(arguments.split(' ')));
     Process::start(starved, folder.path())
         .finish(RUN_WITHIN)
         .expect(110);
@@ -102,7 +101,10 @@ fn sockets_with_a_tiny_buffer_make_the_run_invalid_and_the_loss_the_testers() {
     );
     // A few packets are lost on a quick machine, thousands on a busy one.
     let threshold = "viewers.loss == 0";
-    let finished = run(folder.path(), arguments.split(' ').chain([threshold])).expect(110);
+    let command = strict(arguments.split(' ').chain([threshold]));
+    let finished = Process::start(command, folder.path())
+        .finish(RUN_WITHIN)
+        .expect(110);
     let report = read(folder.path());
     let reasons = reasons(&report);
     for word in [
@@ -138,8 +140,8 @@ fn a_stand_still_of_two_seconds_makes_a_run_invalid_that_forgives_windows() {
         server.url()
     );
     fs::write(folder.path().join("s.yaml"), scenario).expect("the folder can be written");
-    let command = streamgauge(["run", "s.yaml", "--json", "out.json"]);
-    let process = Process::start(command, folder.path());
+    let command = strict(["run", "s.yaml", "--json", "out.json"]);
+    let process = Process::start(first(&command), folder.path());
     wait_for("the run goes on", Duration::from_secs(20), || {
         process.said().contains("running").then_some(())
     });
@@ -168,7 +170,7 @@ fn a_fit_tester_is_trusted_and_shows_why() {
         "load {} -c 20 --ramp 1s -d 5s --json out.json",
         server.url()
     );
-    run(folder.path(), arguments.split(' ')).expect(0);
+    run_first(folder.path(), arguments.split(' ')).expect(0);
     let report = read(folder.path());
     report.tester_was_fit();
     for bound in [

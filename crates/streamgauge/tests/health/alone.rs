@@ -1,0 +1,39 @@
+//! Undisturbed use of the machine.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::support::{Finished, Process, RUN_WITHIN, behind, strict};
+
+/// Held by each test of this program while it runs.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    // A failed test leaves nothing behind that could disturb the next.
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the command with its own health bounds, before all programs of normal priority.
+pub(crate) fn run_first<S: AsRef<OsStr>>(
+    folder: &Path,
+    arguments: impl IntoIterator<Item = S>,
+) -> Finished {
+    Process::start(first(&strict(arguments)), folder).finish(RUN_WITHIN)
+}
+
+/// The command with real-time priority, if this user may set it: then programs of normal priority
+/// do not delay it.
+pub(crate) fn first(command: &Command) -> Command {
+    const CHRT: [&str; 3] = ["chrt", "--rr", "1"];
+    let may = Command::new(CHRT[0])
+        .args(&CHRT[1..])
+        .arg("true")
+        .output()
+        .is_ok_and(|output| output.status.success());
+    let mut first = Command::new(if may { CHRT[0] } else { "env" });
+    if may {
+        first.args(&CHRT[1..]);
+    }
+    behind(first, command)
+}

@@ -1,0 +1,9 @@
+//! Tests of the tester's health, with its real bounds. They run one at a time, and with real-time
+//! priority where that is allowed, because they measure how much of the machine the tester gets.
+
+mod alone;
+mod calibrate;
+mod starved;
+#[path = "../e2e/support.rs"]
+#[allow(dead_code, reason = "the end-to-end tests need more of it")]
+mod support;

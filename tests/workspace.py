@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Builds the tests of the workspace once, and runs them side by side.
+
+Usage: tests/workspace.py [--quick]
+  --quick   leave out what needs other programs and real servers
+
+Most end-to-end tests wait, so many run at a time, next to the tests that compute. Tests of the
+tester's health run alone, after all others.
+
+Of a program that fails the whole output is printed, of the others only what was left out and the
+result. Exit code 1 if one fails.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CORES = len(os.sched_getaffinity(0))
+# How many end-to-end tests run at a time on each core: they use an eighth of one.
+END_TO_END_PER_CORE = 8
+# Longer than any program takes, on a machine with much else to do.
+LIMIT_SECONDS = 1800
+# What is always worth reading, also of a program that passes.
+TELLING = re.compile(r"^(test result: |left out: |Ran \d+ tests)")
+
+
+class Program:
+    """A test program and what became of it."""
+
+    def __init__(self, name, words, folder=ROOT, threads=2 * CORES):
+        self.name, self.words, self.folder, self.threads = name, words, folder, threads
+        self.output = tempfile.TemporaryFile("w+", errors="replace")
+        self.process = None
+        self.code = None
+
+    def run(self):
+        began = time.monotonic()
+        environment = {
+            **os.environ,
+            "CARGO_MANIFEST_DIR": str(self.folder),
+            "RUST_TEST_THREADS": str(self.threads),
+        }
+        self.process = subprocess.Popen(
+            self.words,
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            self.code = self.process.wait(LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            self.code = "none: it took too long"
+        self.tell(time.monotonic() - began)
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def tell(self, seconds):
+        self.output.seek(0)
+        lines = self.output.read().splitlines()
+        if self.code == 0:
+            lines = [line for line in dict.fromkeys(lines) if TELLING.match(line)]
+        elif "failures:" in lines:
+            lines = lines[lines.index("failures:") :]
+        head = f"-- {self.name}: {seconds:.0f} s"
+        if self.code != 0:
+            head += f", FAILED with exit code {self.code}"
+        print("\n".join([head, *lines]), flush=True)
+
+
+def build():
+    """Builds all tests; returns each program with its package and target."""
+    words = ["cargo", "test", "--workspace", "--no-run", "--locked"]
+    words.append("--message-format=json-render-diagnostics")
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(done.returncode)
+    messages = map(json.loads, done.stdout.splitlines())
+    built = [message for message in messages if message["reason"] == "compiler-artifact"]
+    tests, command = [], None
+    for artifact in built:
+        if not artifact.get("executable"):
+            continue
+        folder = pathlib.Path(artifact["manifest_path"]).parent
+        target = artifact["target"]["name"]
+        if artifact["profile"]["test"]:
+            tests.append((folder, target, artifact["executable"]))
+        elif target == "streamgauge":
+            command = artifact["executable"]
+    return sorted(tests), command
+
+
+def one_after_the_other(programs):
+    def run():
+        for program in programs:
+            program.run()
+
+    return threading.Thread(target=run, daemon=True)
+
+
+def main():
+    quick = sys.argv[1:] == ["--quick"]
+    if sys.argv[1:] and not quick:
+        print(__doc__)
+        return 0 if sys.argv[1] in ("-h", "--help") else 2
+    began = time.monotonic()
+    tests, command = build()
+    print(f"-- build: {time.monotonic() - began:.0f} s", flush=True)
+    end_to_end, health, others = [], [], []
+    for folder, target, executable in tests:
+        name = f"{folder.name}/{target}"
+        program = Program(name, [executable], folder)
+        if target == "e2e":
+            program.threads = END_TO_END_PER_CORE * CORES
+            end_to_end.append(program)
+        elif target == "health":
+            program.threads = 1
+            health.append(program)
+        else:
+            others.append(program)
+    python = [
+        Program(name, [sys.executable, f"tests/{name}"]) for name in ["test_truth.py", "test_bench.py"]
+    ]
+    # The longest first.
+    lanes = [others + python]
+    last = []
+    if quick:
+        os.environ["STREAMGAUGE_TEST_WITHOUT_TOOLS"] = "1"
+    else:
+        page = Program("test_html.py", [sys.executable, "tests/test_html.py", command])
+        lanes += [end_to_end, [page]]
+        last = health
+    programs = [program for lane in lanes for program in lane] + last
+    try:
+        threads = [one_after_the_other(lane) for lane in lanes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for program in last:
+            program.run()
+    finally:
+        for program in programs:
+            program.stop()
+    failed = [program.name for program in programs if program.code != 0]
+    if failed:
+        print(f"failed: {', '.join(failed)}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

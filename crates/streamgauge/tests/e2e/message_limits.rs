@@ -34,7 +34,10 @@ fn a_server_that_stands_still_makes_no_round_slower() {
     let arguments = [
         "load", &url, "-c", "5", "--every", "10ms", "--size", "65536",
     ];
-    let command = streamgauge(arguments.iter().chain(&["-d", "6s", "--json", "out.json"]));
+    // A busy machine may leave some unread in the server at the end.
+    let lost = ["--threshold", "senders.lost_in_flight < 1000"];
+    let more = ["-d", "6s", "--json", "out.json"];
+    let command = streamgauge(arguments.iter().chain(&more).chain(&lost));
     let process = Process::start(command, folder.path());
     wait_for("the run goes on", RUN_WITHIN, || {
         process.said().contains("running").then_some(())
@@ -54,7 +57,11 @@ fn a_server_that_stands_still_makes_no_round_slower() {
     assert!(due == sent + not_sent && due >= 5 * (rounds - 2), "{due}");
     report.tester_was_fit();
     let counted = peer.stop();
-    assert_eq!(number(&counted["messages"]), sent, "{counted}");
+    let (arrived, lost) = (
+        number(&counted["messages"]),
+        count(&report, "lost_in_flight"),
+    );
+    assert!((sent - lost..=sent).contains(&arrived), "{counted}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Processes that end with their test, free ports, and waiting for what must come.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
@@ -17,10 +17,11 @@ use tempfile::TempDir;
 /// How long a run may take that has nothing special about it.
 pub(crate) const RUN_WITHIN: Duration = Duration::from_secs(60);
 
-/// Health bounds that a busy machine does not cross, set by the environment in every command of
-/// [`streamgauge`]: a test of a feature passes however late the tester is. The bounds on what the
-/// tester loses (`overflow`, `kernel_drops`) stay as they are, because counts depend on them.
-const RELAXED_HEALTH: [(&str, &str); 9] = [
+/// Health bounds that a busy machine does not cross. The environment of every [`Process`] sets them,
+/// unless its command does: a test of a feature passes however late the tester is. The bounds on
+/// what the tester loses (`overflow`, `kernel_drops`) stay as they are, because counts depend on
+/// them.
+pub(crate) const RELAXED_HEALTH: [(&str, &str); 9] = [
     ("CPU_WAIT", "100%"),
     ("LAG_P99", "60s"),
     ("LATE_CLIENTS", "100%"),
@@ -99,8 +100,12 @@ pub(crate) fn wait_for<T>(
 /// A command that runs another, such as `nsenter`: with its arguments and environment at the end.
 pub(crate) fn behind(mut wrapper: Command, command: &Command) -> Command {
     wrapper.arg(command.get_program()).args(command.get_args());
-    let set = command.get_envs();
-    wrapper.envs(set.filter_map(|(name, value)| Some((name, value?))));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapper.env(name, value),
+            None => wrapper.env_remove(name),
+        };
+    }
     wrapper
 }
 
@@ -133,6 +138,13 @@ impl Process {
     /// Starts a command in a folder, its outputs into files there.
     pub(crate) fn start(mut command: Command, folder: &Path) -> Process {
         let what = format!("{command:?}");
+        let own: BTreeSet<OsString> = command.get_envs().map(|(name, _)| name.into()).collect();
+        for (bound, value) in RELAXED_HEALTH {
+            let name = variable(bound);
+            if !own.contains(OsStr::new(&name)) {
+                command.env(name, value);
+            }
+        }
         let output = |kind: &str| {
             let path = tempfile::Builder::new()
                 .prefix("output-")
@@ -251,12 +263,15 @@ impl Finished {
     }
 }
 
-/// The command under test, with the machine's health bounds relaxed.
+/// The variable that sets a health bound.
+pub(crate) fn variable(bound: &str) -> String {
+    format!("STREAMGAUGE_TESTER__HEALTH__{bound}")
+}
+
+/// The command under test. [`Process::start`] relaxes its health bounds.
 pub(crate) fn streamgauge<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    let mut command = strict(arguments);
-    for (bound, value) in RELAXED_HEALTH {
-        command.env(format!("STREAMGAUGE_TESTER__HEALTH__{bound}"), value);
-    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_streamgauge"));
+    command.args(arguments).env("NO_COLOR", "1");
     command
 }
 
@@ -268,15 +283,8 @@ pub(crate) fn streamgauge_with_bound<S: AsRef<OsStr>>(
 ) -> Command {
     let mut command = streamgauge(arguments);
     command
-        .env(format!("STREAMGAUGE_TESTER__HEALTH__{bound}"), value)
-        .env_remove("STREAMGAUGE_TESTER__HEALTH__WINDOWS");
-    command
-}
-
-/// The command under test with its own health bounds: for tests of health itself, which run alone.
-pub(crate) fn strict<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_streamgauge"));
-    command.args(arguments).env("NO_COLOR", "1");
+        .env(variable(bound), value)
+        .env_remove(variable("WINDOWS"));
     command
 }
 

@@ -5,13 +5,24 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::support::{Finished, Process, RUN_WITHIN, behind, strict};
+use crate::support::{
+    Finished, Process, RELAXED_HEALTH, RUN_WITHIN, behind, streamgauge, variable,
+};
 
 /// Held by each test of this program while it runs.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     // A failed test leaves nothing behind that could disturb the next.
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The command under test with its own health bounds.
+pub(crate) fn strict<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = streamgauge(arguments);
+    for (bound, _) in RELAXED_HEALTH {
+        command.env_remove(variable(bound));
+    }
+    command
 }
 
 /// Runs the command with its own health bounds, before all programs of normal priority.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::alone::{alone, first, run_first};
-use crate::support::{Process, RUN_WITHIN, Report, Server, folder, have, number, strict, wait_for};
+use crate::alone::{alone, first, run_first, strict};
+use crate::support::{Process, RUN_WITHIN, Report, Server, behind, folder, have, number, wait_for};
 
 /// More of them than any tester can work beside on one core.
 const BUSY_LOOPS: usize = 24;
@@ -27,9 +27,8 @@ fn cores() -> (String, String) {
 
 fn pinned(core: &str, command: &Command) -> Command {
     let mut pinned = Command::new("taskset");
-    pinned.args(["-c", core]).arg(command.get_program());
-    pinned.args(command.get_args()).env("NO_COLOR", "1");
-    pinned
+    pinned.args(["-c", core]);
+    behind(pinned, command)
 }
 
 /// What was held against a bound.

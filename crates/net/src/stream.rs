@@ -187,7 +187,7 @@ mod tests {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while waiting() > 0 {
             assert!(std::time::Instant::now() < deadline, "{} wait", waiting());
-            std::thread::yield_now();
+            std::thread::park_timeout(std::time::Duration::from_micros(100));
         }
     }
 }

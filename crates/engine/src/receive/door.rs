@@ -341,7 +341,7 @@ mod tests {
             let until = Instant::now() + PATIENCE;
             while self.terms.refused() < wanted {
                 assert!(Instant::now() < until, "{} refused", self.terms.refused());
-                std::thread::yield_now();
+                std::thread::park_timeout(Duration::from_micros(100));
             }
         }
     }

@@ -378,7 +378,7 @@ fn a_full_disk_ends_the_trace_and_nothing_else() {
     let deadline = Instant::now() + Duration::from_secs(20);
     while tracer.shared.broken.get().is_none() {
         assert!(Instant::now() < deadline, "it is not found out");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_micros(100));
     }
     receive(&mut socket);
     finish(&tracer.records);
@@ -403,7 +403,7 @@ fn a_clock_that_was_ahead_holds_nothing_back() {
         ahead.received(address(REMOTE), b"", 0, at(millisecond));
         right.sent(address(REMOTE), b"", at(millisecond));
         while begun.elapsed() < Duration::from_millis(millisecond) {
-            std::thread::yield_now();
+            std::thread::park_timeout(Duration::from_micros(100));
         }
         if millisecond % 50 == 0 && read(&path).packets.iter().any(|packet| packet.inbound) {
             break;
@@ -426,7 +426,7 @@ fn what_was_written_can_be_read_while_it_grows() {
     let deadline = Instant::now() + Duration::from_secs(20);
     while read(&path).packets.is_empty() {
         assert!(Instant::now() < deadline, "it is not written");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_micros(100));
     }
     assert_eq!(read(&path).counts, None);
     finish(&tracer.records);

@@ -117,7 +117,7 @@ pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_micros(100));
     }
 }
 

@@ -92,7 +92,7 @@ fn too_few_file_descriptors_name_the_workers_that_are_used() {
         command.args(["-c", &line]).env("NO_COLOR", "1");
         let refused = Process::start(command, folder.path());
         refused
-            .finish(Duration::from_secs(20))
+            .finish(Duration::from_secs(60))
             .expect(104)
             .names(need);
     }
@@ -300,12 +300,12 @@ fn a_server_that_dies_in_the_middle() {
             server.url()
         );
         let load = Process::start(streamgauge(arguments.split(' ')), folder.path());
-        wait_for("all clients are connected", Duration::from_secs(20), || {
+        wait_for("all clients are connected", Duration::from_secs(60), || {
             (established(server.port) == 5).then_some(())
         });
         server.signal("KILL");
         let died = Instant::now();
-        load.finish(Duration::from_secs(20)).expect(99);
+        load.finish(Duration::from_secs(60)).expect(99);
         assert!(died.elapsed() < Duration::from_secs(20));
         let report = Report::read(&folder.path().join("out.json"));
         assert_eq!(report.clients("failed"), 5, "{}", report.0["populations"]);
@@ -319,7 +319,7 @@ fn too_few_file_descriptors() {
     let mut command = std::process::Command::new("prlimit");
     command.args(["--nofile=64:64", env!("CARGO_BIN_EXE_streamgauge")]);
     command.args(["load", &server.url(), "-c", "100", "-d", "3s"]);
-    let finished = Process::start(command, folder.path()).finish(Duration::from_secs(20));
+    let finished = Process::start(command, folder.path()).finish(Duration::from_secs(60));
     let finished = finished.expect(104).names("64");
     let needed = finished
         .stderr

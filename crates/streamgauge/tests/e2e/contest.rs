@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::namespace::Namespace;
 use crate::support::{Finished, Process, RUN_WITHIN, folder, number, streamgauge, wait_for};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace in which a source sends to a group.
 fn sent_to(folder: &Path) -> Option<(Namespace, Process)> {

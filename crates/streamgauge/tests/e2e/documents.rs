@@ -282,7 +282,7 @@ impl Stage {
     fn serve(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let mut server = self.start(&words, None);
-        wait_for(line, Duration::from_secs(20), || {
+        wait_for(line, Duration::from_secs(60), || {
             assert!(server.runs(), "{line}: {}", server.said());
             let told = server.told() + &server.said();
             (words[0] == "send" || told.contains("listening on")).then_some(())

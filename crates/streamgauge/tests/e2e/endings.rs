@@ -15,7 +15,7 @@ const CLIENTS: usize = 5;
 fn endless(folder: &Path, url: &str, port: u16) -> Process {
     let arguments = format!("load {url} -c {CLIENTS} --transport tcp --json out.json --out x.run");
     let load = Process::start(streamgauge(arguments.split(' ')), folder);
-    wait_for("all clients are connected", Duration::from_secs(20), || {
+    wait_for("all clients are connected", Duration::from_secs(60), || {
         (established(port) == CLIENTS).then_some(())
     });
     load
@@ -33,7 +33,7 @@ fn ctrl_c_tears_every_session_down_and_reports() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let load = endless(folder.path(), &server.url(), server.port);
-    wait_for("a window is written", Duration::from_secs(20), || {
+    wait_for("a window is written", Duration::from_secs(60), || {
         (windows(folder.path()) >= 1).then_some(())
     });
     load.signal("INT");
@@ -109,7 +109,7 @@ fn after_kill_9_the_run_file_holds_all_but_the_last_second() {
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let begun = Instant::now();
     let load = endless(folder.path(), &server.url(), server.port);
-    wait_for("some windows are written", Duration::from_secs(20), || {
+    wait_for("some windows are written", Duration::from_secs(60), || {
         (windows(folder.path()) >= 3).then_some(())
     });
     load.signal("KILL");
@@ -153,7 +153,7 @@ fn a_run_whose_supervisor_is_killed_is_invalid_and_says_so() {
     std::fs::write(folder.path().join("s.yaml"), scenario).expect("it can be written");
     let arguments = ["run", "s.yaml", "--json", "out.json", "--out", "x.run"];
     let load = Process::start(streamgauge(arguments), folder.path());
-    wait_for("all clients play", Duration::from_secs(20), || {
+    wait_for("all clients play", Duration::from_secs(60), || {
         (established(port) == 2).then_some(())
     });
     let supervisor = children(load.id());
@@ -166,7 +166,7 @@ fn a_run_whose_supervisor_is_killed_is_invalid_and_says_so() {
     wait_for("the server ends with it", Duration::from_secs(3), || {
         (!Path::new(&format!("/proc/{}", server[0])).exists()).then_some(())
     });
-    let finished = load.finish(Duration::from_secs(20)).expect(110);
+    let finished = load.finish(Duration::from_secs(60)).expect(110);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(report.result(), "invalid");
     let reasons = report.0["verdict"]["reasons"].to_string();

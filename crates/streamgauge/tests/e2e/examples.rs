@@ -457,7 +457,7 @@ fn examples_before_which_something_is_started_run() {
     let start = |line: &str, until: &str| {
         let command = space.within(&streamgauge(line.split(' ')));
         let process = Process::start(command, folder.path());
-        wait_for("it listens", Duration::from_secs(20), || {
+        wait_for("it listens", Duration::from_secs(60), || {
             process.told().contains(until).then_some(())
         });
         process

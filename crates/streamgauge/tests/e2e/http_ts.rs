@@ -340,7 +340,7 @@ fn vlc_is_played() {
         "--sout-keep",
     ]);
     let mut vlc = Process::start(command, folder.path());
-    wait_for("VLC listens", Duration::from_secs(20), || {
+    wait_for("VLC listens", Duration::from_secs(60), || {
         assert!(vlc.runs(), "VLC ended: {}", vlc.said());
         listens(port).then_some(())
     });
@@ -393,7 +393,7 @@ fn ffmpeg_is_played() {
     ]);
     command.arg(format!("http://127.0.0.1:{port}/x"));
     let mut ffmpeg = Process::start(command, folder.path());
-    wait_for("ffmpeg listens", Duration::from_secs(20), || {
+    wait_for("ffmpeg listens", Duration::from_secs(60), || {
         assert!(ffmpeg.runs(), "ffmpeg ended: {}", ffmpeg.said());
         listens(port).then_some(())
     });

@@ -173,7 +173,7 @@ fn terminal_is_clean_after_ctrl_c_and_after_an_error() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let load = in_terminal(folder.path(), &format!("load {} -c 5", server.url()));
-    wait_for("the live view", Duration::from_secs(20), || {
+    wait_for("the live view", Duration::from_secs(60), || {
         sent(folder.path())
             .contains("endless, Ctrl-C to finish")
             .then_some(())
@@ -207,7 +207,7 @@ fn terminal_with_room_shows_curves_and_q_ends_the_run_in_order() {
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let arguments = format!("load {} -c 5", server.url());
     let load = in_terminal_of((90, 30), folder.path(), &arguments);
-    wait_for("curves", Duration::from_secs(20), || {
+    wait_for("curves", Duration::from_secs(60), || {
         let sent = sent(folder.path());
         let is_dot = |c: char| ('\u{2801}'..='\u{28ff}').contains(&c);
         (sent.contains("q: stop and report") && sent.contains(is_dot)).then_some(())
@@ -239,7 +239,7 @@ fn h_holds_the_ramp_and_lets_it_go_on() {
     let arguments = format!("load {} -c 30 --ramp 6s -d 7s", server.url());
     let load = in_terminal_of((90, 30), folder.path(), &arguments);
     let press = |key: &str| std::fs::write(folder.path().join("keys"), key).expect("it is read");
-    wait_for("the ramp", Duration::from_secs(20), || {
+    wait_for("the ramp", Duration::from_secs(60), || {
         sent(folder.path())
             .contains("h: hold the ramp")
             .then_some(())
@@ -247,7 +247,7 @@ fn h_holds_the_ramp_and_lets_it_go_on() {
     press("h");
     wait_for(
         "the hold, for three seconds",
-        Duration::from_secs(20),
+        Duration::from_secs(60),
         || {
             let times = sent(folder.path()).matches("held (h to go on)").count();
             (times >= 3).then_some(())

@@ -28,7 +28,7 @@ fn start(folder: &Path) -> Option<(Process, u16)> {
     let mut command = Command::new("livekit-server");
     command.args(["--config", "livekit.yaml"]);
     let server = Process::start(command, folder);
-    wait_for("LiveKit listens", Duration::from_secs(20), || {
+    wait_for("LiveKit listens", Duration::from_secs(60), || {
         listens(port).then_some(())
     });
     Some((server, port))
@@ -165,7 +165,7 @@ fn a_livekit_server_that_refuses_or_dies_has_its_reason() {
     fs::write(folder.path().join("room.yaml"), text).expect("there is room");
     let command = streamgauge(["run", "room.yaml", "--json", "room.json"]);
     let running = Process::start(command, folder.path());
-    wait_for("everybody plays", Duration::from_secs(20), || {
+    wait_for("everybody plays", Duration::from_secs(60), || {
         running.said().contains("4 playing").then_some(())
     });
     drop(server);

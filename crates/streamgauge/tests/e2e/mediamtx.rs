@@ -23,7 +23,7 @@ fn start(folder: &std::path::Path, rtmp: u16, srt: u16) -> Option<Process> {
     // Of versions that have it; it would want a port of its own.
     command.arg("mediamtx.yml").env("MTX_MOQ", "no");
     let server = Process::start(command, folder);
-    wait_for("MediaMTX listens", Duration::from_secs(20), || {
+    wait_for("MediaMTX listens", Duration::from_secs(60), || {
         listens(rtmp).then_some(())
     });
     srt::wait_for_port(srt);

@@ -12,7 +12,7 @@ use crate::messages::{count, load};
 use crate::support::{Process, folder, have, number, wait_for};
 
 /// Longer than it takes to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server in Python.
 pub(crate) struct Peer {

@@ -32,7 +32,7 @@ impl Server {
             streamgauge(["serve", "messages", "--port", &port.to_string(), "--report"]);
         command.arg(&report).args(arguments);
         let mut process = Process::start(command, folder);
-        wait_for("the server listens", Duration::from_secs(20), || {
+        wait_for("the server listens", Duration::from_secs(60), || {
             assert!(process.runs(), "the server ended: {}", process.said());
             listens(port).then_some(())
         });
@@ -149,7 +149,7 @@ fn stopped_in_the_middle_both_sides_still_count_alike() {
         json.to_str().expect("UTF-8"),
     ]);
     let client = Process::start(command, folder.path());
-    wait_for("messages come", Duration::from_secs(20), || {
+    wait_for("messages come", Duration::from_secs(60), || {
         let text = fs::read_to_string(&server.report).unwrap_or_default();
         let last: Value = serde_json::from_str(text.lines().last()?).ok()?;
         (last["counts"]["messages"].as_u64()? > 1000).then_some(())
@@ -521,7 +521,7 @@ fn socat_echoes() {
         "EXEC:cat",
     ]);
     let mut socat = Process::start(command, folder.path());
-    wait_for("socat listens", Duration::from_secs(20), || {
+    wait_for("socat listens", Duration::from_secs(60), || {
         assert!(socat.runs(), "socat ended: {}", socat.said());
         listens(port).then_some(())
     });

@@ -18,7 +18,7 @@ use crate::support::{
 const CLIENTS: u64 = 8;
 
 /// Longer than anything takes that is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two namespaces with a cable between them.
 struct Cable {

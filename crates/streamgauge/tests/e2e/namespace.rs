@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::{behind, wait_for};
 
 /// Longer than making one takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A network namespace without a name, which ends with this value.
 pub(crate) struct Namespace(Child);

@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 /// Longer than anything takes that is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const SECRET: &str = "not to be guessed";
 

@@ -32,7 +32,7 @@ fn nginx(folder: &Path, port: u16) -> Process {
     let mut command = Command::new("nginx");
     command.arg("-p").arg(folder).arg("-c").arg(path);
     let process = Process::start(command, folder);
-    wait_for("nginx listens", Duration::from_secs(20), || {
+    wait_for("nginx listens", Duration::from_secs(60), || {
         listens(port).then_some(())
     });
     process
@@ -114,7 +114,7 @@ fn every_frame_that_ffmpeg_publishes_comes_through_nginx() {
     let load = streamgauge(["load", &url, "-c", "3", "-d", "30s", "--json", "out.json"]);
     let load = Process::start(load, folder.path());
     // Who plays before anybody publishes hears all of it.
-    wait_for("the players are there", Duration::from_secs(20), || {
+    wait_for("the players are there", Duration::from_secs(60), || {
         (established(port) == 3).then_some(())
     });
     let publisher = ffmpeg(
@@ -158,7 +158,7 @@ fn every_frame_of_the_reference_server_is_found() {
         ]),
         folder.path(),
     );
-    wait_for("the server listens", Duration::from_secs(20), || {
+    wait_for("the server listens", Duration::from_secs(60), || {
         listens(port).then_some(())
     });
     let scenario = format!(
@@ -239,7 +239,7 @@ fn ffmpeg_publishes_to_the_reference_server_and_plays_from_it() {
     let mut serve = streamgauge(arguments);
     serve.args(["--report", "served.jsonl"]);
     let server = Process::start(serve, folder.path());
-    wait_for("the server listens", Duration::from_secs(20), || {
+    wait_for("the server listens", Duration::from_secs(60), || {
         listens(port).then_some(())
     });
     let url = format!("rtmp://127.0.0.1:{port}/live/mine");
@@ -247,7 +247,7 @@ fn ffmpeg_publishes_to_the_reference_server_and_plays_from_it() {
         folder.path(),
         &["-re", "-i", "clip.mp4", "-c", "copy", "-f", "flv", &url],
     );
-    wait_for("ffmpeg publishes", Duration::from_secs(20), || {
+    wait_for("ffmpeg publishes", Duration::from_secs(60), || {
         (established(port) >= 1).then_some(())
     });
     // What is played is decoded: errors in it are said.

@@ -185,7 +185,7 @@ fn peer(act: fn(TcpStream)) -> SocketAddr {
 
 /// Waits for the other side to go.
 fn wait(mut stream: TcpStream) {
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
     let _ = stream.read_to_end(&mut Vec::new());
 }
 

@@ -12,7 +12,7 @@ use crate::namespace::Namespace;
 use crate::support::{Process, folder, have, number, streamgauge, wait_for};
 
 /// Longer than anything takes that is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// 400 datagrams a second.
 const RATE: &str = "4211200bps";

@@ -167,7 +167,7 @@ fn endless(folder: &Path) -> Process {
         "duration=60s",
     ];
     let series = Process::start(streamgauge(arguments), folder);
-    wait_for("the first run has begun", Duration::from_secs(20), || {
+    wait_for("the first run has begun", Duration::from_secs(60), || {
         let report = run(folder, ["report", "x.series", "-q", "--json", "-"]);
         let report: Value = serde_json::from_str(&report.stdout).ok()?;
         (report["runs"][0]["figures"]["playing"].as_u64()? == 1).then_some(())

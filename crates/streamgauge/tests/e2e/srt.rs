@@ -34,7 +34,7 @@ pub(crate) fn sockets(port: u16, connected: bool) -> usize {
 }
 
 pub(crate) fn wait_for_port(port: u16) {
-    wait_for("the port is bound", Duration::from_secs(20), || {
+    wait_for("the port is bound", Duration::from_secs(60), || {
         (sockets(port, false) > 0).then_some(())
     });
 }
@@ -99,7 +99,7 @@ fn what_is_published_comes_whole_through_srt_live_transmit() {
         write(folder.path(), "publish.yaml", &publish);
         let player = streamgauge(["run", "play.yaml", "--json", "play.json"]);
         let player = Process::start(player, folder.path());
-        wait_for("the player is there", Duration::from_secs(20), || {
+        wait_for("the player is there", Duration::from_secs(60), || {
             (sockets(out, true) > 0).then_some(())
         });
         let publisher = ["run", "publish.yaml", "--json", "publish.json"];
@@ -220,7 +220,7 @@ fn ffmpeg_plays_from_the_reference_server_and_publishes_to_it() {
     );
     write(folder.path(), "run.yaml", &scenario);
     // What is not published is not there.
-    wait_for("ffmpeg publishes", Duration::from_secs(20), || {
+    wait_for("ffmpeg publishes", Duration::from_secs(60), || {
         let url = url("read:cam");
         let arguments = [
             "load", &url, "-c", "1", "-d", "1s", "--json", "try.json", "--force",

@@ -71,12 +71,12 @@ fn capture(folder: &Path, ports: &[u16]) -> Process {
     command.args(["-i", "lo", "-B", "64", "-w", "capture.pcapng", "-f"]);
     command.arg(filters.join(" or "));
     let capture = Process::start(command, folder);
-    wait_for("tshark captures", Duration::from_secs(20), || {
+    wait_for("tshark captures", Duration::from_secs(60), || {
         capture.said().contains("Capturing on").then_some(())
     });
     // It says so before the kernel has its filter: what it is to see is what comes now.
     let probe = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
-    wait_for("tshark sees packets", Duration::from_secs(20), || {
+    wait_for("tshark sees packets", Duration::from_secs(60), || {
         let _ = probe.send_to(b"?", ("127.0.0.1", ports[0]));
         let file = folder.join("capture.pcapng");
         let length = fs::metadata(file).map_or(0, |file| file.len());
@@ -289,7 +289,7 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
     wait_for_port(relayed);
     let player = streamgauge(["run", "relayed.yaml", "--json", "relayed.json"]);
     let player = Process::start(player, folder.path());
-    wait_for("the player is there", Duration::from_secs(20), || {
+    wait_for("the player is there", Duration::from_secs(60), || {
         (sockets(relayed, true) > 0).then_some(())
     });
     run(
@@ -305,7 +305,7 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
         server.finish(Duration::from_secs(10));
     }
     // What is still on its way into the file would be lost with the capture.
-    wait_for("tshark has seen all", Duration::from_secs(20), || {
+    wait_for("tshark has seen all", Duration::from_secs(60), || {
         let probe = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         let _ = probe.send_to(END, ("127.0.0.1", ports[0]));
         let file = fs::read(folder.path().join("capture.pcapng")).unwrap_or_default();
@@ -313,7 +313,7 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
         places.any(|bytes| bytes == END).then_some(())
     });
     capture.signal("INT");
-    capture.finish(Duration::from_secs(20));
+    capture.finish(Duration::from_secs(60));
 
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     // By the port that it came from: data packets, sent again; by where it went: ACKs, NAKs.

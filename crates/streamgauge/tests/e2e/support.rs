@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long a run may take that has nothing special about it.
-pub(crate) const RUN_WITHIN: Duration = Duration::from_secs(60);
+pub(crate) const RUN_WITHIN: Duration = Duration::from_secs(180);
 
 /// Health bounds that a busy machine does not cross. The environment of every [`Process`] sets them,
 /// unless its command does: a test of a feature passes however late the tester is. The bounds on
@@ -321,7 +321,7 @@ impl Server {
         let mut command = streamgauge(["serve", "rtsp", "--port", &port.to_string(), "--report"]);
         command.arg(&report).args(arguments);
         let mut process = Process::start(command, folder);
-        wait_for("the server listens", Duration::from_secs(20), || {
+        wait_for("the server listens", Duration::from_secs(60), || {
             assert!(process.runs(), "the server ended: {}", process.said());
             listens(port).then_some(())
         });

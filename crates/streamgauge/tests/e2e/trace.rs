@@ -265,7 +265,7 @@ fn of_a_run_that_was_killed_can_be_read() {
     let arguments = format!("load {} -c 2 --out x.run --trace 1", server.url());
     let load = Process::start(streamgauge(arguments.split(' ')), folder.path());
     let capture = Capture::new(folder.path(), "x.run.viewers-1.pcapng", &server);
-    wait_for("media is in the file", Duration::from_secs(20), || {
+    wait_for("media is in the file", Duration::from_secs(60), || {
         let length = capture.path.metadata().ok()?.len();
         (length > 50_000).then_some(())
     });

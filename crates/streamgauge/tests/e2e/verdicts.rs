@@ -134,10 +134,10 @@ fn a_run_that_is_stopped_says_so_and_what_held_until_then() {
         let url = server.url();
         let arguments = ["load", &url, "--transport", "tcp", "--json", "out.json"];
         let load = Process::start(streamgauge(arguments), folder.path());
-        wait_for("a client is connected", Duration::from_secs(20), || {
+        wait_for("a client is connected", Duration::from_secs(60), || {
             (established(server.port) == 1).then_some(())
         });
-        wait_for("a second was shown", Duration::from_secs(20), || {
+        wait_for("a second was shown", Duration::from_secs(60), || {
             load.said().contains("1 s, running").then_some(())
         });
         load.signal(signal);

@@ -15,7 +15,7 @@ fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     let mut command = streamgauge(["serve", "webrtc", "--port", &port.to_string()]);
     command.args(["--report", "served.jsonl"]).args(with);
     let server = Process::start(command, folder);
-    wait_for("it listens", Duration::from_secs(20), || {
+    wait_for("it listens", Duration::from_secs(60), || {
         listens(port).then_some(())
     });
     server

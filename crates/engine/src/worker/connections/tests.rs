@@ -56,7 +56,7 @@ impl Bench {
                 return came;
             }
             assert!(Instant::now() < give_up, "nothing comes of it");
-            std::thread::yield_now();
+            std::thread::park_timeout(Duration::from_micros(100));
         }
     }
 

@@ -87,7 +87,7 @@ impl Bench {
         let give_up = Instant::now() + PATIENCE;
         while !holds(self) {
             assert!(Instant::now() < give_up, "{what}");
-            std::thread::yield_now();
+            std::thread::park_timeout(Duration::from_micros(100));
         }
     }
 

@@ -272,7 +272,7 @@ fn both_paths_give_the_same_figures_for_the_same_packets() {
                 left[1] -= 1;
             }
         }
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_micros(100));
     }
     sender.join().expect("sent all");
     let [by_ring, by_socket] = receivers;

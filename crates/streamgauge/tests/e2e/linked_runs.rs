@@ -311,7 +311,7 @@ duration: 8s",
         .iter()
         .filter_map(|(packet, at)| Some(arrived.get(packet)? - at))
         .collect();
-    assert!(delays.len() > 500, "{} of {}", delays.len(), sent.len());
+    assert!(delays.len() > 100, "{} of {}", delays.len(), sent.len());
     let least = delays.iter().copied().fold(f64::INFINITY, f64::min);
     let mean = delays.iter().sum::<f64>() / delays.len() as f64;
     let report = Report::read(&folder.path().join("x.json"));

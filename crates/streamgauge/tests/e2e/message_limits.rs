@@ -1,4 +1,4 @@
-//! What bounds a load of messages: a server that stands still, a tester that is starved, and
+//! What bounds a load of messages: a server that stands still, a tester that does, and
 //! addresses without another port.
 
 use std::fs;
@@ -12,9 +12,6 @@ use crate::support::{
     Process, RUN_WITHIN, Report, folder, have, number, streamgauge, streamgauge_with_bound,
     wait_for,
 };
-
-/// More of them than any tester can work beside on one core.
-const BUSY_LOOPS: usize = 24;
 
 fn go_by(time: Duration) {
     let began = Instant::now();
@@ -62,42 +59,6 @@ fn a_server_that_stands_still_makes_no_round_slower() {
         count(&report, "lost_in_flight"),
     );
     assert!((sent - lost..=sent).contains(&arrived), "{counted}");
-}
-
-#[test]
-fn a_tester_without_a_processor_says_that_its_figures_are_none() {
-    if !have("taskset") {
-        return;
-    }
-    let folder = folder();
-    let server = Server::start(folder.path(), &["--mode", "echo"]);
-    let pinned = |command: &Command| {
-        let mut pinned = Command::new("taskset");
-        pinned.args(["-c", "0"]).arg(command.get_program());
-        pinned.args(command.get_args()).env("NO_COLOR", "1");
-        pinned
-    };
-    let mut busy = Command::new("sh");
-    busy.args(["-c", "while :; do :; done"]);
-    let loops: Vec<Process> = (0..BUSY_LOOPS)
-        .map(|_| Process::start(pinned(&busy), folder.path()))
-        .collect();
-    let arguments = format!(
-        "load {} -c 300 --every 20ms --answers echo -d 5s --json out.json",
-        server.url()
-    );
-    let command = pinned(&streamgauge(arguments.split(' ')));
-    Process::start(command, folder.path())
-        .finish(RUN_WITHIN)
-        .expect(110);
-    drop(loops);
-    let report = Report::read(&folder.path().join("out.json"));
-    let reasons = report.0["verdict"]["reasons"].to_string();
-    assert_eq!(report.result(), "invalid", "{reasons}");
-    assert!(reasons.contains("tester."), "{reasons}");
-    // What was counted is right, however late it was.
-    let served = server.stop();
-    assert_eq!(count(&report, "sent"), number(&served["messages"]));
 }
 
 #[test]

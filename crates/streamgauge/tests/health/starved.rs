@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::alone::{alone, first, run_first, strict};
-use crate::support::{Process, RUN_WITHIN, Report, Server, behind, folder, have, number, wait_for};
+use crate::support::{
+    Process, RUN_WITHIN, Report, Server, behind, folder, free_port, have, listens, number,
+    streamgauge, wait_for,
+};
 
 /// More of them than any tester can work beside on one core.
 const BUSY_LOOPS: usize = 24;
@@ -29,6 +32,14 @@ fn pinned(core: &str, command: &Command) -> Command {
     let mut pinned = Command::new("taskset");
     pinned.args(["-c", core]);
     behind(pinned, command)
+}
+
+/// Loops that keep a core busy until they are dropped.
+fn busy_loops(core: &str, folder: &Path) -> Vec<Process> {
+    let mut busy = Command::new("sh");
+    busy.args(["-c", "while :; do :; done"]);
+    let start = |_| Process::start(pinned(core, &busy), folder);
+    (0..BUSY_LOOPS).map(start).collect()
 }
 
 /// What was held against a bound.
@@ -62,13 +73,7 @@ fn one_core_shared_with_busy_loops_makes_the_run_invalid() {
         .output()
         .expect("there is a taskset");
     assert!(moved.status.success(), "{moved:?}");
-    let loops: Vec<Process> = (0..BUSY_LOOPS)
-        .map(|_| {
-            let mut busy = Command::new("sh");
-            busy.args(["-c", "while :; do :; done"]);
-            Process::start(pinned(&ours, &busy), folder.path())
-        })
-        .collect();
+    let loops = busy_loops(&ours, folder.path());
     let url = server.url();
     let arguments = format!("load {url} -c 300 -d 5s --json out.json");
     let starved = pinned(&ours, &strict(arguments.split(' ')));
@@ -87,6 +92,42 @@ fn one_core_shared_with_busy_loops_makes_the_run_invalid() {
         assert_eq!(wait["invalid"], true, "{wait}");
         assert!(reasons.contains("waited for a processor"), "{reasons}");
     }
+}
+
+#[test]
+fn messages_are_counted_by_a_tester_that_has_no_processor() {
+    let _alone = alone();
+    if !have("taskset") {
+        return;
+    }
+    let folder = folder();
+    let port = free_port();
+    let serve = format!("serve messages --mode echo --port {port} --report served.jsonl");
+    let server = Process::start(streamgauge(serve.split(' ')), folder.path());
+    wait_for("the server listens", RUN_WITHIN, || {
+        listens(port).then_some(())
+    });
+    let (ours, _) = cores();
+    let loops = busy_loops(&ours, folder.path());
+    let arguments = format!(
+        "load tcp://127.0.0.1:{port} -c 300 --every 20ms --answers echo -d 5s --json out.json"
+    );
+    let starved = pinned(&ours, &strict(arguments.split(' ')));
+    Process::start(starved, folder.path())
+        .finish(RUN_WITHIN)
+        .expect(110);
+    drop(loops);
+    let report = read(folder.path());
+    assert_eq!(report.result(), "invalid");
+    assert!(reasons(&report).contains("tester."), "{}", reasons(&report));
+    server.signal("INT");
+    server.finish(RUN_WITHIN).expect(0);
+    let served = fs::read_to_string(folder.path().join("served.jsonl")).expect("it was written");
+    let all = served.lines().last().expect("it ends with its sums");
+    let all: Value = serde_json::from_str(all).expect("a line of JSON each");
+    // What was counted is right, however late it was.
+    let served = &all["messages"]["messages"];
+    assert_eq!(number(report.metric("sent")), number(served), "{all}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod model;
 mod random;
 mod settings;
 mod text;
+mod wander;
 
 pub use config::{Course, Keys, LinkConfig, Phase, Stage};
 pub use counts::Counts;

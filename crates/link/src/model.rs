@@ -9,6 +9,7 @@ use crate::codel::CoDel;
 use crate::counts::Counts;
 use crate::random::{Chance, Draws, delay, least};
 use crate::settings::{Discipline, Lost, QueueLimit, Settings};
+use crate::wander::Wander;
 use departures::{Departure, Departures};
 
 pub use departures::Delivery;
@@ -25,6 +26,7 @@ pub struct Link<T> {
     /// Settings to come, in order of time.
     changes: VecDeque<(Time, Settings)>,
     chance: Chance,
+    wander: Wander,
     queue: VecDeque<Waiting<T>>,
     /// Bytes in the queue.
     queued: u64,
@@ -56,6 +58,7 @@ impl<T: Clone> Link<T> {
             settings,
             changes: changes.into(),
             chance: Chance::new(seed),
+            wander: Wander::new(seed),
             queue: VecDeque::new(),
             queued: 0,
             codel: CoDel::default(),
@@ -187,11 +190,13 @@ impl<T: Clone> Link<T> {
             draws,
         } = packet;
         let mean = self.settings.delay;
-        let mut due = sent + delay(mean, &jitter, draws.jitter[0]);
-        if !jitter.reorders {
-            due = due.max(self.last);
-            self.last = due;
-        }
+        let mut due = match jitter.reorders {
+            true => sent + delay(mean, &jitter, draws.jitter[0]),
+            false => {
+                self.last = self.last.max(sent + self.wander.delay(sent, mean, &jitter));
+                self.last
+            }
+        };
         let second = (draws.duplicate < duplicate)
             .then(|| sent + delay(mean, &jitter, draws.jitter[1]))
             .map(|second| {

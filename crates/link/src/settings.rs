@@ -39,8 +39,9 @@ pub struct Jitter {
     pub spread: Duration,
     /// How it is distributed.
     pub shape: Shape,
-    /// Whether packets overtake each other by it. If not, one behind a late packet arrives with it,
-    /// as behind a router's queue.
+    /// Whether packets overtake each other by it, each with a delay of its own. If not, the delay
+    /// varies over time, with the same mean at any packet rate: packets behind a late one arrive
+    /// with it, as behind a router's queue.
     pub reorders: bool,
 }
 

@@ -202,6 +202,56 @@ fn jitter_keeps_the_order_unless_it_may_not() {
     assert!((900..1100).contains(&counts.duplicated), "{counts:?}");
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// However many packets there are a second, in order or not, the mean is the one asked for.
+    #[test]
+    fn jitter_keeps_its_mean_at_any_packet_rate(
+        packets_a_second in 20u32..20_000,
+        (mean, spread) in (40u64..200, 1u64..10),
+        shape in prop::sample::select(vec![Shape::Uniform, Shape::Normal, Shape::Pareto]),
+        reorders: bool,
+        seed: u64,
+    ) {
+        let gap = Duration::from_secs(1) / packets_a_second;
+        // As many levels as make a mean: those of packets, or those of time.
+        let levels = gap.as_nanos().max(u128::from(8 * spread) * 1_000_000) * 4_000;
+        let count = (levels / gap.as_nanos()) as u64;
+        let jitter = Jitter { spread: ms(spread), shape, reorders };
+        let mut link = Link::new(
+            Settings { delay: ms(mean), jitter, ..Settings::default() },
+            Vec::new(),
+            seed,
+        );
+        let (mut sum, mut squares, mut left) = (0.0, 0.0, 0u64);
+        let mut take = |link: &mut Link<()>, now| {
+            while let Some(delivery) = link.take(now) {
+                let off = delivery.due.since(delivery.came).as_secs_f64() * 1e3 - mean as f64;
+                sum += off;
+                squares += off * off;
+                left += 1;
+            }
+        };
+        let mut now = Time::ZERO;
+        for _ in 0..count {
+            now += gap;
+            take(&mut link, now);
+            prop_assert!(link.send(now, 1000, ()).is_ok());
+        }
+        take(&mut link, Time::NEVER);
+        prop_assert_eq!(left, count);
+        prop_assert!(reorders || link.counts().reordered == 0);
+        let spread = spread as f64;
+        let (off, deviation) = (sum / left as f64 / spread, (squares / left as f64).sqrt() / spread);
+        prop_assert!(off.abs() < 0.1, "{off} spreads off");
+        let asked = if shape == Shape::Uniform { 1.0 / 3f64.sqrt() } else { 1.0 };
+        // The tail of Pareto's is heavy.
+        let by = if shape == Shape::Pareto { 0.5 } else { 0.12 };
+        prop_assert!((deviation / asked - 1.0).abs() < by, "deviation {deviation} of {asked}");
+    }
+}
+
 #[test]
 fn what_is_held_back_is_overtaken_and_delays_nobody() {
     let settings = Settings {

@@ -558,7 +558,7 @@ class Page(unittest.TestCase):
     def test_a_run_under_way_is_shown_live(self):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        demo = [PROGRAM, "demo", "-c", "5", "-d", "10s", "-q", "--no-run-file"]
+        demo = [PROGRAM, "demo", "-c", "5", "-d", "25s", "-q", "--no-run-file"]
         demo.append(f"--dashboard={port}")
         environment = {**os.environ, **RELAXED}
         run = subprocess.Popen(

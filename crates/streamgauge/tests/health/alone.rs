@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::support::{
-    Finished, Process, RELAXED_HEALTH, RUN_WITHIN, behind, streamgauge, variable,
+    Finished, Process, RELAXED_HEALTH, ROOMY_RING, RUN_WITHIN, behind, streamgauge, variable,
 };
 
 /// Held by each test of this program while it runs.
@@ -19,6 +19,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 /// The command under test with its own health bounds.
 pub(crate) fn strict<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = streamgauge(arguments);
+    command.env_remove(ROOMY_RING.0);
     for (bound, _) in RELAXED_HEALTH {
         command.env_remove(variable(bound));
     }

@@ -290,7 +290,8 @@ class Page(unittest.TestCase):
                 })"""
             )
             self.assertGreaterEqual(len(coloured), 7, name)
-            self.assertGreater(min(coloured), 100, f"{name}: {coloured}")
+            # An empty chart has none.
+            self.assertGreater(min(coloured), 20, f"{name}: {coloured}")
 
     def test_heat_maps_are_drawn(self):
         self.open("pass")

@@ -4,12 +4,12 @@
 Usage: tests/workspace.py [--quick]
   --quick   leave out what needs other programs and real servers
 
-Most end-to-end tests wait, so many run at a time, next to the tests that compute. The packages that
-meet the kernel's clock, `engine` and `net`, have real-time priority where this user may give it.
-Tests of the tester's health run alone, after all others.
+End-to-end tests mostly wait, so sixteen run at a time on two cores, next to unit tests. The tests
+of `engine` and `net` compare times with the kernel's; they have real-time priority if this user may
+set it. Tests of the tester's health run alone, after all others.
 
-Of a program that fails the whole output is printed, of the others only what was left out and the
-result. Exit code 1 if one fails.
+Prints the failures of each program that fails. Of the others, it prints the results and which tests
+were skipped. Exit code 1 if a program fails.
 """
 
 import json
@@ -25,20 +25,20 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORES = len(os.sched_getaffinity(0))
-# How many end-to-end tests run at a time on each core: they use an eighth of one.
+# Number of end-to-end tests at a time for each core. Each uses about an eighth of one.
 END_TO_END_PER_CORE = 8
 # Packages whose tests compare times of threads and of the kernel.
 REAL_TIME = {"engine", "net"}
-# What only computes gives way to what also waits.
+# Unit tests give way to end-to-end tests.
 NICE = ["nice", "-n", "10"]
 # Longer than any program takes, on a machine with much else to do.
 LIMIT_SECONDS = 1800
-# What is always worth reading, also of a program that passes.
+# Lines printed even if the program passes.
 TELLING = re.compile(r"^(test result: |left out: |Ran \d+ tests)")
 
 
 class Program:
-    """A test program and what became of it."""
+    """A test program and its result."""
 
     def __init__(self, name, words, folder=ROOT, threads=2 * CORES):
         self.name, self.words, self.folder, self.threads = name, words, folder, threads
@@ -113,7 +113,7 @@ def build():
 
 
 def first():
-    """What lets a program go before all of normal priority, if this user may do that."""
+    """Command prefix for real-time priority; empty if this user may not set it."""
     words = ["chrt", "--rr", "1"]
     try:
         may = subprocess.run([*words, "true"], capture_output=True).returncode == 0
@@ -156,9 +156,8 @@ def main():
             protocol.append(program)
         else:
             others.append(program)
-    python = [
-        Program(name, [sys.executable, f"tests/{name}"]) for name in ["test_truth.py", "test_bench.py"]
-    ]
+    scripts = ["test_truth.py", "test_bench.py"]
+    python = [Program(name, [sys.executable, f"tests/{name}"]) for name in scripts]
     # Programs of one lane run one after the other, lanes side by side.
     lanes = [others + python, protocol]
     last = []

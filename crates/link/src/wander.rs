@@ -3,9 +3,10 @@
 //! A delay drawn for each packet, with the rule that none may overtake the one before, would be
 //! longer than the delay asked for: many packets a second all wait for the latest of them. At 1,000
 //! packets/s, 10 ms of jitter would add 6 ms to each. So delays are drawn over time instead, and
-//! packets meet the delay of their moment, as they meet a queue of other traffic. It rises at once
-//! and falls by at most a second per second: packets then leave together, and in order. A fall is
-//! centred on its moment, so the mean over time is that of the distribution, at any packet rate.
+//! packets meet the delay of their moment, as they meet a queue of other traffic. The delay rises at
+//! once and falls by at most a second per second: packets then leave together, and in order. Each
+//! fall is centred on its moment. The mean over time is therefore the mean of the distribution, at
+//! any packet rate.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::settings::{Jitter, Shape};
 #[derive(Clone, Debug)]
 pub(crate) struct Wander {
     seed: u64,
-    /// Levels that were drawn last, by the number of their step.
+    /// The last two levels, with the numbers of their steps.
     drawn: [(u64, [f64; 2]); 2],
 }
 
@@ -35,7 +36,7 @@ impl Wander {
     }
 
     /// The delay of a packet that is sent at that time. Packets sent in order arrive in order,
-    /// except after a tail that lasts longer than a step: who uses it holds them back then.
+    /// except after a tail that lasts longer than a step: the caller must hold them back then.
     pub(crate) fn delay(&mut self, sent: Time, mean: Duration, jitter: &Jitter) -> Duration {
         if jitter.spread.is_zero() {
             return mean;
@@ -66,15 +67,16 @@ impl Wander {
         self.drawn[place].1
     }
 
-    /// What is drawn for a step depends on its number alone: long times without packets cost
-    /// nothing.
+    /// Draws the level of a step from the seed and the step's number alone, so a long time without
+    /// packets costs nothing.
     fn draw(&self, step: u64) -> [f64; 2] {
         let seed = self.seed.rotate_left(32) ^ step.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Pcg64::seed_from_u64(seed).random()
     }
 }
 
-/// How long a step is, in spreads: no shorter than most falls, so that one is over before the next.
+/// Duration of a step, as a multiple of the spread. Most falls end within a step, before the next
+/// begins.
 fn spreads_of_step(shape: Shape) -> u64 {
     match shape {
         Shape::Uniform => 2,

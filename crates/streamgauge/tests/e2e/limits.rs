@@ -11,8 +11,8 @@ fn limit(report: &Report, kind: &str) -> Option<String> {
     Some(found["text"].as_str().expect("a text").to_owned())
 }
 
-/// A server that reads what three clients send. Then it opens so many files, or as many as it may,
-/// and complains if it wants more.
+/// Server for three clients. Once they are connected it opens the wanted number of files, or as many
+/// as its limit allows, and then logs an error.
 const HOARDER: &str = "
 import os, socket, sys, threading, time
 port, wanted = map(int, sys.argv[1:])

@@ -1,5 +1,5 @@
-//! What bounds a load of messages: a server that stands still, a tester that does, and
-//! addresses without another port.
+//! Limits of a load of messages: a server that stops reading, a tester that is stopped, and source
+//! addresses without a free port.
 
 use std::fs;
 use std::process::Command;

@@ -153,7 +153,7 @@ fn what_is_lost_may_be_hidden_by_what_came_before_and_clients_be_refused() {
         return;
     };
     let path = "/udp/239.81.0.1:4056";
-    // It receives for longer than the second takes to ask.
+    // Keeps the first client connected until the second has been refused.
     const MANY: usize = 8 * WANTED;
     let served = relayed.get(path, MANY * DATAGRAM, "served", folder.path());
     wait_for("the first to be served", PATIENCE, || {

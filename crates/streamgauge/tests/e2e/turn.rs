@@ -119,7 +119,7 @@ fn what_comes_through_coturn_is_what_the_server_sent() {
                 assert_eq!(count("payload_bytes"), bytes, "{transport} {keys}");
                 assert!(count("lost") > 0);
             } else {
-                // What is lost at the end is asked for too late.
+                // Packets lost at the end are requested too late.
                 assert!(count("recovered_packets") > 10 * count("lost"));
                 assert_eq!(count("unauthentic"), 0);
             }
@@ -136,7 +136,7 @@ fn what_comes_through_coturn_is_what_the_server_sent() {
             assert_eq!(of("ALLOCATE processed, success"), 3, "{log}");
             assert_eq!(of("CHANNEL_BIND processed, success"), 3, "{log}");
             assert!(of("CREATE_PERMISSION processed, success") >= 3, "{log}");
-            // They are given back at the end, when the nonce that was told is no longer good.
+            // Clients release their allocations at the end, after the first nonce has expired.
             assert_eq!(of("REFRESH processed, success"), 3, "{log}");
             assert!(of("error 438") >= 3, "{log}");
         },
@@ -174,7 +174,7 @@ fn what_is_published_through_coturn_is_played_through_it() {
             ["/received/received", "/received/unauthentic"],
         );
         let sent = of("cameras", "sent_packets");
-        // What is still in the relay when a publisher leaves does not reach the server.
+        // Packets in the relay when a publisher leaves do not reach the server.
         assert!(
             sent > 500 && received <= sent && received > sent - sent / 20,
             "{received} of {sent}"

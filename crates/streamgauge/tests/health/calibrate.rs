@@ -203,7 +203,7 @@ fn a_capacity_is_found() {
     run_first(folder.path(), arguments.split(' '));
     let found = document(&folder.path().join("out.json"));
     let path = &found["paths"][0];
-    // Of a tester that is not true no capacity is claimed.
+    // An untrue tester claims no capacity.
     assert_eq!(
         path["capacity"].is_null(),
         path["result"] == "off",

@@ -1,4 +1,4 @@
-//! A tester that is starved on purpose says so of itself, and does not blame the server.
+//! A starved tester reports itself as the limit, not the server.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::support::{
     streamgauge, wait_for,
 };
 
-/// More of them than any tester can work beside on one core.
+/// Number of busy loops that starve a tester on the same core.
 const BUSY_LOOPS: usize = 24;
 
 /// The first and the last core that this process may run on.
@@ -34,7 +34,7 @@ fn pinned(core: &str, command: &Command) -> Command {
     behind(pinned, command)
 }
 
-/// Loops that keep a core busy until they are dropped.
+/// Processes that keep a core busy until they are dropped.
 fn busy_loops(core: &str, folder: &Path) -> Vec<Process> {
     let mut busy = Command::new("sh");
     busy.args(["-c", "while :; do :; done"]);
@@ -42,7 +42,7 @@ fn busy_loops(core: &str, folder: &Path) -> Vec<Process> {
     (0..BUSY_LOOPS).map(start).collect()
 }
 
-/// What was held against a bound.
+/// Finding of a health bound in the report.
 #[track_caller]
 fn finding<'a>(report: &'a Report, bound: &str) -> &'a Value {
     let findings = report.0["tester"]["health"].as_array();
@@ -125,7 +125,7 @@ fn messages_are_counted_by_a_tester_that_has_no_processor() {
     let served = fs::read_to_string(folder.path().join("served.jsonl")).expect("it was written");
     let all = served.lines().last().expect("it ends with its sums");
     let all: Value = serde_json::from_str(all).expect("a line of JSON each");
-    // What was counted is right, however late it was.
+    // Counts are exact even though the tester was late.
     let served = &all["messages"]["messages"];
     assert_eq!(number(report.metric("sent")), number(served), "{all}");
 }

@@ -341,11 +341,10 @@ fn fast_media_has_its_times_though_the_ring_shows_it_later() {
         begin = end;
     }
     let all = (COUNT - AT_ONCE) * PIECE;
-    // Less only where the worker was kept from its work for longer than memory is held: on a busy
-    // machine.
-    assert!(exact > all / 2, "{exact} of {all}");
+    // Less only where the worker was kept from its work for longer than memory is held.
+    assert!(exact > all / 10 * 9, "{exact} of {all}");
     late.sort_unstable();
-    assert!(late[late.len() / 2] < Duration::from_millis(5), "{late:?}");
+    assert!(late[late.len() / 2] < Duration::from_millis(1), "{late:?}");
 }
 
 #[test]

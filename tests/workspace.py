@@ -4,9 +4,10 @@
 Usage: tests/workspace.py [--quick]
   --quick   leave out what needs other programs and real servers
 
-End-to-end tests mostly wait, so sixteen run at a time on two cores, next to unit tests. The tests
-of `engine` and `net` compare times with the kernel's; they have real-time priority if this user may
-set it. Tests of the tester's health run alone, after all others.
+End-to-end tests mostly wait, so sixteen run at a time on two cores, next to unit tests. After them
+run the tests of `engine` and `net`, which compare times with the kernel's. They have real-time
+priority if this user may set it, which would delay the end-to-end tests by up to a second. Tests of
+the tester's health run last, alone.
 
 Prints the failures of each program that fails. Of the others, it prints the results and which tests
 were skipped. Exit code 1 if a program fails.
@@ -138,35 +139,31 @@ def main():
     began = time.monotonic()
     tests, command = build()
     print(f"-- build: {time.monotonic() - began:.0f} s", flush=True)
-    end_to_end, health, protocol, others = [], [], [], []
+    end_to_end, health, protocol, real_time, others = [], [], [], [], []
     priority = first()
     for folder, target, executable in tests:
         name = f"{folder.name}/{target}"
-        words = [*priority, executable] if folder.name in REAL_TIME else [*NICE, executable]
-        if target in ("e2e", "health"):
-            words = [executable]
-        program = Program(name, words, folder)
         if target == "e2e":
-            program.threads = END_TO_END_PER_CORE * CORES
-            end_to_end.append(program)
+            threads = END_TO_END_PER_CORE * CORES
+            end_to_end.append(Program(name, [executable], folder, threads))
         elif target == "health":
-            program.threads = 1
-            health.append(program)
-        elif folder.name == "protocol":
-            protocol.append(program)
+            health.append(Program(name, [executable], folder, 1))
+        elif folder.name in REAL_TIME:
+            real_time.append(Program(name, [*priority, executable], folder))
         else:
-            others.append(program)
+            lane = protocol if folder.name == "protocol" else others
+            lane.append(Program(name, [*NICE, executable], folder))
     scripts = ["test_truth.py", "test_bench.py"]
     python = [Program(name, [sys.executable, f"tests/{name}"]) for name in scripts]
     # Programs of one lane run one after the other, lanes side by side.
     lanes = [others + python, protocol]
-    last = []
+    last = [*real_time]
     if quick:
         os.environ["STREAMGAUGE_TEST_WITHOUT_TOOLS"] = "1"
     else:
         page = Program("test_html.py", [sys.executable, "tests/test_html.py", command])
         lanes += [end_to_end, [page]]
-        last = health
+        last += health
     programs = [program for lane in lanes for program in lane] + last
     try:
         threads = [one_after_the_other(lane) for lane in lanes]

@@ -61,8 +61,9 @@ const SRT: [Example; 1] = [Example {
     set: &[
         "duration=5s",
         "clients.viewers.load={clients: 4, ramp: 500ms}",
-        // A camera on a busy machine drops packets that it could not send in time.
-        "thresholds=[\"viewers.pkt_loss <= 0%\", \"cameras.pkt_snd_drop >= 0\"]",
+        // A sender drops what is not acknowledged in time, which a busy machine delays.
+        "clients.cameras.latency=2s",
+        "thresholds=[\"viewers.pkt_loss <= 0%\"]",
     ],
 }];
 

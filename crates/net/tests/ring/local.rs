@@ -9,7 +9,7 @@ use net::options::{drop_all, drops};
 use net::ring::{Counters, Family, WANTED_BYTES};
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 
-use crate::support::{Tap, port, set_option, socket, wait_for};
+use crate::support::{Namespace, Tap, port, set_option, socket, wait_for};
 
 const LOCAL: [(Family, &str); 2] = [(Family::V4, "127.0.0.1:0"), (Family::V6, "[::1]:0")];
 
@@ -173,6 +173,14 @@ fn what_a_refusing_socket_drops_is_what_the_ring_sees() {
 
 #[test]
 fn headers_between_ip_and_udp_are_passed_over() {
+    // Filters pass IPv6 extension headers whatever the port, so other tests' rings would hold them.
+    let Some(space) = Namespace::new() else {
+        return;
+    };
+    space.run(pass_over_headers);
+}
+
+fn pass_over_headers() {
     let pad = [0, 0, 1, 4, 0, 0, 0, 0];
     let variants: [(usize, i32, i32, &[u8], usize); 3] = [
         (0, libc::IPPROTO_IP, libc::IP_OPTIONS, &[1, 1, 1, 1], 28 + 4),

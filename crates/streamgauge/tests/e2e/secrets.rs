@@ -65,7 +65,7 @@ server:
     - hush-command-option
     - --token=hush-command-assigned
   environment: {{PLAIN: hush-plain, API_KEY: hush-key}}
-  ready: {{line: error}}
+  ready: {{line: listening}}
 clients:
   viewers:
     urls: ["rtsp://me:hush-user-pw@127.0.0.1:{port}/a?token=hush-query&quality=1"]
@@ -159,10 +159,7 @@ fn a_series_keeps_no_secret_and_tells_its_runs_apart() {
     let arguments = arguments
         .into_iter()
         .chain(["--out", "x.series", "--json", "x.json"]);
-    let finished = run(
-        folder.path(),
-        arguments.chain(["--set", "server.ready.line=listening"]),
-    );
+    let finished = run(folder.path(), arguments);
     said(&finished);
     let index = fs::read_to_string(folder.path().join("x.series/series.json"));
     let index = index.expect("there is an index");

@@ -59,10 +59,10 @@ const SOME_CONNECTIONS: &[&str] = &[
 const SRT: [Example; 1] = [Example {
     file: "srt-publish.yaml",
     set: &[
-        "duration=5s",
+        "duration=8s",
         "clients.viewers.load={clients: 4, ramp: 500ms}",
         // A sender drops what is not acknowledged in time, which a busy machine delays.
-        "clients.cameras.latency=2s",
+        "clients.cameras.latency=3s",
         "thresholds=[\"viewers.pkt_loss <= 0%\"]",
     ],
 }];

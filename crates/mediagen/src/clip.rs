@@ -401,11 +401,7 @@ pub fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<B
     };
     let nal = code.to_nal();
     let mut nals = nals.to_vec();
-    let of_picture = |nal: &&[u8]| {
-        nal.first()
-            .is_some_and(|first| (1..=5).contains(&(first & 0x1f)))
-    };
-    if coded && let Some(place) = nals.iter().position(of_picture) {
+    if coded && let Some(place) = nals.iter().position(|nal| may_follow_code(nal)) {
         nals.insert(place, &nal);
     }
     // Behind much else, such as what encoders say of themselves, it begins a packet, so that it is
@@ -417,6 +413,18 @@ pub fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<B
         nals.drain(..place);
     }
     packets::cut(&nals, mtu, payloads);
+}
+
+/// Whether a time code may precede this NAL unit: a slice, or an SEI that does not begin with a
+/// buffering period, which has to be the first SEI message of its picture (H.264, 7.4.1.2.3). As
+/// early as possible, because receivers over RTMP look at the first bytes of a picture only, and
+/// encoders write some hundred bytes of SEI about themselves.
+fn may_follow_code(nal: &[u8]) -> bool {
+    match nal {
+        [first, payload_type, ..] if first & 0x1f == 6 => *payload_type != 0,
+        [first, ..] => (1..=5).contains(&(first & 0x1f)),
+        [] => false,
+    }
 }
 
 /// Adds the packets of one frame; `marker` says of its last packet and the others whether they bear
@@ -444,6 +452,20 @@ fn add_frame(
 mod tests {
     use super::*;
     use crate::video::PictureForm;
+
+    #[test]
+    fn time_code_precedes_what_encoders_say_of_themselves() {
+        let about = [&[6, 5][..], &[1; 700]].concat();
+        let (sps, buffering, slice) = ([0x67u8; 20], [6u8, 0, 1, 0x80], [0x65u8; 300]);
+        let nals = [&sps[..], &buffering, &about, &slice];
+        let mut payloads = Vec::new();
+        cut_picture(&nals, 65_000, true, &mut payloads);
+        let all = payloads.concat();
+        let code = TimeCode::place(&payloads[0]).expect("it is in the first packet");
+        assert!(code < 60, "{code}");
+        let at = |nal: &[u8]| all.windows(nal.len()).position(|bytes| bytes == nal);
+        assert!(at(&buffering) < Some(code) && Some(code) < at(&about));
+    }
 
     #[test]
     fn the_least_bit_rate_that_is_told_holds_time_codes_too() {

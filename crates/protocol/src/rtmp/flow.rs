@@ -377,7 +377,8 @@ impl MediaFlow {
             let frame = track.frame(number)?;
             let video = track.video;
             let code = self.code;
-            self.code = self.code.wrapping_add(u32::from(video));
+            // A picture without a code must leave no hole in the numbers: it would count as lost.
+            self.code = self.code.wrapping_add(u32::from(frame.code_at.is_some()));
             let late = self
                 .config
                 .drop_after

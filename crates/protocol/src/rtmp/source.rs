@@ -7,9 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use measure::units::BitRate;
 use mediagen::clip::Clip;
-use mediagen::time_code::TimeCode;
+use mediagen::time_code::{CODE_BYTES, TimeCode};
 
 use super::codec::amf0::Value;
+use super::codec::chunk::HEAD;
 use super::codec::message::Kind;
 use super::codec::write::{self, Head};
 use crate::media::rtp::Pacing;
@@ -291,7 +292,10 @@ fn avc_frame<'a>(
     for nal in &nals {
         payload.extend_from_slice(&(nal.len() as u32).to_be_bytes());
         if code_at.is_none() {
-            code_at = TimeCode::place(nal).map(|place| payload.len() + place);
+            // Receivers look no farther.
+            code_at = TimeCode::place(nal)
+                .map(|place| payload.len() + place)
+                .filter(|at| at + CODE_BYTES <= HEAD);
         }
         payload.extend_from_slice(nal);
     }
@@ -362,7 +366,7 @@ mod tests {
                 let key = number == 0;
                 assert_eq!(
                     (tag.codec, tag.content),
-                    (Codec::Avc, Content::Frame { key })
+                    (Some(Codec::Avc), Content::Frame { key })
                 );
                 assert!(time_code(&frame.payload[tag.data..]).is_some());
                 assert!(frame.code_at.is_some_and(|at| at < 120));
@@ -384,6 +388,27 @@ mod tests {
             assert_eq!(audio.timestamp(3), 64);
             assert_eq!(audio.timestamp(4), 85);
         }
+    }
+
+    #[test]
+    fn code_is_where_receivers_look_or_has_no_number() {
+        // As encoders write a file: the first picture begins with what they say of themselves.
+        let about = [&[6, 5][..], &[1; 700]].concat();
+        let long_buffering = [&[6, 0][..], &[1; 200]].concat();
+        let slice = |kind| vec![kind; 300];
+        let pictures = [
+            vec![about, slice(0x65)],
+            vec![slice(0x41)],
+            vec![long_buffering, slice(0x41)],
+        ];
+        let clip = Clip::video_of_file(&[0x67; 20], &[0x68; 4], &pictures, PACKET_MAX);
+        let track = Track::of_clip(Arc::new(clip.expect("it is whole"))).expect("it is whole");
+        let seen = track.frames.iter().map(|frame| {
+            let head = &frame.payload[..HEAD];
+            (frame.code_at.is_some(), time_code(&head[5..]).is_some())
+        });
+        let seen: Vec<(bool, bool)> = seen.collect();
+        assert_eq!(seen, [(true, true), (true, true), (false, false)]);
     }
 
     #[test]

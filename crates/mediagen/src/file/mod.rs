@@ -6,6 +6,7 @@
 //! a time code before each and, before those that can be decoded by themselves, the parameter sets,
 //! so that who comes late can decode too.
 
+mod fragments;
 mod ivf;
 mod mjr;
 mod mp4;
@@ -368,6 +369,33 @@ mod tests {
         if let Some(bytes) = made("fragmented.mp4", &options) {
             looks_right(&bytes);
         }
+    }
+
+    #[test]
+    fn fragments_with_absolute_offsets_are_read_too() {
+        // As ffmpeg writes them unless it is told otherwise.
+        let options = ["-movflags", "frag_keyframe+empty_moov"];
+        if let Some(bytes) = made("absolute.mp4", &options) {
+            looks_right(&bytes);
+        }
+    }
+
+    #[test]
+    fn error_in_an_mp4_names_no_path_of_a_library() {
+        let Some(bytes) = made("broken.mp4", &[]) else {
+            return;
+        };
+        let mut refused = 0;
+        for place in (0..bytes.len()).step_by(97) {
+            let mut broken = bytes.clone();
+            let end = broken.len().min(place + 16);
+            broken[place..end].fill(0xff);
+            if let Err(error) = clips(&broken, 1400, true) {
+                assert!(!error.contains(".rs"), "{error}");
+                refused += 1;
+            }
+        }
+        assert!(refused > 0);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use shiguredo_mp4::TrackKind;
 use shiguredo_mp4::boxes::SampleEntry;
 use shiguredo_mp4::demux::{
-    Fmp4FileDemuxer, Input, Mp4FileDemuxer, Mp4FileKind, Mp4FileKindDetector, RequiredInput, Sample,
+    DemuxError, Fmp4FileDemuxer, Input, Mp4FileDemuxer, Mp4FileKind, Mp4FileKindDetector,
+    RequiredInput, Sample,
 };
 
+use super::fragments::with_own_offsets;
 use super::{Track, Unit, about_aac};
 use crate::steps;
 
@@ -15,9 +17,10 @@ const STEPS_MAX: usize = 4_000_000;
 /// The tracks of a file: the first of H.264 and, where it is wanted, the first of AAC.
 pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
     // All is there already: a reader is given just what it asks for, or what there is of it.
+    let file = with_own_offsets(bytes)?;
     let part = |wanted: RequiredInput| {
         let begin = usize::try_from(wanted.position).unwrap_or(usize::MAX);
-        let rest = &bytes[begin.min(bytes.len())..];
+        let rest = file.get(begin..).unwrap_or_default();
         let size = wanted.size.unwrap_or(rest.len()).min(rest.len());
         steps::took(size);
         Input {
@@ -32,7 +35,7 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
         };
         detector.handle_input(part(wanted));
     }
-    let kind = detector.file_kind().map_err(|error| error.to_string())?;
+    let kind = detector.file_kind().map_err(in_words)?;
     let mut reader = Reader::new(bytes, audio);
     match kind {
         Some(Mp4FileKind::FragmentedMp4) => {
@@ -48,7 +51,7 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
                 match demuxer.next_sample() {
                     Ok(Some(sample)) => reader.take(&sample)?,
                     Ok(None) => break,
-                    Err(error) => return Err(error.to_string()),
+                    Err(error) => return Err(in_words(error)),
                 }
             }
         }
@@ -64,7 +67,7 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
                 match demuxer.next_sample() {
                     Ok(Some(sample)) => reader.take(&sample)?,
                     Ok(None) => break,
-                    Err(error) => return Err(error.to_string()),
+                    Err(error) => return Err(in_words(error)),
                 }
             }
         }
@@ -76,6 +79,14 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
         .chain(reader.audio)
         .map(|(_, track)| track)
         .collect())
+}
+
+/// What is wrong with a file. The library adds where in its own source it found that out, which is
+/// a path of the machine that built it.
+fn in_words(error: DemuxError) -> String {
+    let text = error.to_string();
+    let words = text.split(" (at ").next().unwrap_or_default();
+    format!("its MP4 cannot be read: {words}")
 }
 
 struct Reader<'a> {

@@ -23,6 +23,7 @@ pub struct Url {
 impl Url {
     /// Takes a URL apart. The application is `app` where that is named and the path begins with it,
     /// else all of the path but its last part. What is behind it names the stream, with the query.
+    /// A query may stand behind the application instead: `live?vhost=a/stream`.
     ///
     /// # Errors
     /// [`UrlError`].
@@ -53,16 +54,11 @@ impl Url {
         });
         let (app, stream) = match named {
             Some(named) => named,
-            None => {
-                // A query may hold slashes.
-                let end = path.find('?').unwrap_or(path.len());
-                let cut = path.get(..end).and_then(|path| path.rfind('/'));
-                match cut {
-                    Some(cut) => (&path[..cut], &path[cut + 1..]),
-                    // Servers without applications take the first part for the stream.
-                    None => (path, ""),
-                }
-            }
+            None => match stream_begins(path) {
+                Some(cut) => (&path[..cut], &path[cut + 1..]),
+                // Servers without applications take the first part for the stream.
+                None => (path, ""),
+            },
         };
         if app.is_empty() || app.starts_with('?') {
             return Err(other(
@@ -117,16 +113,37 @@ impl Url {
     /// application and stream, without what stands behind a question mark, such as a token.
     pub fn stream_name(&self) -> String {
         let stream = self.stream.split('?').next().unwrap_or_default();
-        let (host, port, app) = (&self.host, self.port, &self.app);
+        let app = self.app.split('?').next().unwrap_or_default();
+        let (host, port) = (&self.host, self.port);
         format!("{}:{port}/{app}/{stream}", host.to_ascii_lowercase())
     }
+}
+
+/// Where the slash between application and stream stands in a path: the last one before the query.
+/// If none stands there, the query is the application's, and the stream follows it. The stream may
+/// then have a query of its own.
+fn stream_begins(path: &str) -> Option<usize> {
+    let (before, query) = match path.split_once('?') {
+        None => return path.rfind('/'),
+        Some(parts) => parts,
+    };
+    if let Some(cut) = before.rfind('/') {
+        return Some(cut);
+    }
+    let query_begins = before.len() + 1;
+    let (own, _) = query.split_once('?').unwrap_or((query, ""));
+    let cut = own.rfind('/').or_else(|| query.rfind('/'));
+    cut.map(|cut| query_begins + cut)
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.stream.as_str() {
-            // A slash would be part of the query.
-            "" if self.app.contains('?') => write!(out, "{}", self.of_app()),
+            // Without a stream there need be no slash, unless one in the query would be taken for
+            // it.
+            "" if self.app.contains('?') && stream_begins(&self.app).is_none() => {
+                write!(out, "{}", self.of_app())
+            }
             stream => write!(out, "{}/{stream}", self.of_app()),
         }
     }
@@ -149,6 +166,18 @@ mod tests {
             ("rtmp://h/live/room/a?token=x/y", "live/room", "a?token=x/y"),
             ("rtmp://h/live", "live", ""),
             ("rtmp://h/live/", "live", ""),
+            (
+                "rtmp://h/live?vhost=a&key=b/stream",
+                "live?vhost=a&key=b",
+                "stream",
+            ),
+            (
+                "rtmp://h/live?vhost=a/s?token=x/y",
+                "live?vhost=a",
+                "s?token=x/y",
+            ),
+            ("rtmp://h/live?vhost=a", "live?vhost=a", ""),
+            ("rtmp://h/live?a=b?c/s", "live?a=b?c", "s"),
         ] {
             let parsed = parse(url);
             assert_eq!((parsed.app(), parsed.stream()), (app, stream), "{url}");
@@ -169,6 +198,7 @@ mod tests {
         );
         assert_eq!(secure.of_app(), "rtmps://[::1]/a");
         assert_eq!(parse("rtmp://H:5/a/b?x=1").stream_name(), "h:5/a/b");
+        assert_eq!(parse("rtmp://H:5/a?x=1/b").stream_name(), "h:5/a/b");
     }
 
     #[test]

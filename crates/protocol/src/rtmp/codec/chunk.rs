@@ -72,6 +72,7 @@ pub struct ChunkReader {
     carried_length: usize,
     /// How many bytes of messages under way are kept.
     kept: usize,
+    extended: Extended,
 }
 
 /// What is known of a chunk stream.
@@ -121,7 +122,21 @@ struct Header {
     kind: u8,
     stream: u32,
     extended: Option<u32>,
+    /// Whether the extended timestamp is left out, though there is one.
+    leaves_out: bool,
     bytes: usize,
+}
+
+/// What the other side does with an extended timestamp in chunks without a header of their own
+/// (RTMP, 5.3.1.3), as its first such chunk shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extended {
+    /// There was none yet.
+    Unknown,
+    /// It stands there, right or not, as ffmpeg and librtmp expect.
+    Stands,
+    /// It is left out.
+    LeftOut,
 }
 
 /// What has come to its end.
@@ -143,6 +158,7 @@ impl ChunkReader {
             carried: [0; HEADER_MAX],
             carried_length: 0,
             kept: 0,
+            extended: Extended::Unknown,
         }
     }
 
@@ -305,17 +321,24 @@ impl ChunkReader {
             3 => self.find(id).and_then(|stream| stream.extended),
             _ => (time == EXTENDED).then_some(0),
         };
-        let mut extended = None;
+        let (mut extended, mut leaves_out) = (None, false);
         if let Some(known) = known {
             let Some((field, after)) = rest.split_first_chunk() else {
                 return Ok(None);
             };
             let field = u32::from_be_bytes(*field);
-            // Some writers leave it out in chunks without a header of their own: then payload
-            // stands there.
-            if format < 3 || field == known {
+            // In chunks without a header of their own, most writers repeat it, some write zero, and
+            // some leave it out: then payload stands there, and may look like it.
+            let stands = match self.extended {
+                Extended::Unknown => field == 0 || field == known,
+                Extended::Stands => true,
+                Extended::LeftOut => field == known,
+            };
+            if format < 3 || stands {
                 extended = Some(field);
                 rest = after;
+            } else {
+                leaves_out = true;
             }
         }
         Ok(Some(Header {
@@ -326,6 +349,7 @@ impl ChunkReader {
             kind,
             stream,
             extended,
+            leaves_out,
             bytes: bytes.len() - rest.len(),
         }))
     }
@@ -364,6 +388,13 @@ impl ChunkReader {
     #[inline]
     fn begin_chunk(&mut self, header: Header) -> Result<Option<Done>, Malformed> {
         let chunk_size = self.chunk_size;
+        if header.format == 3 && self.extended == Extended::Unknown {
+            self.extended = match (header.extended, header.leaves_out) {
+                (Some(_), _) => Extended::Stands,
+                (None, true) => Extended::LeftOut,
+                (None, false) => Extended::Unknown,
+            };
+        }
         let stream = self.turn_to(&header)?;
         stream.wire = stream.wire.saturating_add(header.bytes as u32);
         if stream.left == 0 {

@@ -170,6 +170,43 @@ fn chunk_streams_have_numbers_of_up_to_three_bytes() {
 }
 
 #[test]
+fn extended_timestamps_may_be_zero_in_further_chunks() {
+    // A writer that does not leave it out may write anything there.
+    for further in [[1, 2, 3, 4], [0; 4]] {
+        let mut bytes = Vec::new();
+        for message in 0..3u8 {
+            bytes.extend([6, 0xff, 0xff, 0xff, 0, 1, 44, 9, 1, 0, 0, 0, 1, 2, 3, 4]);
+            bytes.extend([message; 128]);
+            for length in [128, 44] {
+                bytes.push(0xc6);
+                bytes.extend(further);
+                bytes.extend(vec![message; length]);
+            }
+        }
+        for piece in [1, 3, 7, 150, 2000] {
+            let pieces: Vec<&[u8]> = bytes.chunks(piece).collect();
+            let heard = hear(&pieces, true);
+            let expected = (0..3).map(|message| (9, 0x0102_0304, 1, 300, vec![message; 300]));
+            assert_eq!(heard.messages, expected.collect::<Vec<_>>());
+            assert_eq!((heard.failed, heard.wire), (None, bytes.len() as u64));
+        }
+    }
+}
+
+#[test]
+fn payload_like_an_extended_timestamp_is_payload_where_it_is_left_out() {
+    let mut bytes = vec![6, 0xff, 0xff, 0xff, 0, 1, 8, 9, 1, 0, 0, 0, 1, 2, 3, 4];
+    let payload = [&[7; 132][..], &[0; 132]].concat();
+    bytes.extend(&payload[..128]);
+    for part in payload[128..].chunks(128) {
+        bytes.push(0xc6);
+        bytes.extend(part);
+    }
+    let heard = hear(&[&bytes], true);
+    assert_eq!(heard.messages, [(9, 0x0102_0304, 1, 264, payload)]);
+}
+
+#[test]
 fn extended_timestamps_may_be_left_out_of_further_chunks() {
     for repeats in [true, false] {
         let mut bytes = vec![6, 255, 255, 255, 0, 0, 200, 9, 1, 0, 0, 0, 1, 2, 3, 4];

@@ -40,7 +40,7 @@ fn read(pieces: &[&[u8]], keeps_media: bool) -> (Vec<Row>, Option<Malformed>) {
                         false => Tag::of_audio(media.head),
                     };
                     if let Some(tag) = tag {
-                        let _ = (media.head.get(tag.data..).and_then(time_code), tag.codec.to_string());
+                        let _ = (media.head.get(tag.data..).and_then(time_code), tag.codec.map(|codec| codec.to_string()));
                     }
                     if keeps_media {
                         assert!(media.length <= MEDIA_MAX && media.body.len() == media.length as usize);

@@ -19,7 +19,7 @@ use crate::connect_failure::ConnectFailure;
 use crate::media::silence;
 use crate::metrics as clients;
 use crate::session::{
-    Acks, ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session, Sinks,
+    Acks, ChannelId, Closed, Context, Input, Note, Open, Outcome, Output, Port, Session, Sinks,
     StreamRow, Times,
 };
 use crate::url::UrlError;
@@ -105,8 +105,12 @@ pub struct Client {
     /// The number of the last command, and the message stream that the server has named.
     transaction: u32,
     stream: u32,
+    /// The other message stream that media came in.
+    other_stream: Option<u32>,
     /// Messages since the last frame.
     without_media: u32,
+    /// Commands that could not be read.
+    unreadable: u32,
     /// When the first request was due, and when the client set to work.
     due: Time,
     started: Time,
@@ -145,7 +149,9 @@ impl Client {
             link: Link::new(false),
             transaction: 0,
             stream: 0,
+            other_stream: None,
             without_media: 0,
+            unreadable: 0,
             due: Time::ZERO,
             started: Time::ZERO,
             asked: Time::ZERO,
@@ -242,11 +248,15 @@ impl Client {
             match self.link.next(bytes, &mut at, &mut answer) {
                 Ok(None) => break,
                 Ok(Some(Heard::Media(media))) => {
-                    let playing = self.playing.as_mut();
-                    let playing = playing.filter(|_| media.stream == self.stream);
-                    let Some(playing) = playing else {
+                    let Some(playing) = self.playing.as_mut() else {
                         continue;
                     };
+                    // There is one stream in a connection, whatever number servers write. Players
+                    // do not look at it.
+                    if media.stream != self.stream {
+                        cx.recorder.add(m::OTHER_STREAM_MEDIA, 1);
+                        self.other_stream = Some(media.stream);
+                    }
                     self.without_media = 0;
                     if let Some(first) = playing.media(&media, at, &mut times, cx.recorder) {
                         self.begin(cx, first);
@@ -267,8 +277,14 @@ impl Client {
                             self.command(cx, &command, times.clone().of(at).0);
                         }
                         Heard::Data(_, payload) => self.data(cx, &payload),
-                        Heard::Event(Event::StreamEof(stream)) if stream == self.stream => {
-                            self.stream_over(cx);
+                        Heard::Unreadable => {
+                            cx.recorder.add(m::UNREADABLE_COMMANDS, 1);
+                            self.unreadable += 1;
+                        }
+                        Heard::Event(Event::StreamEof(stream))
+                            if stream == self.stream || Some(stream) == self.other_stream =>
+                        {
+                            self.stream_over(cx, "StreamEOF", false);
                         }
                         _ => {}
                     }
@@ -300,6 +316,9 @@ impl Client {
                 Ok(Step::More) => return,
                 Ok(Step::Send(bytes)) => send(cx, bytes),
                 Ok(Step::Done) => {
+                    if !handshake.was_echoed() {
+                        cx.recorder.add(m::HANDSHAKES_WITHOUT_ECHO, 1);
+                    }
                     self.handshake = None;
                     let delay = times.of(*at).0.since(self.asked);
                     cx.recorder

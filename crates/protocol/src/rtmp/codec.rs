@@ -58,8 +58,8 @@ pub enum Malformed {
     /// More values in one message than are taken.
     #[error("AMF with more than {} values", amf0::VALUES_MAX)]
     AmfTooMany,
-    /// A command whose first value is no text, or the second no number (RTMP, 7.1.1).
-    #[error("a command without a name or number")]
+    /// A command whose first value is no text (RTMP, 7.1.1).
+    #[error("a command without a name")]
     Command,
     /// Parts of an aggregate do not fill it (RTMP, 7.1.6).
     #[error("an aggregate whose parts are longer than it")]

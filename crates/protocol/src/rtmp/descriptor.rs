@@ -65,7 +65,7 @@ impl Keys for ClientConfig {
     fn unwritten(&self) -> &'static [&'static str] {
         match self.publish {
             Some(_) => &["sent_frames > 0", "not_taken == 0"],
-            None => &["frames > 0"],
+            None => &["frames > 0", "streams_silent == 0"],
         }
     }
 

@@ -16,7 +16,8 @@ reasons! {
         /// The server's handshake has another version than 3: it speaks no RTMP, or an encrypted
         /// kind.
         HandshakeVersion = "handshake_version";
-        /// The server's part of the handshake does not repeat what the client sent.
+        /// The server's part of the handshake does not prove that it read the client's digest
+        /// (`handshake: digest`).
         HandshakeEcho = "handshake_echo";
         /// The server's part of the handshake bears a digest that is wrong (`handshake: digest`).
         HandshakeDigest = "handshake_digest";
@@ -36,6 +37,9 @@ reasons! {
         ClosedInCommand = "closed_in_command";
         /// The server rejected the connection (`NetConnection.Connect.Rejected`).
         ConnectRejected = "connect_rejected";
+        /// The server refused `connect` and named another URL to go to, which the detail shows. It
+        /// is not followed.
+        RedirectRefused = "redirect_refused";
         /// There is no such application (`NetConnection.Connect.InvalidApp`).
         InvalidApp = "invalid_app";
         /// The server closes the application (`NetConnection.Connect.AppShutdown` or `.Closed`).
@@ -71,6 +75,8 @@ reasons! {
         Flooded = "flooded";
         /// The answer to `play` came, and then no media in time.
         NoMedia = "no_media";
+        /// Video came for 2 s or more, and no key frame with it: a viewer saw nothing.
+        NoPicture = "no_picture";
         /// Media came to a stop, and the stream did not end.
         MediaStopped = "media_stopped";
         /// The server closed the connection while media came.

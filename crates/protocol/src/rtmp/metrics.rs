@@ -12,6 +12,14 @@ measure::metrics! {
         ANSWERS = "answers", Count, "RTMP, 7.2";
         /// Answers and statuses that say no: `_error`, or the level `error`.
         REFUSALS = "refusals", Count, "RTMP, 7.2";
+        /// Handshakes in which S2 did not repeat C1. Players go on, and so do clients.
+        HANDSHAKES_WITHOUT_ECHO = "handshakes_without_echo", Count, "RTMP, 5.2.4";
+        /// Commands of the server without a name, or that cannot be read otherwise. They are passed
+        /// over.
+        UNREADABLE_COMMANDS = "unreadable_commands", Count, "RTMP, 7.1.1";
+        /// Messages of media in another message stream than the one that `createStream` named, such
+        /// as 0. They count as those of the stream, as for players.
+        OTHER_STREAM_MEDIA = "other_stream_media", Count, "RTMP, 7.2.1.3";
         /// Frames of video that came.
         VIDEO_FRAMES = "video_frames", Count, "";
         /// Frames of audio that came.
@@ -26,6 +34,17 @@ measure::metrics! {
         ACKNOWLEDGEMENTS = "acknowledgements", Count, "RTMP, 5.4.3";
         /// Messages of media that are cut off, or whose coding cannot be told.
         MALFORMED = "malformed", Count, "";
+        /// Messages of media in a coding or packing that is not known, so that nobody can say
+        /// whether they are frames. They are in no other figure but the bytes on the wire.
+        UNKNOWN_MEDIA = "unknown_media", Count, "";
+        /// Messages with frames of further tracks of a stream. Only one track of video and one of
+        /// audio are measured, those whose frames came first. Of several tracks in one message, the
+        /// first counts for all.
+        OTHER_TRACKS = "other_tracks", Count, "Enhanced RTMP v2, Multitrack";
+        /// Streams of sound or pictures that had stopped when their client was told to leave, or
+        /// when the server unpublished the stream, while the other one played on: of which nothing
+        /// had come for 2 s, and for 4 times the longest gap before. The silence is a stall, too.
+        STREAMS_SILENT = "streams_silent", Count, "";
         /// Frames that left, of clients that publish: the connection took all of them. Counted once
         /// a second.
         SENT_FRAMES = "sent_frames", Count, "";
@@ -72,6 +91,7 @@ measure::metrics! {
         "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
     }
     summary {
+        super::summary::ODDITIES;
         super::summary::PUBLISHED;
         super::summary::NO_MEDIA;
         super::summary::STREAM;

@@ -31,6 +31,31 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::end(&[When::Above("sent_frames"), When::Zero("frames")]),
 ];
 
+/// What players bear with and a server should not do.
+pub(super) const ODDITIES: &[SummaryRow] = &[
+    SummaryRow::text(
+        "handshake",
+        &[When::Above("handshakes_without_echo")],
+        &[Part::Text(
+            "S2 did not repeat C1 in {handshakes_without_echo}; players go on",
+        )],
+    ),
+    SummaryRow::text(
+        "commands",
+        &[When::Above("unreadable_commands")],
+        &[Part::Text(
+            "{unreadable_commands} of the server could not be read",
+        )],
+    ),
+    SummaryRow::text(
+        "other stream",
+        &[When::Above("other_stream_media")],
+        &[Part::Text(
+            "{other_stream_media} messages of media in a message stream that was not created",
+        )],
+    ),
+];
+
 /// That no frame came.
 pub(super) const NO_MEDIA: &[SummaryRow] = &[
     SummaryRow::text("media", &[When::Zero("frames")], &[Part::Text("none came")]),
@@ -45,6 +70,8 @@ pub(super) const STREAM: &[SummaryRow] = &[
         &[
             Part::Text("{video_frames} of video, {audio_frames} of audio"),
             Part::If("malformed", "; {} messages of media malformed"),
+            Part::If("unknown_media", "; {} in an unknown coding"),
+            Part::If("other_tracks", "; {} of other tracks"),
         ],
     ),
     SummaryRow::text(

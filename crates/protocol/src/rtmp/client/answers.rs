@@ -7,7 +7,7 @@ use crate::rtmp::codec::amf0::Value;
 use crate::rtmp::codec::message::Command;
 use crate::rtmp::failure::Failure;
 use crate::rtmp::metrics as m;
-use crate::session::Context;
+use crate::session::{Context, Note, Output};
 
 impl Client {
     /// Takes a command of the server's in, which came at that time.
@@ -63,6 +63,9 @@ impl Client {
 
     fn refused(&mut self, cx: &mut Context<'_>, command: &Command) {
         cx.recorder.add(m::REFUSALS, 1);
+        if let Some(target) = command.redirect() {
+            return self.redirected(cx, command, target);
+        }
         let code = command.information("code").unwrap_or_default();
         let failure = match (Failure::of_code(code), self.phase) {
             (Failure::StatusError, Phase::Connect) => Failure::ConnectFailed,
@@ -78,12 +81,27 @@ impl Client {
         self.fail(cx, failure, detail);
     }
 
+    /// The server sends the client elsewhere. It does not go there, so that load never goes where
+    /// nobody wanted it.
+    fn redirected(&mut self, cx: &mut Context<'_>, command: &Command, target: &str) {
+        let detail = format!(
+            "{}; redirected to `{}`, which is not followed ({})",
+            in_words(command),
+            excerpt(target),
+            self.ends()
+        );
+        self.fail(cx, Failure::RedirectRefused, detail);
+    }
+
     /// RTMP, 7.2.2.
     fn status(&mut self, cx: &mut Context<'_>, command: &Command, at: Time) {
         cx.recorder.add(m::ANSWERS, 1);
         let code = command.information("code").unwrap_or_default();
         if command.information("level") == Some("error") {
             cx.recorder.add(m::REFUSALS, 1);
+            if let Some(target) = command.redirect() {
+                return self.redirected(cx, command, target);
+            }
             let detail = format!("{} ({})", in_words(command), self.ends());
             return self.fail(cx, Failure::of_code(code), detail);
         }
@@ -93,10 +111,18 @@ impl Client {
                 self.answer_came(cx, m::PUBLISH_DELAY, at);
                 self.publishes(cx);
             }
-            "NetStream.Play.Stop"
-            | "NetStream.Play.Complete"
-            | "NetStream.Play.UnpublishNotify" => {
-                self.stream_over(cx);
+            "NetStream.Play.Stop" | "NetStream.Play.Complete" => {
+                self.stream_over(cx, &in_words(command), false);
+            }
+            "NetStream.Play.UnpublishNotify" => self.stream_over(cx, &in_words(command), true),
+            // Enhanced RTMP v2, "Reconnect Request": it goes on sending until the client leaves.
+            "NetConnection.Connect.ReconnectRequest" => {
+                let target = command.information("tcUrl").map(excerpt);
+                let target = target.unwrap_or_else(|| "the same server".to_owned());
+                cx.out.push_back(Output::Note(Note {
+                    kind: "reconnect_request",
+                    text: format!("{}, to {target} ({})", in_words(command), self.ends()),
+                }));
             }
             "NetConnection.Connect.AppShutdown" | "NetConnection.Connect.Closed" => {
                 let detail = format!("{} ({})", in_words(command), self.ends());
@@ -105,6 +131,15 @@ impl Client {
             _ => {}
         }
     }
+}
+
+/// The longest target of a redirect that is shown, in characters.
+const TARGET_MAX: usize = 200;
+
+/// A target as far as it is shown. A server may write anything.
+fn excerpt(target: &str) -> String {
+    let shown = target.chars().filter(|letter| !letter.is_control());
+    shown.take(TARGET_MAX).collect()
 }
 
 /// What an answer or a status says.

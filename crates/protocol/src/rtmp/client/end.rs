@@ -8,12 +8,49 @@ use super::*;
 const IN_VAIN: Duration = Duration::from_secs(1);
 
 impl Client {
-    /// The stream has come to its end, as the server says.
-    pub(super) fn stream_over(&mut self, cx: &mut Context<'_>) {
+    /// The stream has ended, as the server says in these words. `is_live`: its publisher left.
+    pub(super) fn stream_over(&mut self, cx: &mut Context<'_>, said: &str, is_live: bool) {
         // Of a stream that has not begun it says that nobody publishes it for now.
-        if self.has_played() {
-            self.finish(cx, Outcome::Completed);
+        if !self.has_played() {
+            return;
         }
+        let text = format!(
+            "the server ended the stream {}: {said} ({})",
+            self.when(cx.now),
+            self.ends()
+        );
+        cx.out.push_back(Output::Note(Note {
+            kind: "ended_by_server",
+            text,
+        }));
+        if let Some((failure, detail)) = self.no_picture(cx.now) {
+            return self.fail(cx, failure, detail);
+        }
+        // In a file, sound and pictures need not be of one length.
+        if is_live {
+            self.look_for_silent_stream(cx);
+        }
+        self.finish(cx, Outcome::Completed);
+    }
+
+    /// Says that sound or pictures have stopped while the other played on.
+    fn look_for_silent_stream(&mut self, cx: &mut Context<'_>) {
+        let Some(playing) = &mut self.playing else {
+            return;
+        };
+        if let Some(text) = playing.fell_silent(cx.now, self.config.silence.0, cx.recorder) {
+            let text = format!("{text}: {}", self.url);
+            cx.out.push_back(Output::Note(Note {
+                kind: "silent_stream",
+                text,
+            }));
+        }
+    }
+
+    /// That a viewer saw no picture of a stream with video.
+    fn no_picture(&self, now: Time) -> Option<(Failure, String)> {
+        let missed = self.playing.as_ref()?.without_picture(now)?;
+        Some((Failure::NoPicture, format!("{missed} ({})", self.ends())))
     }
 
     fn has_played(&self) -> bool {
@@ -117,6 +154,10 @@ impl Client {
             Phase::Publish => Failure::TimeoutPublish,
             _ => return None,
         };
+        let unreadable = match self.unreadable {
+            0 => String::new(),
+            count => format!("; {count} commands came that could not be read"),
+        };
         let what = match (&self.handshake, self.phase.command()) {
             (Some(handshake), _) => format!("{} of the handshake", handshake.awaits()),
             (_, Some(command)) => format!("answer to {command}"),
@@ -124,22 +165,30 @@ impl Client {
         };
         Some((
             failure,
-            format!("no {what} within {within} ({})", self.ends()),
+            format!("no {what} within {within}{unreadable} ({})", self.ends()),
         ))
     }
 
     fn without_media(&self, within: &str) -> String {
         let ends = self.ends();
-        format!("no frame within {within} after the answer to play ({ends})")
+        let unknown = self.playing.as_ref().map(|playing| playing.unknown());
+        let unknown = unknown.unwrap_or_default();
+        format!("no frame within {within} after the answer to play{unknown} ({ends})")
     }
 
     /// Is told to come to an end.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>) {
-        let failed = self.in_vain(cx.now).or_else(|| self.fell_silent(cx.now));
-        match failed {
-            Some((failure, detail)) => self.fail(cx, failure, detail),
-            None => self.finish(cx, Outcome::Stopped),
+        let failed = self
+            .in_vain(cx.now)
+            .or_else(|| self.fell_silent(cx.now))
+            .or_else(|| self.no_picture(cx.now));
+        if let Some((failure, detail)) = failed {
+            return self.fail(cx, failure, detail);
         }
+        if !self.publisher_has_left() {
+            self.look_for_silent_stream(cx);
+        }
+        self.finish(cx, Outcome::Stopped);
     }
 
     /// What is wrong, where it has waited for so long that the server has failed. Else a run that

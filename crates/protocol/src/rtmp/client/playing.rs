@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
-use measure::{Recorder, Time};
+use measure::{CounterId, Recorder, Time};
 use serde::Serialize;
 
 use crate::media::frames::metrics as frames;
 use crate::media::frames::{Frame, FrameConfig, FrameCounts, FrameReceiver};
+use crate::media::silence;
 use crate::metrics as clients;
 use crate::rtmp::codec::chunk::Media;
 use crate::rtmp::codec::media::{Codec, Content, Tag, time_code};
 use crate::rtmp::metrics as m;
 use crate::session::{StreamRow, Times};
+
+/// A viewer to whom video comes has to see a picture within this time: the usual distance of key
+/// frames.
+const PICTURE_WITHIN: Duration = Duration::from_secs(2);
 
 /// The clock of RTMP in Hz (RTMP, 4).
 const CLOCK_RATE: u32 = 1000;
@@ -91,8 +96,14 @@ struct Received {
     receiver: FrameReceiver,
     codec: Option<Codec>,
     key_frames: u64,
-    /// When the last frame came, in nanoseconds, less its timestamp.
-    transit: Option<i64>,
+    /// When the first message of it came: a frame, or what says that there are some.
+    seen: Option<Time>,
+    /// The track that is measured: that of the first frame.
+    track: Option<u8>,
+    /// Messages of which nobody can say what they hold.
+    unknown: u64,
+    /// Arrival and timestamp of the last frame.
+    latest: Option<(Time, u32)>,
 }
 
 impl Received {
@@ -101,8 +112,45 @@ impl Received {
             receiver: FrameReceiver::new(config),
             codec: None,
             key_frames: 0,
-            transit: None,
+            seen: None,
+            track: None,
+            unknown: 0,
+            latest: None,
         }
+    }
+
+    /// Offset of the frame in a message, and whether a decoder can begin with it; or, of what is
+    /// no frame of the track that is measured, the counter for it.
+    #[inline]
+    fn frame(&mut self, tag: &Tag) -> Result<(usize, bool), CounterId> {
+        match tag.content {
+            Content::Frame { key } if *self.track.get_or_insert(tag.track) == tag.track => {
+                self.codec = tag.codec;
+                Ok((tag.data, key))
+            }
+            Content::Frame { .. } => Err(m::OTHER_TRACKS),
+            Content::Config | Content::Other => {
+                self.codec = self.codec.or(tag.codec);
+                Err(m::MEDIA_CONFIGS)
+            }
+            Content::Unknown => {
+                self.codec = self.codec.or(tag.codec);
+                Err(m::UNKNOWN_MEDIA)
+            }
+        }
+    }
+
+    /// For how long nothing has come, if that is so long that it has stopped: longer than 4 times
+    /// the longest gap before, and 2 s. The other stream plays on, so that the connection works.
+    fn silent(&self, now: Time, silence: Duration) -> Option<Duration> {
+        let (first, last) = match self.receiver.first_arrival() {
+            None => (self.seen?, self.seen?),
+            Some(first) => (first, self.receiver.last_arrival()?),
+        };
+        // One picture alone is no burst after which to wait for longer.
+        let came = last.since(first).max(Duration::from_secs(1));
+        let bound = silence::bound(came, self.receiver.longest_gap(), silence);
+        Some(now.since(last)).filter(|silent| *silent >= bound)
     }
 }
 
@@ -165,42 +213,49 @@ impl Playing {
             true => Tag::of_video(media.head),
             false => Tag::of_audio(media.head),
         };
-        let Some(tag) = tag else {
-            // Servers send an empty message now and then: where a stream begins or pauses.
-            match media.length {
-                0 => recorder.add(m::MEDIA_CONFIGS, 1),
-                _ => recorder.add(m::MALFORMED, 1),
-            }
-            recorder.add(frames::WIRE_BYTES, media.wire.into());
-            return None;
-        };
         let stream = match media.video {
             true => &mut self.video,
             false => &mut self.audio,
         };
-        stream.codec = Some(tag.codec);
-        let Content::Frame { key } = tag.content else {
-            recorder.add(m::MEDIA_CONFIGS, 1);
-            recorder.add(frames::WIRE_BYTES, media.wire.into());
-            return None;
-        };
         let (at, exact) = times.of(end);
+        // An end, a command or metadata does not say that there are pictures.
+        let is_media = tag.is_none_or(|tag| tag.content != Content::Other);
+        if is_media && media.length > 0 {
+            stream.seen.get_or_insert(at);
+        }
+        let frame = match tag {
+            Some(tag) => stream.frame(&tag),
+            // Servers send an empty message now and then: where a stream begins or pauses.
+            None if media.length == 0 => Err(m::MEDIA_CONFIGS),
+            None if media.length as usize <= media.head.len() => Err(m::MALFORMED),
+            // Its header is longer than what is looked at.
+            None => Err(m::UNKNOWN_MEDIA),
+        };
+        let (data, key) = match frame {
+            Ok(frame) => frame,
+            Err(counter) => {
+                stream.unknown += u64::from(counter == m::UNKNOWN_MEDIA);
+                recorder.add(counter, 1);
+                recorder.add(frames::WIRE_BYTES, media.wire.into());
+                return None;
+            }
+        };
         if !exact {
             recorder.add(frames::TIMED_BY_READING, 1);
         }
         let code = match media.video && stream.receiver.expects_codes() {
-            true => media.head.get(tag.data..).and_then(time_code),
+            true => media.head.get(data..).and_then(time_code),
             false => None,
         };
         let frame = Frame {
             at,
             timestamp: media.timestamp,
-            payload: (media.length as usize).saturating_sub(tag.data),
+            payload: (media.length as usize).saturating_sub(data),
             wire: media.wire as usize,
             code,
         };
         stream.receiver.frame(&frame, recorder);
-        stream.transit = Some(transit(at, media.timestamp));
+        stream.latest = Some((at, media.timestamp));
         if media.video {
             recorder.add(m::VIDEO_FRAMES, 1);
             if key {
@@ -212,8 +267,8 @@ impl Playing {
             }
         } else {
             recorder.add(m::AUDIO_FRAMES, 1);
-            if let (Some(audio), Some(video)) = (self.audio.transit, self.video.transit) {
-                recorder.record(m::AV_SKEW, audio.abs_diff(video));
+            if let (Some(audio), Some(video)) = (self.audio.latest, self.video.latest) {
+                recorder.record(m::AV_SKEW, skew(audio, video));
             }
         }
         if self.first.is_some() {
@@ -232,6 +287,59 @@ impl Playing {
         );
         record(recorder, m::PLAY_TO_MEDIA, at, self.dues.asked);
         Some(at)
+    }
+
+    /// Counts a stream that has stopped while the other played on, with its stall, and says which.
+    pub(super) fn fell_silent(
+        &mut self,
+        now: Time,
+        silence: Duration,
+        recorder: &mut Recorder,
+    ) -> Option<String> {
+        let [video, audio] = [&self.video, &self.audio].map(|own| own.silent(now, silence));
+        let (kind, other, stream, silent) = match (video, audio) {
+            (Some(silent), None) if self.audio.latest.is_some() => {
+                ("video", "audio", &mut self.video, silent)
+            }
+            (None, Some(silent)) if self.video.latest.is_some() => {
+                ("audio", "video", &mut self.audio, silent)
+            }
+            _ => return None,
+        };
+        recorder.add(m::STREAMS_SILENT, 1);
+        stream.receiver.fell_silent(now, recorder);
+        let silent = silent.as_secs_f64();
+        Some(format!("no {kind} for {silent:.3} s, while {other} played"))
+    }
+
+    /// What a viewer misses who has seen no picture since video began to come, if that is so long
+    /// ago.
+    pub(super) fn without_picture(&self, now: Time) -> Option<String> {
+        let waited = now.since(self.video.seen?);
+        if self.had_key_frame || waited < PICTURE_WITHIN {
+            return None;
+        }
+        let frames = self.video.receiver.counts().frames;
+        let waited = waited.as_secs_f64();
+        let unknown = self.unknown();
+        Some(format!(
+            "no key frame within {waited:.3} s of video ({frames} other frames{unknown})"
+        ))
+    }
+
+    /// Which media came in a coding that is not known; empty if none.
+    pub(super) fn unknown(&self) -> String {
+        let mut all = String::new();
+        for (kind, stream) in [("video", &self.video), ("audio", &self.audio)] {
+            if stream.unknown > 0 {
+                let codec = stream
+                    .codec
+                    .map_or_else(String::new, |codec| format!(": {codec}"));
+                let count = stream.unknown;
+                all += &format!(", {count} messages of {kind} in an unknown coding{codec}");
+            }
+        }
+        all
     }
 
     /// Nothing more comes. `silent` says until when something was to, where the media had stopped.
@@ -286,12 +394,19 @@ impl Playing {
     }
 }
 
-/// When a frame came, less when its timestamp says, in nanoseconds.
-fn transit(at: Time, timestamp: u32) -> i64 {
-    let at = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX);
-    at.saturating_sub(i64::from(timestamp) * 1_000_000)
+/// How far the arrivals of two frames are from what their timestamps say, in nanoseconds.
+///
+/// Timestamps wrap after 2^32 ms, so that only their difference says anything, in serial number
+/// arithmetic (RTMP, 5.3.1; RFC 1982).
+fn skew(one: (Time, u32), other: (Time, u32)) -> u64 {
+    let came = one.0.nanos_from(other.0);
+    let stated = one.1.wrapping_sub(other.1) as i32;
+    came.abs_diff(i64::from(stated) * 1_000_000)
 }
 
 fn record(recorder: &mut Recorder, histogram: measure::HistogramId, at: Time, from: Time) {
     recorder.record(histogram, at.since(from).as_nanos() as u64);
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,8 @@ use crate::rtmp::server::{ServedClient, Server, ServerConfig};
 use crate::rtmp::source::Tracks;
 use crate::testing::{Door, End, Pair, PairSettings, SessionNumber, Side};
 
+mod odd_servers;
+
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &FRAMES_GROUP, &RTMP]);
 const CLIENT: SessionNumber = SessionNumber(0);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
@@ -366,7 +368,6 @@ fn each_fault_of_a_server_has_its_reason() {
         ("handshake=silent", "timeout_handshake"),
         ("handshake=cut", "closed_in_handshake"),
         ("handshake=version", "handshake_version"),
-        ("handshake=echo", "handshake_echo"),
         ("handshake=digest", "handshake_digest"),
         ("handshake=repeat", "malformed_message"),
         ("answer=silent", "timeout_connect"),

@@ -59,6 +59,8 @@ pub struct Handshake {
     /// The digest of the other side's second packet, where it has one: then this side's last proves
     /// that it was read.
     digest: Option<[u8; DIGEST]>,
+    /// False once the server has repeated something else than this side's second packet.
+    echoed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +127,7 @@ impl Handshake {
             stage: Stage::Version,
             server: false,
             digest: None,
+            echoed: true,
         }
     }
 
@@ -204,6 +207,12 @@ impl Handshake {
         self.digest.is_some()
     }
 
+    /// Whether the other side's last packet repeated this side's second one, or proved that it was
+    /// read.
+    pub fn was_echoed(&self) -> bool {
+        self.echoed
+    }
+
     /// Takes in bytes of `input`, of which the first `at` have been taken.
     ///
     /// # Errors
@@ -262,11 +271,13 @@ impl Handshake {
         })
     }
 
-    fn check_last(&self, packet: &[u8]) -> Result<(), Malformed> {
+    fn check_last(&mut self, packet: &[u8]) -> Result<(), Malformed> {
         let own = self.second();
         if self.digest.is_none() {
             // The times are the other side's to fill in.
-            return match packet.get(TIMES..) == own.get(TIMES..) {
+            self.echoed = packet.get(TIMES..) == own.get(TIMES..);
+            // Some servers send anything. ffmpeg and librtmp play nevertheless.
+            return match self.echoed || !self.server {
                 true => Ok(()),
                 false => Err(Malformed::Echo),
             };
@@ -321,6 +332,7 @@ mod tests {
                 assert_eq!((answer.len(), step), (1 + 2 * PACKET, Ok(Step::More)));
                 let (third, step) = take(&mut client, &answer, piece);
                 assert_eq!((third.len(), step), (PACKET, Ok(Step::Done)));
+                assert!(client.was_echoed());
                 let (rest, step) = take(&mut server, &third, piece);
                 assert_eq!((rest.len(), step), (0, Ok(Step::Done)));
                 let digest = style == Style::Digest;
@@ -360,14 +372,25 @@ mod tests {
             let step = Handshake::client(1).take(&[version], &mut 0);
             assert_eq!(step, Err(Malformed::Version(version)));
         }
-        for style in [Style::Plain, Style::Digest] {
+        // Without digests, players go on.
+        for (style, expected) in [
+            (Style::Plain, Ok(Step::Done)),
+            (Style::Digest, Err(Malformed::Echo)),
+        ] {
             let (mut own, mut server) = (client(style), Handshake::server(2));
             let (mut answer, _) = take(&mut server, &own.hello(), 5000);
             let last = answer.len() - 1;
             answer[last] ^= 1;
             let (_, step) = take(&mut own, &answer, 5000);
-            assert_eq!(step, Err(Malformed::Echo));
+            assert_eq!(step, expected);
+            assert_eq!(own.was_echoed(), style == Style::Digest);
         }
+        // A server is as strict as it was.
+        let (own, mut server) = (client(Style::Plain), Handshake::server(2));
+        let (_, step) = take(&mut server, &own.hello(), 5000);
+        assert_eq!(step, Ok(Step::More));
+        let (_, step) = take(&mut server, &[0; PACKET], 5000);
+        assert_eq!(step, Err(Malformed::Echo));
         let (mut own, mut server) = (client(Style::Digest), Handshake::server(2));
         let (mut answer, _) = take(&mut server, &own.hello(), 5000);
         answer[1 + 1500] ^= 1;

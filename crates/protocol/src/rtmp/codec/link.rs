@@ -36,6 +36,8 @@ pub enum Heard<'a> {
     Data(u32, Vec<u8>),
     /// An event of a stream.
     Event(Event),
+    /// A command that cannot be read.
+    Unreadable,
     /// Something that is dealt with, or means nothing here.
     Other,
 }
@@ -88,8 +90,12 @@ impl Link {
         };
         let heard = match Kind::of(message.kind) {
             Some(kind @ (Kind::Command | Kind::CommandAmf3)) => {
-                let command = Command::read(&message.payload, kind == Kind::CommandAmf3)?;
-                Heard::Command(message.stream, command)
+                match Command::read(&message.payload, kind == Kind::CommandAmf3) {
+                    Ok(command) => Heard::Command(message.stream, command),
+                    // Most need no answer, and the connection stands.
+                    Err(Malformed::Command | Malformed::Amf) => Heard::Unreadable,
+                    Err(malformed) => return Err(malformed),
+                }
             }
             Some(Kind::Data | Kind::DataAmf3) => Heard::Data(message.timestamp, message.payload),
             Some(Kind::UserControl) => match Event::read(&message.payload)? {

@@ -27,6 +27,7 @@ impl fmt::Display for Codec {
             Codec::FourCc(name) => match name {
                 b"avc1" => out.write_str("h264"),
                 b"hvc1" => out.write_str("hevc"),
+                b"vvc1" => out.write_str("vvc"),
                 b"av01" => out.write_str("av1"),
                 b"vp08" => out.write_str("vp8"),
                 b"vp09" => out.write_str("vp9"),
@@ -67,21 +68,28 @@ pub enum Content {
     },
     /// Neither: an end, metadata, a command to the player.
     Other,
+    /// A coding or a packing that is not known: it may be anything.
+    Unknown,
 }
 
 /// The beginning of a message of media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// How it is coded.
-    pub codec: Codec,
+    /// The codec; `None` if the message states none.
+    pub codec: Option<Codec>,
     /// What it holds.
     pub content: Content,
-    /// Where what the decoder gets begins.
+    /// The track, 0 unless stated. Of several tracks in one message, the first.
+    pub track: u8,
+    /// Offset of what the decoder gets.
     pub data: usize,
 }
 
 /// The number of H.264 (FLV, E.4.3.1).
 const FLV_AVC: u8 = 7;
+/// HEVC as many servers and players in China have it. FLV does not define the number. Packets look
+/// like those of H.264.
+const FLV_HEVC: u8 = 12;
 /// The number of AAC (FLV, E.4.2.1).
 const FLV_AAC: u8 = 10;
 /// The number of what Enhanced RTMP v2 has instead of a format of sound.
@@ -90,52 +98,175 @@ const FLV_AUDIO_EXTENDED: u8 = 9;
 const KEY: u8 = 1;
 const COMMAND: u8 = 5;
 
+/// Packet types of Enhanced RTMP v2 ("Enhanced Audio", `AudioPacketType`; "Enhanced Video",
+/// `VideoPacketType`).
+mod packet {
+    pub(super) const SEQUENCE_START: u8 = 0;
+    pub(super) const CODED_FRAMES: u8 = 1;
+    pub(super) const SEQUENCE_END: u8 = 2;
+    /// Video only: as `CODED_FRAMES`, without a composition time.
+    pub(super) const CODED_FRAMES_X: u8 = 3;
+    /// Of video.
+    pub(super) const METADATA: u8 = 4;
+    /// Of audio.
+    pub(super) const MULTICHANNEL_CONFIG: u8 = 4;
+    /// Of video.
+    pub(super) const MPEG2_TS_SEQUENCE_START: u8 = 5;
+    pub(super) const AUDIO_MULTITRACK: u8 = 5;
+    pub(super) const VIDEO_MULTITRACK: u8 = 6;
+    pub(super) const MOD_EX: u8 = 7;
+}
+
+/// Multitrack types of Enhanced RTMP v2 (`AvMultitrackType`).
+const ONE_TRACK: u8 = 0;
+const MANY_TRACKS_MANY_CODECS: u8 = 2;
+
+/// The header of Enhanced RTMP v2 (`ExAudioTagHeader`, `ExVideoTagHeader`), up to the first track's
+/// data.
+struct Extended {
+    packet: u8,
+    name: [u8; 4],
+    track: u8,
+    data: usize,
+    /// Whether all fields have values that are defined.
+    is_known: bool,
+}
+
+impl Extended {
+    /// Reads what follows the packet type at `at`; none if it is cut off.
+    fn read(payload: &[u8], mut packet: u8, mut at: usize, multitrack: u8) -> Option<Extended> {
+        let (mut kind, mut is_known) = (None, true);
+        if packet == multitrack {
+            let types = *payload.get(at)?;
+            at += 1;
+            packet = types & 0x0f;
+            // Tracks of tracks are ruled out.
+            is_known = types >> 4 <= MANY_TRACKS_MANY_CODECS
+                && packet != multitrack
+                && packet != packet::MOD_EX;
+            kind = Some(types >> 4);
+        }
+        // With a codec for each track, that of the first stands here too.
+        let name = *payload.get(at..)?.first_chunk()?;
+        at += 4;
+        let mut track = 0;
+        if let Some(kind) = kind {
+            track = *payload.get(at)?;
+            // Unless it is alone, its size follows.
+            at += if kind == ONE_TRACK { 1 } else { 4 };
+        }
+        Some(Extended {
+            packet,
+            name,
+            track,
+            data: at,
+            is_known,
+        })
+    }
+
+    fn tag(&self, content: Content) -> Tag {
+        Tag {
+            codec: Some(Codec::FourCc(self.name)),
+            content: match self.is_known {
+                true => content,
+                false => Content::Unknown,
+            },
+            track: self.track,
+            data: self.data,
+        }
+    }
+}
+
+/// Passes over the `ModEx` prelude of Enhanced RTMP v2, which may be empty; gives the packet type
+/// behind it and its end. None if it is cut off.
+fn pass_mod_ex(payload: &[u8]) -> Option<(u8, usize)> {
+    let mut packet = payload.first()? & 0x0f;
+    let mut at = 1;
+    while packet == packet::MOD_EX {
+        let mut size = usize::from(*payload.get(at)?) + 1;
+        at += 1;
+        if size == 256 {
+            size = usize::from(u16::from_be_bytes(*payload.get(at..)?.first_chunk()?)) + 1;
+            at += 2;
+        }
+        at += size;
+        // The upper half says what the data was.
+        packet = payload.get(at)? & 0x0f;
+        at += 1;
+    }
+    Some((packet, at))
+}
+
 impl Tag {
+    /// One of FLV, without tracks.
+    fn flv(codec: Codec, content: Content, data: usize) -> Tag {
+        Tag {
+            codec: Some(codec),
+            content,
+            track: 0,
+            data,
+        }
+    }
+
     /// Reads the beginning of a message of video; none where it is empty or cut off.
     #[inline]
     pub fn of_video(payload: &[u8]) -> Option<Tag> {
         let (&first, rest) = payload.split_first()?;
-        // Enhanced RTMP: the first bit, then three of the frame's type and four of the packet's.
         if first & 0x80 != 0 {
-            let name = *rest.first_chunk()?;
-            let key = first >> 4 & 7 == KEY;
-            // The packets of H.264 and HEVC have a time of composition between.
-            let has_time = matches!(&name, b"avc1" | b"hvc1");
-            let (content, data) = match first & 0x0f {
-                0 => (Content::Config, 5),
-                1 => (Content::Frame { key }, if has_time { 8 } else { 5 }),
-                3 => (Content::Frame { key }, 5),
-                _ => (Content::Other, 5),
-            };
-            return Some(Tag {
-                codec: Codec::FourCc(name),
-                content,
-                data,
-            });
+            return Tag::of_extended_video(payload);
         }
         let (kind, codec) = (first >> 4, first & 0x0f);
-        let key = kind == KEY;
-        if codec != FLV_AVC {
-            let content = match kind {
-                COMMAND => Content::Other,
-                _ => Content::Frame { key },
-            };
-            return Some(Tag {
-                codec: Codec::Other(codec),
-                content,
-                data: 1,
-            });
-        }
+        let frame = Content::Frame { key: kind == KEY };
+        let known = match codec {
+            FLV_AVC => Codec::Avc,
+            FLV_HEVC => Codec::FourCc(*b"hvc1"),
+            // FLV, E.4.3.1: what lies outside may have packets of any kind.
+            1..FLV_AVC => {
+                let content = if kind == COMMAND {
+                    Content::Other
+                } else {
+                    frame
+                };
+                return Some(Tag::flv(Codec::Other(codec), content, 1));
+            }
+            _ => return Some(Tag::flv(Codec::Other(codec), Content::Unknown, 1)),
+        };
         let content = match rest.first()? {
             0 => Content::Config,
-            1 if kind != COMMAND => Content::Frame { key },
+            1 if kind != COMMAND => frame,
             _ => Content::Other,
         };
-        Some(Tag {
-            codec: Codec::Avc,
-            content,
-            data: 5,
-        })
+        Some(Tag::flv(known, content, 5))
+    }
+
+    /// Enhanced RTMP v2, "Enhanced Video": the first bit, then three of the frame's type and four
+    /// of the packet's.
+    fn of_extended_video(payload: &[u8]) -> Option<Tag> {
+        let kind = payload.first()? >> 4 & 7;
+        let (packet, at) = pass_mod_ex(payload)?;
+        if kind == COMMAND && packet != packet::METADATA {
+            return Some(Tag {
+                codec: None,
+                content: Content::Other,
+                track: 0,
+                data: at,
+            });
+        }
+        let header = Extended::read(payload, packet, at, packet::VIDEO_MULTITRACK)?;
+        let frame = Content::Frame { key: kind == KEY };
+        let mut tag = header.tag(match header.packet {
+            packet::SEQUENCE_START | packet::MPEG2_TS_SEQUENCE_START => Content::Config,
+            packet::CODED_FRAMES | packet::CODED_FRAMES_X => frame,
+            packet::SEQUENCE_END | packet::METADATA => Content::Other,
+            _ => Content::Unknown,
+        });
+        // The composition time.
+        if header.packet == packet::CODED_FRAMES
+            && matches!(&header.name, b"avc1" | b"hvc1" | b"vvc1")
+        {
+            tag.data += 3;
+        }
+        Some(tag)
     }
 
     /// Reads the beginning of a message of audio; none where it is empty or cut off.
@@ -144,28 +275,26 @@ impl Tag {
         let (&first, rest) = payload.split_first()?;
         let frame = Content::Frame { key: true };
         Some(match first >> 4 {
-            FLV_AUDIO_EXTENDED => Tag {
-                codec: Codec::FourCc(*rest.first_chunk()?),
-                content: match first & 0x0f {
-                    0 => Content::Config,
-                    1 => frame,
-                    _ => Content::Other,
-                },
-                data: 5,
-            },
-            FLV_AAC => Tag {
-                codec: Codec::Aac,
-                content: match rest.first()? {
+            FLV_AUDIO_EXTENDED => {
+                let (packet, at) = pass_mod_ex(payload)?;
+                let header = Extended::read(payload, packet, at, packet::AUDIO_MULTITRACK)?;
+                header.tag(match header.packet {
+                    packet::SEQUENCE_START => Content::Config,
+                    packet::CODED_FRAMES => frame,
+                    packet::SEQUENCE_END | packet::MULTICHANNEL_CONFIG => Content::Other,
+                    _ => Content::Unknown,
+                })
+            }
+            FLV_AAC => {
+                let content = match rest.first()? {
                     0 => Content::Config,
                     _ => frame,
-                },
-                data: 2,
-            },
-            format => Tag {
-                codec: Codec::Other(16 + format),
-                content: frame,
-                data: 1,
-            },
+                };
+                Tag::flv(Codec::Aac, content, 2)
+            }
+            // Reserved (FLV, E.4.2.1).
+            format @ 12..=13 => Tag::flv(Codec::Other(16 + format), Content::Unknown, 1),
+            format => Tag::flv(Codec::Other(16 + format), frame, 1),
         })
     }
 }
@@ -205,7 +334,10 @@ mod tests {
     fn video_says_what_it_is() {
         let tag = |payload: &[u8]| {
             let tag = Tag::of_video(payload)?;
-            Some((tag.codec.to_string(), tag.content, tag.data))
+            let codec = tag
+                .codec
+                .map_or_else(String::new, |codec| codec.to_string());
+            Some((codec, tag.content, tag.data))
         };
         let frame = |key| Content::Frame { key };
         for (payload, expected) in [
@@ -221,6 +353,40 @@ mod tests {
             (b"\x91av01", Some(("av1", frame(true), 5))),
             (b"\xa1vp09", Some(("vp9", frame(false), 5))),
             (b"\x94av01", Some(("av1", Content::Other, 5))),
+            // HEVC without Enhanced RTMP, and what FLV does not define.
+            (&[0x1c, 0, 0, 0, 0], Some(("hevc", Content::Config, 5))),
+            (&[0x1c, 1, 0, 0, 0], Some(("hevc", frame(true), 5))),
+            (&[0x2c, 1, 0, 0, 0], Some(("hevc", frame(false), 5))),
+            (&[0x1c], None),
+            (&[0x1d, 1], Some(("video 13", Content::Unknown, 1))),
+            (&[0x10, 1], Some(("video 0", Content::Unknown, 1))),
+            // A command has no codec, unless it is metadata.
+            (b"\xd0\x00", Some(("", Content::Other, 1))),
+            (b"\xd4hvc1", Some(("hevc", Content::Other, 5))),
+            // ModEx: 3 bytes, or 256, or twice; then another packet type.
+            (b"\x97\x02\0\0\x01\x01hvc1", Some(("hevc", frame(true), 13))),
+            (
+                b"\xa7\x02\0\0\x01\x03hvc1",
+                Some(("hevc", frame(false), 10)),
+            ),
+            (
+                b"\x97\x00\x05\x07\xff\x00\x02abc\x00av01",
+                Some(("av1", Content::Config, 15)),
+            ),
+            (b"\x97\x02\0\0\x01", None),
+            (b"\x97\xff\xff\xff\0", None),
+            // Multitrack: one track, several of one codec, several of several.
+            (b"\x96\x01hvc1\x02", Some(("hevc", frame(true), 10))),
+            (b"\x96\x03hvc1\x02", Some(("hevc", frame(true), 7))),
+            (b"\x96\x13av01\x00\0\0\x09", Some(("av1", frame(true), 10))),
+            (
+                b"\x96\x20av01\x01\0\0\x09",
+                Some(("av1", Content::Config, 10)),
+            ),
+            (b"\x96\x31av01\x00", Some(("av1", Content::Unknown, 10))),
+            (b"\x96\x06av01\x00", Some(("av1", Content::Unknown, 7))),
+            (b"\x96\x01hvc1", None),
+            (b"\x9aav01", Some(("av1", Content::Unknown, 5))),
             (b"\x91ab\x00\xff", Some(("ab\\x00\\xff", frame(true), 5))),
             (b"\x91av0", None),
             (&[0x17], None),
@@ -235,7 +401,10 @@ mod tests {
     fn audio_says_what_it_is() {
         let tag = |payload: &[u8]| {
             let tag = Tag::of_audio(payload)?;
-            Some((tag.codec.to_string(), tag.content, tag.data))
+            let codec = tag
+                .codec
+                .map_or_else(String::new, |codec| codec.to_string());
+            Some((codec, tag.content, tag.data))
         };
         let frame = Content::Frame { key: true };
         for (payload, expected) in [
@@ -245,7 +414,16 @@ mod tests {
             (&[0x82], Some(("pcmu", frame, 1))),
             (b"\x90Opus", Some(("opus", Content::Config, 5))),
             (b"\x91Opus", Some(("opus", frame, 5))),
-            (b"\x95mp4a", Some(("aac", Content::Other, 5))),
+            (b"\x94mp4a", Some(("aac", Content::Other, 5))),
+            (b"\x95\x01mp4a\x01", Some(("aac", frame, 7))),
+            (b"\x95\x00mp4a\x01", Some(("aac", Content::Config, 7))),
+            (b"\x95\x11Opus\x00\0\0\x05", Some(("opus", frame, 10))),
+            (
+                b"\x97\x02\0\0\x01\x05\x01mp4a\x01",
+                Some(("aac", frame, 12)),
+            ),
+            (b"\x95mp4", None),
+            (&[0xcf, 1], Some(("audio 12", Content::Unknown, 1))),
             (&[0xaf], None),
             (&[], None),
         ] {

@@ -115,11 +115,13 @@ pub struct Command {
 }
 
 impl Command {
-    /// Reads a command, of AMF0 or of AMF3, where a byte stands before it.
+    /// Reads a command, of AMF0 or of AMF3, where a byte stands before it. Without a number, as in
+    /// what needs no answer, its number is 0. Arguments from the first on that cannot be read are
+    /// left out.
     ///
     /// # Errors
-    /// [`Malformed::Command`], or what is wrong with the AMF. Arguments that cannot be read behind
-    /// a name and a number are left out where they are of AMF3.
+    /// [`Malformed::Command`] without a name, [`Malformed::Amf`] if it cannot be read,
+    /// [`Malformed::AmfTooDeep`] or [`Malformed::AmfTooMany`].
     pub fn read(payload: &[u8], amf3: bool) -> Result<Command, Malformed> {
         let bytes = match payload {
             [0, rest @ ..] if amf3 => rest,
@@ -130,21 +132,21 @@ impl Command {
             Some(Value::String(name)) => name,
             _ => return Err(Malformed::Command),
         };
-        let transaction = match reader.next_value()? {
-            Some(Value::Number(number)) => number,
-            // Some servers leave it out in what needs no answer.
-            None => 0.0,
-            _ => return Err(Malformed::Command),
-        };
         let mut arguments = Vec::new();
         loop {
             match reader.next_value() {
                 Ok(Some(value)) => arguments.push(value),
-                Ok(None) => break,
-                Err(Malformed::Amf) if amf3 => break,
+                Ok(None) | Err(Malformed::Amf) => break,
                 Err(error) => return Err(error),
             }
         }
+        let transaction = match arguments.first() {
+            Some(&Value::Number(number)) => {
+                arguments.remove(0);
+                number
+            }
+            _ => 0.0,
+        };
         Ok(Command {
             name,
             transaction,
@@ -168,6 +170,13 @@ impl Command {
     pub fn information(&self, name: &str) -> Option<&str> {
         let mut arguments = self.arguments.iter().rev();
         arguments.find_map(|value| value.get(name)?.as_str())
+    }
+
+    /// The URL to which a refusal of `connect` sends the client: `redirect` in `ex`, an object in
+    /// the information object, beside `code` 302. So Adobe's access plug-ins and Wowza have it.
+    pub fn redirect(&self) -> Option<&str> {
+        let mut arguments = self.arguments.iter().rev();
+        arguments.find_map(|value| value.get("ex")?.get("redirect")?.as_str())
     }
 }
 
@@ -280,9 +289,18 @@ mod tests {
 
     #[test]
     fn a_command_has_a_name() {
-        for payload in [&[][..], &[5], &[2, 0, 1, b'a', 5]] {
+        for payload in [&[][..], &[5]] {
             assert_eq!(Command::read(payload, false), Err(Malformed::Command));
         }
+        let read = |payload: &[u8]| {
+            let command = Command::read(payload, false).expect("it has a name");
+            (command.transaction, command.arguments)
+        };
+        // Without a number, with one, and cut off behind it.
+        assert_eq!(read(&[2, 0, 1, b'a', 5]), (0.0, vec![Value::Null]));
+        let two = 2f64.to_be_bytes();
+        let numbered = [&[2, 0, 1, b'a', 0][..], &two, &[5, 3, 0]].concat();
+        assert_eq!(read(&numbered), (2.0, vec![Value::Null]));
         let status = Command {
             name: "onStatus".to_owned(),
             transaction: 0.0,

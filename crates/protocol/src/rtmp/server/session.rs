@@ -165,7 +165,7 @@ impl ServerSession {
                     self.take_in(message, Some(0));
                 }
                 Ok(Some(Heard::Command(_, command))) => self.command(cx, &command, &mut out),
-                Ok(Some(Heard::Event(_) | Heard::Other)) => {}
+                Ok(Some(Heard::Event(_) | Heard::Unreadable | Heard::Other)) => {}
                 Err(malformed) => self.malformed(cx, malformed.to_string()),
             }
         }

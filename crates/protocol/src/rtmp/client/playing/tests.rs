@@ -1,0 +1,83 @@
+use measure::Catalogue;
+
+use super::*;
+use crate::media::frames::metrics::FRAMES_GROUP;
+use crate::metrics::CLIENTS;
+use crate::rtmp::metrics::RTMP;
+
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &FRAMES_GROUP, &RTMP]);
+
+fn ms(millis: u64) -> Time {
+    Time::from_nanos(millis * 1_000_000)
+}
+
+/// A player, and what it measured.
+struct Bench {
+    playing: Playing,
+    recorder: Recorder,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let dues = Dues {
+            due: ms(0),
+            started: ms(0),
+            asked: ms(0),
+        };
+        Bench {
+            playing: Playing::new(dues, Duration::from_secs(1), None),
+            recorder: Recorder::new(CATALOGUE),
+        }
+    }
+
+    /// A message that begins with `head` comes at `at`.
+    fn comes(&mut self, video: bool, at: Time, timestamp: u32, head: &[u8]) {
+        let media = Media {
+            video,
+            timestamp,
+            stream: 1,
+            length: 100,
+            wire: 112,
+            head,
+            body: Vec::new(),
+        };
+        let mut times = Times::new(&[], at);
+        self.playing
+            .media(&media, 1, &mut times, &mut self.recorder);
+    }
+
+    fn count(&self, counter: CounterId) -> u64 {
+        self.recorder.counter(counter)
+    }
+
+    fn most(&self, histogram: measure::HistogramId) -> Duration {
+        let most = self.recorder.histogram(histogram).and_then(|all| all.max());
+        Duration::from_nanos(most.expect("measured"))
+    }
+}
+
+#[test]
+fn timestamps_that_wrap_change_no_figure() {
+    let figures = |base: u32| {
+        let mut bench = Bench::new();
+        for frame in 0..100u32 {
+            let timestamp = base.wrapping_add(frame * 40);
+            let at = ms(1000 + u64::from(frame) * 40);
+            bench.comes(true, at, timestamp, &[0x17, 1, 0, 0, 0]);
+            let later = at + Duration::from_millis(20);
+            bench.comes(false, later, timestamp.wrapping_add(15), &[0xaf, 1]);
+        }
+        bench.playing.finish(None, &mut bench.recorder);
+        use crate::media::frames::metrics as f;
+        let counts = [f::FRAMES, f::STALLS, f::CLOCK_JUMPS].map(|counter| bench.count(counter));
+        let delays = [m::AV_SKEW, f::JITTER, f::PLAYOUT_BUFFER, f::LONGEST_GAP];
+        (counts, delays.map(|delay| bench.most(delay)))
+    };
+    let usual = figures(0);
+    assert_eq!(usual.0, [200, 0, 0]);
+    assert_eq!(usual.1[0], Duration::from_millis(5));
+    for before in [1, 100, 1999, 2000, 2001, 3999] {
+        assert_eq!(figures(u32::MAX - before), usual, "{before}");
+        assert_eq!(figures((1 << 31) - before), usual, "{before}");
+    }
+}

@@ -1,0 +1,372 @@
+//! The client against servers that players play though they are odd, message by message.
+
+use std::collections::VecDeque;
+
+use measure::{CounterId, Recorder};
+
+use super::CATALOGUE;
+use crate::media::frames::metrics as frames;
+use crate::rtmp::client::*;
+use crate::rtmp::codec::message::Kind;
+use crate::rtmp::codec::write::Head;
+use crate::session::{Flows, Outbox};
+
+const KEY: &[u8] = &[0x17, 1, 0, 0, 0];
+const PICTURE: &[u8] = &[0x27, 1, 0, 0, 0];
+const VIDEO_CONFIG: &[u8] = &[0x17, 0, 0, 0, 0];
+const SOUND: &[u8] = &[0xaf, 1];
+
+/// A client, and what a server says to it.
+struct Bench {
+    client: Client,
+    recorder: Recorder,
+    now: Time,
+    sinks: Sinks,
+    flows: Flows,
+    /// The message stream in which media comes.
+    stream: u32,
+    /// When media began to come.
+    begun: Time,
+    notes: Vec<Note>,
+    outcome: Option<Outcome>,
+}
+
+impl Bench {
+    /// A client that has sent its hello.
+    fn new() -> Bench {
+        let client = Client::new(ClientConfig::default(), "rtmp://10.0.0.2/live/x", 1);
+        let mut bench = Bench {
+            client: client.expect("a URL"),
+            recorder: Recorder::new(CATALOGUE),
+            now: Time::from_nanos(1_000_000_000),
+            sinks: Sinks::default(),
+            flows: Flows::default(),
+            stream: 1,
+            begun: Time::ZERO,
+            notes: Vec::new(),
+            outcome: None,
+        };
+        bench.input(Input::Start { due: bench.now });
+        bench
+    }
+
+    fn input(&mut self, input: Input<'_>) -> Vec<u8> {
+        let mut out = VecDeque::new();
+        let mut cx = Context {
+            now: self.now,
+            recorder: &mut self.recorder,
+            sinks: &mut self.sinks,
+            flows: &mut self.flows,
+            out: &mut out,
+            outbox: &mut Outbox::default(),
+        };
+        self.client.handle(&mut cx, input);
+        let mut sent = Vec::new();
+        for output in out {
+            match output {
+                Output::Send { bytes, .. } => sent.extend(bytes),
+                Output::Note(note) => self.notes.push(note),
+                Output::Ended(outcome) => self.outcome = Some(outcome),
+                _ => {}
+            }
+        }
+        sent
+    }
+
+    fn hears(&mut self, bytes: &[u8]) {
+        let at = self.now;
+        self.input(Input::Bytes {
+            channel: CHANNEL,
+            bytes,
+            at,
+            runs: &[],
+        });
+    }
+
+    /// Shakes hands with a server whose S2 is an echo or not.
+    fn shakes_hands(mut self, echo: bool) -> Bench {
+        let hello = self.input(Input::Opened {
+            channel: CHANNEL,
+            local: "10.0.0.1:4000".parse().expect("an address"),
+            remote: None,
+        });
+        let Ok(Step::Send(mut answer)) = Handshake::server(2).take(&hello, &mut 0) else {
+            panic!("a hello is answered");
+        };
+        if !echo && let Some(last) = answer.last_mut() {
+            *last = !*last;
+        }
+        self.hears(&answer);
+        self
+    }
+
+    fn says(&mut self, name: &str, transaction: f64, arguments: Vec<Value>) {
+        let command = Command {
+            name: name.to_owned(),
+            transaction,
+            arguments,
+        };
+        let mut bytes = Vec::new();
+        write::command(&command, 0, 128, &mut bytes);
+        self.hears(&bytes);
+    }
+
+    fn status(&mut self, code: &str) {
+        let information = vec![
+            ("level".to_owned(), Value::text("status")),
+            ("code".to_owned(), Value::text(code)),
+        ];
+        self.says(
+            "onStatus",
+            0.0,
+            vec![Value::Null, Value::Object(information)],
+        );
+    }
+
+    /// A client that plays from a server whose S2 is an echo or not.
+    fn plays(echo: bool) -> Bench {
+        let mut bench = Bench::new().shakes_hands(echo);
+        bench.says("_result", 1.0, vec![Value::Null]);
+        bench.says("_result", 2.0, vec![Value::Null, Value::Number(1.0)]);
+        bench.status("NetStream.Play.Start");
+        bench.begun = bench.now;
+        bench
+    }
+
+    fn media(&mut self, kind: Kind, payload: &[u8]) {
+        let timestamp = self.now.since(self.begun).as_millis() as u32;
+        let head = Head {
+            chunk_stream: if kind == Kind::Video { 6 } else { 4 },
+            kind,
+            timestamp,
+            stream: self.stream,
+        };
+        let mut bytes = Vec::new();
+        head.write(&[payload, &[7; 20]], 128, &mut bytes);
+        self.hears(&bytes);
+    }
+
+    /// Both, 25 times a second for `seconds`; each with what it begins with.
+    fn lasts(&mut self, seconds: u64, video: Option<&[u8]>, audio: Option<&[u8]>) {
+        for _ in 0..seconds * 25 {
+            if let Some(video) = video {
+                self.media(Kind::Video, video);
+            }
+            if let Some(audio) = audio {
+                self.media(Kind::Audio, audio);
+            }
+            self.now += Duration::from_millis(40);
+        }
+    }
+
+    /// Is told to stop; how it ends: the reason of a failure and its detail.
+    fn stops(&mut self) -> Option<(&'static str, String)> {
+        let until = self.now;
+        self.input(Input::Stop { until });
+        match self.outcome.as_ref().expect("it has ended") {
+            Outcome::Failed(failure) => Some((failure.reason, failure.detail.clone())),
+            _ => None,
+        }
+    }
+
+    fn count(&self, counter: CounterId) -> u64 {
+        self.recorder.counter(counter)
+    }
+
+    fn most(&self, histogram: measure::HistogramId) -> f64 {
+        let most = self.recorder.histogram(histogram).and_then(|all| all.max());
+        Duration::from_nanos(most.expect("measured")).as_secs_f64()
+    }
+
+    fn notes(&self, kind: &str) -> Vec<&str> {
+        let notes = self.notes.iter().filter(|note| note.kind == kind);
+        notes.map(|note| &*note.text).collect()
+    }
+}
+
+#[test]
+fn video_that_freezes_while_sound_plays_is_counted() {
+    let mut bench = Bench::plays(true);
+    bench.lasts(3, Some(KEY), Some(SOUND));
+    bench.lasts(5, None, Some(SOUND));
+    assert_eq!(bench.stops(), None);
+    assert_eq!(bench.count(m::STREAMS_SILENT), 1);
+    assert_eq!(bench.count(frames::STALLS), 1);
+    let gap = bench.most(frames::LONGEST_GAP);
+    assert!((4.9..5.1).contains(&gap), "{gap}");
+    let notes = bench.notes("silent_stream");
+    assert!(notes[0].starts_with("no video for 5.0"), "{notes:?}");
+}
+
+#[test]
+fn one_picture_alone_is_a_frozen_picture() {
+    let mut bench = Bench::plays(true);
+    bench.media(Kind::Video, KEY);
+    bench.lasts(4, None, Some(SOUND));
+    assert_eq!(bench.stops(), None);
+    assert_eq!(bench.count(m::STREAMS_SILENT), 1);
+    assert_eq!(bench.count(frames::STALLS), 1);
+}
+
+#[test]
+fn sound_that_stops_while_video_plays_is_counted() {
+    let mut bench = Bench::plays(true);
+    bench.lasts(3, Some(KEY), Some(SOUND));
+    bench.lasts(5, Some(KEY), None);
+    assert_eq!(bench.stops(), None);
+    assert_eq!(bench.count(m::STREAMS_SILENT), 1);
+}
+
+#[test]
+fn stream_of_sound_alone_or_a_short_gap_is_not_counted() {
+    let mut bench = Bench::plays(true);
+    bench.lasts(5, None, Some(SOUND));
+    assert_eq!(bench.stops(), None);
+    assert_eq!(bench.count(m::STREAMS_SILENT), 0);
+    let mut bench = Bench::plays(true);
+    bench.lasts(3, Some(KEY), Some(SOUND));
+    bench.lasts(1, None, Some(SOUND));
+    assert_eq!(bench.stops(), None);
+    assert_eq!(bench.count(m::STREAMS_SILENT), 0);
+}
+
+#[test]
+fn viewer_without_a_key_frame_fails() {
+    for video in [PICTURE, VIDEO_CONFIG, &[0x1d, 1]] {
+        let mut bench = Bench::plays(true);
+        bench.lasts(4, Some(video), Some(SOUND));
+        let (reason, detail) = bench.stops().expect("it saw nothing");
+        assert_eq!(reason, "no_picture", "{detail}");
+    }
+    // It has had no time to come.
+    let mut bench = Bench::plays(true);
+    bench.lasts(1, Some(PICTURE), Some(SOUND));
+    assert_eq!(bench.stops(), None);
+}
+
+#[test]
+fn hevc_without_enhanced_rtmp_waits_for_its_key_frame() {
+    let mut bench = Bench::plays(true);
+    bench.media(Kind::Video, &[0x1c, 0, 0, 0, 0]);
+    bench.lasts(3, Some(&[0x2c, 1, 0, 0, 0]), None);
+    bench.lasts(1, Some(&[0x1c, 1, 0, 0, 0]), None);
+    assert_eq!(bench.stops(), None);
+    assert_eq!(bench.count(m::VIDEO_FRAMES), 100);
+    assert!((2.9..3.1).contains(&bench.most(m::KEY_FRAME_DELAY)));
+}
+
+#[test]
+fn only_track_or_the_first_counts_once() {
+    let track = |number: u8| [&b"\x95\x01mp4a"[..], &[number]].concat();
+    let mut bench = Bench::plays(true);
+    bench.lasts(2, None, Some(&track(1)));
+    assert_eq!(bench.stops(), None);
+    assert_eq!(bench.count(m::AUDIO_FRAMES), 50);
+    let mut bench = Bench::plays(true);
+    for _ in 0..50 {
+        bench.media(Kind::Audio, SOUND);
+        bench.media(Kind::Audio, &track(1));
+        bench.now += Duration::from_millis(40);
+    }
+    assert_eq!(bench.stops(), None);
+    assert_eq!(bench.count(m::AUDIO_FRAMES), 50);
+    assert_eq!(bench.count(m::OTHER_TRACKS), 50);
+}
+
+#[test]
+fn media_in_an_unknown_coding_is_no_frame_and_is_named() {
+    let mut bench = Bench::plays(true);
+    bench.lasts(2, Some(&[0x1d, 1]), None);
+    let (reason, detail) = bench.stops().expect("nothing came");
+    assert_eq!(reason, "no_media");
+    let words = "50 messages of video in an unknown coding: video 13";
+    assert!(detail.contains(words), "{detail}");
+    assert_eq!(bench.count(m::UNKNOWN_MEDIA), 50);
+    assert_eq!(bench.count(frames::FRAMES), 0);
+}
+
+#[test]
+fn server_that_does_not_echo_is_played() {
+    for (echo, without) in [(true, 0), (false, 1)] {
+        let mut bench = Bench::plays(echo);
+        bench.lasts(2, Some(KEY), Some(SOUND));
+        assert_eq!(bench.stops(), None);
+        assert_eq!(bench.count(frames::FRAMES), 100);
+        assert_eq!(bench.count(m::HANDSHAKES_WITHOUT_ECHO), without);
+    }
+}
+
+#[test]
+fn media_in_another_message_stream_is_played() {
+    for stream in [0, 5] {
+        let mut bench = Bench::plays(true);
+        bench.stream = stream;
+        bench.lasts(2, Some(KEY), Some(SOUND));
+        assert_eq!(bench.stops(), None);
+        assert_eq!(bench.count(frames::FRAMES), 100);
+        assert_eq!(bench.count(m::OTHER_STREAM_MEDIA), 100);
+    }
+}
+
+#[test]
+fn command_that_cannot_be_read_ends_nothing() {
+    let mut bench = Bench::plays(true);
+    bench.lasts(1, Some(KEY), None);
+    // No name; a name that is cut off; a name and no number.
+    for payload in [&[5][..], &[2, 0, 9, b'o'], &[2, 0, 1, b'o', 5]] {
+        let head = Head {
+            chunk_stream: 3,
+            kind: Kind::Command,
+            timestamp: 0,
+            stream: 0,
+        };
+        let mut bytes = Vec::new();
+        head.write(&[payload], 128, &mut bytes);
+        bench.hears(&bytes);
+    }
+    bench.lasts(1, Some(KEY), None);
+    assert_eq!(bench.stops(), None);
+    assert_eq!(bench.count(frames::FRAMES), 50);
+    assert_eq!(bench.count(m::UNREADABLE_COMMANDS), 2);
+}
+
+#[test]
+fn redirect_of_connect_is_named() {
+    let mut bench = Bench::new().shakes_hands(true);
+    let text = |name: &str, value: &str| (name.to_owned(), Value::text(value));
+    let ex = vec![
+        ("code".to_owned(), Value::Number(302.0)),
+        text("redirect", "rtmp://10.0.0.9:1936/live"),
+    ];
+    let information = vec![
+        text("level", "error"),
+        text("code", "NetConnection.Connect.Rejected"),
+        ("ex".to_owned(), Value::Object(ex)),
+    ];
+    bench.says("_error", 1.0, vec![Value::Null, Value::Object(information)]);
+    let Some(Outcome::Failed(failure)) = &bench.outcome else {
+        panic!("{:?}", bench.outcome);
+    };
+    assert_eq!(failure.reason, "redirect_refused");
+    let detail = &failure.detail;
+    assert!(detail.contains("rtmp://10.0.0.9:1936/live"), "{detail}");
+}
+
+#[test]
+fn end_by_the_server_is_an_event() {
+    for code in ["NetStream.Play.UnpublishNotify", "NetStream.Play.Complete"] {
+        let mut bench = Bench::plays(true);
+        bench.lasts(3, Some(KEY), Some(SOUND));
+        bench.status(code);
+        assert_eq!(bench.outcome, Some(Outcome::Completed));
+        let notes = bench.notes("ended_by_server");
+        assert!(notes[0].contains(code), "{notes:?}");
+        assert!(notes[0].contains("3.000 s of media"), "{notes:?}");
+    }
+    // A picture that froze before is not forgotten because its publisher left.
+    let mut bench = Bench::plays(true);
+    bench.lasts(3, Some(KEY), Some(SOUND));
+    bench.lasts(5, None, Some(SOUND));
+    bench.status("NetStream.Play.UnpublishNotify");
+    assert_eq!(bench.count(m::STREAMS_SILENT), 1);
+}

@@ -23,7 +23,7 @@ use crate::metric::Statistic;
 use crate::metric::{Catalogue, CounterId, MetricSource, Unit};
 use crate::recorder::Window;
 use crate::tester;
-use crate::totals::Totals;
+use crate::totals::{SHORTEST_WINDOW, Totals};
 use crate::verdict::figure;
 pub use bounds::HealthBounds;
 use check::{Check, Judged};
@@ -32,11 +32,6 @@ use links::{Late, Links};
 /// A client that sets to work more than this after it was due counts as
 /// [`tester::NOT_STARTED_IN_TIME`].
 pub const LATE_START: Duration = Duration::from_secs(1);
-
-/// Windows shorter than this, in seconds, are not judged as windows, unless they are the first: a
-/// share of the sliver in which a run ends says nothing. What they counted is in what is judged
-/// over the run.
-const SHORTEST_WINDOW: f64 = 0.5;
 
 /// From so many windows on a single one is forgiven.
 const WINDOWS_TO_FORGIVE_ONE: u64 = 4;

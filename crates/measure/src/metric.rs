@@ -40,6 +40,13 @@ impl Unit {
         }
     }
 
+    /// Whether a level of this unit is taken over a window's time (cores in use, a share of the
+    /// time) rather than at one moment (clients, bytes held). A window of a few milliseconds has no
+    /// peak of such a level.
+    pub const fn is_over_time(self) -> bool {
+        matches!(self, Unit::Cores | Unit::Ratio | Unit::BitsPerSecond)
+    }
+
     /// What one recorded step of a distribution is worth in this unit.
     pub const fn scale(self) -> f64 {
         match self {

@@ -8,39 +8,128 @@ use crate::metric::{Catalogue, CounterId, HistogramId, Metric, MetricSource};
 use crate::recorder::Window;
 use crate::time::Time;
 
+/// A window of less, in seconds, is not judged, charted or compared as a whole one: a rate or a
+/// share over a few milliseconds is many times too much, or nothing.
+pub const SHORTEST_WINDOW: f64 = 0.5;
+
 /// Mean, minimum and maximum of a level that is taken once a window.
+///
+/// The mean is weighted by the windows' lengths. What is itself taken over a window's time, such as
+/// cores in use, has its extremes over stretches of at least [`SHORTEST_WINDOW`]: a shorter window
+/// is joined with the next one, or with the one before if it is the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GaugeFigures {
-    sum: f64,
-    count: u64,
+    /// Of all windows, whatever their length.
+    any: Option<Extremes>,
+    /// The sum over windows of no length, and their number.
+    untimed: (f64, u64),
+    /// Value times seconds, and seconds.
+    weighted: Stretch,
+    /// Of the stretches before the last one.
+    over_time: Option<Extremes>,
+    /// The last stretch that is long enough.
+    last: Stretch,
+    /// Windows since then, not long enough yet.
+    rest: Stretch,
+}
+
+/// The lowest and the highest value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Extremes {
     min: f64,
     max: f64,
 }
 
+impl Extremes {
+    fn with(before: Option<Extremes>, value: f64) -> Extremes {
+        before.map_or(
+            Extremes {
+                min: value,
+                max: value,
+            },
+            |before| Extremes {
+                min: before.min.min(value),
+                max: before.max.max(value),
+            },
+        )
+    }
+}
+
+/// An integral over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Stretch {
+    sum: f64,
+    seconds: f64,
+}
+
+impl Stretch {
+    fn add(&mut self, value: f64, seconds: f64) {
+        self.sum += value * seconds;
+        self.seconds += seconds;
+    }
+
+    fn mean(self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.sum / self.seconds)
+    }
+}
+
 impl GaugeFigures {
-    fn add(&mut self, value: f64) {
-        if self.count == 0 {
-            (self.min, self.max) = (value, value);
+    fn add(&mut self, value: f64, seconds: f64) {
+        self.any = Some(Extremes::with(self.any, value));
+        if seconds.is_nan() || seconds <= 0.0 || seconds.is_infinite() {
+            self.untimed.0 += value;
+            self.untimed.1 += 1;
+            return;
         }
-        self.sum += value;
-        self.count += 1;
-        self.min = self.min.min(value);
-        self.max = self.max.max(value);
+        self.weighted.add(value, seconds);
+        self.rest.add(value, seconds);
+        if self.rest.seconds >= SHORTEST_WINDOW {
+            if let Some(mean) = self.last.mean() {
+                self.over_time = Some(Extremes::with(self.over_time, mean));
+            }
+            self.last = std::mem::take(&mut self.rest);
+        }
     }
 
-    /// Mean over the windows in which it was taken.
+    /// Mean over the time of the windows in which it was taken.
     pub fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum / self.count as f64)
+        let any = self.any?;
+        let (sum, count) = self.untimed;
+        let mean = self.weighted.mean().unwrap_or(sum / count as f64);
+        // A level that never changed is not off by a rounding error.
+        Some(mean.max(any.min).min(any.max))
     }
 
-    /// The smallest value of any window.
+    /// The smallest value of any window, however short.
     pub fn min(&self) -> Option<f64> {
-        (self.count > 0).then_some(self.min)
+        Some(self.any?.min)
     }
 
-    /// The largest value of any window.
+    /// The largest value of any window, however short.
     pub fn max(&self) -> Option<f64> {
-        (self.count > 0).then_some(self.max)
+        Some(self.any?.max)
+    }
+
+    /// The smallest mean of any stretch of at least [`SHORTEST_WINDOW`], or of all if that is
+    /// shorter.
+    pub fn min_over_time(&self) -> Option<f64> {
+        let found = self.extremes_over_time().or(self.any)?;
+        Some(found.min.max(self.any?.min).min(self.mean()?))
+    }
+
+    /// The largest mean of any stretch of at least [`SHORTEST_WINDOW`], or of all if that is
+    /// shorter.
+    pub fn max_over_time(&self) -> Option<f64> {
+        let found = self.extremes_over_time().or(self.any)?;
+        Some(found.max.min(self.any?.max).max(self.mean()?))
+    }
+
+    fn extremes_over_time(&self) -> Option<Extremes> {
+        let last = Stretch {
+            sum: self.last.sum + self.rest.sum,
+            seconds: self.last.seconds + self.rest.seconds,
+        };
+        Some(Extremes::with(self.over_time, last.mean()?))
     }
 }
 
@@ -49,11 +138,12 @@ impl GaugeFigures {
 const LATE_END: f64 = 0.05;
 
 /// How long of a window of `seconds` from `begins` counts as time of measurement: all of it, or
-/// `None` of one that goes on after the run was told to stop. How much of such a window's counts
-/// came before that is not known.
+/// `None` if it began after the run was told to stop, or goes on after that. How much of such a
+/// window's counts came before the stop is not known.
 pub fn seconds_until(begins: Time, seconds: f64, stopped_at: Time) -> Option<f64> {
     let before = stopped_at.since(begins).as_secs_f64();
-    (seconds <= before + LATE_END || seconds == 0.0).then_some(seconds)
+    let counts = begins < stopped_at && seconds <= before + LATE_END;
+    (counts || seconds == 0.0).then_some(seconds)
 }
 
 /// What was seen of one subject over several windows.
@@ -103,7 +193,7 @@ impl Totals {
         }
         for (ours, theirs) in self.gauges.iter_mut().zip(&window.gauges) {
             if let Some(value) = theirs {
-                ours.add(*value);
+                ours.add(*value, seconds);
             }
         }
     }
@@ -173,7 +263,10 @@ impl Totals {
             }
             MetricSource::Gauge(id, _) => {
                 let gauge = &self.gauges[usize::from(id.0)];
+                let over_time = metric.unit.is_over_time();
                 match statistic {
+                    Statistic::Min if over_time => gauge.min_over_time(),
+                    Statistic::Max if over_time => gauge.max_over_time(),
                     Statistic::Value | Statistic::Mean => gauge.mean(),
                     Statistic::Min => gauge.min(),
                     Statistic::Max => gauge.max(),
@@ -279,37 +372,4 @@ fn distribution_figure(values: &Sparse, metric: &Metric, statistic: Statistic) -
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::recorder::Recorder;
-    use crate::tester::{CPU_NANOS, TESTER_CATALOGUE};
-
-    #[test]
-    fn what_comes_while_a_run_is_ended_counts_and_is_in_no_rate() {
-        let stopped_at = Time::from_start(Duration::from_millis(2_500));
-        let mut totals = Totals::new(TESTER_CATALOGUE);
-        for second in 0..5 {
-            let mut recorder = Recorder::new(TESTER_CATALOGUE);
-            recorder.add(CPU_NANOS, 100);
-            let begins = Time::from_start(Duration::from_secs(second));
-            totals.add_until(&recorder.take_window(), begins, 1.0, stopped_at);
-        }
-        assert_eq!(totals.counter(CPU_NANOS), 500);
-        // Two windows ended before the stop. Of the third nobody knows how much came before it.
-        assert_eq!(totals.seconds(), 2.0);
-        assert_eq!(totals.timed[usize::from(CPU_NANOS.0)], 200);
-    }
-
-    #[test]
-    fn a_window_that_ends_a_little_late_is_of_the_time_before_the_stop() {
-        let at = |millis| Time::from_start(Duration::from_millis(millis));
-        assert_eq!(seconds_until(at(2_000), 1.003, at(3_000)), Some(1.003));
-        assert_eq!(seconds_until(at(2_000), 1.0, at(2_500)), None);
-        assert_eq!(seconds_until(at(3_000), 1.0, at(3_000)), None);
-        assert_eq!(seconds_until(at(3_000), 0.4, Time::NEVER), Some(0.4));
-        // What the server gave back after the run is a window of no length.
-        assert_eq!(seconds_until(at(9_000), 0.0, at(3_000)), Some(0.0));
-    }
-}
+mod tests;

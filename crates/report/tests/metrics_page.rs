@@ -21,7 +21,9 @@ same names, and Prometheus names made from them ([reports.md](reports.md)).
 Behind each name stand its unit and its kind:
 
 - **counter**: counted over the run; what counts clients also in the warm-up.
-- **level**: taken once a second; it has a mean, a minimum and a maximum.
+- **level**: taken once a second; it has a mean, a minimum and a maximum. The mean is weighted by
+  time. In cores, shares and bit/s, minimum and maximum are over at least half a second: a shorter
+  window, such as the last one of a run, is joined with its neighbour.
 - **distribution**: of single values; it has a mean, a minimum, a maximum, a count and percentiles
   such as `p95`, each within 0.1 %.
 - **derived**: worked out from counters.

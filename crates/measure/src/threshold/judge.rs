@@ -9,7 +9,7 @@ use crate::metric::Statistic;
 use crate::metric::{Catalogue, MetricSource, Unit};
 use crate::recorder::Window;
 use crate::tester;
-use crate::totals::Totals;
+use crate::totals::{SHORTEST_WINDOW, Totals};
 
 /// What became of one threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,11 +81,6 @@ impl Losses {
         self.lost - limit * self.of
     }
 }
-
-/// Windows shorter than this, in seconds, are not judged as the worst: of the last one, in which
-/// the run ends, only a sliver may be left, and a rate or a ratio over a few packets says nothing.
-/// What it counted is in the figures of the run.
-const SHORTEST_WINDOW: f64 = 0.5;
 
 impl Judge {
     /// A judge of `thresholds` and of the [unwritten](super::unwritten) ones.

@@ -209,7 +209,7 @@ impl Coordinator<'_> {
                 if index >= self.warm_up_windows
                     && let Some(totals) = self.workers.get_mut(worker as usize)
                 {
-                    totals.add(&tester, seconds);
+                    totals.add_until(&tester, begins, seconds, self.stopped_at);
                 }
                 let part = Assembled {
                     index,

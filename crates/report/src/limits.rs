@@ -5,6 +5,7 @@
 
 use measure::metric::MetricSource;
 use measure::server::ServerLog;
+use measure::totals::SHORTEST_WINDOW;
 use measure::{Catalogue, Window};
 use schemars::JsonSchema;
 
@@ -111,15 +112,23 @@ pub(crate) enum Whose {
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     points: Vec<Point>,
+    /// Whether the window that is being added is none of its own.
+    is_short: bool,
+    /// Whether the run sent media to the server.
+    sends_media: bool,
 }
 
 impl Evidence {
-    /// Begins a window.
-    pub(crate) fn window(&mut self, start: f64) {
-        self.points.push(Point {
-            start,
-            ..Point::default()
-        });
+    /// Begins a window. What is left of a second when a run ends is no window of its own: what was
+    /// counted in it counts in the one before.
+    pub(crate) fn window(&mut self, start: f64, seconds: f64) {
+        self.is_short = seconds < SHORTEST_WINDOW && !self.points.is_empty();
+        if !self.is_short {
+            self.points.push(Point {
+                start,
+                ..Point::default()
+            });
+        }
     }
 
     /// Adds what one subject saw in the window that was begun last.
@@ -133,12 +142,27 @@ impl Evidence {
         let Some(point) = self.points.last_mut() else {
             return;
         };
-        let gauge = |name| match catalogue.find(name)?.source {
-            MetricSource::Gauge(id, _) => *window.gauges.get(usize::from(id.0))?,
-            _ => None,
-        };
         let counter = |name| match catalogue.find(name)?.source {
             MetricSource::Counter(id) => window.counters.get(usize::from(id.0)).copied(),
+            _ => None,
+        };
+        if whose == Whose::Server {
+            let count = |name| counter(name).unwrap_or(0) as f64;
+            point.log_complaints += count("log_complaints");
+            point.socket_drops += count("socket_drops");
+            point.receive_errors += count("udp_receive_errors");
+        }
+        let sent = match whose {
+            Whose::Population => counter("sent_bytes"),
+            Whose::Tester => counter("sent_packets"),
+            Whose::Server => None,
+        };
+        self.sends_media |= sent.unwrap_or(0) > 0;
+        if self.is_short {
+            return;
+        }
+        let gauge = |name| match catalogue.find(name)?.source {
+            MetricSource::Gauge(id, _) => *window.gauges.get(usize::from(id.0))?,
             _ => None,
         };
         match whose {
@@ -156,11 +180,8 @@ impl Evidence {
                 point.uss = gauge("uss");
                 point.descriptors_share = gauge("file_descriptors_share");
                 point.descriptors = gauge("file_descriptors");
-                point.log_complaints = counter("log_complaints").unwrap_or(0) as f64;
-                point.socket_drops = counter("socket_drops").unwrap_or(0) as f64;
                 point.machine_cpu = gauge("machine_cpu");
                 point.machine_cores = gauge("machine_cores");
-                point.receive_errors = counter("udp_receive_errors").unwrap_or(0) as f64;
             }
             Whose::Tester => point.tester_cpu = gauge("cpu"),
         }
@@ -330,11 +351,19 @@ impl Evidence {
             .collect();
         let first = seen.first()?;
         let drops: f64 = seen.iter().map(|point| point.socket_drops).sum();
+        // What clients send back is small, and what is lost of it costs no viewer a frame.
+        let hit = match self.sends_media {
+            true => "",
+            false => {
+                " (the run sent it no media: these were clients' feedback, such as RTCP, unless media came from \
+                 elsewhere, and limit nothing that it sends)"
+            }
+        };
         Some(Limit {
             kind: LimitKind::SocketDrops,
             text: format!(
                 "the kernel dropped {drops:.0} datagrams at the server's sockets, because it did not fetch them in \
-                 time, {}, {}",
+                 time, {}, {}{hit}",
                 times(seen.len(), self.points.len()),
                 from(first)
             ),
@@ -511,254 +540,4 @@ impl FittedLine {
 }
 
 #[cfg(test)]
-mod tests {
-    use measure::server::LogComplaint;
-
-    use super::*;
-
-    /// A run of windows of a second, each as `of` makes it out of its number.
-    fn run(windows: u32, of: impl Fn(f64, &mut Point)) -> Evidence {
-        let points = (0..windows).map(|number| {
-            let mut point = Point {
-                start: f64::from(number),
-                playing: 100.0,
-                bit_rate: 100e6,
-                cpu: Some(0.5),
-                hottest_thread: Some(0.4),
-                tester_cpu: Some(0.1),
-                uss: Some(50e6),
-                ..Point::default()
-            };
-            of(f64::from(number), &mut point);
-            point
-        });
-        Evidence {
-            points: points.collect(),
-        }
-    }
-
-    fn kinds(evidence: &Evidence) -> Vec<LimitKind> {
-        limits(evidence).iter().map(|limit| limit.kind).collect()
-    }
-
-    fn limits(evidence: &Evidence) -> Vec<Limit> {
-        evidence.limits(2, &ServerLog::default())
-    }
-
-    #[test]
-    fn of_a_server_at_ease_nothing_is_said() {
-        assert_eq!(kinds(&run(120, |_, _| {})), []);
-        assert_eq!(kinds(&Evidence::default()), []);
-        // Nor of one of which nothing is known.
-        let blind = run(120, |_, point| *point = Point::default());
-        assert_eq!(kinds(&blind), []);
-    }
-
-    #[test]
-    fn a_saturated_thread_and_saturated_cores_are_told_apart() {
-        let hot = |windows: f64| {
-            run(60, move |at, point| {
-                if at >= 60.0 - windows {
-                    point.hottest_thread = Some(0.99);
-                }
-            })
-        };
-        assert_eq!(kinds(&hot(2.0)), [], "two windows may be anything");
-        let limits = hot(5.0).limits(2, &ServerLog::default());
-        assert_eq!(limits.len(), 1);
-        assert_eq!((limits[0].kind, limits[0].windows), (LimitKind::Thread, 5));
-        assert!(
-            limits[0]
-                .text
-                .contains("0.99 cores) in 5 of 60 windows, first at 55 s with 100")
-        );
-        let cores = run(60, |_, point| {
-            point.cpu = Some(1.5);
-            point.tester_cpu = Some(0.45);
-        });
-        assert_eq!(kinds(&cores), [LimitKind::Cores]);
-        assert_eq!(cores.limits(4, &ServerLog::default()), [], "there are more");
-    }
-
-    #[test]
-    fn a_server_that_is_kept_to_some_of_the_cores_is_judged_by_those() {
-        let kept = |allowed: Option<f64>, cpu: f64| {
-            run(60, move |_, point| {
-                (point.allowed, point.cpu) = (allowed, Some(cpu));
-            })
-        };
-        let limits = kept(Some(1.0), 0.99).limits(4, &ServerLog::default());
-        assert_eq!(limits.len(), 1);
-        assert_eq!((limits[0].kind, limits[0].windows), (LimitKind::Cores, 60));
-        let text = &limits[0].text;
-        assert!(
-            text.contains("machine's 4 cores, which is 1 (up to 0.99) in 60 of 60"),
-            "{text}"
-        );
-        assert_eq!(kinds(&kept(Some(0.5), 0.49)), [LimitKind::Cores]);
-        // It may use all, or was not near it, or nothing is known.
-        for (allowed, cpu) in [(Some(2.0), 1.7), (Some(1.0), 0.9), (None, 0.99)] {
-            assert_eq!(kinds(&kept(allowed, cpu)), [], "{allowed:?} {cpu}");
-        }
-        let all = kept(Some(2.0), 1.99).limits(2, &ServerLog::default());
-        assert_eq!(all.len(), 1, "{all:?}");
-        assert!(all[0].text.contains("the tester beside it"), "{all:?}");
-        // Of another machine nothing is known.
-        let mut remote = kept(None, 1.0);
-        remote
-            .points
-            .iter_mut()
-            .for_each(|p| p.machine_cpu = Some(1.0));
-        assert_eq!(kinds(&remote), []);
-    }
-
-    #[test]
-    fn another_machine_is_judged_by_its_own_cores() {
-        let remote = |cores: f64| {
-            run(60, move |_, point| {
-                point.cpu = Some(1.9);
-                point.machine_cpu = Some(3.9);
-                point.machine_cores = Some(cores);
-                point.receive_errors = if cores > 4.0 { 1.0 } else { 0.0 };
-            })
-        };
-        let limits = remote(4.0).limits(2, &ServerLog::default());
-        assert_eq!(limits.len(), 1);
-        assert!(
-            limits[0]
-                .text
-                .contains("the 4 cores of the server's machine"),
-            "{}",
-            limits[0].text
-        );
-        let limits = remote(8.0).limits(2, &ServerLog::default());
-        assert_eq!(limits.len(), 1);
-        assert!(
-            limits[0].text.contains("dropped 60 datagrams"),
-            "{}",
-            limits[0].text
-        );
-    }
-
-    #[test]
-    fn a_bit_rate_that_stops_rising_is_told_from_one_that_follows() {
-        let ramp = |ends: f64| {
-            run(120, move |at, point| {
-                point.playing = (at * 2.0).min(200.0);
-                point.bit_rate = point.playing.min(ends) * 1e6;
-            })
-        };
-        assert_eq!(kinds(&ramp(200.0)), []);
-        let limits = ramp(145.0).limits(2, &ServerLog::default());
-        assert_eq!(limits.len(), 1);
-        assert_eq!(limits[0].kind, LimitKind::FlatBitRate);
-        assert!(limits[0].text.contains("Mbit/s (+"), "{}", limits[0].text);
-        // All at once: there is nothing to compare with.
-        assert_eq!(kinds(&run(60, |_, point| point.bit_rate = 1.0)), []);
-        // Clients that leave are not the way up.
-        let leaving = run(120, |at, point| {
-            point.playing = 200.0 - at;
-            point.bit_rate = 100e6;
-        });
-        assert_eq!(kinds(&leaving), []);
-    }
-
-    #[test]
-    fn descriptors_near_their_limit_are_told_from_many() {
-        let with = |share: f64| {
-            run(60, move |at, point| {
-                point.descriptors = Some(1000.0);
-                point.descriptors_share = Some(if at < 20.0 { 0.1 } else { share });
-            })
-        };
-        assert_eq!(kinds(&with(0.94)), []);
-        let limits = limits(&with(1.0));
-        assert_eq!(limits.len(), 1);
-        assert_eq!(limits[0].kind, LimitKind::FileDescriptors);
-        assert_eq!((limits[0].first_at, limits[0].windows), (20.0, 40));
-        let text = &limits[0].text;
-        assert!(
-            text.contains("up to 100 %") && text.contains("(1000 in all"),
-            "{text}"
-        );
-        let once = |share: f64| {
-            run(60, move |at, point| {
-                point.descriptors_share = Some(if at == 20.0 { share } else { 0.5 })
-            })
-        };
-        assert_eq!(kinds(&once(0.99)), []);
-        assert_eq!(kinds(&once(1.0)), [LimitKind::FileDescriptors]);
-    }
-
-    #[test]
-    fn what_the_log_complains_of_is_quoted() {
-        let evidence = run(60, |at, point| {
-            point.log_complaints = if at >= 50.0 { 4.0 } else { 0.0 };
-        });
-        let complaint = |lines, first: &str| LogComplaint {
-            pattern: String::new(),
-            lines,
-            first: first.to_owned(),
-        };
-        let log = ServerLog {
-            complaints: vec![complaint(38, "too old"), complaint(2, "no files")],
-            more: false,
-        };
-        let limits_of = limits;
-        let limits = evidence.limits(2, &log);
-        assert_eq!(limits.len(), 1);
-        assert_eq!((limits[0].kind, limits[0].first_at), (LimitKind::Log, 50.0));
-        assert!(
-            limits[0].text.contains("40 lines, in 10 of 60 windows, first at 50 s with 100 clients playing: 38 such as \u{201c}too old\u{201d}; 2 such as"),
-            "{}",
-            limits[0].text
-        );
-        // Of a run that was cut off only the count is known.
-        assert_eq!(limits_of(&evidence).len(), 1);
-    }
-
-    #[test]
-    fn drops_are_summed() {
-        let evidence = run(60, |at, point| {
-            point.socket_drops = if at == 7.0 || at == 9.0 { 21.0 } else { 0.0 };
-        });
-        let limits = evidence.limits(2, &ServerLog::default());
-        assert_eq!(limits.len(), 1);
-        assert!(
-            limits[0].text.contains("dropped 42 datagrams"),
-            "{}",
-            limits[0].text
-        );
-        assert_eq!((limits[0].first_at, limits[0].windows), (7.0, 2));
-    }
-
-    #[test]
-    fn memory_that_grows_at_rest_is_told_from_what_comes_with_clients() {
-        let sampled = |at: f64| (at / 5.0).floor() * 5.0;
-        let leak = run(120, move |at, point| {
-            point.uss = Some(50e6 + sampled(at) * 200e3)
-        });
-        let limits = leak.limits(2, &ServerLog::default());
-        assert_eq!(limits.len(), 1);
-        assert_eq!(limits[0].kind, LimitKind::MemoryGrowth);
-        assert!(
-            limits[0].text.contains("11.4 MiB a minute"),
-            "{}",
-            limits[0].text
-        );
-        let with_clients = run(120, |at, point| {
-            point.playing = at;
-            point.bit_rate = at * 1e6;
-            point.uss = Some(50e6 + at * 200e3);
-        });
-        assert_eq!(kinds(&with_clients), []);
-        let noise = run(120, move |at, point| {
-            point.uss = Some(50e6 + 30e6 * (sampled(at) * 1.7).sin());
-        });
-        assert_eq!(kinds(&noise), []);
-        let short = run(30, move |at, point| {
-            point.uss = Some(50e6 + sampled(at) * 2e6)
-        });
-        assert_eq!(kinds(&short), []);
-    }
-}
+mod tests;

@@ -8,15 +8,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::metric::{Metric, MetricSource, Statistic, Unit};
+use measure::totals::SHORTEST_WINDOW;
 use measure::{Catalogue, Totals};
 use runfile::{Reader, Subject};
 
 use crate::ReportError;
 use crate::source::{SERVER, TESTER, is_link};
-
-/// A window that is shorter, in seconds, has no levels and no rates: what is divided by its few
-/// milliseconds says nothing about a second.
-const SHORTEST_WINDOW: f64 = 0.5;
 
 /// What all names begin with.
 pub(crate) const PREFIX: &str = "streamgauge";

@@ -76,10 +76,7 @@ pub(crate) struct Sums {
 impl Sums {
     fn of(reader: &Reader) -> Result<Sums, ReportError> {
         let mut sums = Sums::new(reader);
-        let stopped_at: Option<f64> = noted(reader, "stopped_at")?;
-        sums.stopped_at = stopped_at
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .map_or(Time::NEVER, Time::from_start);
+        sums.stopped_at = reader.stopped_at()?;
         for row in reader.windows() {
             sums.window(reader, &row?);
         }
@@ -107,6 +104,12 @@ impl Sums {
         &self.totals
     }
 
+    /// Notes when the run was told to stop, once it was.
+    pub(crate) fn look_at_stop(&mut self, reader: &Reader) -> Result<Time, ReportError> {
+        self.stopped_at = reader.stopped_at()?;
+        Ok(self.stopped_at)
+    }
+
     /// Takes a window in.
     pub(crate) fn window(&mut self, reader: &Reader, row: &runfile::WindowRow) {
         let is_counted = row.index >= reader.header().warm_up_windows();
@@ -115,7 +118,7 @@ impl Sums {
             let end = row.start.as_secs_f64() + row.seconds;
             self.duration = end.min(self.stopped_at.as_secs_f64());
             self.closing = end - self.duration;
-            self.evidence.window(row.start.as_secs_f64());
+            self.evidence.window(row.start.as_secs_f64(), row.seconds);
         }
         if is_counted {
             let counts = seconds_until(row.start, row.seconds, self.stopped_at);

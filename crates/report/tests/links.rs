@@ -25,6 +25,11 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
 /// A run in whose window 1 the link loses 60 packets and drops one by its own fault, which are
 /// missed in window 2, and the server loses another 3.
 fn make(path: &Path) {
+    make_with(path, &[120]);
+}
+
+/// With frames that were on their way for so many milliseconds.
+fn make_with(path: &Path, frames: &[u64]) {
     let subjects = [
         ("viewers", "rtsp"),
         ("tester", "tester"),
@@ -58,7 +63,12 @@ fn make(path: &Path) {
         let missed = if index == 2 { 64 } else { 0 };
         viewers.add(rtp::EXPECTED, 1_000);
         viewers.add(rtp::RECEIVED, 1_000 - missed);
-        viewers.record(rtp::FRAME_DELAY, 120_000_000);
+        for &delay in frames {
+            viewers.record(rtp::FRAME_DELAY, delay * 1_000_000);
+        }
+        if let [first, .., last] = frames {
+            viewers.record(rtp::PLAYOUT_BUFFER, (last - first) * 1_000_000);
+        }
         let mut tester = Recorder::new(TESTER_CATALOGUE);
         tester.add(measure::tester::SOFTNET_DROPS, 0);
         let [mut up, mut down] = [(); 2].map(|()| Recorder::new(LINK_CATALOGUE));
@@ -178,6 +188,27 @@ fn the_table_of_a_series_has_the_loss_of_the_link() {
     );
     let table = report::series::table(&series, Layout::default());
     assert!(table.contains("loss %") && table.contains("1.5"), "{table}");
+}
+
+#[test]
+fn a_viewers_delay_has_no_wait_in_it_twice() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    make_with(&folder.path().join("one.run"), &[120, 220, 320]);
+    let series = report::series::Series::open(folder.path(), catalogue_of);
+    let series = series.expect("it is a series");
+    let figures = series.runs[0].figures.as_ref().expect("it was measured");
+    let delay = figures.delay.expect("time codes came over a link");
+    let near = |found: f64, expected: f64| (found - expected).abs() < 0.001 * expected;
+    assert!(near(delay.media, 0.22), "{delay:?}");
+    assert!(
+        delay.buffer.is_some_and(|buffer| near(buffer, 0.2)),
+        "{delay:?}"
+    );
+    // The first frame came after 120 ms and played 200 ms later, when the last one came.
+    assert!(
+        delay.viewer.is_some_and(|viewer| near(viewer, 0.32)),
+        "{delay:?}"
+    );
 }
 
 #[test]

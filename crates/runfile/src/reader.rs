@@ -153,6 +153,14 @@ impl Reader {
         }
     }
 
+    /// When the run was told to stop, as far as it was noted: what came later is in no rate and no
+    /// mean level.
+    pub fn stopped_at(&self) -> Result<Time, RunFileError> {
+        let seconds = self.meta("stopped_at")?.and_then(|noted| noted.as_f64());
+        let after = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Ok(after.map_or(Time::NEVER, Time::from_start))
+    }
+
     /// The figures of the run without its warm-up, of each subject by name.
     pub fn totals(&self) -> Result<BTreeMap<String, Totals>, RunFileError> {
         let mut all: BTreeMap<String, Totals> = self
@@ -161,6 +169,7 @@ impl Reader {
             .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
             .collect();
         let warm_up = self.header.warm_up_windows();
+        let stopped_at = self.stopped_at()?;
         for row in self.windows() {
             let row = row?;
             if row.index < warm_up {
@@ -168,7 +177,7 @@ impl Reader {
             }
             for (name, window) in &row.subjects {
                 if let Some(totals) = all.get_mut(name) {
-                    totals.add(window, row.seconds);
+                    totals.add_until(window, row.start, row.seconds, stopped_at);
                 }
             }
         }

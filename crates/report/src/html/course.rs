@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use load::Holds;
 use measure::metric::{MetricSource, Statistic};
 use measure::threshold::Comparison;
+use measure::totals::SHORTEST_WINDOW;
 use measure::{Finding, Metric, Threshold, Time, Totals, Unit, Window};
 use runfile::{Reader, WindowRow};
 use serde_json::{Value, json};
@@ -17,9 +18,6 @@ use crate::loss::{self, OnLink, WhereLost};
 use crate::metrics::Metrics;
 use crate::model::Report;
 use crate::source::{holds, is_population};
-
-/// A window that is shorter, in seconds, is not judged, unless it is the first, and in no line.
-const SHORTEST_WINDOW: f64 = 0.5;
 
 /// The most stretches that are shaded, and first failures that are marked.
 const SHADES_MAX: usize = 400;
@@ -283,7 +281,10 @@ impl Course {
         }
         // What is counted while the run ends is in no rate.
         let counts = begins < self.duration;
-        for since in self.since.iter_mut().filter(|_| counts) {
+        let whole = row.seconds >= SHORTEST_WINDOW || row.index == warm_up;
+        let since = self.since.iter_mut().filter(|_| counts);
+        // A sum has the short windows in it too.
+        for since in since.filter(|since| whole || since.adds_up) {
             since.window(&seen, begins);
         }
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use measure::totals::seconds_until;
 use measure::{Catalogue, Health, HealthBounds, Judge, Threshold, Verdict as Measured};
 use runfile::Reader;
 use serde_json::{Value, json};
@@ -92,6 +93,7 @@ impl Live {
     /// Where the run file cannot be read.
     pub fn update(&mut self, reader: &Reader) -> Result<bool, ReportError> {
         let before = self.last_window;
+        let stopped_at = self.sums.look_at_stop(reader)?;
         let rows = match before {
             None => reader.windows(),
             Some(last) => reader.windows_after(last),
@@ -100,7 +102,9 @@ impl Live {
             let row = row?;
             self.last_window = Some(row.index);
             self.sums.window(reader, &row);
-            self.judge.window(row.index, row.seconds, &row.subjects);
+            let measured = seconds_until(row.start, row.seconds, stopped_at);
+            let seconds = measured.unwrap_or(0.0);
+            self.judge.window(row.index, seconds, &row.subjects);
             self.health.window(row.index, row.seconds, &row.subjects);
             // What holds there were is written before the windows in them.
             self.course.look_at_holds(reader)?;

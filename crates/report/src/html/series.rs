@@ -385,7 +385,7 @@ fn title(column: &TableColumn) -> String {
         // What a client does that is at work depends on what it speaks.
         ("playing", _) => (column.heading[0], String::new()),
         ("link_loss", _) => ("loss on the link", String::new()),
-        ("delay_viewer", _) => ("viewer's delay", "mean".to_owned()),
+        ("delay_viewer", _) => ("viewer's delay", String::new()),
         ("delay_sender", _) => ("delay at the sender", "mean".to_owned()),
         ("delay_link", _) => ("delay of the link", "mean".to_owned()),
         ("delay_rest", _) => (

@@ -16,7 +16,9 @@ const HELD_BACK: &str = "send_queue_delay";
 const AGREED: &str = "agreed_latency";
 const NEEDED: &str = "playout_buffer";
 
-/// The parts of a viewer's delay, in seconds. Means, because only they add up.
+/// A viewer's delay and its parts, in seconds. The parts of `media` are means, because only means
+/// add up. `viewer` is not `media` and `buffer` together: a wait that makes the mean longer is one
+/// that the buffer is there for.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct DelayParts {
     /// From when media was due at its source to when it came to the players: sender, link and the
@@ -33,7 +35,8 @@ pub struct DelayParts {
     /// What players wait before they play: the latency agreed upon, or the smallest buffer without
     /// a stall.
     pub buffer: Option<f64>,
-    /// What a viewer sees: media and buffer.
+    /// What a viewer sees: the delay of media that waited for nothing, and the buffer. Without an
+    /// agreed latency that is the longest delay of any frame.
     pub viewer: Option<f64>,
 }
 
@@ -54,9 +57,9 @@ fn mean<'a>(of: impl Iterator<Item = &'a Metrics>, name: &str) -> Option<f64> {
 /// seconds.
 const TOLERANCE: f64 = 0.001;
 
-/// The parts; none without a link for all, or where not all players know when media was due. So a
+/// The parts; `shortest` gives the smallest value of a distribution over all players. None without a link for all, or where not all players know when media was due. So a
 /// part is never of some populations, and another of others.
-pub(super) fn parts(report: &Report) -> Option<DelayParts> {
+pub(super) fn parts(report: &Report, shortest: impl Fn(&str) -> Option<f64>) -> Option<DelayParts> {
     let populations = || report.populations.iter().map(|one| &one.metrics);
     let publishers = || populations().filter(|metrics| publishes(metrics));
     let players = || populations().filter(|metrics| !publishes(metrics));
@@ -89,11 +92,15 @@ pub(super) fn parts(report: &Report) -> Option<DelayParts> {
     let sender = mean(publishers(), HELD_BACK);
     let agree = players().all(|metrics| metrics.distribution(AGREED).is_some());
     let agreed = mean(players(), AGREED).filter(|_| agree);
-    let needed = || {
-        let all = players().filter_map(|metrics| metrics.distribution(NEEDED));
+    let longest = |name: &str| {
+        let all = players().filter_map(|metrics| metrics.distribution(name));
         all.map(|found| found.max).reduce(f64::max)
     };
-    let buffer = agreed.or_else(needed);
+    let buffer = agreed.or_else(|| longest(NEEDED));
+    let viewer = match agreed {
+        Some(agreed) => shortest(known).map(|shortest| shortest + agreed),
+        None => longest(known).filter(|_| buffer.is_some()),
+    };
     let rest = media - link - sender.unwrap_or(0.0);
     if rest < -TOLERANCE {
         return None;
@@ -104,6 +111,6 @@ pub(super) fn parts(report: &Report) -> Option<DelayParts> {
         link: tidy(link),
         rest: tidy(rest),
         buffer: buffer.map(tidy),
-        viewer: buffer.map(|buffer| tidy(media + buffer)),
+        viewer: viewer.map(tidy),
     })
 }

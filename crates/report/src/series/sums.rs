@@ -3,7 +3,7 @@
 use measure::link::DOWNLINK;
 use measure::metric::MetricSource;
 use measure::threshold::WRONG;
-use measure::totals::Statistic;
+use measure::totals::{SHORTEST_WINDOW, Statistic, seconds_until};
 use measure::{Disqualifier, Meaning, TableColumn, Totals, Unit, Window};
 use runfile::{Reader, Subject};
 
@@ -45,6 +45,7 @@ impl Sums {
             ..Sums::default()
         };
         let warm_up = reader.header().warm_up_windows();
+        let stopped_at = reader.stopped_at()?;
         for row in reader.windows() {
             let row = row?;
             let (mut playing, mut payload, mut messages) = (0.0, 0.0, 0.0);
@@ -56,22 +57,27 @@ impl Sums {
                 if row.index < warm_up {
                     continue;
                 }
+                totals.add_until(window, row.start, row.seconds, stopped_at);
                 payload += counter_behind(subject, window, Meaning::BitRate);
                 messages += counter_behind(subject, window, Meaning::Done);
-                totals.add(window, row.seconds);
             }
             sums.playing = sums.playing.max(playing);
             if row.index < warm_up {
                 continue;
             }
+            // What comes while the run is ended is in no rate.
+            let Some(seconds) = seconds_until(row.start, row.seconds, stopped_at) else {
+                continue;
+            };
             sums.payload += payload;
-            sums.seconds += row.seconds;
+            sums.seconds += seconds;
             // The sliver in which a run ends is no second.
-            if payload > 0.0 && row.seconds > 0.5 && sums.rates.len() < MOST_WINDOWS {
-                sums.rates.push(payload * 8.0 / row.seconds);
+            let whole = seconds >= SHORTEST_WINDOW;
+            if payload > 0.0 && whole && sums.rates.len() < MOST_WINDOWS {
+                sums.rates.push(payload * 8.0 / seconds);
             }
-            if messages > 0.0 && row.seconds > 0.5 && sums.message_rates.len() < MOST_WINDOWS {
-                sums.message_rates.push(messages / row.seconds);
+            if messages > 0.0 && whole && sums.message_rates.len() < MOST_WINDOWS {
+                sums.message_rates.push(messages / seconds);
             }
         }
         Ok(sums)
@@ -194,7 +200,7 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
         received: sums.count("received").max(0.0) as u64,
         loss: sums.value("loss"),
         link_loss: link_loss(report),
-        delay: delay::parts(report),
+        delay: delay::parts(report, |name| sums.figure(name, Statistic::Min)),
         wrong: sums.value(WRONG),
         startup_delay_p50: sums.figure("startup_delay", Statistic::Quantile(0.5)),
         startup_delay_p95: sums.figure("startup_delay", Statistic::Quantile(0.95)),

@@ -84,6 +84,21 @@ pub(crate) fn plain(name: &str) -> String {
         .collect()
 }
 
+/// Keys of a population whose values are secrets, beside those with a part of [`SECRET_PARTS`].
+const SECRET_KEYS: [&str; 6] = ["pin", "pass", "pwd", "jwt", "hmac", "cookie"];
+
+/// Whether the value of a scenario's key of that name is a secret.
+pub(crate) fn is_secret_config(name: &str) -> bool {
+    let plain = plain(name);
+    SECRET_KEYS.contains(&plain.as_str()) || has_secret_part(&plain)
+}
+
+/// The same of a key that may be misspelt, in a text that is shown because it is wrong.
+pub(super) fn is_like_secret(name: &str) -> bool {
+    let known = SECRET_PARTS.into_iter().chain(["headers"]);
+    is_secret_config(name) || measure::nearest::nearest(&plain(name), known).is_some()
+}
+
 /// Whether the dotted key of a scenario, such as `server.environment.TOKEN`, leads to a secret.
 pub(crate) fn is_secret_key(key: &str) -> bool {
     let parts: Vec<&str> = key.split('.').collect();
@@ -97,9 +112,8 @@ pub(crate) fn is_secret_key(key: &str) -> bool {
     (in_server && below("environment").is_some())
         || below("headers").is_some_and(|name| !is_open_header(name))
         || below("greeting").is_some()
-        || parts
-            .last()
-            .is_some_and(|last| has_secret_part(&plain(last)))
+        || below("connect").is_some()
+        || parts.last().is_some_and(|last| is_secret_config(last))
 }
 
 pub(crate) fn is_open_header(name: &str) -> bool {
@@ -177,6 +191,8 @@ pub(crate) fn spans(text: &str) -> Vec<(usize, usize)> {
     let mut spans = Vec::new();
     passwords(text, &mut spans);
     fields(text, &mut spans);
+    relays(text, &mut spans);
+    stream_ids(text, &mut spans);
     // As long as the text: only ASCII changes.
     let lower = text.to_ascii_lowercase();
     pairs(&lower, &mut spans);
@@ -257,6 +273,78 @@ fn fields(text: &str, spans: &mut Vec<(usize, usize)>) {
             spans.push((from, from + length));
         }
     }
+}
+
+/// `turn:name:password@host`, which has no `//` (RFC 7065 has no name either, and people write one).
+fn relays(text: &str, spans: &mut Vec<(usize, usize)>) {
+    for scheme in ["turn:", "turns:", "stun:", "stuns:"] {
+        for (at, _) in text.match_indices(scheme) {
+            let begins_word = !text[..at].ends_with(|c: char| c.is_alphanumeric());
+            let from = at + scheme.len();
+            let rest = &text[from..];
+            let rest = &rest[..rest.find(ends_url).unwrap_or(rest.len())];
+            let Some((name, host)) = rest.rsplit_once('@') else {
+                continue;
+            };
+            let Some((user, password)) = name.split_once(':').filter(|_| begins_word) else {
+                continue;
+            };
+            if !password.is_empty() && !host.is_empty() && !rest.starts_with("//") {
+                let from = from + user.len() + 1;
+                spans.push((from, from + password.len()));
+            }
+        }
+    }
+}
+
+/// Credentials in the identifier of an SRT stream: what stands behind the path and the name in
+/// `read:path:name:password` (MediaMTX), and `token=` and the like between commas (SRT Access
+/// Control). Its colons, commas and equals signs may be percent-encoded.
+fn stream_ids(text: &str, spans: &mut Vec<(usize, usize)>) {
+    let lower = text.to_ascii_lowercase();
+    for name in ["streamid=", "stream id ", "streamid: ", "stream_id: "] {
+        for (at, _) in lower.match_indices(name) {
+            let from = at + name.len();
+            let rest = &lower[from..];
+            let quotes = rest.len() - rest.trim_start_matches(['"', '\'', '`']).len();
+            let (from, rest) = (from + quotes, &rest[quotes..]);
+            let ends = |c: char| ends_url(c) || ['&', '\''].contains(&c);
+            stream_id(&rest[..rest.find(ends).unwrap_or(rest.len())], from, spans);
+        }
+    }
+}
+
+/// The same of one identifier in small letters, which begins at `from`.
+fn stream_id(id: &str, from: usize, spans: &mut Vec<(usize, usize)>) {
+    let is_path = id.starts_with("read") || id.starts_with("publish");
+    let third = separators(id, ':', "%3a").get(2).copied();
+    if let Some((_, after)) = third.filter(|&(_, after)| is_path && after < id.len()) {
+        spans.push((from + after, from + id.len()));
+    }
+    let mut begin = 0;
+    let ends = separators(id, ',', "%2c").into_iter();
+    for (end, next) in ends.chain([(id.len(), id.len())]) {
+        let field = &id[begin..end];
+        if let Some(&(at, after)) = separators(field, '=', "%3d").first() {
+            let name = field[..at].rsplit([':', '?', '/', '!']).next();
+            let name = name.unwrap_or("").trim_start_matches("%3a");
+            if is_secret_field(name) && begin + after < end {
+                spans.push((from + begin + after, from + end));
+            }
+        }
+        begin = next;
+    }
+}
+
+/// Where a character stands in a text, as it is or percent-encoded, in order: first byte, and the
+/// one behind.
+fn separators(text: &str, plain: char, encoded: &str) -> Vec<(usize, usize)> {
+    let as_is = text.match_indices(plain).map(|(at, _)| (at, at + 1));
+    let coded = text.match_indices(encoded);
+    let coded = coded.map(|(at, found)| (at, at + found.len()));
+    let mut all: Vec<(usize, usize)> = as_is.chain(coded).collect();
+    all.sort_unstable();
+    all
 }
 
 /// Whether a query's field of that name holds a secret. CDNs have names of their own.

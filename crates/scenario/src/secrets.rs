@@ -10,8 +10,8 @@ use protocol::url::percent_decode;
 use serde_json::Value;
 
 use crate::masking::{
-    MASK, SHORTEST, has_secret_part, is_open_header, is_secret_name, mask_command, mask_text,
-    plain, secret_words, spans,
+    MASK, SHORTEST, is_open_header, is_secret_config, is_secret_name, mask_command, mask_text,
+    secret_words, spans,
 };
 use crate::model::{Scenario, Server, ServerStart};
 
@@ -201,9 +201,23 @@ fn hide_in_config(config: &mut Value) {
                     sent.for_each(|(_, text)| hide_all(text));
                 }
             }
-            (name, field) if has_secret_part(&plain(name)) => hide_all(field),
+            // What a server makes of them nobody knows.
+            ("connect", Value::Object(parameters)) => {
+                parameters.values_mut().for_each(hide_whole);
+            }
+            (name, field) if is_secret_config(name) => hide_all(field),
             (_, field) => hide_in_config(field),
         }
+    }
+}
+
+/// Masks a value, also if it is no text.
+fn hide_whole(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(hide_whole),
+        Value::Object(fields) => fields.values_mut().for_each(hide_whole),
+        Value::Null => {}
+        _ => *value = MASK.into(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! The text may be no YAML at all: what is wrong with it is why it is shown. So this reads it word
 //! by word, and rather masks too much than too little.
 
-use super::{has_secret_part, is_open_header, is_secret_key, mask_in_place, plain, secret_words};
+use super::{is_like_secret, is_open_header, is_secret_key, mask_in_place, secret_words};
 
 /// The same of `--set KEY=VALUE` and `VARIABLE=VALUE`.
 pub(crate) fn mask_setting(text: &str) -> String {
@@ -13,6 +13,7 @@ pub(crate) fn mask_setting(text: &str) -> String {
     let path = key.trim_start_matches("--set ").to_lowercase();
     let holds = |name: &str| path.contains(name);
     if is_secret_key(&path)
+        || key.split('.').any(is_like_secret)
         || ["environment", "headers", "greeting"]
             .into_iter()
             .any(holds)
@@ -52,8 +53,8 @@ pub(crate) fn mask_excerpt(text: &str) -> String {
         let kind = match &text[key.from..key.to] {
             "headers" => 0,
             "command" => 1,
-            "environment" | "greeting" => 2,
-            name if has_secret_part(&plain(name)) => 2,
+            "environment" | "greeting" | "connect" => 2,
+            name if is_like_secret(name) => 2,
             _ => continue,
         };
         if at < done[kind] {

@@ -44,6 +44,21 @@ fn what_shows_itself_is_masked() {
             "http://h/?authkey=1&access=2&st=3&sid=4&state=5",
             "http://h/?authkey=***&access=***&st=***&sid=***&state=5",
         ),
+        ("turn:me:S@host:3478 failed", "turn:me:***@host:3478 failed"),
+        ("turn:host:3478", "turn:host:3478"),
+        (
+            "srt://h:8890?streamid=read:x:user:PASS",
+            "srt://h:8890?streamid=read:x:user:***",
+        ),
+        (
+            "srt://h?streamid=publish%3Ax%3Auser%3AP%40S&latency=1",
+            "srt://h?streamid=publish%3Ax%3Auser%3A***&latency=1",
+        ),
+        ("srt://h?streamid=read:x", "srt://h?streamid=read:x"),
+        (
+            "srt://h?streamid=#!::r=x,token=abc,m=request",
+            "srt://h?streamid=#!::r=x,token=***,m=request",
+        ),
         ("x Password='a b' pwd=c, d", "x Password='***' pwd=***, d"),
         (
             "said Bearer ab.c1, Basic bTpw",
@@ -250,4 +265,19 @@ proptest! {
         let left = mask_text(&text).contains(&format!("{password}@"));
         prop_assert!(!left, "{}", text);
     }
+}
+
+#[test]
+fn misspelt_keys_of_secrets_are_masked_in_excerpts() {
+    use crate::masking::mask_excerpt;
+    for line in [
+        "pasword: hunter2",
+        "tokn: hunter2",
+        "pin: hunter2",
+        "connect: { a: hunter2 }",
+    ] {
+        let shown = mask_excerpt(line);
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    assert_eq!(mask_excerpt("duration: 10s"), "duration: 10s");
 }

@@ -17,6 +17,7 @@ mod error;
 mod fields;
 mod golden;
 mod group;
+mod join_after;
 mod keys;
 mod link_keys;
 mod link_places;

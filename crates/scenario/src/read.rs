@@ -14,6 +14,7 @@ use crate::emulated_link::Link;
 use crate::error::{Problem, ScenarioError};
 use crate::fields::{text, unknown_keys, wrong_type};
 use crate::golden;
+use crate::join_after;
 use crate::link_keys::{self, LinkKeys};
 use crate::link_places;
 use crate::model::{
@@ -228,6 +229,9 @@ pub(crate) fn scenario(
         .unwrap_or_default();
     link_places::check_names(&populations, root, problems);
     golden::check(&populations, root, problems);
+    if problems.is_empty() {
+        join_after::check(&populations, root, problems);
+    }
     if let (Some(linked), Some(entry), false) =
         (linked, root.entry("network"), network == Network::Veth)
     {

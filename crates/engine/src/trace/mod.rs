@@ -20,7 +20,9 @@ mod writer;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -196,13 +198,7 @@ impl Traces {
             let refused = |error| {
                 EngineError::system(format!("cannot write the trace {}", path.display()))(error)
             };
-            let mut options = OpenOptions::new();
-            options.write(true);
-            match overwrite {
-                true => options.create(true).truncate(true),
-                false => options.create_new(true),
-            };
-            let file = options.open(&path).map_err(refused)?;
+            let file = create(&path, overwrite).map_err(refused)?;
             // Bounded by bytes: see `Shared::room`.
             let (records, inbox) = unbounded();
             let shared = Arc::new(Shared::new(QUEUE_BYTES));
@@ -331,4 +327,20 @@ fn path(run_file: &Path, client: &Client) -> PathBuf {
     let mut path = OsString::from(run_file);
     path.push(format!(".{}.pcapng", client.name.replace('/', "-")));
     PathBuf::from(path)
+}
+
+/// Creates a file that its owner alone can read: a trace has passwords in it.
+fn create(path: &Path, overwrite: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    match overwrite {
+        true => options.create(true).truncate(true),
+        false => options.create_new(true),
+    };
+    let file = options.open(path)?;
+    if overwrite {
+        // It may have been there before, with other permissions.
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
 }

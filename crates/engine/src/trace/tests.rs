@@ -573,3 +573,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_trace_can_be_read_by_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("a.pcapng");
+    let mode = || {
+        let found = std::fs::metadata(&path).expect("it is there");
+        found.permissions().mode() & 0o777
+    };
+    create(&path, false).expect("it can be made");
+    assert_eq!(mode(), 0o600);
+    let open = Permissions::from_mode(0o644);
+    std::fs::set_permissions(&path, open).expect("it is ours");
+    std::fs::write(&path, "old").expect("it is ours");
+    create(&path, true).expect("it can be overwritten");
+    assert_eq!(
+        (mode(), std::fs::read(&path).expect("ours").len()),
+        (0o600, 0)
+    );
+    assert!(create(&path, false).is_err());
+}

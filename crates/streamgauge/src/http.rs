@@ -23,9 +23,9 @@ pub(crate) struct Head {
     pub(crate) bearer: Option<String>,
 }
 
-/// Reads the head of a request (RFC 9112, 2 and 3); none where it is malformed.
-pub(crate) fn head(stream: &mut TcpStream) -> io::Result<Option<Head>> {
-    let deadline = Instant::now() + REQUEST_MAX;
+/// Reads the head of a request within that time (RFC 9112, 2 and 3); none where it is malformed.
+pub(crate) fn head(stream: &mut TcpStream, within: Duration) -> io::Result<Option<Head>> {
+    let deadline = Instant::now() + within;
     let mut bytes = Vec::new();
     loop {
         match parse(&bytes) {

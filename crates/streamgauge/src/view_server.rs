@@ -1,12 +1,15 @@
 //! What `--metrics` and `--dashboard` have in common: a listener, and who may look.
 //!
-//! One thread reads the head of one request after the other; each has two seconds. It goes behind
-//! the measurement where both want the same processor.
+//! One thread accepts connections. Each request has two seconds and is read by a thread of its own,
+//! so a connection that says nothing delays nobody. One more thread answers, one after the other,
+//! those who may look. All go behind the measurement if both want the same processor.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -23,6 +26,22 @@ const TOKEN_LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
 
 /// How much less urgent its threads are than the measurement (nice(2)).
 pub(crate) const NICE: i32 = 10;
+
+/// The most connections whose request is being read. The next one takes the place of the oldest.
+const READING_MAX: usize = 64;
+
+/// The most requests that wait for their answer.
+const WAITING_MAX: usize = 16;
+
+/// How long a request may take. Tests must not depend on how busy the machine is.
+const READ_WITHIN: Duration = if cfg!(test) {
+    Duration::from_secs(600)
+} else {
+    http::REQUEST_MAX
+};
+
+/// The stack of a thread that reads a request, in bytes.
+const READER_STACK: usize = 128 << 10;
 
 /// What keeps an answer from being kept, framed, or taken for something else.
 pub(crate) const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
@@ -205,32 +224,87 @@ fn drawn() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// A request of somebody who may look, and its connection.
+type Admitted = (TcpStream, Head);
+
 fn serve(
     listener: &TcpListener,
     over: &AtomicBool,
     access: &Access,
-    mut answer: impl FnMut(TcpStream, &Head) -> io::Result<()>,
+    mut answer: impl FnMut(TcpStream, &Head) -> io::Result<()> + Send,
 ) {
+    // Threads that are started from here inherit it.
     let _ = rustix::process::nice(NICE);
-    for stream in listener.incoming() {
-        if over.load(Ordering::Acquire) {
-            return;
+    let (admitted, requests) = sync_channel::<Admitted>(WAITING_MAX);
+    let reading = AtomicUsize::new(0);
+    let open = Open::default();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for (stream, head) in requests {
+                // Whoever asks has gone, or is too slow: that is no matter of the run.
+                let _ = answer(stream, &head);
+            }
+        });
+        for (number, stream) in listener.incoming().enumerate() {
+            if over.load(Ordering::Acquire) {
+                break;
+            }
+            let second = stream.and_then(|stream| Ok((stream.try_clone()?, stream)));
+            let Ok((second, mut stream)) = second else {
+                // There are no descriptors left, or so: not at once again.
+                give_up(&open, 0);
+                thread::park_timeout(Duration::from_millis(100));
+                continue;
+            };
+            give_up(&open, READING_MAX - 1);
+            // Those that were given up have yet to end.
+            if reading.load(Ordering::Acquire) >= 2 * READING_MAX {
+                continue;
+            }
+            locked(&open).insert(number, second);
+            reading.fetch_add(1, Ordering::AcqRel);
+            let (admitted, reading, open) = (admitted.clone(), &reading, &open);
+            let reader = thread::Builder::new().stack_size(READER_STACK);
+            let started = reader.spawn_scoped(scope, move || {
+                let head = http::head(&mut stream, READ_WITHIN);
+                locked(open).remove(&number);
+                let _ = head.and_then(|head| admit(stream, head, access, &admitted));
+                reading.fetch_sub(1, Ordering::AcqRel);
+            });
+            if started.is_err() {
+                locked(open).remove(&number);
+                reading.fetch_sub(1, Ordering::AcqRel);
+            }
         }
-        match stream {
-            // Whoever asks has gone, or is too slow: that is no matter of the run.
-            Ok(stream) => drop(admit(stream, access, &mut answer)),
-            // There are no descriptors left, or so: not at once again.
-            Err(_) => thread::park_timeout(Duration::from_millis(100)),
+        give_up(&open, 0);
+        drop(admitted);
+    });
+}
+
+/// The connections whose request is being read, by number.
+type Open = Mutex<BTreeMap<usize, TcpStream>>;
+
+fn locked(open: &Open) -> MutexGuard<'_, BTreeMap<usize, TcpStream>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the reading of all requests but the last so many.
+fn give_up(open: &Open, but: usize) {
+    let mut open = locked(open);
+    while open.len() > but {
+        if let Some((_, oldest)) = open.pop_first() {
+            let _ = oldest.shutdown(Shutdown::Both);
         }
     }
 }
 
+/// Hands a request on if whoever asks may look.
 fn admit(
     mut stream: TcpStream,
+    head: Option<Head>,
     access: &Access,
-    answer: &mut impl FnMut(TcpStream, &Head) -> io::Result<()>,
+    admitted: &SyncSender<Admitted>,
 ) -> io::Result<()> {
-    let head = http::head(&mut stream)?;
     stream.set_write_timeout(Some(http::REQUEST_MAX))?;
     match head {
         None => refuse(
@@ -253,7 +327,11 @@ fn admit(
                 "use the address that streamgauge printed, or send its token as a bearer token",
             ),
         },
-        Some(head) => answer(stream, &head),
+        // Full: those who may look ask faster than they can be answered.
+        Some(head) => match admitted.try_send((stream, head)) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(io::ErrorKind::WouldBlock.into()),
+        },
     }
 }
 
@@ -342,5 +420,40 @@ mod tests {
         let tokens = [(); 2].map(|()| drawn().expect("there is a source of chance"));
         assert_eq!(tokens[0].len(), 32);
         assert_ne!(tokens[0], tokens[1]);
+    }
+
+    #[test]
+    fn connections_that_say_nothing_delay_nobody() {
+        let served = Served {
+            what: "figures",
+            option: "--metrics",
+            thread: "metrics",
+        };
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = ViewServer::start(any, served, |mut stream, head| {
+            respond(&mut stream, "200 OK", "text/plain", head.path.as_bytes())
+        });
+        let Ok(server) = server else {
+            panic!("it cannot listen");
+        };
+        let connect = || TcpStream::connect(server.address).expect("it listens");
+        let silent: Vec<TcpStream> = (0..READING_MAX + 8).map(|_| connect()).collect();
+        // However long others have been silent for: they are there before this one is answered.
+        let ask = |path: &str| {
+            let mut stream = connect();
+            let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("it is there");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).expect("it answers");
+            answer
+        };
+        for path in ["/one", "/two"] {
+            assert!(ask(path).ends_with(path));
+        }
+        // The last of the silent ones still has its time, so it was not waited for.
+        let last = silent.last().expect("there are some");
+        last.set_nonblocking(true).expect("it is a socket");
+        let nothing = last.peek(&mut [0]).expect_err("it was closed");
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -293,7 +293,7 @@ pub(crate) struct Man {
 
 #[derive(Debug, Args)]
 pub(crate) struct Metrics {
-    /// Only the metrics whose name contains this
+    /// Only the metrics whose name contains this, or all of a protocol or subject of this name
     pub(crate) name: Option<String>,
     /// As JSON
     #[arg(long)]

@@ -16,6 +16,36 @@ use crate::fold;
 /// The version of the list in JSON. It grows when a name goes away or changes its meaning.
 const METRICS_VERSION: u32 = 1;
 
+/// The metrics that have that in their name, or whose protocol or subject has that name.
+fn listing(wanted: &str) -> String {
+    let mut text = String::new();
+    for protocol in PROTOCOLS {
+        let title = format!("a population that speaks {}", protocol.name);
+        list(
+            &mut text,
+            &title,
+            protocol.catalogue,
+            wanted,
+            &[protocol.name],
+        );
+    }
+    let browser = "a golden browser beside a population, NAME_golden";
+    list(&mut text, browser, BROWSER_CATALOGUE, wanted, &["golden"]);
+    let link = "uplink and downlink, the directions of an emulated link";
+    list(&mut text, link, LINK_CATALOGUE, wanted, &LINKS);
+    list(&mut text, "server", SERVER_CATALOGUE, wanted, &["server"]);
+    list(&mut text, "tester", TESTER_CATALOGUE, wanted, &["tester"]);
+    text
+}
+
+/// Names of the subjects of an emulated link.
+const LINKS: [&str; 3] = ["link", "uplink", "downlink"];
+
+/// Whether a metric is wanted: by a part of its name, or by the whole name of what has it.
+fn is_wanted(metric: &Metric, wanted: &str, names: &[&str]) -> bool {
+    names.contains(&wanted) || metric.name.contains(wanted)
+}
+
 /// Prints every metric: name, unit, definition, source.
 pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exit, Failure> {
     let wanted = arguments.name.as_deref().unwrap_or_default();
@@ -23,17 +53,7 @@ pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exi
         console.print_json(&metrics_json(wanted)?)?;
         return Ok(Exit::Pass);
     }
-    let mut text = String::new();
-    for protocol in PROTOCOLS {
-        let title = format!("a population that speaks {}", protocol.name);
-        list(&mut text, &title, protocol.catalogue, wanted);
-    }
-    let browser = "a golden browser beside a population, NAME_golden";
-    list(&mut text, browser, BROWSER_CATALOGUE, wanted);
-    let link = "uplink and downlink, the directions of an emulated link";
-    list(&mut text, link, LINK_CATALOGUE, wanted);
-    list(&mut text, "server", SERVER_CATALOGUE, wanted);
-    list(&mut text, "tester", TESTER_CATALOGUE, wanted);
+    let text = listing(wanted);
     if text.is_empty() {
         return Err(unknown(wanted));
     }
@@ -43,7 +63,7 @@ pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exi
 
 fn unknown(wanted: &str) -> Failure {
     Failure::bad(format_args!(
-        "no metric has `{wanted}` in its name; `streamgauge metrics` lists all"
+        "no metric has `{wanted}` in its name, and no protocol or subject is called so; `streamgauge metrics` lists all"
     ))
 }
 
@@ -52,8 +72,14 @@ fn unknown(wanted: &str) -> Failure {
 fn metrics_json(wanted: &str) -> Result<Value, Failure> {
     let subject = |subject: &str, protocol: Option<&str>, catalogue: Catalogue| {
         let metrics = catalogue.metrics();
+        let is_link = LINKS.contains(&subject) && LINKS[0] == wanted;
+        let name = if is_link {
+            LINKS[0]
+        } else {
+            protocol.unwrap_or(subject)
+        };
         let metrics: Vec<Value> = metrics
-            .filter(|metric| metric.name.contains(wanted))
+            .filter(|metric| is_wanted(metric, wanted, &[name]))
             .map(metric_json)
             .collect();
         json!({ "subject": subject, "protocol": protocol, "metrics": metrics })
@@ -95,11 +121,11 @@ fn metric_json(metric: &Metric) -> Value {
     })
 }
 
-fn list(text: &mut String, title: &str, catalogue: Catalogue, wanted: &str) {
+fn list(text: &mut String, title: &str, catalogue: Catalogue, wanted: &str, names: &[&str]) {
     let mut titled = false;
     for metric in catalogue
         .metrics()
-        .filter(|metric| metric.name.contains(wanted))
+        .filter(|metric| is_wanted(metric, wanted, names))
     {
         if !titled {
             titled = true;
@@ -148,4 +174,32 @@ pub(crate) fn schema(arguments: &args::Schema, console: Console) -> Result<Exit,
     };
     console.print_json(&schema)?;
     Ok(Exit::Pass)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_name_metrics_that_there_are() {
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let mut named = 0;
+        for entry in std::fs::read_dir(docs).expect("there are pages") {
+            let path = entry.expect("it can be read").path();
+            if path.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let page = std::fs::read_to_string(&path).expect("it is text");
+            let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+            for after in page.split("`streamgauge metrics ").skip(1) {
+                let words = after.split('`').next().unwrap_or_default();
+                for word in words.split(' ').filter(|word| !word.starts_with('-')) {
+                    named += 1;
+                    assert_ne!(listing(word), "", "{word} in {}", path.display());
+                    assert!(metrics_json(word).is_ok(), "{word} in {}", path.display());
+                }
+            }
+        }
+        assert!(named > 3, "{named}");
+    }
 }

@@ -34,6 +34,9 @@ pub(super) const AT_ONCE: usize = 32;
 /// Padding is said by this bit of the first byte (RFC 3550, 5.1).
 const PADDING: u8 = 0x20;
 
+/// The most bytes of padding that a packet can have (RFC 3550, 5.1).
+const PADDING_MAX: usize = 255;
+
 /// The most of a packet that is looked at where only its header is.
 const HEADER_MAX: usize = 96;
 
@@ -254,17 +257,9 @@ impl Tracks {
             overhead: arrival.overhead + self.trailer,
             ..*arrival
         };
-        // The length of the padding is encrypted with it.
         let event = match self.trailer > 0 && arrival.bytes[0] & PADDING != 0 {
             false => receiver.packet(&own, recorder),
-            true => {
-                let mut bytes = [0; HEADER_MAX];
-                let length = own.bytes.len().min(HEADER_MAX);
-                bytes[..length].copy_from_slice(&own.bytes[..length]);
-                bytes[0] &= !PADDING;
-                let bytes = &bytes[..length];
-                receiver.packet(&Arrival { bytes, ..own }, recorder)
-            }
+            true => encrypted_padding(receiver, &own, recorder),
         };
         let event = match event {
             Some(MediaEvent::First { .. }) if std::mem::replace(&mut self.began, true) => None,
@@ -277,6 +272,31 @@ impl Tracks {
         }
         event
     }
+}
+
+/// Takes in a packet with padding, whose length is encrypted with it. Where all behind the header
+/// may be padding, it is: WebRTC's senders pad only packets without payload, which probe the path.
+#[cold]
+fn encrypted_padding(
+    receiver: &mut RtpReceiver,
+    arrival: &Arrival<'_>,
+    recorder: &mut Recorder,
+) -> Option<MediaEvent> {
+    let mut bytes = [0; HEADER_MAX];
+    let captured = arrival.bytes.len().min(HEADER_MAX);
+    bytes[..captured].copy_from_slice(&arrival.bytes[..captured]);
+    bytes[0] &= !PADDING;
+    let bytes = &bytes[..captured];
+    let mut own = Arrival { bytes, ..*arrival };
+    if let Ok(header) = Header::parse(bytes, arrival.length)
+        && header.payload_length <= PADDING_MAX
+        && header.payload_offset <= captured
+    {
+        own.bytes = &bytes[..header.payload_offset];
+        own.length = header.payload_offset;
+        own.overhead += header.payload_length;
+    }
+    receiver.packet(&own, recorder)
 }
 
 impl Track {
@@ -293,7 +313,8 @@ impl Track {
         let Ok(header) = Header::parse(arrival.bytes, arrival.length) else {
             return;
         };
-        let payload = arrival.bytes.get(header.payload_offset..);
+        let end = header.payload_offset + header.payload_length;
+        let payload = arrival.bytes.get(header.payload_offset..end);
         let is_newer = |last: u32| header.timestamp.wrapping_sub(last) as i32 > 0;
         if !self.key_frame.is_none_or(is_newer)
             || !payload.is_some_and(|payload| codec.begins_key_frame(payload))
@@ -411,6 +432,7 @@ impl Tracks {
             let codes = self.codes_from.filter(|_| agreed.kind == MediaKind::Video);
             Box::new(match codes {
                 Some(wall_clock) => receiver.with_time_codes(wall_clock),
+                None if agreed.kind == MediaKind::Audio => receiver.with_single_packets(),
                 None => receiver,
             })
         });

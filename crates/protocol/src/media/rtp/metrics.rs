@@ -16,7 +16,8 @@ measure::metrics! {
         /// numbers jump and the RTP timestamp has advanced with the time of arrival, within a
         /// second or a tenth. Whole turns of 65,536 packets lost in one outage cannot be told.
         EXPECTED = "expected", Count, "RFC 3550, A.3";
-        /// Packets that arrived, first copies only.
+        /// Packets that arrived, first copies only. Those of padding alone (RFC 3550, 5.1) count
+        /// here and in `expected`; they are no frames, and in no figure of time.
         RECEIVED = "received", Count, "RFC 3550, A.3";
         /// Packets that arrived again within the last 2048 sequence numbers.
         DUPLICATED = "duplicated", Count, "RFC 5560";
@@ -47,7 +48,11 @@ measure::metrics! {
         WIRE_BYTES = "wire_bytes", Bytes, "";
         /// Frames of which every packet came.
         FRAMES = "frames", Count, "";
-        /// Frames of which a packet is missing.
+        /// Frames of which some packets came and others are missing. Frames of which nothing came
+        /// are not counted. Where packets are missing between two frames, the one before is whole
+        /// if it ends in the marker bit, and the one behind only if a single packet is missing that
+        /// was the last of the one before. In streams of one packet a frame, as most of sound, a
+        /// loss breaks no frame that came.
         FRAMES_BROKEN = "frames_broken", Count, "";
         /// Times that playing would have stood still with the stated playout buffer.
         STALLS = "stalls", Count, "";
@@ -62,8 +67,10 @@ measure::metrics! {
         /// Streams for which the `seq` of RTP-Info does not go with the packets that came: it is
         /// above the first of them, or 3000 or more below, or the first of them has another number,
         /// though it has the timestamp that `rtptime` states for it (in streams of sound, where
-        /// each packet has a timestamp of its own). The lowest number that came is the base then,
-        /// and nothing before it counts as lost.
+        /// each packet has a timestamp of its own). More than 16 below the first, it does not go
+        /// with them over TCP, where nothing is lost before the first packet; if it is 0; or if the
+        /// `rtptime` of sound is not within 10 s before the first timestamp. The lowest number that
+        /// came is the base then, and nothing before it counts as lost.
         RTP_INFO_MISMATCH = "rtp_info_mismatch", Count, "RFC 2326, 12.33";
         /// Times that the RTP timestamp jumped by more than a second, or a tenth of the time since
         /// the packet before, while the numbers went on: in streams whose client has paused or

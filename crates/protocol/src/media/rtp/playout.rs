@@ -8,6 +8,10 @@ use super::Rtp;
 use super::metrics::FRAMES_BROKEN;
 use crate::media::shared::{Codes, Playing};
 
+mod padding;
+
+use padding::PaddingNumbers;
+
 /// How many frames are open at once. Packets reordered over more frames than this break theirs.
 const OPEN: usize = 8;
 /// All but the one that began last.
@@ -42,8 +46,14 @@ impl Frame {
         false
     }
 
-    fn is_contiguous(&self) -> bool {
-        self.packets >> 1 == self.highest.wrapping_sub(self.lowest).wrapping_add(1)
+    /// How many of its packets came.
+    fn came(&self) -> u32 {
+        self.packets >> 1
+    }
+
+    /// How many numbers there are from its lowest to its highest.
+    fn span(&self) -> u32 {
+        self.highest.wrapping_sub(self.lowest).wrapping_add(1)
     }
 
     /// Whether its highest packet bears the marker bit.
@@ -66,8 +76,15 @@ pub(super) struct FramePacket {
 ///
 /// A frame is all packets with one RTP timestamp. It is whole when no sequence number is missing
 /// within it nor between it and the frames beside it, and it ends in the marker bit or at the next
-/// frame. So a packet missing just between two frames breaks both: nobody can tell to which of them
-/// it belonged. Frames of which nothing came are not seen at all.
+/// frame. Packets missing between two frames break only what they may have belonged to:
+///
+/// * The frame before them is whole if it ends in the marker bit.
+/// * The frame behind them is whole if only one is missing and the frame before lacks its marker
+///   bit, which the other frames have: then that packet was its last.
+/// * Neither is broken in a stream whose frames are one packet each, as those of sound are.
+///
+/// Where none of this tells, both are broken. Frames of which nothing came are not seen at all.
+/// Packets without payload are of no frame, and break none.
 ///
 /// The last few frames stay open, so that reordered packets find theirs. What comes for a frame
 /// that is closed already does not mend it. A frame that the end of the stream cut off counts
@@ -79,8 +96,8 @@ pub(super) struct FramePacket {
 pub(super) struct Playout {
     /// The open frame that began last. Nearly all packets belong to it.
     newest: Option<Frame>,
-    /// Highest sequence number and timestamp of the frame closed last.
-    closed: Option<(u32, u32)>,
+    /// The frame closed last.
+    closed: Option<ClosedFrame>,
     /// Where the first of the other open frames stands in `older`, and how many they are.
     first: u8,
     opened: u8,
@@ -88,6 +105,8 @@ pub(super) struct Playout {
     mixed: bool,
     /// Where frames may bear time codes.
     codes: Option<Box<Codes>>,
+    /// Where packets without payload came.
+    padding: Option<Box<PaddingNumbers>>,
     /// Timestamps of `older`, side by side.
     timestamps: [u32; OLDER],
     /// The other open frames in the order in which they began, round and round: most frames are
@@ -97,6 +116,17 @@ pub(super) struct Playout {
     broken: u64,
     /// Whether any frame ended in the marker bit, so that all of them should.
     marks: bool,
+    /// Whether each frame is one packet. A frame of more shows that this is not so.
+    single: bool,
+}
+
+/// What is left of a frame that was closed.
+#[derive(Clone, Copy, Debug)]
+struct ClosedFrame {
+    highest: u32,
+    timestamp: u32,
+    /// Whether it lacks the marker bit that other frames end in.
+    lacks_end: bool,
 }
 
 impl Playout {
@@ -112,8 +142,21 @@ impl Playout {
             timestamps: [0; OLDER],
             older: [Frame::default(); OLDER],
             marks: false,
+            single: false,
             codes: None,
+            padding: None,
         }
+    }
+
+    /// Takes each packet for a frame, until a frame of more than one shows otherwise.
+    pub(super) fn expect_single_packets(&mut self) {
+        self.single = true;
+    }
+
+    /// Takes in that a packet has no payload.
+    #[cold]
+    pub(super) fn padding(&mut self, extended: u64) {
+        self.padding.get_or_insert_default().add(extended as u32);
     }
 
     /// Looks for time codes from now on.
@@ -187,8 +230,8 @@ impl Playout {
             self.mixed |= self.older[slot].add(&packet, number);
             return;
         }
-        if let Some((highest, timestamp)) = self.closed
-            && (timestamp == packet.timestamp || !is_after(number, highest))
+        if let Some(closed) = &self.closed
+            && (closed.timestamp == packet.timestamp || !is_after(number, closed.highest))
         {
             return;
         }
@@ -229,10 +272,10 @@ impl Playout {
         self.playing.silent_until::<Rtp>(until, recorder);
     }
 
-    /// Takes the open frame out that has the lowest number, and says whether another begins right
-    /// behind it.
+    /// Takes the open frame out that has the lowest number, and gives the number with which the
+    /// next one behind it begins.
     #[inline]
-    fn take_lowest(&mut self) -> Option<(Frame, bool)> {
+    fn take_lowest(&mut self) -> Option<(Frame, Option<u32>)> {
         if self.mixed {
             return self.take_lowest_of_mixed();
         }
@@ -249,15 +292,14 @@ impl Playout {
             0 => self.newest.as_ref(),
             _ => Some(&self.older[self.slot(0)]),
         };
-        // Where one further on begins there, the frame has not all its numbers, and is broken
+        // Where it begins within this frame, this one has not all its numbers, and is broken
         // either way.
-        let next = next.is_some_and(|next| next.lowest == frame.highest.wrapping_add(1));
-        Some((frame, next))
+        Some((frame, next.map(|next| next.lowest)))
     }
 
     /// The same where each of them has to be looked at.
     #[cold]
-    fn take_lowest_of_mixed(&mut self) -> Option<(Frame, bool)> {
+    fn take_lowest_of_mixed(&mut self) -> Option<(Frame, Option<u32>)> {
         let mut open = [self.newest?; OPEN];
         let others = usize::from(self.opened);
         for (place, frame) in open[..others].iter_mut().enumerate() {
@@ -274,8 +316,12 @@ impl Playout {
         let frame = open[lowest];
         open[lowest..].rotate_left(1);
         let left = &open[..others];
-        let next = frame.highest.wrapping_add(1);
-        let followed = left.iter().any(|other| other.lowest == next);
+        let behind = |other: &Frame| other.lowest.wrapping_sub(frame.highest);
+        let later = left
+            .iter()
+            .filter(|other| is_after(other.lowest, frame.highest));
+        let next = later.min_by_key(|other| behind(other));
+        let next = next.map(|next| next.lowest);
         self.mixed = !left.is_sorted_by(|a, b| !is_after(a.lowest, b.lowest));
         self.newest = left.last().copied();
         (self.first, self.opened) = (0, others.saturating_sub(1) as u8);
@@ -283,33 +329,72 @@ impl Playout {
             self.timestamps[slot] = frame.timestamp;
             self.older[slot] = *frame;
         }
-        Some((frame, followed))
+        Some((frame, next))
     }
 
     fn close_lowest(&mut self, base: u64, recorder: &mut Recorder) {
-        let Some((frame, followed)) = self.take_lowest() else {
+        let Some((frame, next)) = self.take_lowest() else {
             return;
         };
-        let begins = match self.closed {
-            Some((highest, _)) => highest.wrapping_add(1) == frame.lowest,
-            None => frame.lowest == base as u32,
-        };
-        let last = self.newest.is_none();
-        self.closed = Some((frame.highest, frame.timestamp));
+        self.single &= frame.came() == 1;
         self.marks |= frame.is_marked();
-        let ends = frame.is_marked() || followed || (last && !self.marks);
-        if begins && frame.is_contiguous() && ends {
+        let last = self.newest.is_none();
+        let contiguous = frame.came() == frame.span() || self.is_padded(&frame);
+        let begins = self.single
+            || match &self.closed {
+                Some(closed) => match self.missing(closed.highest, frame.lowest) {
+                    0 => true,
+                    1 => closed.lacks_end,
+                    _ => false,
+                },
+                None => self.missing((base as u32).wrapping_sub(1), frame.lowest) == 0,
+            };
+        let ends = frame.is_marked()
+            || self.single
+            || next.is_some_and(|next| self.missing(frame.highest, next) == 0)
+            || (last && !self.marks);
+        self.closed = Some(ClosedFrame {
+            highest: frame.highest,
+            timestamp: frame.timestamp,
+            lacks_end: self.marks && !frame.is_marked(),
+        });
+        if let Some(padding) = &mut self.padding {
+            padding.forget_up_to(frame.highest);
+        }
+        if begins && contiguous && ends {
             if self.codes.is_some() {
                 self.close_code(&frame, true, recorder);
             }
             self.playing
                 .frame::<Rtp>(frame.arrived, frame.timestamp, recorder);
-        } else if !(begins && frame.is_contiguous() && last) {
+        } else if !(begins && contiguous && last) {
             self.broken += 1;
             recorder.add(FRAMES_BROKEN, 1);
         } else if self.codes.is_some() {
             self.close_code(&frame, false, recorder);
         }
+    }
+
+    /// How many packets of media are missing between two numbers that came. The second one being
+    /// the lower, that is a number that no frame can lack.
+    #[inline]
+    fn missing(&self, low: u32, high: u32) -> u32 {
+        let between = high.wrapping_sub(low).wrapping_sub(1);
+        match &self.padding {
+            Some(padding) if between > 0 && is_after(high, low) => {
+                let padded = padding.within(low.wrapping_add(1), high.wrapping_sub(1));
+                between.saturating_sub(padded)
+            }
+            _ => between,
+        }
+    }
+
+    /// Whether all that is missing within a frame is packets without payload.
+    #[cold]
+    fn is_padded(&self, frame: &Frame) -> bool {
+        let padding = self.padding.as_ref();
+        let padded = padding.map_or(0, |padding| padding.within(frame.lowest, frame.highest));
+        padded > 0 && frame.came().saturating_add(padded) == frame.span()
     }
 
     /// Says of a frame's time code that the frame came whole, or was cut off.

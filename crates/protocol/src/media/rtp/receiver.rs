@@ -15,6 +15,7 @@ use crate::media::shared::{Arrivals, Jitter};
 use crate::session::{Arrival, MediaEvent, Sink};
 use mediagen::time_code::TimeCode;
 
+mod padding;
 mod position_change;
 mod report;
 mod stray;
@@ -25,6 +26,13 @@ use stray::Stray;
 
 /// Without a packet for less than this, numbers cannot have come round to those of the last few.
 const ROUND_MIN: Duration = Duration::from_secs(1);
+
+/// How many packets may be missing between the stated first packet and the one that came, whatever
+/// speaks against it: servers drop a few packets at the beginning.
+const CREDIT: u16 = 16;
+
+/// How far ahead of the stated timestamp the first packet may be if packets before it were lost.
+const STATED_AHEAD: Duration = Duration::from_secs(10);
 
 /// What a receiver is to know of its stream beforehand.
 #[derive(Clone, Debug)]
@@ -110,6 +118,8 @@ pub struct RtpReceiver {
     /// The timestamp of the first packet of the source that is received now.
     began: u32,
     finished: bool,
+    /// Whether the transport loses nothing.
+    reliable: bool,
     source: Option<CurrentSource>,
     playout: Playout,
     first_arrival: Option<Time>,
@@ -123,7 +133,9 @@ pub struct RtpReceiver {
 struct CurrentSource {
     ssrc: u32,
     first: u16,
-    /// Of the packet with the highest number.
+    /// True until a packet with payload came.
+    only_padding: bool,
+    /// Of the packet of media with the highest number.
     newest: Moment,
     /// First copies, duplicates and late ones, as RFC 3550 counts them for reports.
     arrived: u64,
@@ -240,6 +252,7 @@ impl RtpReceiver {
             arrivals: Arrivals::default(),
             report: SenderReports::default(),
             finished: false,
+            reliable: false,
         }
     }
 
@@ -247,6 +260,19 @@ impl RtpReceiver {
     /// 1970, when time began.
     pub fn with_time_codes(mut self, wall_clock: Duration) -> RtpReceiver {
         self.playout.expect_codes(wall_clock);
+        self
+    }
+
+    /// Takes each packet for a frame until a frame of more comes, as is right for sound: then no
+    /// loss breaks the frames beside it.
+    pub fn with_single_packets(mut self) -> RtpReceiver {
+        self.playout.expect_single_packets();
+        self
+    }
+
+    /// Says that the packets come over TCP, so none can be lost before the first.
+    pub fn over_reliable_transport(mut self) -> RtpReceiver {
+        self.reliable = true;
         self
     }
 
@@ -270,12 +296,16 @@ impl RtpReceiver {
         ) else {
             return false;
         };
+        if payload_length == 0 {
+            return false;
+        }
         let Some(header) = Header::plain(fixed, payload_length) else {
             return false;
         };
         let extended = match &mut self.source {
             Some(source)
                 if source.ssrc == header.ssrc
+                    && !source.only_padding
                     && self.payload_types.has(header.payload_type)
                     && self.stray.is_none()
                     && self.turn.is_none()
@@ -317,7 +347,12 @@ impl RtpReceiver {
                 return None;
             }
         };
-        self.take(Stray::new(&header, arrival.at), recorder)
+        let packet = Stray::new(&header, arrival.at);
+        if header.payload_length == 0 {
+            self.padding(&packet, recorder);
+            return None;
+        }
+        self.take(packet, recorder)
     }
 
     /// Takes in the time code of a packet, where it has one. It reads the header by itself: nearly
@@ -357,6 +392,9 @@ impl RtpReceiver {
             self.begin(&packet, recorder);
             return Some(MediaEvent::First { at: packet.at });
         };
+        if source.only_padding {
+            return self.first_media(&packet, recorder);
+        }
         let elsewhere = source.ssrc != packet.ssrc
             || source.came_round(&packet, self.clock_rate)
             || self
@@ -404,7 +442,14 @@ impl RtpReceiver {
     /// after the first packet came. Only the first call counts.
     ///
     /// It is believed where it is at most 2999 below the lowest number that came; what lies between
-    /// was expected. Else the server was wrong: [`super::metrics::RTP_INFO_MISMATCH`] is counted
+    /// was expected. More than 16 below it is not believed
+    ///
+    /// * over TCP, which loses nothing before the first packet: see
+    ///   [`RtpReceiver::over_reliable_transport`];
+    /// * if it is 0, which servers state that do not know the number;
+    /// * if `rtptime` is not within 10 s before the timestamp of the first packet.
+    ///
+    /// Else the server was wrong: [`super::metrics::RTP_INFO_MISMATCH`] is counted
     /// and the lowest number that came rules.
     ///
     /// `rtptime` is the timestamp that the server stated for that packet, of a stream in which each
@@ -445,7 +490,15 @@ impl RtpReceiver {
         let is_first = said != source.first
             && source.sequence.base() as u16 == source.first
             && rtptime == Some(first);
-        let grown = match is_first {
+        let gap = (source.sequence.base() as u16).wrapping_sub(said);
+        let is_refuted = gap > CREDIT
+            && (self.reliable
+                || said == 0
+                || rtptime.is_some_and(|rtptime| {
+                    let ahead = u64::from(first.wrapping_sub(rtptime));
+                    ahead > u64::from(self.clock_rate) * STATED_AHEAD.as_secs()
+                }));
+        let grown = match is_first || is_refuted {
             true => None,
             false => source.sequence.lower_base(said, recorder),
         };
@@ -467,6 +520,7 @@ impl RtpReceiver {
         self.source = Some(CurrentSource {
             ssrc: packet.ssrc,
             first: packet.sequence,
+            only_padding: false,
             sequence,
             newest: packet.moment(),
             arrived: 0,
@@ -475,14 +529,19 @@ impl RtpReceiver {
         if self.report.ssrc != packet.ssrc {
             self.report = SenderReports::default();
         }
+        self.media_begins(packet);
+        self.first_copy::<true>(packet, extended, 1, 0, recorder);
+        self.compare_base(self.base, packet.timestamp, recorder);
+        self.any_copy(packet, recorder);
+    }
+
+    /// Takes the time and the timestamp of the first packet of a source's media.
+    fn media_begins(&mut self, packet: &Stray) {
         self.began = packet.timestamp;
         if self.first_arrival.is_none() {
             self.first_arrival = Some(packet.at);
             self.arrivals.begin(packet.at);
         }
-        self.first_copy::<true>(packet, extended, 1, 0, recorder);
-        self.compare_base(self.base, packet.timestamp, recorder);
-        self.any_copy(packet, recorder);
     }
 
     /// Ends the stream that is received, and begins the next with two packets of it.

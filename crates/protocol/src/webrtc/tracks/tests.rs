@@ -140,6 +140,21 @@ fn padding_is_not_read_where_it_is_encrypted() {
 }
 
 #[test]
+fn encrypted_padding_is_media_only_if_there_is_more_than_padding() {
+    let (mut tracks, mut recorder) = tracks();
+    take(&mut tracks, &mut recorder, &packet(0xa0, 96, 7, 50), 1);
+    assert_eq!(tracks.first_arrival(), None);
+    let mut long = packet(0xa0, 96, 8, 50);
+    long.resize(12 + 256 + 16, 0);
+    let event = take(&mut tracks, &mut recorder, &long, 2);
+    assert!(matches!(event, Some(MediaEvent::First { .. })));
+    let rows = tracks.rows("");
+    assert_eq!(rows[0].counts.payload_bytes, 256);
+    let wire = (12 + 100 + 16 + 28) + (12 + 256 + 16 + 28);
+    assert_eq!(rows[0].counts.wire_bytes, wire);
+}
+
+#[test]
 fn strangers_make_it_grow_no_further() {
     let (mut tracks, mut recorder) = tracks();
     for ssrc in 0..2 * TRACKS_MAX as u32 {

@@ -78,7 +78,9 @@ impl RtpReceiver {
         ReportBlock {
             ssrc: source.ssrc,
             fraction_lost: fraction as u8,
-            cumulative_lost: cumulative.clamp(-0x80_0000, 0x7f_ffff) as i32,
+            // More came than was expected where packets are duplicated. Servers that read the field
+            // as unsigned would take a negative count for 16 million lost packets.
+            cumulative_lost: cumulative.clamp(0, 0x7f_ffff) as i32,
             extended_highest: source.sequence.reported_highest(),
             jitter: self.jitter.in_clock(),
             last_sr,

@@ -33,3 +33,46 @@ fn a_number_that_is_too_low_is_no_loss_if_the_first_packet_has_the_stated_time()
         assert_eq!(run(101, time(100), early, 100), (0, 1));
     }
 }
+
+#[test]
+fn what_came_outweighs_a_stated_number() {
+    let run = |said: u16, rtptime: Option<u32>, first: u16, tcp: bool, early: bool| {
+        let mut bench = Bench::new();
+        if tcp {
+            let config = ReceiverConfig {
+                clock_rate: 90_000,
+                payload_types: vec![96],
+                playout_buffer: Duration::from_millis(100),
+            };
+            bench.receiver = RtpReceiver::new(&config).over_reliable_transport();
+        }
+        let set = |bench: &mut Bench| {
+            bench.receiver.set_base(said, rtptime, &mut bench.recorder);
+        };
+        if early {
+            set(&mut bench);
+        }
+        bench.packets(first..first + 10);
+        if !early {
+            set(&mut bench);
+        }
+        bench.packets(first + 10..first + 100);
+        bench.finish();
+        (bench.counts()[0] - 100, bench.count(m::RTP_INFO_MISMATCH))
+    };
+    for early in [true, false] {
+        for tcp in [true, false] {
+            assert_eq!(run(0, None, 1500, tcp, early), (0, 1));
+            assert_eq!(run(1500, None, 1500, tcp, early), (0, 0));
+            // Servers drop a few packets at the beginning.
+            assert_eq!(run(1497, None, 1500, tcp, early), (3, 0));
+        }
+        // Nothing can be lost before the first over TCP.
+        assert_eq!(run(1400, None, 1500, true, early), (0, 1));
+        assert_eq!(run(1400, None, 1500, false, early), (100, 0));
+        // Its time says otherwise: 100 packets of 40 ms are 4 s.
+        let time = 1400 * 3600;
+        assert_eq!(run(1400, Some(time), 1500, false, early), (100, 0));
+        assert_eq!(run(1400, Some(0), 1500, false, early), (0, 1));
+    }
+}

@@ -1,0 +1,116 @@
+//! Packets without payload: padding alone (RFC 3550, 5.1), which senders use to probe the path.
+//!
+//! They have numbers of the stream, so they are expected, received and lost as all others are. They
+//! are no media: they belong to no frame, their timestamps mean nothing, and a stream of which
+//! nothing else came is silent.
+
+use measure::Recorder;
+
+use super::super::metrics as m;
+use super::super::sequence::{Place, Sequence};
+use super::{Base, CurrentSource, RtpReceiver, SenderReports, Stray};
+use crate::session::MediaEvent;
+
+impl RtpReceiver {
+    /// Takes in a packet without payload.
+    #[cold]
+    pub(super) fn padding(&mut self, packet: &Stray, recorder: &mut Recorder) {
+        let Some(source) = &mut self.source else {
+            return self.begin_with_padding(packet, recorder);
+        };
+        let place = match source.ssrc == packet.ssrc {
+            true => source.sequence.place(packet.sequence, recorder),
+            false => Place::Ahead,
+        };
+        match place {
+            Place::First {
+                extended,
+                grown,
+                distance,
+            } => {
+                source.arrived += 1;
+                self.count_padding(extended, grown, distance, recorder);
+            }
+            Place::Duplicate => {
+                source.arrived += 1;
+                self.counts.duplicated += 1;
+                recorder.add(m::DUPLICATED, 1);
+            }
+            Place::Behind => {
+                source.arrived += 1;
+                self.counts.late += 1;
+                recorder.add(m::LATE, 1);
+            }
+            Place::Ahead => self.malformed(recorder),
+        }
+    }
+
+    fn count_padding(&mut self, extended: u64, grown: u64, distance: u64, recorder: &mut Recorder) {
+        self.counts.received += 1;
+        recorder.add(m::RECEIVED, 1);
+        self.counts.expected += grown;
+        recorder.add(m::EXPECTED, grown);
+        if distance > 0 {
+            self.counts.reordered += 1;
+            recorder.add(m::REORDERED, 1);
+            recorder.record(m::REORDER_DISTANCE, distance);
+        }
+        self.playout.padding(extended);
+    }
+
+    /// Begins a stream whose first packet is no media: its numbers count from here.
+    fn begin_with_padding(&mut self, packet: &Stray, recorder: &mut Recorder) {
+        let sequence = Sequence::new(packet.sequence);
+        let extended = sequence.highest();
+        self.source = Some(CurrentSource {
+            ssrc: packet.ssrc,
+            first: packet.sequence,
+            only_padding: true,
+            sequence,
+            newest: packet.moment(),
+            arrived: 1,
+            reported: (0, 0),
+        });
+        if self.report.ssrc != packet.ssrc {
+            self.report = SenderReports::default();
+        }
+        self.count_padding(extended, 1, 0, recorder);
+        // The timestamp is not that of any media.
+        if let Base::SaidAt(said, _) = self.base {
+            self.base = Base::Said(said);
+        }
+        self.compare_base(self.base, packet.timestamp, recorder);
+    }
+
+    /// Takes in the first packet of media where only padding came before.
+    #[cold]
+    pub(super) fn first_media(
+        &mut self,
+        packet: &Stray,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
+        let place = match &mut self.source {
+            Some(source) if source.ssrc == packet.ssrc => {
+                source.only_padding = false;
+                source.newest = packet.moment();
+                source.sequence.place(packet.sequence, recorder)
+            }
+            _ => Place::Ahead,
+        };
+        let Place::First {
+            extended,
+            grown,
+            distance,
+        } = place
+        else {
+            // Whatever the padding was of, it was not this.
+            self.source = None;
+            self.begin(packet, recorder);
+            return Some(MediaEvent::First { at: packet.at });
+        };
+        self.media_begins(packet);
+        self.first_copy::<true>(packet, extended, grown, distance, recorder);
+        self.any_copy(packet, recorder);
+        Some(MediaEvent::First { at: packet.at })
+    }
+}

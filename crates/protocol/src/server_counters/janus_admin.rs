@@ -275,7 +275,7 @@ fn counts_of(medium: &Value) -> Counts {
         counts.into_iter().fold(0, u64::saturating_add)
     };
     let contexts = ["main", "sim1", "sim2"];
-    let lost = contexts.map(|context| number(&format!("/rtcp/{context}/lost")));
+    let lost = contexts.map(|context| possible_loss(number(&format!("/rtcp/{context}/lost"))));
     Counts {
         packets_in: of_layers("packets"),
         bytes_in: of_layers("bytes"),
@@ -285,8 +285,14 @@ fn counts_of(medium: &Value) -> Counts {
         nacked_out: number("/stats/out/nacks"),
         retransmissions_in: number("/stats/in/retransmissions"),
         lost_in: lost.into_iter().fold(0, u64::saturating_add),
-        lost_out: number("/rtcp/main/lost-by-remote"),
+        lost_out: possible_loss(number("/rtcp/main/lost-by-remote")),
     }
+}
+
+/// A count of lost packets as receivers report it, in 24 bits with a sign (RFC 3550, 6.4.1). Janus
+/// reads a negative one as a number of nearly 2^24, which no stream can have lost.
+fn possible_loss(lost: u64) -> u64 {
+    if lost < 1 << 23 { lost } else { 0 }
 }
 
 #[cfg(test)]

@@ -490,8 +490,16 @@ impl Outgoing {
     /// Takes in what the server says it received (RFC 3550, 6.4.1).
     fn reported(&mut self, cx: &mut Context<'_>, block: &ReportBlock, clock_rate: u32) {
         cx.recorder.add(m::RECEIVER_REPORTS, 1);
-        let more = i64::from(block.cumulative_lost) - i64::from(self.reported_lost);
-        self.reported_lost = block.cumulative_lost;
+        // More cannot be lost than was sent, nor less than nothing: such a count is not shown.
+        let flow = self.flow;
+        let sent = cx.flows.with(flow, |flow: &mut RtpFlow| flow.sent().0);
+        let most = i32::try_from(sent).unwrap_or(i32::MAX);
+        let reported = match block.cumulative_lost {
+            lost if lost > most => self.reported_lost,
+            lost => lost.max(0),
+        };
+        let more = i64::from(reported) - i64::from(self.reported_lost);
+        self.reported_lost = reported;
         match u64::try_from(more) {
             Ok(more) => cx.recorder.add(m::REPORTED_LOST, more),
             // What was late has come, or came twice.

@@ -143,3 +143,11 @@ fn who_refuses_or_says_nonsense_is_of_no_use() {
     let odd = json!({"janus": "success", "transaction": "1", "sessions": {"a": -1}});
     assert!(matches!(admin.take(&text(&odd)), Ok(Step::Done(look)) if look.peers == 0));
 }
+
+#[test]
+fn a_negative_loss_is_not_taken_for_millions() {
+    // As Janus shows a receiver's -7, in 24 bits without a sign.
+    let rtcp = json!({"main": {"lost": -3, "lost-by-remote": 16_777_209}});
+    let counts = counts_of(&json!({"rtcp": rtcp}));
+    assert_eq!((counts.lost_in, counts.lost_out), (0, 0));
+}

@@ -333,8 +333,10 @@ impl Sent {
                 // goes back is of another count.
                 let counts = came.filter(|came| u64::from(*came) <= PACKETS_MAX);
                 packets += counts.map_or(0, u64::from);
-                let more = i64::from(block.cumulative_lost) - i64::from(stream.reported_lost);
-                stream.reported_lost = block.cumulative_lost;
+                // Duplicates make some receivers count less than nothing.
+                let reported = block.cumulative_lost.max(0);
+                let more = i64::from(reported) - i64::from(stream.reported_lost);
+                stream.reported_lost = reported;
                 match u64::try_from(more) {
                     Ok(more) => {
                         recorder.add(m::REPORTED_LOST, more);

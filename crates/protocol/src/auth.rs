@@ -114,6 +114,14 @@ impl Scheme {
         }
     }
 
+    /// Whether both are Digest, with nonces that differ.
+    fn has_other_nonce(&self, other: &Scheme) -> bool {
+        match (self, other) {
+            (Scheme::Digest { nonce, .. }, Scheme::Digest { nonce: other, .. }) => nonce != other,
+            _ => false,
+        }
+    }
+
     /// What a challenge asks for; `None` where it is something unknown.
     fn of(challenge: &Challenge) -> Option<Scheme> {
         if challenge.scheme.eq_ignore_ascii_case("Basic") {
@@ -190,7 +198,7 @@ impl Authenticator {
     }
 
     /// Takes in the challenges of a 401. `sent` tells whether the request carried an authorization,
-    /// `again` whether it did so a second time: a server may call its nonce stale once.
+    /// `again` whether it did so a second time: a server may replace its nonce once.
     pub fn challenged(&mut self, headers: &Headers, sent: bool, again: bool) -> Answer {
         if self.credentials.is_none() {
             return Answer::NoCredentials;
@@ -215,7 +223,13 @@ impl Authenticator {
         let Some((scheme, stale)) = strongest else {
             return Answer::NoScheme;
         };
-        if sent && (again || !stale) {
+        // A nonce other than the one just answered is a fresh challenge, with or without `stale`.
+        let is_fresh = stale
+            || self
+                .scheme
+                .as_ref()
+                .is_some_and(|own| scheme.has_other_nonce(own));
+        if sent && (again || !is_fresh) {
             return Answer::Refused;
         }
         self.scheme = Some(scheme);
@@ -540,6 +554,10 @@ mod tests {
         assert_eq!(auth.challenged(&headers, true, false), Answer::Refused);
         let stale = unauthorized(&["Digest realm=\"r\", nonce=\"2\", stale=TRUE"]);
         assert_eq!(auth.challenged(&stale, true, false), Answer::Retry);
+        assert_eq!(auth.challenged(&stale, true, true), Answer::Refused);
+        // Another nonce is a fresh challenge, without `stale` as well.
+        assert_eq!(auth.challenged(&headers, true, false), Answer::Retry);
+        assert_eq!(auth.challenged(&headers, true, false), Answer::Refused);
         assert_eq!(auth.challenged(&stale, true, true), Answer::Refused);
     }
 

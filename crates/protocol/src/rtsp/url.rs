@@ -116,20 +116,20 @@ impl Url {
     /// The URL that the server sends one on to: absolute, or relative to this one. The password
     /// goes along to the same host only, and from TLS to TLS only.
     pub fn redirect(&self, location: &str) -> Result<Url, UrlError> {
-        let location = location.trim();
+        let location = &*legal(location.trim());
         let mut target = if location.contains("://") {
             Url::parse(location)?
         } else if location.is_empty() {
             return Err(Why::Host.of(""));
         } else if location.starts_with('/') {
-            Url::parse(&format!("{}{location}", &self.text[..self.path]))?
+            Url::parse(&legal(&format!("{}{location}", &self.text[..self.path])))?
         } else {
             let path = self.text.split_once('?').map_or(&*self.text, |(p, _)| p);
             let folder = match path.rfind('/') {
                 Some(slash) if slash >= self.path => &path[..slash],
                 _ => path,
             };
-            Url::parse(&format!("{folder}/{location}"))?
+            Url::parse(&legal(&format!("{folder}/{location}")))?
         };
         let as_safe = target.secure || !self.secure;
         if target.credentials.is_none() && target.host == self.host && as_safe {
@@ -161,6 +161,7 @@ pub fn base(content_base: Option<&str>, content_location: Option<&str>, asked: &
                 None
             }
         })
+        .map(|base| legal(&base))
         .filter(|base| base.len() <= MAX_URL)
         .unwrap_or_else(|| asked.text.clone())
 }
@@ -171,6 +172,10 @@ pub fn base(content_base: Option<&str>, content_location: Option<&str>, asked: &
 /// be replaced): a relative control is put behind the base, with one `/` between, also behind a
 /// query.
 pub fn control(base: &str, control: Option<&str>) -> String {
+    legal(&resolved(base, control))
+}
+
+fn resolved(base: &str, control: Option<&str>) -> String {
     let control = control.map(str::trim).unwrap_or_default();
     if control.is_empty() || control == "*" {
         return base.to_owned();
@@ -190,6 +195,63 @@ pub fn control(base: &str, control: Option<&str>) -> String {
     } else {
         format!("{base}/{control}")
     }
+}
+
+/// A URL out of a server's answer, made legal (RFC 3986): what may not stand in a URL is
+/// percent-encoded, and dot segments are removed from an absolute one's path (5.2.4). The host is
+/// left as it is. What is legal already does not change.
+pub fn legal(url: &str) -> String {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let path = match start {
+        0 => 0,
+        _ => url[start..]
+            .find(['/', '?'])
+            .map_or(url.len(), |at| start + at),
+    };
+    let mut target = String::with_capacity(url.len() - path);
+    for byte in url[path..].bytes() {
+        match byte {
+            0..=b' '
+            | 0x7f..=0xff
+            | b'"'
+            | b'<'
+            | b'>'
+            | b'\\'
+            | b'^'
+            | b'`'
+            | b'{'
+            | b'|'
+            | b'}' => {
+                target.push_str(&format!("%{byte:02X}"));
+            }
+            _ => target.push(char::from(byte)),
+        }
+    }
+    let (folders, query) = match target.find('?') {
+        Some(at) => target.split_at(at),
+        None => (&*target, ""),
+    };
+    let is_dot = |part: &str| matches!(part, "." | "..");
+    if start == 0 || !folders.split('/').any(is_dot) {
+        return format!("{}{target}", &url[..path]);
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    let mut parts = folders.split('/').skip(1).peekable();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        match part {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            part => kept.push(part),
+        }
+        if is_last && is_dot(part) {
+            // It named a folder.
+            kept.push("");
+        }
+    }
+    format!("{}/{}{query}", &url[..path], kept.join("/"))
 }
 
 /// Whether two URLs mean the same stream, as far as servers differ in writing them: in a slash at
@@ -233,6 +295,34 @@ mod tests {
 
     fn parse(url: &str) -> Url {
         Url::parse(url).expect(url)
+    }
+
+    #[test]
+    fn urls_of_servers_are_made_legal() {
+        for (given, legal_one) in [
+            ("rtsp://h/My Cam/", "rtsp://h/My%20Cam/"),
+            ("rtsp://h/caf\u{e9}?a=b c", "rtsp://h/caf%C3%A9?a=b%20c"),
+            ("rtsp://h/a/./b/../c/", "rtsp://h/a/c/"),
+            ("rtsp://h/a/../../b/..", "rtsp://h/"),
+            ("rtsp://h/a?x=../y", "rtsp://h/a?x=../y"),
+            ("rtsp://h", "rtsp://h"),
+            ("rtsp://h?x", "rtsp://h?x"),
+            ("rtsp://h/a//b%20c/trackID=0", "rtsp://h/a//b%20c/trackID=0"),
+        ] {
+            assert_eq!(legal(given), legal_one);
+            assert_eq!(legal(legal_one), legal_one);
+        }
+        let asked = parse("rtsp://h/live");
+        let own = base(Some("rtsp://h/My Cam/"), None, &asked);
+        assert_eq!(
+            control(&own, Some("track 1")),
+            "rtsp://h/My%20Cam/track%201"
+        );
+        assert_eq!(control("rtsp://h/a/b/", Some("../t1")), "rtsp://h/a/t1");
+        let on = |location: &str| asked.redirect(location).expect(location).to_string();
+        assert_eq!(on("rtsp://h/My Cam"), "rtsp://h/My%20Cam");
+        assert_eq!(on("/a/../b"), "rtsp://h/b");
+        assert_eq!(on("../b"), "rtsp://h/b");
     }
 
     #[test]

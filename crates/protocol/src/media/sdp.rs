@@ -98,6 +98,37 @@ pub struct Media {
     pub bandwidth: Option<u64>,
     /// Bandwidth of the stream without the headers below RTP, in bit/s (`b=TIAS`, RFC 3890).
     pub transport_independent: Option<u64>,
+    /// Which way it goes: of the stream, else of the whole.
+    pub direction: Direction,
+}
+
+/// Which way the media of a stream goes, as a description states it for those who read it (RFC
+/// 8866, 6.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// To the reader, or both ways, or not stated.
+    #[default]
+    ToClient,
+    /// `sendonly`: from the reader, as the back channel of a camera (ONVIF Streaming, 5.3).
+    FromClient,
+    /// `inactive`.
+    Neither,
+}
+
+impl Direction {
+    fn of(attributes: &[sdp_types::Attribute]) -> Option<Direction> {
+        attributes
+            .iter()
+            .inspect(|_| steps::took(1))
+            .find_map(
+                |attribute| match attribute.attribute.trim().to_ascii_lowercase().as_str() {
+                    "sendrecv" | "recvonly" => Some(Direction::ToClient),
+                    "sendonly" => Some(Direction::FromClient),
+                    "inactive" => Some(Direction::Neither),
+                    _ => None,
+                },
+            )
+    }
 }
 
 /// One payload type of a stream.
@@ -208,9 +239,25 @@ impl Description {
                 sender_reports: any("RS"),
                 bandwidth: kilobits(own("AS")),
                 transport_independent: own("TIAS"),
+                direction: Direction::of(&media.attributes)
+                    .or_else(|| Direction::of(&session.attributes))
+                    .unwrap_or_default(),
             });
         }
         Ok(description)
+    }
+
+    /// Leaves out the streams that do not go to a client that plays. If all of them are `sendonly`,
+    /// the server states directions as its own, and these are kept.
+    #[must_use]
+    pub fn only_to_clients(mut self) -> Description {
+        let to_client = |media: &Media| media.direction == Direction::ToClient;
+        let wanted = match self.medias.iter().any(to_client) {
+            true => Direction::ToClient,
+            false => Direction::FromClient,
+        };
+        self.medias.retain(|media| media.direction == wanted);
+        self
     }
 
     /// How long the media is, where that is said: of the whole, else of its longest stream. A

@@ -15,6 +15,7 @@
 //! * `waiting`: for a stream that others of the run publish;
 //! * `timeline`: what it does while it plays;
 //! * `media`: the streams, their reports, and how the media's end is known;
+//! * `said`: what the server said that explains the end;
 //! * `end`: failing, stopping, tearing down.
 
 use std::net::SocketAddr;
@@ -28,6 +29,7 @@ use rand_pcg::Pcg64Mcg;
 use self::media::Stream;
 use self::publish::Publishing;
 use self::request::Pending;
+use self::said::Said;
 use self::timeline::Timeline;
 use self::tunnel::Tunnel;
 use self::waiting::Appointment;
@@ -54,6 +56,7 @@ mod multicast;
 mod publish;
 mod remote_receiver;
 mod request;
+mod said;
 mod silent;
 #[cfg(test)]
 mod tests;
@@ -130,6 +133,10 @@ pub struct Client {
     get_parameter: bool,
     /// The session as the server named it.
     session: Option<SessionId>,
+    /// Whether the session was named before SETUP: then the one that SETUP names replaces it.
+    session_is_early: bool,
+    /// What the server said that explains the end.
+    said: Said,
     /// What controls are relative to.
     base: String,
     /// The control URL of the whole.
@@ -222,6 +229,8 @@ impl Client {
             pending: Vec::new(),
             get_parameter: false,
             session: None,
+            session_is_early: false,
+            said: Said::default(),
             streams: Vec::new(),
             link: None,
             link_due: None,
@@ -326,7 +335,10 @@ impl Client {
     /// That what answers speaks something else, where nothing else came; empty where not.
     fn only_useless(&self) -> String {
         let Some(instead) = self.instead.as_ref().filter(|it| it.useless > 0) else {
-            return String::new();
+            return match self.said.useless {
+                0 => String::new(),
+                bytes => format!("; {bytes} bytes came that are no RTSP"),
+            };
         };
         let line = instead.first.split(|&byte| byte == b'\r' || byte == b'\n');
         let line = line.into_iter().next().unwrap_or_default();
@@ -474,18 +486,22 @@ impl Client {
             Item::Frame { .. } => {}
             Item::Response(response) => {
                 self.instead = None;
+                self.said.answer_was_read();
                 self.response(cx, response, at);
             }
             Item::Request(request) => self.asked(cx, &request),
             Item::Garbage { bytes } => {
                 cx.recorder.add(m::GARBAGE_BYTES, bytes as u64);
-                if let Some(instead) = &mut self.instead {
-                    instead.useless += bytes as u64;
+                match &mut self.instead {
+                    Some(instead) => instead.useless += bytes as u64,
+                    None => self.said.useless += bytes as u64,
                 }
             }
             Item::Malformed(malformed) => {
                 // A keep-alive's answer is not worth a session.
-                if !matches!(self.phase, Phase::Playing | Phase::Recording) {
+                if matches!(self.phase, Phase::Playing | Phase::Recording) {
+                    self.could_not_read(&malformed);
+                } else {
                     let detail = format!(
                         "{} in `{}` (CSeq {:?}), {}",
                         malformed.what,

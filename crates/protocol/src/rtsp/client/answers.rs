@@ -11,7 +11,7 @@ use super::{Client, MAX_REDIRECTS, Phase};
 use crate::auth::Authenticator;
 use crate::media::described;
 use crate::media::rtp::{ReceiverConfig, RtpReceiver};
-use crate::media::sdp::Description;
+use crate::media::sdp::{Description, MediaKind};
 use crate::rtsp::codec::{Method, Response};
 use crate::rtsp::config;
 use crate::rtsp::failure::Failure;
@@ -115,12 +115,7 @@ impl Client {
             return;
         }
         if pending.keep_alive {
-            let status = response.status;
-            // Public may promise what the server does not do.
-            if pending.method == Method::GetParameter && status >= 400 && status != 454 {
-                self.get_parameter = false;
-            }
-            return;
+            return self.keep_alive_answered(cx, pending, &response, refused);
         }
         if self.phase == Phase::Playing {
             return self.action_answered(cx, pending, &response, at, refused);
@@ -133,7 +128,7 @@ impl Client {
         );
         match response.status {
             200..=299 => {}
-            301..=303 | 305 | 307 | 308 if early => {
+            301..=303 | 305 | 307 | 308 if early || self.may_set_up_elsewhere() => {
                 return self.redirect(cx, pending, &response);
             }
             _ if tolerated => {}
@@ -144,6 +139,13 @@ impl Client {
                     false => self.fail(cx, Failure::of_status(status), detail),
                 };
             }
+        }
+        if early
+            && self.session.is_none()
+            && let Some(session) = response.headers.get("Session")
+        {
+            self.session = SessionId::parse(session);
+            self.session_is_early = self.session.is_some();
         }
         match pending.method {
             Method::Options => {
@@ -164,6 +166,15 @@ impl Client {
             Method::Play => self.plays(cx, &response, at),
             _ => {}
         }
+    }
+
+    /// Whether what was set up can be set up at another URL: of a client that plays, itself, and
+    /// whose actions have not begun.
+    fn may_set_up_elsewhere(&self) -> bool {
+        matches!(self.phase, Phase::Setup(_) | Phase::Play)
+            && !self.publishes()
+            && self.link.is_none()
+            && (self.timeline.is_none() || self.phase != Phase::Play)
     }
 
     /// Goes to where the server sends one (RFC 2326, 11.3).
@@ -191,6 +202,7 @@ impl Client {
                 self.aggregate = url.as_str().to_owned();
                 self.url = url;
                 self.pending.clear();
+                self.forget_streams(cx);
                 self.close_connection(cx);
                 self.connect(cx);
             }
@@ -204,17 +216,22 @@ impl Client {
             headers.get("Content-Location"),
             &self.url,
         );
-        let description = match Description::parse(&response.body) {
+        let described = match Description::parse(&response.body) {
             Ok(description) => description,
             Err(error) => {
                 let detail = format!("{error}: {}", self.story(pending, response));
                 return self.fail(cx, Failure::MalformedSdp, detail);
             }
         };
+        let all = described.medias.len();
+        let description = match self.only_asks {
+            true => described,
+            false => described.only_to_clients(),
+        };
         if description.medias.is_empty() {
             let detail = format!(
-                "the description has {} streams, and none of RTP: {}",
-                description.not_rtp,
+                "the description has {} streams, and none of RTP that goes to a client: {}",
+                all + description.not_rtp,
                 self.story(pending, response)
             );
             return self.fail(cx, Failure::NoStreams, detail);
@@ -235,7 +252,14 @@ impl Client {
             });
             let receiver = match self.wall_clock {
                 Some(wall_clock) if media.is_h264() => receiver.with_time_codes(wall_clock),
+                _ if media.kind == MediaKind::Audio => receiver.with_single_packets(),
                 _ => receiver,
+            };
+            let receiver = match self.config.transport {
+                config::Transport::Tcp | config::Transport::Http => {
+                    receiver.over_reliable_transport()
+                }
+                config::Transport::Udp | config::Transport::Multicast => receiver,
             };
             let sink = cx.sinks.insert(receiver);
             self.streams.push(Stream {
@@ -266,15 +290,15 @@ impl Client {
             return;
         };
         let session = response.headers.get("Session").and_then(SessionId::parse);
-        match (session, &mut self.session) {
-            (Some(session), None) => self.session = Some(session),
-            // The same id, or a server that opens a session for each stream: then the last is not
-            // what PLAY of the whole is for.
-            (_, Some(_)) => {}
-            (None, None) => {
-                let detail = format!("no Session: {}", self.story(pending, response));
-                return self.fail(cx, Failure::MalformedResponse, detail);
-            }
+        let is_early = std::mem::take(&mut self.session_is_early);
+        if self.session.is_none() && session.is_none() {
+            let detail = format!("no Session: {}", self.story(pending, response));
+            return self.fail(cx, Failure::MalformedResponse, detail);
+        }
+        // Of a server that opens a session for each stream the last is not what PLAY of the whole is
+        // for.
+        if self.session.is_none() || is_early {
+            self.session = session.or(self.session.take());
         }
         if self.publishes() {
             return self.set_up_to_record(cx, index, pending, response);

@@ -155,6 +155,7 @@ impl Client {
             if self.can_tear_down() {
                 self.ask_teardown(cx);
             }
+            let detail = format!("{detail}{}", self.said.hints());
             self.ending = Some((Outcome::Failed(failure.with(detail)), cx.now));
         }
         self.finish(cx);
@@ -178,6 +179,18 @@ impl Client {
             if stream.channel == Some(channel) {
                 stream.channel = None;
             }
+        }
+    }
+
+    /// Lets go of what was set up, before the server is asked anew elsewhere.
+    pub(super) fn forget_streams(&mut self, cx: &mut Context<'_>) {
+        self.session = None;
+        self.session_is_early = false;
+        for stream in std::mem::take(&mut self.streams) {
+            if let Some(channel) = stream.channel {
+                cx.out.push_back(Output::Close { channel });
+            }
+            cx.sinks.remove::<RtpReceiver>(stream.sink);
         }
     }
 

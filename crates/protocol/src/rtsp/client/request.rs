@@ -4,11 +4,10 @@ use measure::{HistogramId, Time};
 
 use super::{Client, Phase};
 use crate::rtsp::codec::{Headers, Method, Request, Response};
-use crate::rtsp::config::KeepAlive;
 use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::write_methods;
 use crate::rtsp::metrics as m;
-use crate::session::{Context, Note, Output};
+use crate::session::Context;
 
 /// A request that is to be answered.
 #[derive(Debug)]
@@ -31,6 +30,9 @@ pub(super) struct Pending {
 /// The longest a server may ask a session to be kept without a sign of life; what is longer is
 /// taken as this.
 const LONGEST_TIMEOUT: u32 = 24 * 3600;
+
+/// How many keep-alives may wait for an answer. Beyond, the oldest one is forgotten.
+const KEEP_ALIVES_MAX: usize = 8;
 
 /// Where the delay of a method is recorded.
 fn delay_of(method: &Method) -> Option<HistogramId> {
@@ -116,9 +118,12 @@ impl Client {
     /// Finds the request that an answer is to, and takes it out.
     ///
     /// An answer without a number, or with one that was never given out, is to the only request
-    /// that waits; one with a number that is past is late, and to none.
-    fn take_pending(&mut self, headers: &Headers) -> Option<Pending> {
+    /// that waits, or to the oldest keep-alive if nothing else waits. One with a number that is past
+    /// is late and to none, unless it refuses while only keep-alives wait: some servers number such
+    /// answers like the request before.
+    fn take_pending(&mut self, headers: &Headers, status: u16) -> Option<Pending> {
         let cseq = headers.cseq();
+        let only_alive = self.pending.iter().all(|pending| pending.keep_alive);
         let exact = self
             .pending
             .iter()
@@ -126,6 +131,8 @@ impl Client {
         let past = cseq.is_some_and(|cseq| cseq != 0 && cseq < self.cseq);
         match exact {
             Some(index) => Some(self.pending.remove(index)),
+            None if self.pending.is_empty() => None,
+            None if only_alive && (!past || status >= 400) => Some(self.pending.remove(0)),
             None if self.pending.len() == 1 && !past => self.pending.pop(),
             None => None,
         }
@@ -137,7 +144,7 @@ impl Client {
         if response.status < 200 {
             return;
         }
-        let Some(mut pending) = self.take_pending(&response.headers) else {
+        let Some(mut pending) = self.take_pending(&response.headers, response.status) else {
             return;
         };
         cx.recorder.add(m::RESPONSES, 1);
@@ -171,8 +178,13 @@ impl Client {
 
     /// What was asked and what came, for details of failures.
     pub(super) fn story(&self, pending: &Pending, response: &Response) -> String {
+        let location = response.headers.get("Location");
+        let to = match location.filter(|_| (300..400).contains(&response.status)) {
+            Some(location) => format!(" to {location}"),
+            None => String::new(),
+        };
         format!(
-            "{} {} (CSeq {}): {} {}, {}",
+            "{} {} (CSeq {}): {} {}{to}, {}",
             pending.method,
             pending.uri,
             pending.cseq,
@@ -200,11 +212,7 @@ impl Client {
                 self.ends()
             );
             if pending.keep_alive {
-                // The media tells whether the session lives.
-                cx.out.push_back(Output::Note(Note {
-                    kind: "keep_alive_unanswered",
-                    text: story,
-                }));
+                self.keep_alive_overdue(cx, story);
             } else if self.phase == Phase::TearingDown {
                 return self.finish(cx);
             } else {
@@ -237,26 +245,14 @@ impl Client {
         if self.keep_alive.is_some_and(|next| cx.now >= next) {
             self.plan_keep_alive(cx.now);
         }
-        if self.pending.iter().any(|pending| pending.keep_alive) {
-            return;
+        // Servers may take a keep-alive and not answer it, so the next one does not wait for that.
+        let waiting = self.pending.iter().filter(|own| own.keep_alive).count();
+        if waiting >= KEEP_ALIVES_MAX
+            && let Some(oldest) = self.pending.iter().position(|own| own.keep_alive)
+        {
+            self.pending.remove(oldest);
         }
-        let method = match self.config.keep_alive {
-            KeepAlive::GetParameter => Method::GetParameter,
-            KeepAlive::Auto if self.get_parameter => Method::GetParameter,
-            KeepAlive::Auto | KeepAlive::Options => Method::Options,
-        };
-        let pending = Pending {
-            cseq: 0,
-            method,
-            uri: self.aggregate.clone(),
-            headers: Vec::new(),
-            due,
-            deadline: cx.now,
-            keep_alive: true,
-            authorized: false,
-            again: false,
-        };
-        self.send(cx, pending);
+        self.send_keep_alive(cx, due);
     }
 
     /// Answers a request of the server's.
@@ -268,14 +264,18 @@ impl Client {
             Method::SetParameter,
         ];
         let known = KNOWN.contains(&request.method);
-        let mut response = Response::new(if known { 200 } else { 501 });
+        let ends = matches!(request.method, Method::Teardown | Method::Redirect);
+        if ends {
+            self.asked_to_end(cx, request);
+        }
+        let mut response = Response::new(if known || ends { 200 } else { 501 });
         if let Some(cseq) = request.headers.get("CSeq") {
             response.headers.push("CSeq", cseq);
         }
         if let Some(session) = request.headers.get("Session") {
             response.headers.push("Session", session);
         }
-        if request.method == Method::Options || !known {
+        if request.method == Method::Options || !(known || ends) {
             response.headers.push("Public", write_methods(&KNOWN));
         }
         self.put(cx, response.encode());

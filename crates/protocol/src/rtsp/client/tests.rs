@@ -26,6 +26,7 @@ mod multicast;
 mod play;
 mod publish;
 mod remote_receiver;
+mod said;
 mod silent;
 mod tunnel;
 

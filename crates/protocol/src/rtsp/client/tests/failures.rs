@@ -170,10 +170,6 @@ fn refusals() {
             assert!(detail.contains(&status.to_string()), "{detail}");
         }
     }
-    // A redirect of what is no description any more.
-    let (mut bench, request) = waiting_for(&Method::Play);
-    bench.answer(&request, 302, &[("Location", URL)], "");
-    assert_eq!(bench.failed().0, "status_other");
 }
 
 #[test]

@@ -1,0 +1,135 @@
+//! What the server said that explains how a session ends: requests of its own, refused keep-alives,
+//! answers that could not be read.
+
+use measure::Time;
+
+use super::request::Pending;
+use super::{Client, Phase};
+use crate::rtsp::codec::{Malformed, Method, Request, Response};
+use crate::rtsp::config::KeepAlive;
+use crate::session::{Context, Note, Output};
+
+/// The most of a server's own words that is repeated.
+const WORDS_MAX: usize = 200;
+
+/// What a failure is told with.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// The server's request to end the session.
+    end: Option<Box<str>>,
+    /// The last keep-alive, if it was refused or not answered.
+    keep_alive: Option<Box<str>>,
+    /// The last answer that could not be read.
+    unread: Option<Box<str>>,
+    /// Bytes since the last answer that are neither message nor packet.
+    pub(super) useless: u64,
+}
+
+impl Said {
+    /// What to add to the detail of a failure; empty if there is nothing to tell.
+    pub(super) fn hints(&self) -> String {
+        let all = [&self.end, &self.keep_alive, &self.unread];
+        let hints = all.into_iter().flatten();
+        hints.map(|hint| format!("; {hint}")).collect()
+    }
+
+    /// An answer was read.
+    pub(super) fn answer_was_read(&mut self) {
+        self.useless = 0;
+        self.unread = None;
+    }
+}
+
+fn at_most(text: &str) -> String {
+    text.chars().take(WORDS_MAX).collect()
+}
+
+impl Client {
+    /// An answer came that cannot be read, and that the session does not depend on.
+    pub(super) fn could_not_read(&mut self, malformed: &Malformed) {
+        let (what, line) = (malformed.what, at_most(&malformed.start_line));
+        self.said.unread = Some(format!("a message could not be read: {what} in `{line}`").into());
+    }
+
+    /// The server asks to end the session, or to go elsewhere.
+    pub(super) fn asked_to_end(&mut self, cx: &mut Context<'_>, request: &Request) {
+        let to = request.headers.get("Location").map(at_most);
+        let to = to.map_or(String::new(), |to| format!(" to {to}"));
+        let text = format!("the server had sent {}{to}", request.method);
+        if self.said.end.is_none() {
+            cx.out.push_back(Output::Note(Note {
+                kind: "server_request",
+                text: format!("{text} ({})", self.ends()),
+            }));
+        }
+        self.said.end = Some(text.into());
+    }
+
+    /// Goes on from the answer to a keep-alive.
+    pub(super) fn keep_alive_answered(
+        &mut self,
+        cx: &mut Context<'_>,
+        pending: &Pending,
+        response: &Response,
+        refused: &str,
+    ) {
+        let status = response.status;
+        if status < 300 {
+            self.said.keep_alive = None;
+            return;
+        }
+        let reason = at_most(&response.reason);
+        self.keep_alive_failed(
+            cx,
+            "keep_alive_refused",
+            format!(
+                "keep-alive {} was answered {status} {reason}{refused}",
+                pending.method
+            ),
+        );
+        // Public may promise what the server does not do.
+        if pending.method == Method::GetParameter && status >= 400 && status != 454 {
+            let falls_back = std::mem::take(&mut self.get_parameter)
+                && self.config.keep_alive == KeepAlive::Auto
+                && matches!(self.phase, Phase::Playing | Phase::Recording);
+            if falls_back {
+                self.send_keep_alive(cx, cx.now);
+            }
+        }
+    }
+
+    /// A keep-alive was not answered in time. The media tells whether the session lives.
+    pub(super) fn keep_alive_overdue(&mut self, cx: &mut Context<'_>, story: String) {
+        self.keep_alive_failed(cx, "keep_alive_unanswered", story);
+    }
+
+    /// Remembers what became of a keep-alive. Only the first in a row is noted.
+    fn keep_alive_failed(&mut self, cx: &mut Context<'_>, kind: &'static str, text: String) {
+        if self.said.keep_alive.is_none() {
+            let text = text.clone();
+            cx.out.push_back(Output::Note(Note { kind, text }));
+        }
+        self.said.keep_alive = Some(text.into());
+    }
+
+    /// Sends a keep-alive that was due then.
+    pub(super) fn send_keep_alive(&mut self, cx: &mut Context<'_>, due: Time) {
+        let method = match self.config.keep_alive {
+            KeepAlive::GetParameter => Method::GetParameter,
+            KeepAlive::Auto if self.get_parameter => Method::GetParameter,
+            KeepAlive::Auto | KeepAlive::Options => Method::Options,
+        };
+        let pending = Pending {
+            cseq: 0,
+            method,
+            uri: self.aggregate.clone(),
+            headers: Vec::new(),
+            due,
+            deadline: cx.now,
+            keep_alive: true,
+            authorized: false,
+            again: false,
+        };
+        self.send(cx, pending);
+    }
+}

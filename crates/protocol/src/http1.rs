@@ -5,14 +5,18 @@
 //! chunk's size and trailers are bounded, so that no answer makes this hold more than [`MAX_HEAD`]
 //! bytes.
 
+use std::fmt;
+
 use mediagen::steps;
 
+mod cookies;
 mod head;
 mod url;
 
+pub(crate) use cookies::Cookies;
 pub(crate) use head::{
-    FieldError, FieldRules, HeadReader, RequestLine, TooLong, lines, parse_status_line, start_line,
-    write_field, write_head,
+    FieldError, FieldRules, HeadReader, RequestLine, TooLong, check_further, lines,
+    parse_status_line, start_line, write_field, write_head,
 };
 pub use head::{Head, Headers, is_token, is_value};
 pub use url::{Url, UrlError};
@@ -98,12 +102,13 @@ pub enum Malformed {
     /// provisional answers and blank lines before it that are as long together.
     #[error("a head of more than {MAX_HEAD} bytes or {MAX_HEADERS} fields")]
     HeadTooLong,
-    /// A `Content-Length` that is no number, or several that differ (RFC 9112, 6.3).
-    #[error("a Content-Length that is no number, or several that differ")]
-    Length,
-    /// A transfer coding other than `chunked` (RFC 9112, 7).
-    #[error("a Transfer-Encoding other than chunked")]
-    TransferCoding,
+    /// A `Content-Length` that is not a number, or several that differ (RFC 9112, 6.3): the value
+    /// that cannot be used.
+    #[error("Content-Length `{0}` is not a number, or differs from another Content-Length")]
+    Length(FieldText),
+    /// A transfer coding other than `chunked` (RFC 9112, 7): the field's value.
+    #[error("Transfer-Encoding `{0}`, where only chunked can be read")]
+    TransferCoding(FieldText),
     /// The size of a chunk cannot be read, or its line is longer than [`MAX_CHUNK_LINE`].
     #[error("a chunk whose size cannot be read")]
     ChunkSize,
@@ -113,6 +118,44 @@ pub enum Malformed {
     /// A chunk is not over where its size says.
     #[error("a chunk that is not over where its size says")]
     ChunkEnd,
+}
+
+/// The beginning of a field's value, as it may be shown: at most [`FieldText::MOST`] bytes of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FieldText {
+    bytes: [u8; FieldText::MOST],
+    length: u8,
+    cut: bool,
+}
+
+impl FieldText {
+    /// The most bytes that are kept.
+    pub const MOST: usize = 40;
+
+    /// Keeps the beginning of `value`.
+    pub fn new(value: &str) -> FieldText {
+        let mut bytes = [0; FieldText::MOST];
+        let kept = &value.as_bytes()[..value.len().min(FieldText::MOST)];
+        bytes[..kept.len()].copy_from_slice(kept);
+        FieldText {
+            bytes,
+            length: kept.len() as u8,
+            cut: kept.len() < value.len(),
+        }
+    }
+}
+
+impl fmt::Display for FieldText {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept = String::from_utf8_lossy(&self.bytes[..usize::from(self.length)]);
+        write!(out, "{kept}{}", if self.cut { "..." } else { "" })
+    }
+}
+
+impl fmt::Debug for FieldText {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.to_string(), out)
+    }
 }
 
 /// What it means for an answer that the connection has ended.
@@ -401,40 +444,46 @@ fn framing(head: &Head) -> Result<State, Malformed> {
     if matches!(head.status, 101 | 204 | 304) {
         return Ok(State::Ending);
     }
-    let mut codings = head
-        .headers
-        .all("Transfer-Encoding")
-        .flat_map(|value| value.split(','));
+    // `identity` is no coding: RFC 2616 (3.6) had it, and some servers still send it.
+    let codings = head.headers.list("Transfer-Encoding");
+    let mut codings = codings.filter(|coding| !coding.eq_ignore_ascii_case("identity"));
     if let Some(coding) = codings.next() {
-        let chunked = coding.trim().eq_ignore_ascii_case("chunked") && codings.next().is_none();
+        let chunked = coding.eq_ignore_ascii_case("chunked") && codings.next().is_none();
         return match chunked {
             true => Ok(State::ChunkSize),
-            false => Err(Malformed::TransferCoding),
+            false => {
+                let all: Vec<_> = head.headers.list("Transfer-Encoding").collect();
+                Err(Malformed::TransferCoding(FieldText::new(&all.join(", "))))
+            }
         };
     }
-    let mut length = None;
-    for value in head
-        .headers
-        .all("Content-Length")
-        .flat_map(|value| value.split(','))
-    {
-        let value = value.trim();
-        let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-        let value = value
-            .parse::<u64>()
-            .ok()
-            .filter(|_| digits)
-            .ok_or(Malformed::Length)?;
-        if length.is_some_and(|length| length != value) {
-            return Err(Malformed::Length);
-        }
-        length = Some(value);
-    }
-    Ok(match length {
+    Ok(match content_length(&head.headers)? {
         None => State::UntilClose,
         Some(0) => State::Ending,
         Some(length) => State::Length(length),
     })
+}
+
+/// The length that `Content-Length` states; none if there is none, or if the server says that it
+/// does not know it.
+fn content_length(headers: &Headers) -> Result<Option<u64>, Malformed> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut length = None;
+    for (place, text) in headers.list("Content-Length").enumerate() {
+        let wrong = Malformed::Length(FieldText::new(text));
+        // Servers of live streams that print an unknown length write -1. Browsers and players read
+        // until the connection ends then.
+        let own = match text.strip_prefix('-') {
+            Some(digits) if is_number(digits) => None,
+            _ if is_number(text) => Some(text.parse::<u64>().map_err(|_| wrong)?),
+            _ => return Err(wrong),
+        };
+        if place > 0 && own != length {
+            return Err(wrong);
+        }
+        length = own;
+    }
+    Ok(length)
 }
 
 #[cfg(test)]

@@ -232,6 +232,135 @@ pub fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// Resolves a reference that a server sent, such as the value of `Location` or `Content-Base`,
+/// against the absolute URL that was asked for (RFC 3986, 5.2). The result is an absolute URL that
+/// can be asked for:
+///
+/// - An absolute reference stays as it is, one with an authority or a path alone takes the rest
+///   from `base`. An empty one is `base` itself.
+/// - Dot segments are removed from its path (5.2.4).
+/// - What must not stand in a path or query is percent-encoded: blanks, control characters,
+///   characters beyond ASCII (each byte of their UTF-8) and the delimiters ``"<>\^`{|}``. A `%`
+///   stays, whatever follows it. So do browsers, curl and ffmpeg. A fragment is kept.
+/// - Name and password are those of the reference, never those of `base`.
+///
+/// Bytes that are not UTF-8 must be encoded before, by [`percent_encode_bytes`], as
+/// [`crate::http1::Headers`] does for fields that hold a URL.
+///
+/// # Errors
+/// [`Why::TooLong`] if the reference or the result is longer than [`MAX_URL`]. Whether the result
+/// has a host and a scheme that a protocol knows is for its own parser to say.
+pub fn resolve(base: &str, reference: &str) -> Result<String, UrlError> {
+    let reference = reference.trim();
+    if reference.len() > MAX_URL || base.len() > MAX_URL {
+        return Err(Why::TooLong.of(reference));
+    }
+    let base = without_credentials(base);
+    let (scheme, rest) = base.split_once("://").unwrap_or(("", &base));
+    let (authority, target) = split_authority(rest);
+    let target = target.split('#').next().unwrap_or_default();
+    let own_scheme = reference
+        .split_once(':')
+        .is_some_and(|(scheme, _)| is_scheme(scheme));
+    let absolute = if own_scheme {
+        reference.to_owned()
+    } else if reference.starts_with("//") {
+        format!("{scheme}:{reference}")
+    } else {
+        let (path, _) = split_path(target);
+        let target = match reference.chars().next() {
+            None | Some('#') => format!("{target}{reference}"),
+            Some('/') => reference.to_owned(),
+            Some('?') => format!("{path}{reference}"),
+            _ => {
+                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                format!("{folder}/{reference}")
+            }
+        };
+        format!("{scheme}://{authority}{target}")
+    };
+    let Some((scheme, rest)) = absolute.split_once("://") else {
+        return Ok(absolute);
+    };
+    let (authority, target) = split_authority(rest);
+    let (path, behind) = split_path(target);
+    let target = percent_encode(&(remove_dot_segments(path) + behind));
+    let url = format!("{scheme}://{authority}{target}");
+    match url.len() > MAX_URL {
+        true => Err(Why::TooLong.of(&url)),
+        false => Ok(url),
+    }
+}
+
+/// True if a reference that begins so, up to its first `:`, names a scheme (RFC 3986, 3.1).
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+/// The path of a target, and the query and fragment behind it.
+fn split_path(target: &str) -> (&str, &str) {
+    target.split_at(target.find(['?', '#']).unwrap_or(target.len()))
+}
+
+/// The path of an absolute URL without the segments `.` and `..` (RFC 3986, 5.2.4).
+fn remove_dot_segments(path: &str) -> String {
+    let Some(segments) = path.strip_prefix('/') else {
+        return path.to_owned();
+    };
+    let mut kept: Vec<&str> = Vec::new();
+    let mut ends_in_dots = false;
+    for segment in segments.split('/') {
+        ends_in_dots = matches!(segment, "." | "..");
+        match segment {
+            "." => {}
+            ".." => drop(kept.pop()),
+            segment => kept.push(segment),
+        }
+    }
+    if ends_in_dots {
+        kept.push("");
+    }
+    format!("/{}", kept.join("/"))
+}
+
+/// Percent-encodes what must not stand in a path or query. A `%` stays.
+fn percent_encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => {
+                push_encoded(byte, &mut out)
+            }
+            b'!'..=b'~' => out.push(char::from(byte)),
+            _ => push_encoded(byte, &mut out),
+        }
+    }
+    out
+}
+
+/// Text of bytes of which each beyond ASCII is percent-encoded (RFC 3986, 2.1). It keeps what a
+/// server wrote in another encoding than UTF-8: `T\xe9l\xe9` becomes `T%E9l%E9`.
+pub fn percent_encode_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte.is_ascii() {
+            true => out.push(char::from(byte)),
+            false => push_encoded(byte, &mut out),
+        }
+    }
+    out
+}
+
+fn push_encoded(byte: u8, out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.push('%');
+    out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    out.push(char::from(DIGITS[usize::from(byte & 15)]));
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -318,7 +447,85 @@ mod tests {
         assert_eq!(Credentials::parse("u").password, "");
     }
 
+    #[test]
+    fn references_resolve_as_in_the_standard() {
+        // RFC 3986, 5.4, with `http` in place of `a`, and a scheme that is another.
+        let base = "http://a/b/c/d;p?q";
+        for (reference, expected) in [
+            ("g:h", "g:h"),
+            ("g", "http://a/b/c/g"),
+            ("./g", "http://a/b/c/g"),
+            ("g/", "http://a/b/c/g/"),
+            ("/g", "http://a/g"),
+            ("//g", "http://g"),
+            ("?y", "http://a/b/c/d;p?y"),
+            ("g?y", "http://a/b/c/g?y"),
+            ("#s", "http://a/b/c/d;p?q#s"),
+            ("g?y#s", "http://a/b/c/g?y#s"),
+            (";x", "http://a/b/c/;x"),
+            ("", "http://a/b/c/d;p?q"),
+            (".", "http://a/b/c/"),
+            ("./", "http://a/b/c/"),
+            ("..", "http://a/b/"),
+            ("../g", "http://a/b/g"),
+            ("../..", "http://a/"),
+            ("../../../../g", "http://a/g"),
+            ("/./g", "http://a/g"),
+            ("/../g", "http://a/g"),
+            ("g.", "http://a/b/c/g."),
+            ("..g", "http://a/b/c/..g"),
+            ("./g/.", "http://a/b/c/g/"),
+            ("g/../h", "http://a/b/c/h"),
+            ("g?y/../x", "http://a/b/c/g?y/../x"),
+            ("g#s/../x", "http://a/b/c/g#s/../x"),
+        ] {
+            assert_eq!(
+                resolve(base, reference).as_deref(),
+                Ok(expected),
+                "{reference}"
+            );
+        }
+        assert_eq!(resolve("x://u:p@h", "g").as_deref(), Ok("x://h/g"));
+        assert_eq!(resolve("x://h?q", "?r").as_deref(), Ok("x://h?r"));
+        assert_eq!(
+            resolve("x://h/a", "y://u:p@g//a/../b").as_deref(),
+            Ok("y://u:p@g//b")
+        );
+    }
+
+    #[test]
+    fn references_become_legal() {
+        for (reference, expected) in [
+            ("/live/My Channel.ts", "/live/My%20Channel.ts"),
+            (" /a\tb\u{1} ", "/a%09b%01"),
+            ("/Télé?n=é", "/T%C3%A9l%C3%A9?n=%C3%A9"),
+            ("/a%20b%zz%", "/a%20b%zz%"),
+            (r#"/"<>\^`{|}"#, "/%22%3C%3E%5C%5E%60%7B%7C%7D"),
+            ("/[x]!$&'()*+,;=:@~-._", "/[x]!$&'()*+,;=:@~-._"),
+            (&percent_encode_bytes(b"/T\xe9l\xe9.ts"), "/T%E9l%E9.ts"),
+        ] {
+            let expected = format!("x://h{expected}");
+            assert_eq!(resolve("x://h/", reference), Ok(expected), "{reference}");
+        }
+        // What is no host stays one.
+        assert_eq!(resolve("x://h/", "//a b/").as_deref(), Ok("x://a b/"));
+        let long = format!("/{}", " ".repeat(MAX_URL / 3));
+        assert!(resolve("x://h/", &format!("{long}a")).is_err());
+        assert!(resolve("x://h/", &"a".repeat(MAX_URL + 1)).is_err());
+    }
+
     proptest! {
+        #[test]
+        fn any_reference_resolves_to_what_can_be_asked_for(reference in any::<String>()) {
+            if let Ok(url) = resolve("x://h:1/a/b?c", &reference)
+                && let Some((_, rest)) = url.split_once("://")
+            {
+                let (_, target) = split_authority(rest);
+                prop_assert!(target.bytes().all(|byte| byte.is_ascii_graphic()));
+                prop_assert_eq!(resolve("x://h:1/a/b?c", &url), Ok(url));
+            }
+        }
+
         #[test]
         fn what_is_sent_is_read_again(url in "x://([a-z:%@]{0,9}@)?([a-z]{1,9}|\\[[a-f0-9:]{2,9}\\])(:[0-9]{0,5})?[/?#a-z]{0,9}") {
             if let Ok(read) = Parts::of(&url) {

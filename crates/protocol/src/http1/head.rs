@@ -1,7 +1,10 @@
 //! Heads of messages: a start line and header fields (RFC 9112, 2 to 5), read and written. RTSP has
 //! header fields of the same form (RFC 2326, 4.2).
 
+use std::borrow::Cow;
+
 use super::{MAX_HEADERS, Malformed, Version};
+use crate::url::percent_encode_bytes;
 use mediagen::steps;
 
 /// The head of an answer.
@@ -40,8 +43,7 @@ impl Head {
     /// Whether the connection can be used for another request after this answer (RFC 9112, 9.3):
     /// one of HTTP/1.0 only if the server says so.
     pub fn keeps_alive(&self) -> bool {
-        let options = self.headers.all("Connection");
-        let options = options.flat_map(|value| value.split(',')).map(str::trim);
+        let options = self.headers.list("Connection");
         let mut keeps = self.version == Version::Http11;
         for option in options {
             if option.eq_ignore_ascii_case("close") {
@@ -90,7 +92,7 @@ impl Headers {
         let strict = rules == FieldRules::Strict;
         let mut fields: Vec<(String, String)> = Vec::new();
         for line in lines.filter(|line| !line.is_empty()) {
-            let line = String::from_utf8_lossy(line);
+            let line = text(line);
             if line.starts_with([' ', '\t']) {
                 // A folded line goes on with the value before (RFC 9112, 5.2).
                 match fields.last_mut() {
@@ -130,6 +132,21 @@ impl Headers {
         own.map(|(_, value)| value.as_str())
     }
 
+    /// The elements of a field whose value is a list: those of all lines of that name, in order,
+    /// without empty ones (RFC 9110, 5.3 and 5.6.1). For elements that hold no quoted commas.
+    pub fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let elements = self.all(name).flat_map(|value| value.split(','));
+        elements
+            .map(str::trim)
+            .filter(|element| !element.is_empty())
+    }
+
+    /// True if a list names that token, in capital or small letters.
+    pub fn lists(&self, name: &str, token: &str) -> bool {
+        self.list(name)
+            .any(|element| element.eq_ignore_ascii_case(token))
+    }
+
     /// Adds a header after those that stand already.
     pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.push((name.into(), value.into()));
@@ -151,6 +168,19 @@ impl Headers {
         self.0
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// The text of a line. Bytes that are not UTF-8 are lost, except in fields that hold a URL: there
+/// they are percent-encoded, because another URL would be asked for without them.
+fn text(line: &[u8]) -> Cow<'_, str> {
+    const OF_URLS: [&[u8]; 3] = [b"Location", b"Content-Location", b"Content-Base"];
+    let text = String::from_utf8_lossy(line);
+    let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+    let name = name.trim_ascii();
+    match OF_URLS.iter().any(|of| of.eq_ignore_ascii_case(name)) {
+        true if matches!(text, Cow::Owned(_)) => Cow::Owned(percent_encode_bytes(line)),
+        _ => text,
     }
 }
 
@@ -185,6 +215,33 @@ pub(crate) fn write_head(start_line: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     }
     out.extend_from_slice(b"\r\n");
     out
+}
+
+/// Checks further header fields of a request, as users write them. `own` are the names of those
+/// that the client writes itself; of each of these `instead` may say what to write.
+///
+/// # Errors
+/// What is wrong with them, and what to do.
+pub(crate) fn check_further<'a>(
+    fields: impl IntoIterator<Item = (&'a String, &'a String)>,
+    own: &[&str],
+    instead: impl Fn(&str) -> Option<&'static str>,
+) -> Result<(), String> {
+    for (name, value) in fields {
+        if !is_token(name) {
+            return Err(format!("`{name}` cannot be the name of a header field"));
+        }
+        if !is_value(value) {
+            return Err(format!(
+                "the value of `{name}` must be one line of printable characters"
+            ));
+        }
+        if let Some(own) = own.iter().find(|own| own.eq_ignore_ascii_case(name)) {
+            let help = instead(own).unwrap_or("take it out");
+            return Err(format!("`{name}` is the client's own; {help}"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a text can be the name of a header field (RFC 9110, 5.6.2).
@@ -323,6 +380,27 @@ impl HeadReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_may_span_lines_and_hold_empty_elements() {
+        let text = "Connection: keep-alive\r\nA: x\r\nconnection: ,Foo ,\tUPGRADE,\r\nB:\r\n";
+        let headers = Headers::parse(lines(text.as_bytes()), FieldRules::Strict, 9);
+        let headers = headers.expect("sound fields");
+        let all: Vec<_> = headers.list("Connection").collect();
+        assert_eq!(all, ["keep-alive", "Foo", "UPGRADE"]);
+        assert!(headers.lists("Connection", "upgrade") && headers.lists("Connection", "foo"));
+        assert!(!headers.lists("Connection", "up") && !headers.lists("A", "upgrade"));
+        assert_eq!(headers.list("B").chain(headers.list("C")).count(), 0);
+    }
+
+    #[test]
+    fn urls_keep_their_bytes_whatever_they_encode() {
+        let head = b"location : /T\xe9l\xe9\r\nX: \xe9\r\nContent-Base: /\xc3\xa9\r\n";
+        let headers = Headers::parse(lines(head), FieldRules::Strict, 9).expect("sound fields");
+        assert_eq!(headers.get("Location"), Some("/T%E9l%E9"));
+        assert_eq!(headers.get("X"), Some("\u{fffd}"));
+        assert_eq!(headers.get("Content-Base"), Some("/é"));
+    }
 
     fn fields(text: &str, rules: FieldRules, most: usize) -> Result<String, FieldError> {
         let headers = Headers::parse(lines(text.as_bytes()), rules, most)?;

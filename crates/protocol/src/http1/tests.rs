@@ -98,6 +98,32 @@ fn header_fields_are_found_whatever_their_case_and_folds() {
 }
 
 #[test]
+fn an_unknown_length_lasts_until_the_connection_ends() {
+    for fields in [
+        "Content-Length: -1",
+        "Content-Length: -1, -1",
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding: ,\r\nContent-Length:",
+    ] {
+        let (items, body, end) = whole(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\nabc"));
+        assert_eq!(
+            (&*items, &*body),
+            (&["200 OK".to_owned()][..], "abc"),
+            "{fields}"
+        );
+        assert_eq!(end, Ok(AtClose::UntilClose), "{fields}");
+    }
+    let (_, body, end) =
+        whole("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nabc");
+    assert_eq!((&*body, end), ("ab", Ok(AtClose::Over)));
+    let (_, body, end) = whole(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nTransfer-Encoding: Chunked\r\n\r\n\
+         2\r\nab\r\n0\r\n\r\n",
+    );
+    assert_eq!((&*body, end), ("ab", Ok(AtClose::Over)));
+}
+
+#[test]
 fn what_is_no_answer_is_said() {
     let wrong = |text: &str| whole(text).2.expect_err(text);
     assert_eq!(wrong("ICY 200 OK\r\n\r\n"), Malformed::NotHttp);
@@ -113,11 +139,20 @@ fn what_is_no_answer_is_said() {
         Malformed::HeaderField
     );
     let field = |field: &str| wrong(&format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n"));
-    assert_eq!(field("Content-Length: -1"), Malformed::Length);
-    assert_eq!(field("Content-Length: 1, 2"), Malformed::Length);
+    let length = |value| Malformed::Length(FieldText::new(value));
+    assert_eq!(field("Content-Length: 1, 2"), length("2"));
     assert_eq!(
-        field("Transfer-Encoding: gzip, chunked"),
-        Malformed::TransferCoding
+        field("Content-Length: 1\r\nContent-Length: -1"),
+        length("-1")
+    );
+    for wrong in ["x", "--1", "-", "+1", "1 1", "99999999999999999999"] {
+        assert_eq!(field(&format!("Content-Length: {wrong}")), length(wrong));
+    }
+    let shown = length(&"é".repeat(99)).to_string();
+    assert!(shown.contains("`éé") && shown.contains("...`"), "{shown}");
+    assert_eq!(
+        field("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"),
+        Malformed::TransferCoding(FieldText::new("gzip, chunked"))
     );
     let chunk = |chunk: &str| {
         wrong(&format!(

@@ -3,7 +3,7 @@
 use std::fmt;
 
 pub use crate::url::UrlError;
-use crate::url::{Parts, Why, percent_decode};
+use crate::url::{Parts, Why, percent_decode, resolve};
 
 /// An absolute URL of HTTP.
 #[derive(Clone, PartialEq, Eq)]
@@ -97,54 +97,26 @@ impl Url {
     }
 
     /// The URL that the server sends one on to: absolute, or relative to this one (RFC 9110,
-    /// 10.2.2). The password goes along to the same host and port only, and from TLS to TLS only.
+    /// 10.2.2), made legal as [`resolve`] says. The password goes along to the same host and port
+    /// only, and from TLS to TLS only.
     ///
     /// # Errors
     /// [`UrlError`].
     pub fn redirect(&self, location: &str) -> Result<Url, UrlError> {
-        let location = location.trim();
-        let scheme = if self.secure { "https" } else { "http" };
-        let mut url = if location.is_empty() {
+        if location.trim().is_empty() {
             return Err(Why::Host.of(""));
-        } else if location
-            .split_once(':')
-            .is_some_and(|(scheme, _)| is_scheme(scheme))
-        {
-            Url::parse(location)?
-        } else if location.starts_with("//") {
-            Url::parse(&format!("{scheme}:{location}"))?
-        } else {
-            let path = self
-                .target
-                .split_once('?')
-                .map_or(&*self.target, |(path, _)| path);
-            let target = match location.chars().next() {
-                Some('/') => location.to_owned(),
-                Some('?') => format!("{path}{location}"),
-                _ => format!(
-                    "{}/{location}",
-                    path.rsplit_once('/').map_or("", |(folder, _)| folder)
-                ),
-            };
-            let mut url = Url::parse(&format!("{scheme}://{}{target}", self.authority))?;
-            // What is written there names no zone.
+        }
+        let mut url = Url::parse(&resolve(&self.to_string(), location)?)?;
+        // What was sent, and is written here, names no zone.
+        if url.authority == self.authority {
             url.host.clone_from(&self.host);
-            url
-        };
+        }
         let same = url.host == self.host && url.port == self.port;
         if url.credentials.is_none() && same && (url.secure || !self.secure) {
             url.credentials.clone_from(&self.credentials);
         }
         Ok(url)
     }
-}
-
-/// Whether a reference that begins so names a scheme (RFC 3986, 3.1).
-fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
 impl fmt::Display for Url {
@@ -217,7 +189,13 @@ mod tests {
         assert_eq!(to("?y").as_deref(), Ok("http://h:81/a/b?y"));
         assert_eq!(to("//g/x").as_deref(), Ok("http://g/x"));
         assert_eq!(to("https://g/x").as_deref(), Ok("https://g/x"));
+        assert_eq!(to("../x/./y z").as_deref(), Ok("http://h:81/x/y%20z"));
+        assert_eq!(to("http://g/a b").as_deref(), Ok("http://g/a%20b"));
+        assert!(to("http://g h/").is_err());
         assert!(to("").is_err() && to("udp://239.0.0.1:1/").is_err());
+        let zoned = Url::parse("http://[fe80::1%25eth0]:81/a").expect("a URL");
+        let next = zoned.redirect("b c").expect("a URL");
+        assert_eq!((next.host(), next.target()), ("fe80::1%eth0", "/b%20c"));
         let kept = |location: &str| url.redirect(location).expect("a URL").user_info().is_some();
         assert!(kept("/x") && kept("http://h:81/y"));
         assert!(!kept("http://g:81/") && !kept("http://h/"));

@@ -151,26 +151,8 @@ impl ClientConfig {
             let text = "`user_agent` must be one line of printable characters".to_owned();
             return Err(("user_agent", text));
         }
-        for (name, value) in &self.headers {
-            if !http1::is_token(name) {
-                return Err((
-                    "headers",
-                    format!("`{name}` cannot be the name of a header field"),
-                ));
-            }
-            if !http1::is_value(value) {
-                let text =
-                    format!("the value of `{name}` must be one line of printable characters");
-                return Err(("headers", text));
-            }
-            if OWN.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-                let help = match name.eq_ignore_ascii_case("User-Agent") {
-                    true => "write `user_agent`",
-                    false => "take it out",
-                };
-                return Err(("headers", format!("`{name}` is the client's own; {help}")));
-            }
-        }
+        let instead = |own: &str| (own == "User-Agent").then_some("write `user_agent`");
+        http1::check_further(&self.headers, &OWN, instead).map_err(|text| ("headers", text))?;
         if let Some(zap) = &self.zap {
             let wrong = |text: &str| Err(("zap", text.to_owned()));
             if zap.every.least < LEAST_STAY {

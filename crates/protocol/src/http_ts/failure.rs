@@ -102,8 +102,8 @@ impl Failure {
             Malformed::NotHttp => Failure::NotHttp,
             Malformed::StatusLine
             | Malformed::HeaderField
-            | Malformed::Length
-            | Malformed::TransferCoding => Failure::MalformedResponse,
+            | Malformed::Length(_)
+            | Malformed::TransferCoding(_) => Failure::MalformedResponse,
             Malformed::HeadTooLong => Failure::HeaderTooLong,
             Malformed::ChunksTooSmall => Failure::Flooded,
             Malformed::ChunkSize | Malformed::ChunkEnd => Failure::BadChunk,

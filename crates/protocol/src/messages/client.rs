@@ -56,6 +56,14 @@ impl Plan {
     /// What is wrong with the URL.
     pub fn new(config: &ClientConfig, url: &str, wall_clock: Duration) -> Result<Plan, String> {
         let target = Target::parse(url).map_err(|error| error.to_string())?;
+        for (key, is_written) in [
+            ("headers", !config.headers.is_empty()),
+            ("subprotocols", !config.subprotocols.is_empty()),
+        ] {
+            if is_written && !target.is_websocket() {
+                return Err(format!("`{key}` needs a URL of `ws` or `wss`"));
+            }
+        }
         let script = Script::new(config, target.is_websocket(), wall_clock)?;
         let steps = config.greeting.iter().map(|step| {
             Ok(match step {
@@ -167,7 +175,17 @@ impl Client {
                 websocket: Some(url),
                 ..
             } => {
-                let (upgrade, request) = Upgrade::begin(url, &[], self.seed);
+                let ClientConfig {
+                    subprotocols,
+                    headers,
+                    ..
+                } = &self.plan.config;
+                let offered: Vec<&str> = subprotocols.iter().map(String::as_str).collect();
+                let further: Vec<(&str, &str)> = headers
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), value.as_str()))
+                    .collect();
+                let (upgrade, request) = Upgrade::begin_with(url, &offered, &further, self.seed);
                 send(cx, request);
                 Some(upgrade)
             }

@@ -1,5 +1,6 @@
 //! The keys that a scenario may set for clients of messages.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{self, LengthPrefix, MAX_DELIMITER};
 use super::template::{MAX_MESSAGE, Template};
+use crate::http1;
 use crate::session::Pace;
 use crate::tls::TlsConfig;
+use crate::websocket::Upgrade;
 
 /// How many bytes a message has where nothing is said of it: those of the experiment that this
 /// protocol was made for.
@@ -21,6 +24,9 @@ pub const MAX_PENDING: usize = 1024;
 
 /// The most steps of a greeting.
 const MAX_STEPS: usize = 32;
+
+/// The most subprotocols that are offered.
+const MAX_SUBPROTOCOLS: usize = 32;
 
 /// The most source addresses.
 const MAX_SOURCES: usize = 1024;
@@ -131,6 +137,15 @@ pub struct ClientConfig {
     pub greeting: Vec<Step>,
     /// Whether messages on a WebSocket are text. Default true where they are valid text.
     pub websocket_text: Option<bool>,
+    /// Subprotocols that are offered to the server of a WebSocket, the preferred one first, such as
+    /// `[mqtt]`. The server may choose one of them, or none. Default none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subprotocols: Vec<String>,
+    /// Further header fields of the request for a WebSocket, by their names, such as
+    /// `{Origin: "https://example.org"}`. `Authorization` and `User-Agent` stand in place of what
+    /// is sent without them. Default none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
     /// How long connecting may take, looking up the name included. Default 5s.
     pub connect_timeout: TimeSpan,
     /// How long the greeting may take, the handshake of a WebSocket included. Default 10s.
@@ -165,6 +180,8 @@ impl Default for ClientConfig {
             messages: None,
             greeting: Vec::new(),
             websocket_text: None,
+            subprotocols: Vec::new(),
+            headers: BTreeMap::new(),
             connect_timeout: seconds(5),
             greeting_timeout: seconds(10),
             answer_timeout: seconds(10),
@@ -289,6 +306,14 @@ impl ClientConfig {
                 return Err((key, format!("`{key}` must be longer than nothing")));
             }
         }
+        self.check_subprotocols()
+            .map_err(|text| ("subprotocols", text))?;
+        let instead = |own: &str| match own {
+            "Sec-WebSocket-Protocol" => Some("write `subprotocols`"),
+            _ => None,
+        };
+        http1::check_further(&self.headers, &Upgrade::OWN_FIELDS, instead)
+            .map_err(|text| ("headers", text))?;
         if self.source_addresses.len() > MAX_SOURCES {
             return Err((
                 "source_addresses",
@@ -296,6 +321,22 @@ impl ClientConfig {
             ));
         }
         self.tls.check().map_err(|text| ("tls", text))
+    }
+
+    fn check_subprotocols(&self) -> Result<(), String> {
+        let all = &self.subprotocols;
+        if all.len() > MAX_SUBPROTOCOLS {
+            return Err(format!("there may be {MAX_SUBPROTOCOLS} at most"));
+        }
+        for (place, name) in all.iter().enumerate() {
+            if !http1::is_token(name) {
+                return Err(format!("`{name}` cannot be the name of a subprotocol"));
+            }
+            if all[..place].contains(name) {
+                return Err(format!("`{name}` is in the list twice"));
+            }
+        }
+        Ok(())
     }
 
     fn check_plan(&self) -> Result<(), Wrong> {
@@ -408,6 +449,10 @@ mod tests {
             (echo.pace(), echo.expects()),
             (Pace::Answers, Answers::Echo)
         );
+        let both = read(r#"{"subprotocols":["a","b"],"headers":{"Origin":"https://o"}}"#);
+        let both = both.expect("valid");
+        let written = serde_json::to_string(&both).expect("plain data");
+        assert_eq!(read(&written), Ok(both));
         let sleep = read(r#"{"plan":{"sleep":"0s"}}"#).expect("valid");
         assert_eq!(sleep.pace(), Pace::Sleep(Duration::ZERO));
     }
@@ -437,6 +482,13 @@ mod tests {
             (r#"{"greeting":[{"expect":""}]}"#, "greeting"),
             (r#"{"greeting":[{"send_hex":"x"}]}"#, "greeting"),
             (r#"{"answer_timeout":"0s"}"#, "answer_timeout"),
+            (r#"{"subprotocols":["a b"]}"#, "subprotocols"),
+            (r#"{"subprotocols":[""]}"#, "subprotocols"),
+            (r#"{"subprotocols":["a","b","a"]}"#, "subprotocols"),
+            (r#"{"headers":{"a b":"c"}}"#, "headers"),
+            (r#"{"headers":{"a":"c\nd"}}"#, "headers"),
+            (r#"{"headers":{"upgrade":"h2c"}}"#, "headers"),
+            (r#"{"headers":{"sec-websocket-protocol":"a"}}"#, "headers"),
         ] {
             assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");
         }

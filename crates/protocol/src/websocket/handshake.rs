@@ -18,6 +18,9 @@ const REQUEST_MAX: usize = 16 * 1024;
 /// The field that names subprotocols (RFC 6455, 11.3.4).
 const PROTOCOL: &str = "Sec-WebSocket-Protocol";
 
+/// The field that names extensions (RFC 6455, 11.3.2).
+const EXTENSIONS: &str = "Sec-WebSocket-Extensions";
+
 /// The URL whose server is asked for a WebSocket by `ws://host/chat` or `wss://host/chat`
 /// (RFC 6455, 3).
 ///
@@ -53,6 +56,19 @@ pub struct Upgrade {
 const WORDS_MAX: usize = 200;
 
 impl Upgrade {
+    /// The header fields that are the handshake's own.
+    pub const OWN_FIELDS: [&str; 9] = [
+        "Host",
+        "Connection",
+        "Upgrade",
+        "Sec-WebSocket-Key",
+        "Sec-WebSocket-Version",
+        PROTOCOL,
+        EXTENSIONS,
+        "Content-Length",
+        "Transfer-Encoding",
+    ];
+
     /// A handshake, and the request that begins it. `protocols` are the subprotocols that the
     /// client speaks, what it likes best first (RFC 6455, 1.9); what it draws follows from `seed`.
     pub fn begin(url: &Url, protocols: &[&str], seed: u64) -> (Upgrade, Vec<u8>) {
@@ -67,28 +83,50 @@ impl Upgrade {
         authorization: Option<String>,
         seed: u64,
     ) -> (Upgrade, Vec<u8>) {
+        let further = authorization
+            .as_deref()
+            .map(|value| ("Authorization", value));
+        Upgrade::begin_with(url, protocols, further.as_slice(), seed)
+    }
+
+    /// The same, with further header fields. They stand in place of the client's own `User-Agent`
+    /// and of name and password in the URL. They must be none of [`Upgrade::OWN_FIELDS`].
+    pub fn begin_with(
+        url: &Url,
+        protocols: &[&str],
+        further: &[(&str, &str)],
+        seed: u64,
+    ) -> (Upgrade, Vec<u8>) {
+        let is_further = |wanted: &str| {
+            let mut names = further.iter().map(|(name, _)| name);
+            names.any(|name| name.eq_ignore_ascii_case(wanted))
+        };
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&mix(&[seed, 11]).to_be_bytes());
         nonce[8..].copy_from_slice(&mix(&[seed, 12]).to_be_bytes());
         let key = STANDARD.encode(nonce);
-        let credentials = authorization.or_else(|| url.user_info().map(auth::basic));
+        let credentials = url.user_info().map(auth::basic);
+        let credentials = credentials.filter(|_| !is_further("Authorization"));
         let offered = protocols.join(", ");
         let mut headers = vec![
             ("Upgrade", "websocket"),
             ("Connection", "Upgrade"),
             ("Sec-WebSocket-Key", key.as_str()),
             ("Sec-WebSocket-Version", "13"),
-            (
+        ];
+        if !is_further("User-Agent") {
+            headers.push((
                 "User-Agent",
                 concat!("streamgauge/", env!("CARGO_PKG_VERSION")),
-            ),
-        ];
+            ));
+        }
         if !offered.is_empty() {
             headers.push((PROTOCOL, &offered));
         }
         if let Some(credentials) = &credentials {
             headers.push(("Authorization", credentials));
         }
+        headers.extend_from_slice(further);
         let request = http1::write_request("GET", url, Version::Http11, &headers);
         let upgrade = Upgrade {
             decoder: Decoder::new(),
@@ -140,31 +178,31 @@ impl Upgrade {
             return Err(said);
         }
         *bytes = &bytes[at..];
-        let says = |name: &str, value: &str| {
-            head.headers
-                .get(name)
-                .is_some_and(|found| found.eq_ignore_ascii_case(value))
-        };
-        if !says("Upgrade", "websocket") {
+        if !head.headers.lists("Upgrade", "websocket") {
             return Err("it answered 101 without `Upgrade: websocket`".to_owned());
         }
-        let connection = head.headers.get("Connection").unwrap_or_default();
-        let mut words = connection.split(',').map(str::trim);
-        if !words.any(|word| word.eq_ignore_ascii_case("upgrade")) {
+        if !head.headers.lists("Connection", "Upgrade") {
             return Err("it answered 101 without `Connection: Upgrade`".to_owned());
         }
-        let chosen = |name: &str| head.headers.get(name).filter(|chosen| !chosen.is_empty());
         let unasked = |name: &str, chosen: &str| {
             Err(format!(
                 "it chose `{name}: {chosen}`, for which nobody asked"
             ))
         };
         // No extension was asked for (RFC 6455, 4.1).
-        const EXTENSIONS: &str = "Sec-WebSocket-Extensions";
-        if let Some(extension) = chosen(EXTENSIONS) {
+        if let Some(extension) = head.headers.list(EXTENSIONS).next() {
             return unasked(EXTENSIONS, extension);
         }
-        match chosen(PROTOCOL) {
+        let mut chosen = head.headers.list(PROTOCOL);
+        let protocol = chosen.next();
+        // Some servers repeat the field. Two different choices are no choice (RFC 6455, 11.3.4).
+        if let Some(other) = chosen.find(|&other| Some(other) != protocol) {
+            return Err(format!(
+                "it chose two subprotocols, `{}` and `{other}`",
+                protocol.unwrap_or_default()
+            ));
+        }
+        match protocol {
             Some(protocol) if !self.offered.iter().any(|own| own == protocol) => {
                 return unasked(PROTOCOL, protocol);
             }
@@ -227,9 +265,7 @@ impl Acceptance {
         let asked = Headers::parse(lines, FieldRules::Lenient, usize::MAX).map_err(|_| NO_KEY)?;
         let key = asked.get("Sec-WebSocket-Key").ok_or(NO_KEY)?;
         self.protocol = asked
-            .all(PROTOCOL)
-            .flat_map(|names| names.split(','))
-            .map(str::trim)
+            .list(PROTOCOL)
             .find(|name| self.known.iter().any(|known| known == name))
             .map(str::to_owned);
         let accept = accept_of(key.as_bytes());
@@ -335,6 +371,32 @@ mod tests {
     }
 
     #[test]
+    fn further_fields_stand_in_place_of_own_ones() {
+        let url = Url::parse("http://u:p@h/").expect("a URL");
+        let request = |further: &[(&str, &str)]| {
+            let (_, request) = Upgrade::begin_with(&url, &["a"], further, 3);
+            String::from_utf8(request).expect("text")
+        };
+        let usual = request(&[("Origin", "https://o")]);
+        for field in [
+            "Origin: https://o",
+            "User-Agent: streamgauge/",
+            "Authorization: Basic",
+        ] {
+            assert!(usual.contains(&format!("\r\n{field}")), "{usual}");
+        }
+        let own = request(&[("authorization", "Bearer x"), ("user-agent", "y")]);
+        assert!(
+            own.contains("\r\nauthorization: Bearer x\r\nuser-agent: y\r\n"),
+            "{own}"
+        );
+        assert!(
+            !own.contains("Basic") && !own.contains("streamgauge"),
+            "{own}"
+        );
+    }
+
+    #[test]
     fn a_subprotocol_that_nobody_offered_is_refused() {
         let url = Url::parse("http://h/").expect("a URL");
         for offered in [&[][..], &["a", "b"]] {
@@ -347,6 +409,49 @@ mod tests {
             let error = client.answered(&mut answer.as_bytes());
             let error = error.expect_err("nobody offered it");
             assert!(error.contains("Protocol: c`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn lists_in_the_answer_may_span_lines() {
+        let url = Url::parse("http://h/").expect("a URL");
+        let answered = |fields: &str| {
+            let (mut client, _) = Upgrade::begin(&url, &["a", "b"], 3);
+            let accept = client.accept.clone();
+            let answer =
+                format!("HTTP/1.1 101 Yes\r\n{fields}Sec-WebSocket-Accept: {accept}\r\n\r\n");
+            let whole = client.answered(&mut answer.as_bytes())?;
+            assert!(whole);
+            Ok::<_, String>(client.protocol().map(str::to_owned))
+        };
+        let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n";
+        for fields in [
+            "Connection: keep-alive\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n",
+            "Connection: Upgrade\r\nUpgrade: websocket\r\nConnection: keep-alive\r\n",
+            "Upgrade: h2c\r\nUpgrade: WebSocket\r\nConnection: x,, upgrade\r\n",
+            &format!("{upgrade}Sec-WebSocket-Protocol:\r\nSec-WebSocket-Extensions: ,\r\n"),
+        ] {
+            assert_eq!(answered(fields), Ok(None), "{fields}");
+        }
+        let chosen = |fields: &str| answered(&format!("{upgrade}{fields}"));
+        let twice = "Sec-WebSocket-Protocol: b\r\nSec-WebSocket-Protocol: b\r\n";
+        assert_eq!(chosen(twice), Ok(Some("b".to_owned())));
+        for (fields, why) in [
+            (
+                "Sec-WebSocket-Protocol: a\r\nSec-WebSocket-Protocol: b\r\n",
+                "two",
+            ),
+            (
+                "Sec-WebSocket-Protocol:\r\nSec-WebSocket-Protocol: c\r\n",
+                "c`",
+            ),
+            (
+                "Sec-WebSocket-Extensions:\r\nSec-WebSocket-Extensions: z\r\n",
+                "z`",
+            ),
+        ] {
+            let error = chosen(fields).expect_err(fields);
+            assert!(error.contains(why), "{error}");
         }
     }
 

@@ -222,3 +222,24 @@ fn what_ends_a_connection_is_the_reason() {
         );
     }
 }
+
+#[test]
+fn a_websocket_is_asked_for_with_what_its_server_needs() {
+    let keys =
+        r#"{"subprotocols":["chat.v2","chat"],"headers":{"Origin":"https://o","X-Key":"k"}}"#;
+    let mut alone = Alone::new(keys, "ws://h/chat");
+    let request = sent(&alone.open()).concat();
+    for field in [
+        "Sec-WebSocket-Protocol: chat.v2, chat",
+        "Origin: https://o",
+        "X-Key: k",
+    ] {
+        assert!(
+            request.contains(&format!("\\r\\n{field}\\r\\n")),
+            "{request}"
+        );
+    }
+    let config = serde_json::from_str(keys).expect("the keys are good");
+    let error = Plan::new(&config, "tcp://h:1", Duration::ZERO).expect_err("no WebSocket");
+    assert!(error.contains("`headers` needs"), "{error}");
+}

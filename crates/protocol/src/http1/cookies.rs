@@ -1,0 +1,276 @@
+//! Cookies that servers set along one chain of redirects (RFC 6265), in memory that is bounded.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::{Headers, Url};
+
+/// The most cookies that are kept. Further ones are refused.
+const MOST: usize = 16;
+
+/// The longest cookie, name and value together, in bytes. Longer ones are refused.
+const LONGEST: usize = 2048;
+
+/// A cookie, and to whom it may be given back.
+#[derive(Clone, PartialEq, Eq)]
+struct Cookie {
+    name: String,
+    value: String,
+    /// In small letters.
+    domain: String,
+    /// Given back to this very host only, not to those below it.
+    host_only: bool,
+    path: String,
+    /// Given back over TLS only.
+    secure: bool,
+}
+
+/// The cookies of one client. It shows their names and never their values, which are secrets.
+#[derive(Clone, Default)]
+pub(crate) struct Cookies(Vec<Cookie>);
+
+impl Cookies {
+    /// Takes in what an answer sets. Returns true if this changed what is given back: the same
+    /// request is another one then.
+    ///
+    /// A cookie is deleted by a `Max-Age` of 0 or less. `Expires` is not read: a chain of redirects
+    /// is over before a cookie expires.
+    pub(crate) fn set(&mut self, url: &Url, headers: &Headers) -> bool {
+        let mut changed = false;
+        for text in headers.all("Set-Cookie") {
+            let Some((cookie, keep)) = parse(url, text) else {
+                continue;
+            };
+            let place = self.0.iter().position(|own| {
+                (&own.name, &own.domain, &own.path) == (&cookie.name, &cookie.domain, &cookie.path)
+            });
+            match place {
+                Some(place) if keep => {
+                    changed |= self.0[place] != cookie;
+                    self.0[place] = cookie;
+                }
+                Some(place) => {
+                    self.0.remove(place);
+                    changed = true;
+                }
+                None if keep && self.0.len() < MOST => {
+                    self.0.push(cookie);
+                    changed = true;
+                }
+                None => {}
+            }
+        }
+        changed
+    }
+
+    /// The value of `Cookie` for a request of that URL; none if no cookie is for it.
+    pub(crate) fn for_request(&self, url: &Url) -> Option<String> {
+        let host = url.host().to_ascii_lowercase();
+        let path = path_of(url);
+        let own = self.0.iter().filter(|cookie| {
+            let is_host =
+                host == cookie.domain || !cookie.host_only && is_below(&host, &cookie.domain);
+            is_host && is_under(path, &cookie.path) && (url.is_secure() || !cookie.secure)
+        });
+        let own: Vec<_> = own
+            .map(|cookie| format!("{}={}", cookie.name, cookie.value))
+            .collect();
+        (!own.is_empty()).then(|| own.join("; "))
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl fmt::Display for Cookies {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, cookie) in self.0.iter().enumerate() {
+            let comma = if place > 0 { ", " } else { "" };
+            write!(out, "{comma}`{}`", cookie.name)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Cookies {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+impl Cookies {
+    /// True if no cookie is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Reads a value of `Set-Cookie` (5.2); also returns whether the cookie is to be kept rather than
+/// deleted.
+fn parse(url: &Url, text: &str) -> Option<(Cookie, bool)> {
+    let mut parts = text.split(';');
+    let (name, value) = parts.next()?.split_once('=')?;
+    let (name, value) = (name.trim(), value.trim());
+    let legal = |text: &str| text.bytes().all(|byte| byte >= b' ' && byte != 0x7f);
+    if name.is_empty() || name.len() + value.len() > LONGEST || !legal(name) || !legal(value) {
+        return None;
+    }
+    let host = url.host().to_ascii_lowercase();
+    let path = path_of(url);
+    let default_path = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut cookie = Cookie {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        domain: host.clone(),
+        host_only: true,
+        path: if default_path.is_empty() {
+            "/"
+        } else {
+            default_path
+        }
+        .to_owned(),
+        secure: false,
+    };
+    let mut keep = true;
+    for attribute in parts {
+        let (name, value) = attribute.split_once('=').unwrap_or((attribute, ""));
+        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
+        match name.as_str() {
+            "secure" => cookie.secure = true,
+            "max-age" => keep = value.parse::<i64>().map_or(keep, |seconds| seconds > 0),
+            "path" if value.starts_with('/') && value.len() <= LONGEST => {
+                cookie.path = value.to_owned();
+            }
+            "domain" => {
+                let domain = value
+                    .strip_prefix('.')
+                    .unwrap_or(value)
+                    .to_ascii_lowercase();
+                if domain.is_empty() || domain == host {
+                    continue;
+                }
+                // Nobody sets a cookie for others, or for a whole top-level domain.
+                if !is_below(&host, &domain) || !domain.contains('.') {
+                    return None;
+                }
+                (cookie.domain, cookie.host_only) = (domain, false);
+            }
+            _ => {}
+        }
+    }
+    Some((cookie, keep))
+}
+
+fn path_of(url: &Url) -> &str {
+    let target = url.target();
+    target.split('?').next().unwrap_or(target)
+}
+
+/// True if a host's name is below a domain (5.1.3). Addresses are below none.
+fn is_below(host: &str, domain: &str) -> bool {
+    let above = host.strip_suffix(domain);
+    above.is_some_and(|above| above.ends_with('.')) && host.parse::<IpAddr>().is_err()
+}
+
+/// True if a path is one that a cookie is for (5.1.4).
+fn is_under(path: &str, of: &str) -> bool {
+    path.strip_prefix(of)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || of.ends_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(url: &str) -> Url {
+        Url::parse(url).expect("a URL")
+    }
+
+    fn set(cookies: &mut Cookies, from: &str, value: &str) -> bool {
+        let mut headers = Headers::new();
+        headers.push("Set-Cookie", value);
+        cookies.set(&url(from), &headers)
+    }
+
+    fn given(set_by: &str, value: &str, asked: &str) -> Option<String> {
+        let mut cookies = Cookies::default();
+        set(&mut cookies, set_by, value);
+        cookies.for_request(&url(asked))
+    }
+
+    #[test]
+    fn cookies_go_back_where_they_belong() {
+        let from = "http://a.example.org/live/x?t=/y/z";
+        for (value, asked, expected) in [
+            ("s=1", "http://A.example.org:81/live/y", Some("s=1")),
+            (
+                "s = a=b ; HttpOnly",
+                "http://a.example.org/live",
+                Some("s=a=b"),
+            ),
+            ("s=1", "http://a.example.org/livelier", None),
+            ("s=1; Path=/", "http://a.example.org/", Some("s=1")),
+            ("s=1; path=/live/", "http://a.example.org/live", None),
+            ("s=1; Path=/", "http://b.example.org/", None),
+            ("s=1; Path=/", "http://c.a.example.org/", None),
+            (
+                "s=1; Path=/; Domain=.Example.org",
+                "http://b.example.org/",
+                Some("s=1"),
+            ),
+            (
+                "s=1; Path=/; Domain=example.org",
+                "http://example.org/",
+                Some("s=1"),
+            ),
+            (
+                "s=1; Path=/; Domain=example.org",
+                "http://badexample.org/",
+                None,
+            ),
+            ("s=1; Path=/; Domain=org", "http://a.example.org/", None),
+            ("s=1; Path=/; Domain=other.org", "http://other.org/", None),
+            ("s=1; Path=/; Secure", "http://a.example.org/", None),
+            ("s=1; Path=/; Secure", "https://a.example.org/", Some("s=1")),
+            ("s=1; Path=/; Max-Age=0", "http://a.example.org/", None),
+            ("no cookie", "http://a.example.org/live", None),
+            ("=1", "http://a.example.org/live", None),
+            ("s=\u{1}", "http://a.example.org/live", None),
+        ] {
+            assert_eq!(
+                given(from, value, asked).as_deref(),
+                expected,
+                "{value} at {asked}"
+            );
+        }
+        let at_address = "http://10.0.0.1/";
+        assert_eq!(given(at_address, "s=1; Domain=0.0.1", at_address), None);
+    }
+
+    #[test]
+    fn cookies_are_replaced_deleted_and_bounded() {
+        let (mut cookies, at) = (Cookies::default(), "http://h/");
+        assert!(set(&mut cookies, at, "a=1") && !set(&mut cookies, at, "a=1"));
+        assert!(set(&mut cookies, at, "a=2") && set(&mut cookies, at, "b=secret"));
+        assert_eq!(
+            cookies.for_request(&url(at)).as_deref(),
+            Some("a=2; b=secret")
+        );
+        assert_eq!(format!("{cookies} {cookies:?}"), "`a`, `b` `a`, `b`");
+        assert!(set(&mut cookies, at, "a=; Max-Age=-1") && !set(&mut cookies, at, "a=; Max-Age=0"));
+        assert!(!set(
+            &mut cookies,
+            at,
+            &format!("c={}", "x".repeat(LONGEST))
+        ));
+        for number in 0..99 {
+            set(&mut cookies, at, &format!("n{number}=1"));
+        }
+        assert_eq!(cookies.0.len(), MOST);
+        assert!(set(&mut cookies, at, "b=3"));
+        cookies.clear();
+        assert!(cookies.is_empty() && cookies.for_request(&url(at)).is_none());
+    }
+}

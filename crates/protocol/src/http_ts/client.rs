@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::metrics as m;
 use crate::auth;
 use crate::connect_failure::ConnectFailure;
-use crate::http1::{self, Decoder, Head, Item, Url, UrlError};
+use crate::http1::{self, Cookies, Decoder, Head, Item, Url, UrlError};
 use crate::media::rtp::StreamSummary;
 use crate::media::silence;
 use crate::media::ts::checker::{Checker, CheckerConfig};
@@ -27,6 +27,8 @@ use crate::session::{
 };
 
 mod content;
+mod media;
+mod redirects;
 #[cfg(test)]
 mod tests;
 mod zap;
@@ -34,9 +36,6 @@ mod zap;
 use content::Beginning;
 pub use zap::Channels;
 use zap::Zapping;
-
-/// How often a client may be sent on.
-const MAX_REDIRECTS: usize = 5;
 
 /// So many bytes without three packets in a row are no transport stream.
 const SYNC_WITHIN: usize = 32 * 1024;
@@ -71,6 +70,11 @@ pub struct Client {
     url: Url,
     /// Where it has been before.
     visited: Vec<Url>,
+    /// Up to where in `visited` it asked with other cookies than now: the same URL is another
+    /// request then.
+    asked_otherwise: usize,
+    /// Set along the present chain of redirects.
+    cookies: Cookies,
     phase: Phase,
     /// The connection; the next has the next number.
     channel: ChannelId,
@@ -83,6 +87,8 @@ pub struct Client {
     /// What the body begins with, until its first packet is found.
     beginning: Option<Box<Beginning>>,
     wire_bytes: u64,
+    /// The length of the body, where the server stated one.
+    stated_length: Option<u64>,
     /// When the first request was due, and when the client set to work.
     due: Time,
     started: Time,
@@ -113,6 +119,8 @@ impl Client {
             config,
             url: Url::parse(url)?,
             visited: Vec::new(),
+            asked_otherwise: 0,
+            cookies: Cookies::default(),
             phase: Phase::Idle,
             channel: ChannelId(0),
             open: false,
@@ -121,6 +129,7 @@ impl Client {
             checker: None,
             beginning: None,
             wire_bytes: 0,
+            stated_length: None,
             due: Time::ZERO,
             started: Time::ZERO,
             asked: Time::ZERO,
@@ -210,6 +219,10 @@ impl Client {
         {
             headers.push(("Authorization", credentials));
         }
+        let cookies = self.cookies.for_request(&self.url);
+        if let Some(cookies) = cookies.as_deref().filter(|_| !is_there("Cookie")) {
+            headers.push(("Cookie", cookies));
+        }
         headers.extend(
             further
                 .iter()
@@ -279,7 +292,9 @@ impl Client {
         }
         checker.feed(bytes, start, times, cx.recorder);
         if let Some(at) = checker.first_arrival() {
+            let stride = checker.stride();
             self.beginning = None;
+            self.note_packets(cx, stride);
             self.begin(cx, at);
             if self.awaits_picture {
                 self.look_for_picture(cx);
@@ -319,7 +334,7 @@ impl Client {
         cx.recorder
             .record(m::RESPONSE_DELAY, delay.as_nanos() as u64);
         cx.recorder.add(m::RESPONSES, 1);
-        let chunked = head.headers.get("Transfer-Encoding").is_some();
+        let chunked = head.headers.lists("Transfer-Encoding", "chunked");
         cx.recorder.add(m::CHUNKED, u64::from(chunked));
         cx.recorder.add(m::REFUSALS, u64::from(head.status >= 300));
         match head.status {
@@ -330,8 +345,12 @@ impl Client {
                 return self.fail(cx, Failure::of_status(status), detail);
             }
         }
-        let coding = head.headers.get("Content-Encoding").unwrap_or("identity");
-        if !coding.eq_ignore_ascii_case("identity") {
+        let length = head.headers.list("Content-Length").next();
+        self.stated_length = length
+            .filter(|_| !chunked)
+            .and_then(|text| text.parse().ok());
+        let mut codings = head.headers.list("Content-Encoding");
+        if let Some(coding) = codings.find(|coding| !coding.eq_ignore_ascii_case("identity")) {
             let detail = format!("Content-Encoding: {coding}, {}", self.ends());
             return self.fail(cx, Failure::NotTs, detail);
         }
@@ -347,73 +366,10 @@ impl Client {
         })));
     }
 
-    fn sent_on(&mut self, cx: &mut Context<'_>, head: &Head) {
-        cx.recorder.add(m::REDIRECTS, 1);
-        let ends = self.ends();
-        let status = head.status;
-        let Some(location) = head.headers.get("Location") else {
-            return self.fail(
-                cx,
-                Failure::BadRedirect,
-                format!("{status} without a Location, {ends}"),
-            );
-        };
-        let url = match self.url.redirect(location) {
-            Ok(url) => url,
-            Err(error) => {
-                return self.fail(
-                    cx,
-                    Failure::BadRedirect,
-                    format!("{status}: {error}, {ends}"),
-                );
-            }
-        };
-        let own = self.visited.first().unwrap_or(&self.url).host();
-        let reached = self.ends.and_then(|(_, remote)| remote);
-        let reached = reached.map(|remote| remote.ip());
-        if let Err(why) = self.config.follow.check(own, reached, url.host()) {
-            let detail = format!("{status} to {url}: {why}, {ends}");
-            return self.fail(cx, Failure::RedirectRefused, detail);
-        }
-        let before = std::mem::replace(&mut self.url, url);
-        self.visited.push(before);
-        if self.visited.iter().any(|url| url.is_same_place(&self.url)) {
-            let way: Vec<String> = self
-                .visited
-                .iter()
-                .chain([&self.url])
-                .map(|url| url.to_string())
-                .collect();
-            return self.fail(
-                cx,
-                Failure::RedirectLoop,
-                format!("{status}: {}, {ends}", way.join(" to ")),
-            );
-        }
-        if self.visited.len() > MAX_REDIRECTS {
-            let detail = format!(
-                "{status} to {} after {MAX_REDIRECTS} others, {ends}",
-                self.url
-            );
-            return self.fail(cx, Failure::TooManyRedirects, detail);
-        }
-        self.hang_up(cx);
-        self.connect(cx);
-    }
-
-    /// Closes the connection, where there is one or is to be. The next has another number.
-    fn hang_up(&mut self, cx: &mut Context<'_>) {
-        if std::mem::take(&mut self.open) {
-            cx.out.push_back(Output::Close {
-                channel: self.channel,
-            });
-        }
-        self.channel = ChannelId(self.channel.0 + 1);
-    }
-
     /// The answer is over, as its framing says.
     fn over(&mut self, cx: &mut Context<'_>) {
         if self.playing && !self.awaits_picture {
+            self.note_end(cx);
             return self.finish(cx, Outcome::Completed);
         }
         if self.playing {
@@ -614,6 +570,16 @@ impl Client {
     fn finish(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if self.phase == Phase::Ended {
             return;
+        }
+        let outcome = match (outcome, self.without_picture()) {
+            (Outcome::Failed(failure), _) => Outcome::Failed(failure),
+            (_, Some((failure, detail))) => Outcome::Failed(failure.with(detail)),
+            (outcome, None) => outcome,
+        };
+        match outcome {
+            Outcome::Failed(_) => {}
+            Outcome::Completed => self.count_silent(cx, false),
+            Outcome::Stopped => self.count_silent(cx, true),
         }
         self.phase = Phase::Ended;
         self.check = None;

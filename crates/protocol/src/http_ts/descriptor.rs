@@ -65,8 +65,12 @@ impl Keys for ClientConfig {
 
     fn unwritten(&self) -> &'static [&'static str] {
         match self.zap {
-            Some(_) => &["non_null_packets > 0", "zaps_failed == 0"],
-            None => &["non_null_packets > 0"],
+            Some(_) => &[
+                "non_null_packets > 0",
+                "streams_silent == 0",
+                "zaps_failed == 0",
+            ],
+            None => &["non_null_packets > 0", "streams_silent == 0"],
         }
     }
 

@@ -63,6 +63,9 @@ reasons! {
         EmptyBody = "empty_body";
         /// No packet came for so long that media had stopped.
         MediaStopped = "media_stopped";
+        /// Video came for 2 s or more without a random-access point with which a decoder can begin:
+        /// the viewer saw no picture. Told when the client leaves.
+        NoPicture = "no_picture";
         /// The server closed the connection while media came, and nothing had said that the stream
         /// is over.
         ClosedInMedia = "closed_in_media";

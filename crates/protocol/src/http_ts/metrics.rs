@@ -17,6 +17,9 @@ measure::metrics! {
         REDIRECTS = "redirects", Count, "RFC 9110, 15.4";
         /// Answers that come in chunks.
         CHUNKED = "chunked", Count, "RFC 9112, 7.1";
+        /// Streams that the server ended by a stated `Content-Length`: no more than that came. A
+        /// live stream has no length.
+        ENDED_BY_LENGTH = "ended_by_length", Count, "RFC 9112, 6.3";
         /// Changes of channel: connections that were closed, by a client's `zap`, to ask for
         /// another URL. Each counts when it begins.
         ZAPS = "zaps", Count, "";
@@ -44,13 +47,16 @@ measure::metrics! {
         /// Of these, those to which stamped datagrams of other channels came, up to the next
         /// change, and none of the new one.
         ZAPS_FAILED_WRONG_CHANNEL = "zaps_failed_wrong_channel", Count, "";
+        /// Of these, those to which video came for 2 s or more, up to the next change, without a
+        /// random-access point.
+        ZAPS_FAILED_NO_PICTURE = "zaps_failed_no_picture", Count, "ISO/IEC 13818-1, 2.4.3.5";
         /// Of these, those for which this machine had no free port or file descriptor left: the
         /// tester's own limit.
         ZAPS_FAILED_LOCAL = "zaps_failed_local", Count, "";
         /// Changes of channel that had come to no picture, the first random-access point, when the
-        /// client went on or was stopped, and had not failed: media came without one, or nothing
-        /// did for less than a second. They have no `zap_delay`, which is better than it was by as
-        /// much.
+        /// client went on or was stopped, and had not failed: media came without one for less than
+        /// 2 s, or nothing did for less than a second. They have no `zap_delay`, which is better
+        /// than it was by as much.
         ZAPS_UNFINISHED = "zaps_unfinished", Count, "";
     }
     gauges {}
@@ -76,6 +82,7 @@ measure::metrics! {
         super::summary::TIMES;
         summary::STARTUP;
         super::summary::STREAM;
+        super::summary::ENDS;
         super::summary::CHANGES;
     }
 }

@@ -76,6 +76,13 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "random_access_delay",
         "p50",
     ),
+    SummaryRow::text(
+        "silent",
+        &[When::Above("streams_silent")],
+        &[Part::Text(
+            "{streams_silent:time|times} no video or audio, though the rest of the stream came",
+        )],
+    ),
     SummaryRow::distribution(
         "relay delay",
         &[When::Above("ts_packets"), When::HasData("datagram_delay")],
@@ -90,6 +97,15 @@ pub(super) const STREAM: &[SummaryRow] = &[
         )],
     ),
 ];
+
+/// Streams that ended at the server's word.
+pub(super) const ENDS: &[SummaryRow] = &[SummaryRow::text(
+    "ends",
+    &[When::Above("ended_by_length")],
+    &[Part::Text(
+        "{ended_by_length:stream|streams} ended by the stated Content-Length",
+    )],
+)];
 
 /// How changes of channel went, where there were any.
 pub(super) const CHANGES: &[SummaryRow] = &[
@@ -107,6 +123,10 @@ pub(super) const CHANGES: &[SummaryRow] = &[
                 ("zaps_failed_broken", "{} broken off"),
                 ("zaps_failed_not_ts", "{} no transport stream"),
                 ("zaps_failed_wrong_channel", "{} another channel"),
+                (
+                    "zaps_failed_no_picture",
+                    "{} video without a random-access point",
+                ),
                 ("zaps_failed_local", "{} the tester's own limits"),
             ]),
             Part::If("zaps_failed", ")"),

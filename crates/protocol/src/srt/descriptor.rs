@@ -82,7 +82,11 @@ impl Keys for ClientConfig {
                 "not_taken == 0",
             ],
             None if self.messages => &["messages_whole > 0", "pkt_rcv_undecrypt == 0"],
-            None => &["non_null_packets > 0", "pkt_rcv_undecrypt == 0"],
+            None => &[
+                "non_null_packets > 0",
+                "streams_silent == 0",
+                "pkt_rcv_undecrypt == 0",
+            ],
         }
     }
 

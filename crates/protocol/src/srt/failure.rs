@@ -48,6 +48,9 @@ reasons! {
         NoMedia = "no_media";
         /// What the server sends is no transport stream.
         NotTs = "not_ts";
+        /// Video came for 2 s or more without a random-access point with which a decoder can begin:
+        /// the viewer saw no picture. Told when the client leaves.
+        NoPicture = "no_picture";
         /// Media came to a stop, though the server goes on saying that it is there.
         MediaStopped = "media_stopped";
         /// Nothing came from the server any more, no keepalive either.

@@ -167,6 +167,13 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "random_access_delay",
         "p50",
     ),
+    SummaryRow::text(
+        "silent",
+        &[When::Above("streams_silent")],
+        &[Part::Text(
+            "{streams_silent:time|times} no video or audio, though the rest of the stream came",
+        )],
+    ),
     SummaryRow::distribution(
         "media delay",
         &[When::Above("ts_packets"), When::HasData("datagram_delay")],

@@ -14,6 +14,7 @@ use crate::testing::summaries;
 use mediagen::ts::packet::{PACKET, SYNC};
 use mediagen::ts::stamp::Stamp;
 
+mod media;
 mod zap;
 
 const URL: &str = "http://me:secret@10.0.0.1:8080/rtp/239.81.0.1:4056";
@@ -363,6 +364,66 @@ fn redirects_are_followed_and_loops_named() {
         bench.bytes(format!("HTTP/1.1 {head}\r\n").as_bytes());
         assert_eq!(bench.failed().0, "bad_redirect");
     }
+}
+
+#[test]
+fn cookies_are_given_back_along_redirects() {
+    let sent_on = |bench: &mut Bench, fields: &str| {
+        bench.bytes(format!("HTTP/1.1 302 Found\r\n{fields}\r\n").as_bytes());
+    };
+    // To the same URL: with the cookie it is another request.
+    let mut bench = Bench::asked();
+    sent_on(
+        &mut bench,
+        "Location: /rtp/239.81.0.1:4056\r\nSet-Cookie: s=1; Path=/\r\nSet-Cookie: t=hidden\r\n",
+    );
+    assert!(matches!(bench.out.pop_front(), Some(Output::Close { .. })));
+    let request = bench.accept();
+    assert!(
+        request.contains("\r\nCookie: s=1; t=hidden\r\n"),
+        "{request}"
+    );
+    sent_on(
+        &mut bench,
+        "Location: /rtp/239.81.0.1:4056\r\nSet-Cookie: s=1; Path=/\r\n",
+    );
+    let (reason, detail) = bench.failed();
+    assert_eq!(reason, "redirect_loop");
+    assert!(detail.contains("set a cookie (`s`, `t`)"), "{detail}");
+    assert!(!detail.contains("hidden"), "{detail}");
+
+    // One that is new each time ends all the same.
+    let mut bench = Bench::asked();
+    for hop in 0..5 {
+        sent_on(
+            &mut bench,
+            &format!("Location: /x\r\nSet-Cookie: s={hop}; Path=/\r\n"),
+        );
+        bench.out.pop_front();
+        let request = bench.accept();
+        assert!(
+            request.contains(&format!("Cookie: s={hop}\r\n")),
+            "{request}"
+        );
+    }
+    sent_on(&mut bench, "Location: /x\r\nSet-Cookie: s=5; Path=/\r\n");
+    let (reason, detail) = bench.failed();
+    assert_eq!(reason, "too_many_redirects");
+    assert!(detail.contains("cookie"), "{detail}");
+
+    // What the user says goes before, and a loop is one then.
+    let config = ClientConfig {
+        headers: [("cookie".to_owned(), "own=1".to_owned())].into(),
+        ..ClientConfig::default()
+    };
+    let mut bench = Bench::new(config, "http://10.0.0.1/x");
+    bench.start();
+    let request = bench.accept();
+    assert!(request.contains("cookie: own=1\r\n"), "{request}");
+    sent_on(&mut bench, "Location: /x\r\nSet-Cookie: s=1\r\n");
+    let (reason, detail) = bench.failed();
+    assert_eq!(reason, "redirect_loop");
+    assert!(detail.contains("`headers` give `Cookie`"), "{detail}");
 }
 
 #[test]

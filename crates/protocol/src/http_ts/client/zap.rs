@@ -152,6 +152,8 @@ impl Client {
         zapping.place = place;
         self.url = zapping.channels.urls[place].clone();
         self.visited.clear();
+        self.asked_otherwise = 0;
+        self.cookies.clear();
         self.playing = false;
         self.awaits_picture = true;
         cx.recorder.add(m::ZAPS, 1);
@@ -162,6 +164,9 @@ impl Client {
     /// is a failure.
     pub(super) fn leave_channel(&mut self, cx: &mut Context<'_>) {
         if let Some((failure, detail)) = self.in_vain(cx.now) {
+            return self.fail(cx, failure, detail);
+        }
+        if let Some((failure, detail)) = self.without_picture() {
             return self.fail(cx, failure, detail);
         }
         if !self.awaits_picture {
@@ -216,6 +221,7 @@ impl Client {
 
     /// Adds what came of the present channel to that of those before.
     fn put_by(&mut self, cx: &mut Context<'_>) {
+        self.count_silent(cx, true);
         let Some(mut checker) = self.checker.take() else {
             return;
         };
@@ -275,5 +281,6 @@ const fn counter_of(failure: Failure) -> CounterId {
         | Failure::Stuck => m::ZAPS_FAILED_BROKEN,
         Failure::NotTs => m::ZAPS_FAILED_NOT_TS,
         Failure::WrongChannel => m::ZAPS_FAILED_WRONG_CHANNEL,
+        Failure::NoPicture => m::ZAPS_FAILED_NO_PICTURE,
     }
 }

@@ -5,7 +5,9 @@
 //! * `pids`: continuity counters;
 //! * `tables`: the programme association and the programme map;
 //! * `clock`: the programme clock reference;
+//! * `kinds`: pictures and sound, each by itself;
 //! * `datagrams`: the stamps of our own source;
+//! * `spaced`: packets of 192 and 204 bytes;
 //! * `usual`: the short way of nearly all packets.
 
 use std::net::SocketAddr;
@@ -23,17 +25,21 @@ use mediagen::ts::stamp::Stamp;
 
 use clock::Clock;
 use datagrams::{Datagrams, Whose};
+use kinds::Kinds;
 use pids::Pids;
 use tables::{Entry, Tables};
 
 mod clock;
 mod datagrams;
+mod kinds;
 mod pids;
+mod spaced;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod usual;
 
+pub use kinds::Silent;
 pub use pids::PidCounts;
 
 /// In how many packets in a row the sync byte must be where it belongs for sync to be found.
@@ -41,6 +47,14 @@ const IN_A_ROW: usize = 3;
 
 /// So many bytes tell whether a packet begins at the first of them.
 const FINDS_SYNC: usize = (IN_A_ROW - 1) * PACKET + 1;
+
+/// How far apart packets begin in other forms of a transport stream: behind 4 bytes of time stamp
+/// (M2TS, as recorders and Blu-ray have it), and before 16 bytes of Reed-Solomon parity (EN 300
+/// 429, 5; as demodulators hand it over).
+const STRIDES: [usize; 2] = [192, 204];
+
+/// So many bytes are enough to look for sync in each form.
+const FINDS_ANY: usize = (IN_A_ROW - 1) * STRIDES[1] + 1;
 
 /// From how many reads the bytes that are held while sync is looked for may come; more share a
 /// time.
@@ -162,6 +176,10 @@ pub struct Checker {
     before: Option<Before>,
     wall_clock: Option<Duration>,
     synced: bool,
+    /// How far apart packets begin, where that is not [`PACKET`].
+    stride: Option<usize>,
+    /// Of packets that are farther apart: how many bytes are left until the next.
+    skip: usize,
     /// In sync, the beginning of a packet; else what may be one.
     held: Vec<u8>,
     /// Up to where in `held` bytes came by when, and whether that is exact, while sync is looked
@@ -178,6 +196,9 @@ pub struct Checker {
     null_packets: u64,
     pids: Pids,
     tables: Tables,
+    kinds: Kinds,
+    /// When the picture began of which packets come, while there is no random-access point.
+    unit: Option<Time>,
     clock: Clock,
     /// From the first stamp on.
     datagrams: Option<Box<Datagrams>>,
@@ -196,6 +217,8 @@ impl Checker {
             before: config.before,
             wall_clock: config.wall_clock,
             synced: false,
+            stride: None,
+            skip: 0,
             held: Vec::new(),
             pieces: Vec::new(),
             first_arrival: None,
@@ -207,6 +230,8 @@ impl Checker {
             null_packets: 0,
             pids: Pids::default(),
             tables: Tables::default(),
+            kinds: Kinds::default(),
+            unit: None,
             clock: Clock::default(),
             datagrams: None,
             finished: false,
@@ -227,7 +252,10 @@ impl Checker {
     ) {
         steps::took(bytes.len());
         let mut rest = bytes;
-        if self.synced && !self.held.is_empty() {
+        if self.synced && self.stride.is_some() {
+            let mut time = |end: usize| times.of(start + end);
+            rest = self.spaced(bytes, &mut time, recorder);
+        } else if self.synced && !self.held.is_empty() {
             let taken = (PACKET - self.held.len()).min(rest.len());
             self.held.extend_from_slice(&rest[..taken]);
             rest = &rest[taken..];
@@ -237,7 +265,7 @@ impl Checker {
                 self.packet(&packet, time, recorder);
             }
         }
-        if self.synced {
+        if self.synced && self.stride.is_none() {
             while let Some((packet, after)) = rest.split_first_chunk::<PACKET>() {
                 if packet[0] != SYNC {
                     break;
@@ -297,6 +325,7 @@ impl Checker {
                 piece.map_or_else(|| times.of(start), |&(_, at, exact)| (at, exact))
             }
         };
+        let mut forms = [PACKET, STRIDES[0], STRIDES[1]].map(|stride| (stride, true));
         let mut at = 0;
         loop {
             if self.synced {
@@ -310,16 +339,46 @@ impl Checker {
                     _ => self.lose_sync(),
                 }
             }
-            let places = at..(all.len() + 1).saturating_sub(FINDS_SYNC);
-            let begins = |place: usize| (0..IN_A_ROW).all(|n| all[place + n * PACKET] == SYNC);
-            let found = places.clone().find(|&place| begins(place));
-            let passed = found.unwrap_or(places.end.max(at));
+            // A form of which nothing was found up to the end is not looked for again.
+            let may_be_spaced = self.stride.is_some() || self.first_arrival.is_none();
+            let longest = if may_be_spaced { FINDS_ANY } else { FINDS_SYNC };
+            // The form that shows first, so that it does not matter in which pieces bytes come.
+            let mut found: Option<(usize, usize)> = None;
+            let shows = |(place, stride): (usize, usize)| place + (IN_A_ROW - 1) * stride;
+            for (stride, is_left) in &mut forms {
+                if !*is_left || *stride != PACKET && !may_be_spaced {
+                    continue;
+                }
+                match place_of_sync(&all, at, *stride) {
+                    Some(place) => {
+                        let own = (place, *stride);
+                        found = Some(
+                            found
+                                .filter(|&other| shows(other) <= shows(own))
+                                .unwrap_or(own),
+                        );
+                    }
+                    None => *is_left = false,
+                }
+            }
+            let found = found.map(|(place, stride)| (place, (stride != PACKET).then_some(stride)));
+            let none = (all.len() + 1).saturating_sub(longest).max(at);
+            let passed = found.map_or(none, |(place, _)| place);
             self.counts.out_of_sync_bytes += (passed - at) as u64;
             at = passed;
-            if found.is_none() {
-                break;
-            }
+            let Some((_, stride)) = found else { break };
             self.synced = true;
+            self.stride = stride;
+            if stride.is_some() {
+                self.skip = 0;
+                let begin = at;
+                let mut time = |end: usize| time(begin + end);
+                let left = self.spaced(&all[at..], &mut time, recorder).len();
+                at = all.len() - left;
+                if self.synced {
+                    return;
+                }
+            }
         }
         if !self.synced {
             // When what stays came: as before, and the rest by the time of the last of it.
@@ -393,7 +452,7 @@ impl Checker {
             return;
         }
         self.pids.packet(&header, &mut self.counts);
-        if header.pid == PAT_PID || Some(header.pid) == self.tables.map_pid() {
+        if header.pid == PAT_PID || self.tables.is_map(header.pid) {
             self.table(&header, packet, at, recorder);
         }
         if let Some(pcr) = header.pcr
@@ -402,7 +461,11 @@ impl Checker {
             self.clock
                 .reference(pcr, header.discontinuity, at, &mut self.counts, recorder);
         }
-        if self.random_access.is_none() && header.unit_start {
+        if header.unit_start {
+            self.kinds
+                .unit(&self.tables, header.pid, at, header.scrambled);
+        }
+        if self.random_access.is_none() && header.has_payload {
             self.look_for_entry(&header, packet, at, recorder);
         }
     }
@@ -419,6 +482,9 @@ impl Checker {
         let before = (self.tables.has_association(), self.tables.has_map());
         self.tables
             .packet(header, header.payload_of(packet), &mut self.counts);
+        if self.tables.has_map() {
+            self.kinds.mapped(at);
+        }
         let delay = at.since(self.due).as_nanos() as u64;
         if self.before.is_some() {
             return;
@@ -441,13 +507,22 @@ impl Checker {
         let Some((pid, entry)) = self.tables.entry() else {
             return;
         };
-        if header.pid != pid || header.scrambled && !header.random_access {
+        if header.pid != pid {
+            return;
+        }
+        if header.unit_start {
+            self.unit = Some(at);
+        }
+        // What begins a unit may be longer than a packet, so that parameter sets stand behind it.
+        let Some(at) = self.unit else { return };
+        if header.scrambled && !header.random_access {
             return;
         }
         let found = match entry {
-            Entry::Sound => true,
+            Entry::Sound => header.unit_start,
             Entry::Video(coding) => {
-                header.random_access || coding.begins_in(header.payload_of(packet))
+                header.random_access && header.unit_start
+                    || coding.begins_in(header.payload_of(packet))
             }
         };
         if found {
@@ -507,6 +582,25 @@ impl Checker {
     pub fn fell_silent(&mut self, until: Time) {
         if self.first_arrival.is_some() {
             self.arrivals.silent_until(until);
+            self.kinds.silent_until(until);
+        }
+    }
+
+    /// Pictures or sound of the programme that did not come, or no more, while the rest of the
+    /// stream did: for 2 s, and for 4 times the longest gap before.
+    pub fn silent(&self) -> impl Iterator<Item = Silent> {
+        self.kinds.silent(&self.tables, self.arrivals.last())
+    }
+
+    /// For how long video came that no decoder can begin with, because it has no random-access
+    /// point: 2 s or more. None if there was one, or if that cannot be told: video that is
+    /// scrambled or coded in a way that is not known, or no video.
+    pub fn without_picture(&self) -> Option<Duration> {
+        match self.random_access {
+            None => self
+                .kinds
+                .without_picture(&self.tables, self.arrivals.last()),
+            Some(_) => None,
         }
     }
 
@@ -530,6 +624,7 @@ impl Checker {
         self.add(recorder);
         if self.first_arrival.is_some() {
             recorder.record(m::LONGEST_GAP, self.longest_gap().as_nanos() as u64);
+            self.kinds.finish(recorder);
         }
     }
 
@@ -577,6 +672,12 @@ impl Checker {
         self.arrivals.longest_gap()
     }
 
+    /// How many bytes each packet takes in the stream: 188, or 192 or 204 with what stands between
+    /// them.
+    pub fn stride(&self) -> usize {
+        self.stride.unwrap_or(PACKET)
+    }
+
     /// How many bytes have come before the first packet, and none of them is one.
     pub fn unsynced(&self) -> usize {
         match self.first_arrival {
@@ -586,4 +687,11 @@ impl Checker {
                 .saturating_add(self.held.len()),
         }
     }
+}
+
+/// The first place from `at` on where packets begin that are so far apart.
+fn place_of_sync(bytes: &[u8], at: usize, stride: usize) -> Option<usize> {
+    let needed = (IN_A_ROW - 1) * stride + 1;
+    let mut places = at..(bytes.len() + 1).saturating_sub(needed);
+    places.find(|&place| (0..IN_A_ROW).all(|n| bytes[place + n * stride] == SYNC))
 }

@@ -99,6 +99,11 @@ measure::metrics! {
         /// that passed, without a discontinuity that was announced. What reckons with it begins
         /// anew there.
         PCR_JUMPS = "pcr_jumps", Count, "ETSI TR 101 290, 5.2.2, 2.3b";
+        /// Pictures or sound that the programme map names and that did not come, or no more, while
+        /// other packets of the stream did: for 2 s, and for 4 times the longest gap before. Each
+        /// kind counts once per stream. Looked at when a client that has not failed leaves; of a
+        /// stream that ended by itself, only a kind that never came counts.
+        STREAMS_SILENT = "streams_silent", Count, "";
         /// Transport packets of which it is not known when the segment arrived that brought their
         /// last byte: the time is that of the last segment which one read brought, or where the
         /// kernel tells none, of reading. Their delays, `pcr_jitter` and `longest_gap` have in them
@@ -127,6 +132,12 @@ measure::metrics! {
         PCR_JITTER = "pcr_jitter", Seconds, "ETSI TR 101 290, 5.3.2 and annex I";
         /// Longest time without a packet, of each stream.
         LONGEST_GAP = "longest_gap", Seconds, "";
+        /// Longest time from the beginning of one PES packet of video, which is a picture in nearly
+        /// all streams, to that of the next, of each stream with video.
+        VIDEO_GAP = "video_gap", Seconds, "ISO/IEC 13818-1, 2.4.3.6";
+        /// Longest time from the beginning of one PES packet of audio to that of the next, of each
+        /// stream with audio; any of the programme's sound tracks counts.
+        AUDIO_GAP = "audio_gap", Seconds, "ISO/IEC 13818-1, 2.4.3.6";
         /// How long a datagram of our own source was on its way: from when it was due to be sent,
         /// which its stamp tells, to the arrival of its last packet. Of undamaged first copies.
         /// Where the source is on another machine, their clocks (`CLOCK_REALTIME`) must agree: this

@@ -8,7 +8,8 @@ use super::player::Player;
 use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
 use crate::media::silence;
-use crate::session::{Context, Outcome, Output, Sinks, StreamRow};
+use crate::media::ts::metrics as ts;
+use crate::session::{Context, Note, Outcome, Output, Sinks, StreamRow};
 use crate::srt::codec::packet::Control;
 use crate::srt::config::AtShutdown;
 use crate::srt::failure::Failure;
@@ -192,6 +193,7 @@ impl Client {
         if self.phase == Phase::Ended {
             return;
         }
+        let outcome = self.judge_media(cx, outcome);
         let stands = matches!(
             self.phase,
             Phase::Playing | Phase::Publishing | Phase::Finishing
@@ -222,6 +224,40 @@ impl Client {
             cx.sinks.remove::<Player>(sink);
         }
         cx.out.push_back(Output::Ended(outcome));
+    }
+
+    /// Judges what a viewer saw and heard of a stream that has not failed: fails it if there was no
+    /// picture, and counts pictures or sound that were silent while the rest of the stream came.
+    fn judge_media(&self, cx: &mut Context<'_>, outcome: Outcome) -> Outcome {
+        let is_failed = matches!(outcome, Outcome::Failed(_));
+        let Some(sink) = self.player.filter(|_| !is_failed) else {
+            return outcome;
+        };
+        let playing = cx.sinks.get::<Player>(sink).playing();
+        let Some(checker) = playing.as_ref().and_then(|playing| playing.checker()) else {
+            return outcome;
+        };
+        if let Some(time) = checker.without_picture() {
+            let detail = format!(
+                "no random-access point in {:.3} s of video, so no picture ({})",
+                time.as_secs_f64(),
+                self.ends()
+            );
+            return Outcome::Failed(Failure::NoPicture.with(detail));
+        }
+        // In a stream that has ended one may be shorter than the other.
+        let is_live = outcome == Outcome::Stopped;
+        for silent in checker
+            .silent()
+            .filter(|silent| is_live || silent.never_came())
+        {
+            cx.recorder.add(ts::STREAMS_SILENT, 1);
+            cx.out.push_back(Output::Note(Note {
+                kind: "silent_stream",
+                text: format!("{silent}: {}", self.url),
+            }));
+        }
+        outcome
     }
 
     pub(super) fn rows(&self, sinks: &mut Sinks) -> Vec<StreamRow> {

@@ -288,6 +288,11 @@ impl Playing {
         self.decrypted == 0 && self.undecryptable >= UNDECRYPTABLE_MAX
     }
 
+    /// What is checked of the stream; none of messages.
+    pub(super) fn checker(&self) -> Option<&Checker> {
+        self.counting.is_none().then_some(&*self.checker)
+    }
+
     /// Nothing came any more up to `until`, though it was to.
     pub(super) fn fell_silent(&mut self, until: Time) {
         self.checker.fell_silent(until);

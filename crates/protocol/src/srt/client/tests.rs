@@ -1,5 +1,6 @@
 //! Client against the reference server in virtual time.
 
+mod media;
 mod messages;
 mod rendezvous;
 

@@ -424,3 +424,19 @@ fn a_server_that_goes_on_with_the_old_channel_is_seen() {
         assert_eq!(bench.count(m::ZAPS_FAILED_WRONG_CHANNEL), 1);
     }
 }
+
+#[test]
+fn a_change_to_video_without_a_picture_fails() {
+    let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
+    bench.start();
+    bench.tuned();
+    bench.plays(1);
+    bench.change(0);
+    bench.tuned();
+    bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
+    bench.watch(3000, 3000, false);
+    bench.change(0);
+    assert_eq!(bench.zaps(), (2, 1, 0));
+    assert_eq!(bench.count(m::ZAPS_FAILED_NO_PICTURE), 1);
+    assert_eq!(bench.tuned(), 1);
+}

@@ -7,6 +7,8 @@ use super::*;
 use crate::metrics::CLIENTS;
 use mediagen::ts::packet::write_pcr;
 
+mod kinds;
+mod spaced;
 mod usual;
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::TS]);
@@ -44,7 +46,7 @@ impl Bench {
         let mut times = Times::new(&[], at);
         self.checker.feed(bytes, 0, &mut times, &mut self.recorder);
         assert!(
-            self.checker.held.len() <= FINDS_SYNC
+            self.checker.held.len() <= FINDS_ANY
                 && self.checker.held.capacity() <= IN_A_ROW * PACKET
         );
     }
@@ -380,7 +382,7 @@ fn a_checker_is_small() {
     let boxed = size_of::<Datagrams>();
     let held = FINDS_SYNC;
     assert!(
-        size_of::<Checker>() + boxed + held < 2048 - 300,
+        size_of::<Checker>() + boxed + held < 2048 - 100,
         "{} and {boxed}",
         size_of::<Checker>()
     );
@@ -453,7 +455,11 @@ proptest! {
             }
             bench.checker.finish(&mut bench.recorder);
             let counts = bench.checker.counts();
-            assert_eq!(counts.ts_packets * 188 + counts.out_of_sync_bytes + if bench.checker.synced { bench.checker.held.len() as u64 } else { 0 }, bytes.len() as u64);
+            let held = if bench.checker.synced { bench.checker.held.len() as u64 } else { 0 };
+            let seen = counts.ts_packets * 188 + counts.out_of_sync_bytes + held;
+            // Long runs of sync bytes look like packets of 192 or 204 bytes.
+            let between = bytes.len() as u64 - seen;
+            assert!(between.is_multiple_of(4) && between <= counts.ts_packets * 16, "{between}");
             (*counts, bench.checker.datagrams().copied(), bench.checker.pids().collect::<Vec<_>>(), bench.recorder.take_window())
         };
         let whole = check(&mut std::iter::repeat(usize::MAX));
@@ -495,7 +501,7 @@ fn streams_are_checked_in_linear_time() {
         let make = |size| text.iter().copied().cycle().take(size).collect();
         // Where sync is looked for, what may be a packet is looked at with each piece: two packets
         // at most.
-        let per_byte = 2 * (FINDS_SYNC as u64 + 8);
+        let per_byte = 2 * (FINDS_ANY as u64 + 8);
         steps::assert_linear(what, per_byte, make, |pieces| {
             let mut bench = Bench::new();
             for piece in pieces {

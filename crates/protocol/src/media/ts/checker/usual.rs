@@ -3,8 +3,8 @@
 //!
 //! * A datagram of our own source that is whole in what was read is taken at once: its check is
 //!   made over bytes that stand side by side.
-//! * Of a packet with payload alone that goes on where the last of its PID left off nothing is left
-//!   to be found out but that.
+//! * Of a packet with payload alone within a unit that goes on where the last of its PID left off
+//!   nothing is left to be found out but that, except before the first random-access point.
 
 use measure::Recorder;
 
@@ -87,9 +87,11 @@ impl Checker {
                 self.null_packets += 1;
                 return;
             }
-            let is_table = pid == PAT_PID || Some(pid) == self.tables.map_pid();
-            let may_be_entry = word & UNIT_START != 0 && self.random_access.is_none();
-            if !is_table && !may_be_entry && self.pids.goes_on(pid, word as u8 & 0x0f) {
+            let is_table = pid == PAT_PID || self.tables.is_map(pid);
+            let is_looked_at = word & UNIT_START != 0
+                || self.random_access.is_none()
+                    && self.tables.entry().is_some_and(|own| own.0 == pid);
+            if !is_table && !is_looked_at && self.pids.goes_on(pid, word as u8 & 0x0f) {
                 return;
             }
         }

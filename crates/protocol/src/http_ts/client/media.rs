@@ -1,0 +1,71 @@
+//! What a viewer sees and hears of a stream whose packets come.
+
+use super::{Client, Failure};
+use crate::http_ts::metrics as m;
+use crate::media::ts::metrics as ts;
+use crate::session::{Context, Note, Output};
+use mediagen::ts::packet::PACKET;
+
+impl Client {
+    /// What is wrong if video came that no decoder can begin with.
+    pub(super) fn without_picture(&self) -> Option<(Failure, String)> {
+        let checker = self.checker.as_ref().filter(|_| self.playing)?;
+        let time = checker.without_picture()?;
+        let detail = format!(
+            "no random-access point in {:.3} s of video, so no picture, {}",
+            time.as_secs_f64(),
+            self.ends()
+        );
+        Some((Failure::NoPicture, detail))
+    }
+
+    /// Counts pictures or sound that were silent while the rest of the stream came, and says which.
+    /// In a stream that has ended one may be shorter than the other: only what never came counts.
+    pub(super) fn count_silent(&self, cx: &mut Context<'_>, is_live: bool) {
+        let Some(checker) = self.checker.as_ref().filter(|_| self.playing) else {
+            return;
+        };
+        for silent in checker
+            .silent()
+            .filter(|silent| is_live || silent.never_came())
+        {
+            cx.recorder.add(ts::STREAMS_SILENT, 1);
+            cx.out.push_back(Output::Note(Note {
+                kind: "silent_stream",
+                text: format!("{silent}: {}", self.url),
+            }));
+        }
+    }
+
+    /// Says that packets are longer than they should be (ISO/IEC 13818-1, 2.4.3.2).
+    #[cold]
+    pub(super) fn note_packets(&self, cx: &mut Context<'_>, stride: usize) {
+        if stride != PACKET {
+            let text = format!(
+                "the stream comes in packets of {stride} bytes, not of {PACKET}: {}",
+                self.url
+            );
+            let kind = "packet_size";
+            cx.out.push_back(Output::Note(Note { kind, text }));
+        }
+    }
+
+    /// Says by what the stream ended that the server ended in order.
+    pub(super) fn note_end(&self, cx: &mut Context<'_>) {
+        let by = match self.stated_length {
+            Some(length) => {
+                cx.recorder.add(m::ENDED_BY_LENGTH, 1);
+                format!("its Content-Length of {length} bytes")
+            }
+            None => "the end of its body".to_owned(),
+        };
+        cx.out.push_back(Output::Note(Note {
+            kind: "stream_ended",
+            text: format!(
+                "the server ended the stream by {by}, {}: {}",
+                self.when(cx.now),
+                self.url
+            ),
+        }));
+    }
+}

@@ -1,0 +1,106 @@
+//! Redirects, and the cookies that servers set along them.
+
+use super::{Client, Failure};
+use crate::http_ts::metrics as m;
+use crate::http1::Head;
+use crate::session::{ChannelId, Context, Output};
+
+/// How often a client may be sent on.
+const MAX_REDIRECTS: usize = 5;
+
+impl Client {
+    pub(super) fn sent_on(&mut self, cx: &mut Context<'_>, head: &Head) {
+        cx.recorder.add(m::REDIRECTS, 1);
+        let ends = self.ends();
+        let status = head.status;
+        let Some(location) = head.headers.get("Location") else {
+            return self.fail(
+                cx,
+                Failure::BadRedirect,
+                format!("{status} without a Location, {ends}"),
+            );
+        };
+        let url = match self.url.redirect(location) {
+            Ok(url) => url,
+            Err(error) => {
+                return self.fail(
+                    cx,
+                    Failure::BadRedirect,
+                    format!("{status}: {error}, {ends}"),
+                );
+            }
+        };
+        let own = self.visited.first().unwrap_or(&self.url).host();
+        let reached = self.ends.and_then(|(_, remote)| remote);
+        let reached = reached.map(|remote| remote.ip());
+        if let Err(why) = self.config.follow.check(own, reached, url.host()) {
+            let detail = format!("{status} to {url}: {why}, {ends}");
+            return self.fail(cx, Failure::RedirectRefused, detail);
+        }
+        let set_cookies = self.cookies.set(&self.url, &head.headers);
+        let before = std::mem::replace(&mut self.url, url);
+        self.visited.push(before);
+        if set_cookies && !self.sends_own_cookie() {
+            self.asked_otherwise = self.visited.len();
+        }
+        let alike = &self.visited[self.asked_otherwise..];
+        if alike.iter().any(|url| url.is_same_place(&self.url)) {
+            let way: Vec<String> = self
+                .visited
+                .iter()
+                .chain([&self.url])
+                .map(|url| url.to_string())
+                .collect();
+            return self.fail(
+                cx,
+                Failure::RedirectLoop,
+                format!(
+                    "{status}: {}{}, {ends}",
+                    way.join(" to "),
+                    self.cookies_set()
+                ),
+            );
+        }
+        if self.visited.len() > MAX_REDIRECTS {
+            let detail = format!(
+                "{status} to {} after {MAX_REDIRECTS} others{}, {ends}",
+                self.url,
+                self.cookies_set()
+            );
+            return self.fail(cx, Failure::TooManyRedirects, detail);
+        }
+        self.hang_up(cx);
+        self.connect(cx);
+    }
+
+    /// True if `headers` say which cookies are sent: the server's are not, then.
+    fn sends_own_cookie(&self) -> bool {
+        let mut names = self.config.headers.keys();
+        names.any(|name| name.eq_ignore_ascii_case("Cookie"))
+    }
+
+    /// Which cookies the server set along the redirects, for details of failures.
+    fn cookies_set(&self) -> String {
+        match (self.cookies.is_empty(), self.sends_own_cookie()) {
+            (true, _) => String::new(),
+            (false, true) => format!(
+                "; the server set a cookie ({}), but `headers` give `Cookie`",
+                self.cookies
+            ),
+            (false, false) => format!(
+                "; the server set a cookie ({}), which was given back",
+                self.cookies
+            ),
+        }
+    }
+
+    /// Closes the connection, where there is one or is to be. The next has another number.
+    pub(super) fn hang_up(&mut self, cx: &mut Context<'_>) {
+        if std::mem::take(&mut self.open) {
+            cx.out.push_back(Output::Close {
+                channel: self.channel,
+            });
+        }
+        self.channel = ChannelId(self.channel.0 + 1);
+    }
+}

@@ -1,0 +1,155 @@
+//! When pictures and sound of the programme came, each by itself: a stream whose packets go on can
+//! show a frozen picture.
+
+use std::fmt;
+use std::time::Duration;
+
+use measure::{Recorder, Time};
+
+use super::tables::{Coding, Tables};
+use crate::media::shared::Arrivals;
+use crate::media::silence;
+use crate::media::ts::metrics as m;
+
+/// How long the rest of a stream must have come without pictures or sound that its map names, or
+/// without a random-access point, before a viewer counts as having waited for it in vain.
+const IN_VAIN: Duration = Duration::from_secs(2);
+
+/// What came of one kind of media: of each PES packet its first packet counts.
+#[derive(Debug, Default)]
+struct Kind {
+    first: Option<Time>,
+    arrivals: Arrivals,
+    /// True if some of it was scrambled.
+    scrambled: bool,
+}
+
+impl Kind {
+    #[inline]
+    fn unit(&mut self, at: Time, scrambled: bool) {
+        if self.first.is_none() {
+            self.first = Some(at);
+            self.arrivals.begin(at);
+        }
+        self.arrivals.packet(at);
+        self.scrambled |= scrambled;
+    }
+}
+
+/// A kind of media that did not come, or no more, while the rest of its stream did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silent {
+    /// `video` or `audio`.
+    kind: &'static str,
+    /// For how long the rest of the stream went on without it.
+    time: Duration,
+    /// True if none of it ever came.
+    never: bool,
+}
+
+impl Silent {
+    /// True if none of it ever came.
+    pub fn never_came(&self) -> bool {
+        self.never
+    }
+}
+
+impl fmt::Display for Silent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Silent { kind, time, never } = self;
+        let time = time.as_secs_f64();
+        match never {
+            true => write!(
+                out,
+                "no {kind} in {time:.3} s, though the programme map names some"
+            ),
+            false => write!(
+                out,
+                "no {kind} for {time:.3} s, while the rest of the stream came"
+            ),
+        }
+    }
+}
+
+/// Pictures and sound of a programme.
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    video: Kind,
+    audio: Kind,
+    /// When the first programme map had come.
+    since: Option<Time>,
+}
+
+impl Kinds {
+    /// The programme map has come.
+    pub(super) fn mapped(&mut self, at: Time) {
+        self.since.get_or_insert(at);
+    }
+
+    /// A PES packet, or a section, began.
+    #[inline]
+    pub(super) fn unit(&mut self, tables: &Tables, pid: u16, at: Time, scrambled: bool) {
+        if tables.video().is_some_and(|(own, _)| own == pid) {
+            self.video.unit(at, scrambled);
+        } else if tables.sounds().contains(&pid) {
+            self.audio.unit(at, scrambled);
+        }
+    }
+
+    /// What the map names and had fallen silent, or never came, when the last packet of the stream
+    /// came.
+    pub(super) fn silent(&self, tables: &Tables, last: Time) -> impl Iterator<Item = Silent> {
+        let since = self.since;
+        let video = tables.video().map(|_| ("video", &self.video));
+        let audio = (!tables.sounds().is_empty()).then_some(("audio", &self.audio));
+        let kinds = [video, audio].into_iter().flatten();
+        kinds.filter_map(move |(name, kind)| {
+            let (from, bound, never) = match kind.first {
+                None => (since?, IN_VAIN, true),
+                Some(first) => {
+                    let own = kind.arrivals.last();
+                    let gap = kind.arrivals.longest_gap();
+                    (
+                        own,
+                        silence::bound(own.since(first), gap, Duration::ZERO),
+                        false,
+                    )
+                }
+            };
+            let time = last.since(from);
+            (time >= bound).then_some(Silent {
+                kind: name,
+                time,
+                never,
+            })
+        })
+    }
+
+    /// For how long the stream came whose map names video that a decoder could read, without a
+    /// random-access point; none if that is too short to tell, or cannot be known.
+    pub(super) fn without_picture(&self, tables: &Tables, last: Time) -> Option<Duration> {
+        let (_, coding) = tables.video()?;
+        let time = last.since(self.since?);
+        let is_known = coding != Coding::Other && !self.video.scrambled;
+        (is_known && time >= IN_VAIN).then_some(time)
+    }
+
+    /// Nothing more comes.
+    pub(super) fn finish(&self, recorder: &mut Recorder) {
+        for (metric, kind) in [(m::VIDEO_GAP, &self.video), (m::AUDIO_GAP, &self.audio)] {
+            if kind.first.is_some() {
+                let gap = kind.arrivals.longest_gap();
+                recorder.record(metric, gap.as_nanos() as u64);
+            }
+        }
+    }
+
+    /// Nothing came any more up to `until`, though it was to: that gap counts.
+    pub(super) fn silent_until(&mut self, until: Time) {
+        for kind in [&mut self.video, &mut self.audio] {
+            if kind.first.is_some() {
+                kind.arrivals.silent_until(until);
+            }
+        }
+    }
+}

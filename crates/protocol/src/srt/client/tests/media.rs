@@ -1,0 +1,83 @@
+//! What a viewer sees and hears.
+
+use super::*;
+use mediagen::ts::looped_stream::LoopedStream;
+use mediagen::ts::packet::{PACKET, PAT_PID, SYNC, write_pcr};
+use mediagen::ts::tables;
+
+const MAP: u16 = 0x20;
+const VIDEO: u16 = 0x100;
+const AUDIO: u16 = 0x101;
+
+fn packet(pid: u16, flags: u8, number: u64, control: u8, rest: &[u8]) -> [u8; PACKET] {
+    let mut packet = [0xff; PACKET];
+    let [high, low] = pid.to_be_bytes();
+    packet[..4].copy_from_slice(&[SYNC, flags | high, low, control | (number % 16) as u8]);
+    packet[4..4 + rest.len()].copy_from_slice(rest);
+    packet
+}
+
+/// A file of 8 s of sound, with pictures up to `video` ms. `key` is the NAL unit of each
+/// tenth.
+fn file(video: u64, key: u8) -> LoopedStream {
+    let streams = [(0x1b, VIDEO), (0x0f, AUDIO)];
+    let mut out = Vec::new();
+    // Continuity counters of the video, the sound, the association and the map.
+    let mut numbers = [0u64; 4];
+    for at in (0..8000).step_by(40) {
+        if at % 400 == 0 {
+            for (place, pid, section) in [
+                (2, PAT_PID, tables::pat(7, MAP)),
+                (3, MAP, tables::pmt(7, VIDEO, &streams)),
+            ] {
+                let payload = [&[0][..], &section].concat();
+                out.extend(packet(pid, 0x40, numbers[place], 0x10, &payload));
+                numbers[place] += 1;
+            }
+        }
+        // The clock comes alone, so that no packet of a picture is needed for it.
+        let clock = [&[183, 0x10][..], &write_pcr(at * 27_000)].concat();
+        out.extend(packet(VIDEO, 0, numbers[0] + 15, 0x20, &clock));
+        if at < video {
+            let unit = if at % 400 == 0 { key } else { 0x41 };
+            let payload = [0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0, 0, 0, 1, unit];
+            out.extend(packet(VIDEO, 0x40, numbers[0], 0x10, &payload));
+            numbers[0] += 1;
+        }
+        let payload = [0, 0, 1, 0xc0, 0, 9, 0x80, 0, 0];
+        out.extend(packet(AUDIO, 0x40, numbers[1], 0x10, &payload));
+        numbers[1] += 1;
+    }
+    LoopedStream::of_file(&out, None).expect("a good file")
+}
+
+/// The outcome of a player that is stopped after 6 s, and how much was silent.
+fn played(video: u64, key: u8) -> (Outcome, u64) {
+    let settings = settings();
+    let publisher = client(&settings, ClientConfig::default(), "streamid=publish:own");
+    let publisher = publisher.publishing(Arc::new(file(video, key)));
+    let player = client(&settings, complete(), "streamid=read:own");
+    let mut pair = begin(settings, publisher, server(&[]));
+    let player = pair.add_client(Box::new(player.waiting_for_publisher()));
+    pair.run(Duration::from_secs(6));
+    pair.stop(player, Duration::ZERO);
+    pair.stop(CLIENT, Duration::ZERO);
+    pair.run(Duration::from_secs(20));
+    let outcome = pair.outcome(player).expect("it is over").clone();
+    let silent = pair.recorder(Side::Client).counter(ts::STREAMS_SILENT);
+    (outcome, silent)
+}
+
+#[test]
+fn a_frozen_picture_counts_though_sound_goes_on() {
+    assert_eq!(played(8000, 0x67), (Outcome::Stopped, 0));
+    assert_eq!(played(3000, 0x67), (Outcome::Stopped, 1));
+}
+
+#[test]
+fn a_viewer_without_a_picture_fails() {
+    match played(8000, 0x41).0 {
+        Outcome::Failed(failure) => assert_eq!(failure.reason, "no_picture"),
+        other => panic!("{other:?}"),
+    }
+}

@@ -11,7 +11,7 @@ use measure::Time;
 use super::{Common, Direction, PeerNumber, SDP_MAX, Scope, Signalling, Target, Wanted};
 use crate::auth;
 use crate::follow::Follow;
-use crate::http1::{self, AtClose, Decoder, Head, Item, Url, Version};
+use crate::http1::{self, AtClose, Decoder, Head, Item, Url, UrlError, Version};
 use crate::session::Closed;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
@@ -284,29 +284,13 @@ impl Whip {
             .recorder
             .record(m::ANSWER_DELAY, waited.as_nanos() as u64);
         let status = head.status;
-        let Some(location) = head.headers.get("Location") else {
-            let detail = format!("{status} without a Location, by {}", self.url);
-            return self.fail(scope, Failure::NoLocation, detail);
-        };
-        match self.url.redirect(location) {
-            Ok(url) => {
-                let own = self.url.host();
-                // Where it leads elsewhere, a whole run would send its last requests there.
-                // A session has an address of its own also for who follows nowhere.
-                let follow = match self.settings.follow {
-                    Follow::None => Follow::SameHost,
-                    follow => follow,
-                };
-                if let Err(why) = follow.check(own, None, url.host()) {
-                    let detail = format!("{status} with a Location of {url}: {why}");
-                    return self.fail(scope, Failure::RedirectRefused, detail);
-                }
-                self.resource = Some(url);
-            }
-            Err(error) => {
-                let detail = format!("{status} with `Location: {location}`: {error}");
-                return self.fail(scope, Failure::NoLocation, detail);
-            }
+        match self.session_url(head) {
+            Ok(url) => self.resource = Some(url),
+            // Only DELETE and PATCH need it: browsers play without it.
+            Err(why) => scope.want(Wanted::Note {
+                kind: "session_not_deletable",
+                text: format!("{why}: the session cannot be deleted ({})", self.url),
+            }),
         }
         self.etag = head.headers.get("ETag").map(str::to_owned);
         let Ok(answer) = String::from_utf8(std::mem::take(&mut self.body)) else {
@@ -314,7 +298,7 @@ impl Whip {
             return self.fail(scope, Failure::BadSdp, detail);
         };
         scope.want(Wanted::Answered { peer: PEER, answer });
-        match self.settings.trickle {
+        match self.settings.trickle && self.resource.is_some() {
             // The connection may have ended with the answer, and the session may be elsewhere.
             true if self.open && self.is_here() => self.ask(scope, Request::Patch),
             true => {
@@ -322,6 +306,26 @@ impl Whip {
                 self.connect(scope, Request::Patch);
             }
             false => self.established(scope),
+        }
+    }
+
+    /// The URL of the session (4.2), resolved by RFC 3986, 5.2; or why it cannot be used.
+    fn session_url(&self, head: &Head) -> Result<Url, String> {
+        let status = head.status;
+        let Some(location) = head.headers.get("Location") else {
+            return Err(format!("{status} without a Location"));
+        };
+        let url = self.url.redirect(location).and_then(without_dot_segments);
+        let url = url.map_err(|error| format!("{status} with `Location: {location}`: {error}"))?;
+        // If it led elsewhere, a whole run would send its last requests there. The session has a
+        // URL of its own even if the client follows no redirects.
+        let follow = match self.settings.follow {
+            Follow::None => Follow::SameHost,
+            follow => follow,
+        };
+        match follow.check(self.url.host(), None, url.host()) {
+            Ok(()) => Ok(url),
+            Err(why) => Err(format!("{status} with a Location of {url}: {why}")),
         }
     }
 
@@ -511,6 +515,36 @@ impl Signalling for Whip {
             )),
             _ => None,
         }
+    }
+}
+
+/// The same URL without `.` and `..` in its path (RFC 3986, 5.2.4).
+fn without_dot_segments(url: Url) -> Result<Url, UrlError> {
+    let target = url.target();
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    let is_dots = |segment: &str| matches!(segment, "." | "..");
+    if !path.split('/').any(is_dots) {
+        return Ok(url);
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split('/').skip(1) {
+        match segment {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            other => kept.push(other),
+        }
+    }
+    // A path that ends with dots names a folder.
+    if path.rsplit('/').next().is_some_and(is_dots) {
+        kept.push("");
+    }
+    let path = format!("/{}{query}", kept.join("/"));
+    match path.starts_with("//") {
+        false => url.redirect(&path),
+        // By itself it would name a host.
+        true => url.redirect(&format!("//{}{path}", url.authority())),
     }
 }
 

@@ -187,8 +187,8 @@ fn a_token_goes_to_the_host_and_port_of_the_url_alone() {
 }
 
 #[test]
-fn who_follows_nowhere_sends_the_last_requests_to_the_same_host_alone() {
-    for (host, refused) in [("127.0.0.1:9", false), ("10.0.0.1", true)] {
+fn deletes_go_to_the_same_host_alone_without_redirects() {
+    for (host, deletes) in [("127.0.0.1:9", true), ("10.0.0.1", false)] {
         let (mut side, _) = Side::posted(Settings {
             follow: Follow::None,
             ..settings()
@@ -196,8 +196,62 @@ fn who_follows_nowhere_sends_the_last_requests_to_the_same_host_alone() {
         side.hears(&format!(
             "HTTP/1.1 201 Created\r\nLocation: http://{host}/a\r\nContent-Length: 0\r\n\r\n"
         ));
-        let failure = side.failure().map(|own| own.0);
-        assert_eq!(failure == Some(Failure::RedirectRefused), refused, "{host}");
+        assert_eq!(side.failure(), None, "{host}");
+        side.wanted.clear();
+        side.does(|whip, scope| whip.leave(scope));
+        let connects = matches!(side.wanted.front(), Some(Wanted::Connect(_)));
+        assert_eq!(connects, deletes, "{host}");
+    }
+}
+
+#[test]
+fn answers_without_a_usable_location_play() {
+    for location in ["", "Location: \r\n", "Location: udp://x\r\n"] {
+        for trickle in [false, true] {
+            let (mut side, _) = Side::posted(Settings {
+                trickle,
+                ..settings()
+            });
+            side.hears(&format!(
+                "HTTP/1.1 201 Created\r\n{location}Content-Length: 5\r\n\r\nv=0\r\n"
+            ));
+            let [
+                Wanted::Note { kind, text },
+                Wanted::Answered { .. },
+                Wanted::HangUp,
+            ] = &side.wanted.make_contiguous()[..]
+            else {
+                panic!("{location}: {:?}", side.wanted);
+            };
+            assert_eq!(*kind, "session_not_deletable");
+            assert!(text.contains("cannot be deleted"), "{text}");
+            side.wanted.clear();
+            side.does(|whip, scope| whip.leave(scope));
+            assert_eq!(side.wanted, [Wanted::Left], "{location}");
+        }
+    }
+}
+
+#[test]
+fn relative_locations_resolve_as_references() {
+    for (location, path) in [
+        ("../res/1", "/res/1"),
+        ("./1", "/live/1"),
+        ("/a/./b/../1?x=../y", "/a/1?x=../y"),
+        ("../../..//h/..", "//"),
+        ("1", "/live/1"),
+    ] {
+        let (mut side, _) = Side::posted(settings());
+        side.hears(&format!(
+            "HTTP/1.1 201 Created\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
+        ));
+        side.does(|whip, scope| whip.leave(scope));
+        side.wanted.clear();
+        side.does(|whip, scope| whip.connected(scope));
+        let request = side.sent();
+        let wanted = format!("DELETE {path} HTTP/1.1\r\nHost: 127.0.0.1:8889\r\n");
+        assert!(request.starts_with(&wanted), "{location}: {request}");
+        assert!(request.contains("Authorization"), "{request}");
     }
 }
 
@@ -301,10 +355,6 @@ fn what_is_cut_off_late_or_endless_fails() {
         side.hears(&"a".repeat(1000));
     }
     assert_eq!(side.failure().map(|own| own.0), Some(Failure::SdpTooLong));
-
-    let (mut side, _) = Side::posted(settings());
-    side.hears("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(side.failure().map(|own| own.0), Some(Failure::NoLocation));
 }
 
 #[test]

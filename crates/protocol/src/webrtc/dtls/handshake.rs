@@ -153,6 +153,7 @@ impl Dtls {
 
     fn drain(&mut self) {
         let mut buffer = vec![0; 2 * DATAGRAM_MAX];
+        let mut completion = Completion::default();
         loop {
             let event = match self.inner.poll_output(&mut buffer) {
                 Output::Packet(bytes) => {
@@ -165,21 +166,43 @@ impl Dtls {
                 }
                 Output::Timeout(at) => {
                     self.deadline = Some(from_library(at));
+                    if completion.lacks_keys() {
+                        self.events.push_back(DtlsEvent::Completed(None));
+                    }
                     return;
                 }
                 Output::PeerCert(certificate) => DtlsEvent::Certificate(certificate.to_vec()),
+                Output::Connected => {
+                    completion.connected = true;
+                    continue;
+                }
                 Output::KeyingMaterial(material, profile) => {
+                    completion.has_keys = true;
                     let keys = own_profile(profile)
                         .and_then(|profile| SrtpKeys::exported(profile, &material, self.client));
                     DtlsEvent::Completed(keys)
                 }
                 Output::CloseNotify => DtlsEvent::Closed,
-                // Data over DTLS is of data channels, of which there are none. That the handshake
-                // is complete says nothing without keys.
+                // Data over DTLS is of data channels, of which there are none.
                 _ => continue,
             };
             self.events.push_back(event);
         }
+    }
+}
+
+/// What the library says at the end of a handshake. It gives the keys of media with the same answer
+/// by which it says that the handshake is complete, or never: the other side then did not agree to
+/// SRTP (`use_srtp`; RFC 5764, 4.1).
+#[derive(Clone, Copy, Debug, Default)]
+struct Completion {
+    connected: bool,
+    has_keys: bool,
+}
+
+impl Completion {
+    fn lacks_keys(self) -> bool {
+        self.connected && !self.has_keys
     }
 }
 
@@ -240,6 +263,46 @@ mod tests {
     fn pass(from: &mut Dtls, to: &mut Dtls, now: Time) {
         while let Some(bytes) = from.poll_transmit() {
             to.handle(now, &bytes).expect("it is in order");
+        }
+    }
+
+    #[test]
+    fn handshakes_complete_once_with_keys_or_without() {
+        for (connected, has_keys, lacks) in [
+            (false, false, false),
+            (true, true, false),
+            (true, false, true),
+        ] {
+            let completion = Completion {
+                connected,
+                has_keys,
+            };
+            assert_eq!(completion.lacks_keys(), lacks);
+        }
+        // The library gives both in one go.
+        let certificate = Certificate::generate(1);
+        let start = Time::from_nanos(1_000_000_000);
+        let mut ends = [true, false].map(|client| {
+            let settings = DtlsSettings {
+                client,
+                first_retransmission: Duration::from_millis(50),
+                timeout: Duration::from_secs(10),
+                seed: 1,
+            };
+            Dtls::new(start, &certificate, settings)
+        });
+        for _ in 0..4 {
+            let [client, server] = &mut ends;
+            pass(client, server, start);
+            pass(server, client, start);
+        }
+        for end in &mut ends {
+            let events = std::iter::from_fn(|| end.poll_event());
+            let completed = events.filter(|event| matches!(event, DtlsEvent::Completed(_)));
+            let has_keys: Vec<bool> = completed
+                .map(|event| matches!(event, DtlsEvent::Completed(Some(_))))
+                .collect();
+            assert_eq!(has_keys, [true]);
         }
     }
 

@@ -60,7 +60,9 @@ pub enum PeerFailure {
     #[error("the certificate in DTLS is not the one that the session description named")]
     FingerprintMismatch,
     /// The other side protects media by nothing that is known here.
-    #[error("DTLS gave no protection profile of SRTP")]
+    #[error(
+        "DTLS is complete without SRTP: the other side did not answer use_srtp (RFC 5764, 4.1)"
+    )]
     NoSrtpProfile,
     /// The description has no user fragment or password as they must be.
     #[error("ice-ufrag or ice-pwd are not as they must be")]

@@ -6,8 +6,8 @@ use crate::session::Context;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 use crate::webrtc::sdp::{
-    self, AnswerConfig, Candidate, Direction as Way, MediaKind, OfferConfig, OfferedMedia,
-    SessionDescription, extension, known,
+    self, AnswerConfig, AnswerFault, Candidate, Direction as Way, MediaKind, OfferConfig,
+    OfferedMedia, SessionDescription, extension, known,
 };
 use crate::webrtc::signalling::Direction;
 use crate::webrtc::tracks::{Agreed, KeyFrameRequest, Section, Tracks, VideoCodec};
@@ -140,12 +140,24 @@ impl Client {
     /// Takes the server's answer in.
     pub(super) fn answered(&mut self, cx: &mut Context<'_>, at: usize, answer: &str) {
         let description = SessionDescription::parse(answer);
-        let read = description.and_then(|own| {
-            let transport = own.transport()?;
-            Ok((own, transport))
-        });
-        let (description, transport) = match read {
-            Ok(read) => read,
+        let mut description = match description {
+            Ok(description) => description,
+            Err(error) => {
+                let detail = format!("the server's answer: {error}");
+                return self.fail(cx, Failure::BadSdp, detail);
+            }
+        };
+        if let Some(offered) = &self.links[at].offered
+            && let Err(fault) = description.check_answer(offered)
+        {
+            let failure = match fault {
+                AnswerFault::AllRefused(_) => Failure::OfferRefused,
+                _ => Failure::BadSdp,
+            };
+            return self.fail(cx, failure, format!("the server's answer: {fault}"));
+        }
+        let transport = match description.transport() {
+            Ok(transport) => transport,
             Err(error) => {
                 let detail = format!("the server's answer: {error}");
                 return self.fail(cx, Failure::BadSdp, detail);

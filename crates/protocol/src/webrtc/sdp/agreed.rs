@@ -25,7 +25,8 @@ pub struct Agreed {
     pub kind: MediaKind,
     /// Who sends, as this side sees it.
     pub direction: Direction,
-    /// What media comes or is sent with, the best first, under the answer's payload types.
+    /// What media comes or is sent with, the best first. The payload types are the answer's. For
+    /// media that this side offered to receive they are the offer's (RFC 3264, 5.1).
     pub codecs: Vec<Codec>,
     /// Header extensions, under the answer's numbers.
     pub extensions: Vec<Extension>,
@@ -72,7 +73,10 @@ pub fn agreed(
                 local.direction.sends() && remote.direction.receives(),
                 local.direction.receives() && remote.direction.sends(),
             ),
-            codecs: answer.codecs.clone(),
+            codecs: match local_is_answer || local.direction.sends() {
+                true => answer.codecs.clone(),
+                false => received(local, remote),
+            },
             extensions: answer.extensions.clone(),
             track: track(remote),
             remote_sources: sources(remote),
@@ -80,6 +84,29 @@ pub fn agreed(
         }
     });
     agreed.collect()
+}
+
+/// What may come in a section that was offered to be received: every codec that was offered, under
+/// the number that it has in the offer, as browsers do whatever the answer says. Feedback is what
+/// the answer agrees to for the same codec.
+fn received(offered: &MediaSection, answer: &MediaSection) -> Vec<Codec> {
+    let codec = |own: &Codec| Codec {
+        feedback: counterpart(own, &answer.codecs)
+            .map_or_else(Vec::new, |own| own.feedback.clone()),
+        ..own.clone()
+    };
+    offered.codecs.iter().map(codec).collect()
+}
+
+/// The same codec in the answer. Servers alter parameters and numbers: of several the one with the
+/// same number or parameters counts.
+fn counterpart<'a>(offered: &Codec, answered: &'a [Codec]) -> Option<&'a Codec> {
+    let same = |own: &&Codec| own.is(&offered.name) && own.clock_rate == offered.clock_rate;
+    let mut all = answered.iter().filter(same);
+    let exact = all.clone().find(|own| {
+        own.payload_type == offered.payload_type || own.parameters == offered.parameters
+    });
+    exact.or_else(|| all.next())
 }
 
 fn track(section: &MediaSection) -> Option<String> {

@@ -4,12 +4,20 @@ use thiserror::Error;
 
 /// Why a text is no session description that a connection can be made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("line {line} of the session description: {reason}")]
+#[error("{}{reason}", of_line(*line))]
 pub struct SdpError {
     /// The line, counted from 1; 0 where it is about the whole.
     pub line: usize,
     /// What is wrong.
     pub reason: SdpReason,
+}
+
+/// The line in front of a message, where it is about one.
+fn of_line(line: usize) -> String {
+    match line {
+        0 => String::new(),
+        line => format!("line {line} of the session description: "),
+    }
 }
 
 /// What is wrong with a session description.

@@ -7,6 +7,7 @@
 mod agreed;
 mod answer;
 mod candidate;
+mod check;
 mod codec;
 mod description;
 mod error;
@@ -26,6 +27,7 @@ mod tests;
 pub use agreed::{Agreed, RemoteSource, agreed};
 pub use answer::AnswerConfig;
 pub use candidate::{Candidate, CandidateAddress, CandidateKind};
+pub use check::{AnswerFault, Place};
 pub use codec::{Codec, known};
 pub use description::{
     Direction, Extension, MediaKind, MediaSection, Rid, SessionDescription, SourceAttributes,

@@ -238,7 +238,8 @@ fn take_codec(media: &mut MediaSection, value: &str) -> Taken {
         return Err(wrong("rtpmap"));
     };
     let channels = match parts.next() {
-        None => None,
+        // Browsers take a slash at the end for nothing.
+        None | Some("") => None,
         Some(channels) => Some(channels.parse().map_err(|_| wrong("rtpmap"))?),
     };
     // One that no media line names says nothing.

@@ -430,6 +430,16 @@ fn what_is_wrong_is_said_with_its_line() {
 }
 
 #[test]
+fn a_slash_behind_the_clock_rate_is_nothing() {
+    let text = "v=0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96 97\r\na=rtpmap:96 VP8/90000/\r\n\
+                a=rtpmap:97 rtx/90000/\r\n";
+    let read = parse(text);
+    let codec = read.media[0].codec(96).expect("it is there");
+    assert!(codec.is("VP8"));
+    assert_eq!((codec.clock_rate, codec.channels), (90_000, None));
+}
+
+#[test]
 fn fragments_carry_candidates() {
     let fragment = Fragment {
         ufrag: Some("abcd".to_owned()),

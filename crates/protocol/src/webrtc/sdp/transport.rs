@@ -6,6 +6,9 @@ use super::error::{SdpError, SdpReason};
 use super::setup::Setup;
 use crate::webrtc::fingerprint::Fingerprint;
 
+/// The most candidates of a bundle that are gathered from its sections.
+const CANDIDATES_MAX: usize = 64;
+
 /// What one side says of its transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transport {
@@ -36,14 +39,20 @@ impl SessionDescription {
         }
     }
 
-    /// The transport that all media share: that of the first section that is not refused, completed
-    /// by what is said for all sections. Without `a=setup` it is that of the protocol's default
-    /// (RFC 4145, 4).
+    /// The transport that all media share: that of the section that the bundle names first (RFC
+    /// 9143, 7.3.2), or else of the first one that is not refused, completed by what is said for
+    /// all sections. Candidates of the bundle's other sections are added. Without `a=setup` it is
+    /// the protocol's default (RFC 4145, 4).
     ///
     /// # Errors
     /// Parts of it are missing.
     pub fn transport(&self) -> Result<Transport, SdpError> {
-        let section = self.media.iter().find(|media| !media.rejected);
+        let mut taken = self.media.iter().filter(|media| !media.rejected);
+        let tagged = self.bundle.first().and_then(|mid| {
+            let mut taken = taken.clone();
+            taken.find(|media| media.mid == *mid)
+        });
+        let section = tagged.or_else(|| taken.next());
         let section = section.ok_or(SdpReason::NoMedia.of_all())?;
         let (own, all) = (section.transport.clone(), &self.transport);
         let ufrag = own.ufrag.or_else(|| all.ufrag.clone());
@@ -58,13 +67,24 @@ impl SessionDescription {
         if fingerprints.is_empty() {
             return Err(SdpReason::NoFingerprint.of_all());
         }
+        let mut candidates = section.candidates.clone();
+        for media in &self.media {
+            if !media.rejected && self.bundle.contains(&media.mid) {
+                let news = media.candidates.iter().take(CANDIDATES_MAX);
+                for candidate in news {
+                    if candidates.len() < CANDIDATES_MAX && !candidates.contains(candidate) {
+                        candidates.push(candidate.clone());
+                    }
+                }
+            }
+        }
         Ok(Transport {
             ufrag,
             pwd,
             lite: self.ice_lite,
             fingerprints,
             setup: own.setup.or(all.setup).unwrap_or(Setup::Active),
-            candidates: section.candidates.clone(),
+            candidates,
             end_of_candidates: section.end_of_candidates,
         })
     }

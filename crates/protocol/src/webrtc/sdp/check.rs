@@ -1,0 +1,173 @@
+//! Rules that an answer must keep. They are those of Chromium, which refuses every answer that is
+//! refused here (libwebrtc, `ValidateSessionDescription`).
+
+use std::fmt;
+
+use super::description::{MediaKind, MediaSection, SessionDescription};
+
+/// Longest `a=mid` of browsers, in bytes.
+const MID_MAX: usize = 16;
+
+/// The rule that an answer breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerFault {
+    /// All media sections are refused.
+    #[error("all {0} media sections are refused: their port is 0 (RFC 3264, 6)")]
+    AllRefused(usize),
+    /// There are more or fewer sections than in the offer.
+    #[error("{answered} media sections, {offered} were offered (RFC 3264, 6)")]
+    Count {
+        /// Sections of the offer.
+        offered: usize,
+        /// Sections of the answer.
+        answered: usize,
+    },
+    /// A section is of another kind of media than the offered one.
+    #[error("{place} was offered as {offered}: sections keep their order (RFC 3264, 6)")]
+    Kind {
+        /// The section.
+        place: Place,
+        /// Kind of the offered section.
+        offered: &'static str,
+    },
+    /// A section has another name than the offered one.
+    #[error("{place} has mid `{mid}`, `{offered}` was offered (RFC 5888, 9.1)")]
+    Mid {
+        /// The section.
+        place: Place,
+        /// Its `a=mid`.
+        mid: String,
+        /// The offered one.
+        offered: String,
+    },
+    /// The bundle names a section that is not there.
+    #[error("BUNDLE names mid `{0}`, which no media section has (RFC 9143, 7.3)")]
+    BundledNothing(String),
+    /// Several sections, which do not share one transport.
+    #[error(
+        "{0} is not in the BUNDLE group, and its transport was offered for all (RFC 9143, 7.3)"
+    )]
+    NotBundled(Place),
+    /// RTCP would come on another port.
+    #[error("{0} has no rtcp-mux (RFC 8834, 4.5; RFC 8858, 4)")]
+    NoRtcpMux(Place),
+    /// A section is received where nothing is sent, or the other way.
+    #[error("{place} is {direction}, {offered} was offered (RFC 3264, 6.1)")]
+    Direction {
+        /// The section.
+        place: Place,
+        /// Its direction.
+        direction: &'static str,
+        /// That of the offered section.
+        offered: &'static str,
+    },
+}
+
+/// Names a media section in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Position among the media sections, from 0.
+    pub index: usize,
+    /// Kind of its media.
+    pub kind: MediaKind,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "media section {} ({})",
+            self.index + 1,
+            self.kind.name()
+        )
+    }
+}
+
+impl SessionDescription {
+    /// Checks that this answer can be an answer to `offer`. Names that it leaves out become those
+    /// of the offer, as in browsers.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn check_answer(&mut self, offer: &SessionDescription) -> Result<(), AnswerFault> {
+        if self.media.len() != offer.media.len() {
+            return Err(AnswerFault::Count {
+                offered: offer.media.len(),
+                answered: self.media.len(),
+            });
+        }
+        let pairs = self.media.iter_mut().zip(&offer.media).enumerate();
+        for (index, (section, offered)) in pairs {
+            check_section(index, section, offered)?;
+        }
+        let mut names = self.bundle.iter();
+        if let Some(name) = names.find(|name| self.media.iter().all(|own| own.mid != **name)) {
+            let name = name.chars().take(MID_MAX).collect();
+            return Err(AnswerFault::BundledNothing(name));
+        }
+        let taken = self.media.iter().enumerate();
+        let taken: Vec<_> = taken.filter(|(_, own)| !own.rejected).collect();
+        if taken.is_empty() {
+            return Err(AnswerFault::AllRefused(self.media.len()));
+        }
+        let mut alone = taken
+            .iter()
+            .filter(|(_, own)| !self.bundle.contains(&own.mid));
+        match alone.next() {
+            Some((index, section)) if taken.len() > 1 => {
+                Err(AnswerFault::NotBundled(place(*index, section)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn place(index: usize, section: &MediaSection) -> Place {
+    Place {
+        index,
+        kind: section.kind,
+    }
+}
+
+fn check_section(
+    index: usize,
+    section: &mut MediaSection,
+    offered: &MediaSection,
+) -> Result<(), AnswerFault> {
+    let place = place(index, section);
+    if section.kind != offered.kind {
+        return Err(AnswerFault::Kind {
+            place,
+            offered: offered.kind.name(),
+        });
+    }
+    if section.mid.is_empty() {
+        section.mid.clone_from(&offered.mid);
+    }
+    if section.mid != offered.mid {
+        return Err(AnswerFault::Mid {
+            place,
+            mid: section.mid.chars().take(MID_MAX).collect(),
+            offered: offered.mid.clone(),
+        });
+    }
+    if section.rejected {
+        return Ok(());
+    }
+    if section.kind != MediaKind::Application && !section.rtcp_mux {
+        return Err(AnswerFault::NoRtcpMux(place));
+    }
+    let (answers, offers) = (section.direction, offered.direction);
+    let fits = (offers.sends() || !answers.receives()) && (offers.receives() || !answers.sends());
+    if !fits {
+        return Err(AnswerFault::Direction {
+            place,
+            direction: answers.name(),
+            offered: offers.name(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

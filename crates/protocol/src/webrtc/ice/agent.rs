@@ -11,11 +11,9 @@ use rand_pcg::Pcg64;
 
 use super::credentials::Credentials;
 use super::integrity::MessageIntegrity;
+use super::remote::{REMOTE_MAX, Remotes};
 use crate::webrtc::clock::{from_library, to_library};
-use crate::webrtc::sdp::Candidate;
-
-/// The most candidates of the other side, and the most addresses that its checks may come from.
-const REMOTE_MAX: usize = 32;
+use crate::webrtc::sdp::{Candidate, CandidateAddress};
 
 /// The most addresses of this side that answers may tell of (reflexive ones; RFC 8445, 7.2.5.3.1).
 const MAPPED_MAX: usize = 64;
@@ -70,11 +68,11 @@ pub struct Ice {
     locals: Vec<SocketAddr>,
     /// Whether they are those of a TURN server.
     relayed: bool,
-    /// Addresses from which authentic messages came.
+    /// Addresses from which authentic messages came, [`REMOTE_MAX`] at most.
     seen: Vec<SocketAddr>,
     /// Addresses that answers said are ours, beside those that are.
     mapped: Vec<SocketAddr>,
-    remote_candidates: usize,
+    remotes: Remotes,
     connected: bool,
     random: Pcg64,
 }
@@ -99,7 +97,7 @@ impl Ice {
             relayed: false,
             seen: Vec::with_capacity(1),
             mapped: Vec::new(),
-            remote_candidates: 0,
+            remotes: Remotes::default(),
             connected: false,
             random,
         }
@@ -167,21 +165,20 @@ impl Ice {
     pub fn restart(&mut self) {
         self.credentials = Credentials::draw(&mut self.random);
         self.agent.ice_restart(self.credentials.for_agent(), true);
-        self.remote_candidates = 0;
+        self.remotes = Remotes::default();
         self.connected = false;
     }
 
-    /// Adds an address of the other side. One that is not over UDP, or beyond
-    /// the 32 that are kept, is left out: says so.
+    /// Adds an address of the other side. It is left out if it is not over UDP, is one of those
+    /// that are never checked, or is beyond the bounds (32, of which 8 at one IP address). Returns
+    /// whether it is used.
     pub fn add_remote(&mut self, candidate: &Candidate) -> bool {
-        let Some(address) = candidate.udp() else {
+        let Some(address) = self.remotes.take(candidate, &self.locals) else {
             return false;
         };
-        if self.remote_candidates >= REMOTE_MAX || address.port() == 0 {
-            return false;
-        }
         // By its text, which alone keeps the other side's foundation and priority.
         let plain = Candidate {
+            address: CandidateAddress::Ip(address.ip()),
             related: None,
             tcp_type: None,
             ..candidate.clone()
@@ -189,9 +186,16 @@ impl Ice {
         let Ok(candidate) = is::Candidate::from_sdp_string(&plain.to_string()) else {
             return false;
         };
-        self.remote_candidates += 1;
         self.agent.add_remote_candidate(candidate);
         true
+    }
+
+    /// Why no address of the other side is known; nothing if one is.
+    pub fn why_no_remote(&self) -> Option<String> {
+        match self.seen.is_empty() {
+            true => self.remotes.why_none(),
+            false => None,
+        }
     }
 
     /// Whether an authentic message came from there.

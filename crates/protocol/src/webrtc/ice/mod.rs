@@ -7,6 +7,7 @@ mod addressed;
 mod agent;
 mod credentials;
 mod integrity;
+mod remote;
 
 pub use addressed::Check;
 pub use agent::{Ice, IceEvent, IceSettings, StunDropped};

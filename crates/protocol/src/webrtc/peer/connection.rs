@@ -255,6 +255,11 @@ impl Peer {
         added
     }
 
+    /// Why ICE has no address of the other side to check; nothing if it has one.
+    pub fn why_no_remote(&self) -> Option<String> {
+        self.ice.why_no_remote()
+    }
+
     /// The other side has data channels, and nobody here looks at what comes on them.
     pub fn ignore_data(&mut self) {
         self.data = true;
@@ -282,6 +287,11 @@ impl Peer {
     /// Which ciphers protect media, once that is agreed.
     pub fn srtp_profile(&self) -> Option<SrtpProfile> {
         self.keys.map(|keys| keys.profile())
+    }
+
+    /// The keys of media, once that is agreed.
+    pub fn srtp_keys(&self) -> Option<SrtpKeys> {
+        self.keys
     }
 
     /// What opens the other side's media; once, when connected.

@@ -1,0 +1,251 @@
+//! The other side's addresses: which of them are checked, and why the others are not.
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::webrtc::sdp::{Candidate, CandidateAddress};
+
+/// The most candidates of the other side that are checked.
+pub(super) const REMOTE_MAX: usize = 32;
+
+/// The most of them at one IP address: a server could otherwise have the clients of a run send
+/// checks to many ports of a third party. Servers have one or two.
+const PER_ADDRESS_MAX: usize = 8;
+
+/// Addresses of clouds' metadata services, which answer whoever asks from that machine.
+const METADATA: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+];
+
+/// What the other side named as its addresses.
+#[derive(Debug, Default)]
+pub(super) struct Remotes {
+    /// Those that are checked.
+    used: Vec<SocketAddr>,
+    names: Refused,
+    tcp: Refused,
+    addresses: Refused,
+    others: u32,
+}
+
+/// Candidates that are not checked for one reason.
+#[derive(Debug, Default)]
+struct Refused {
+    count: u32,
+    /// The first of them.
+    first: Option<Box<str>>,
+}
+
+impl Refused {
+    fn add(&mut self, what: impl FnOnce() -> String) {
+        self.count = self.count.saturating_add(1);
+        self.first.get_or_insert_with(|| what().into());
+    }
+
+    fn say(&self, what: &str, text: &mut String) {
+        if let Some(first) = &self.first {
+            let comma = if text.is_empty() { "" } else { ", " };
+            let _ = write!(text, "{comma}{} {what} (`{first}`)", self.count);
+        }
+    }
+}
+
+impl Remotes {
+    /// The address of a candidate to be checked; none if it is not. `locals` are this side's.
+    pub(super) fn take(
+        &mut self,
+        candidate: &Candidate,
+        locals: &[SocketAddr],
+    ) -> Option<SocketAddr> {
+        if candidate.transport != "udp" {
+            self.tcp
+                .add(|| format!("{} {}", candidate.transport, place(candidate)));
+            return None;
+        }
+        let ip = match &candidate.address {
+            CandidateAddress::Ip(ip) => ip.to_canonical(),
+            // It needs no looking up (RFC 6761, 6.3).
+            CandidateAddress::Name(name) if name.eq_ignore_ascii_case("localhost") => {
+                match locals.first() {
+                    Some(SocketAddr::V6(_)) => Ipv6Addr::LOCALHOST.into(),
+                    _ => Ipv4Addr::LOCALHOST.into(),
+                }
+            }
+            CandidateAddress::Name(_) => {
+                self.names.add(|| place(candidate));
+                return None;
+            }
+        };
+        if !may_be_checked(ip, locals) {
+            self.addresses.add(|| place(candidate));
+            return None;
+        }
+        let address = SocketAddr::new(ip, candidate.port);
+        let at_address = self.used.iter().filter(|used| used.ip() == ip).count();
+        let is_bounded = self.used.len() < REMOTE_MAX && at_address < PER_ADDRESS_MAX;
+        let known = self.used.contains(&address);
+        if candidate.component != 1 || candidate.port == 0 || !(is_bounded || known) {
+            self.others = self.others.saturating_add(1);
+            return None;
+        }
+        if !known {
+            self.used.push(address);
+        }
+        Some(address)
+    }
+
+    /// Why none is checked; nothing if some are.
+    pub(super) fn why_none(&self) -> Option<String> {
+        if !self.used.is_empty() {
+            return None;
+        }
+        let mut text = String::new();
+        self.tcp.say("over TCP, which is not supported", &mut text);
+        let is_local = |name: &str| name.contains(".local ");
+        let names = match self.names.first.as_deref().is_some_and(is_local) {
+            true => "with a `.local` name (mDNS), which this machine cannot look up",
+            false => "with a name, which is not looked up",
+        };
+        self.names.say(names, &mut text);
+        self.addresses
+            .say("at addresses that are never checked", &mut text);
+        if self.others > 0 {
+            let comma = if text.is_empty() { "" } else { ", " };
+            let _ = write!(text, "{comma}{} without a port of media", self.others);
+        }
+        Some(match text.is_empty() {
+            true => "the server gave no candidates".to_owned(),
+            false => format!("the server gave no candidate that can be used: {text}"),
+        })
+    }
+}
+
+fn place(candidate: &Candidate) -> String {
+    let port = candidate.port;
+    match &candidate.address {
+        CandidateAddress::Ip(IpAddr::V6(ip)) => format!("[{ip}] port {port}"),
+        CandidateAddress::Ip(ip) => format!("{ip} port {port}"),
+        CandidateAddress::Name(name) => format!("{} port {port}", name.escape_debug()),
+    }
+}
+
+/// Whether checks may go there. Whoever writes a candidate chooses where datagrams of this machine
+/// go: not to groups, not to services of this machine or its host. A loopback address is the
+/// server's only if this side's own address is one too.
+fn may_be_checked(ip: IpAddr, locals: &[SocketAddr]) -> bool {
+    let is_special = match ip {
+        // 0.0.0.0/8 is this network, 240.0.0.0/4 is reserved, with the broadcast address.
+        IpAddr::V4(ip) => ip.octets()[0] == 0 || ip.octets()[0] >= 240,
+        IpAddr::V6(ip) => ip.is_unspecified(),
+    };
+    let here = locals.is_empty() || locals.iter().any(|local| local.ip().is_loopback());
+    let is_foreign_loopback = ip.is_loopback() && !here;
+    !is_special && !ip.is_multicast() && !METADATA.contains(&ip) && !is_foreign_loopback
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(text: &str) -> Candidate {
+        text.parse().expect("it is one")
+    }
+
+    fn udp(address: &str) -> Candidate {
+        candidate(&format!("1 1 udp 5 {address} 5000 typ host"))
+    }
+
+    #[test]
+    fn checks_go_to_no_group_and_no_service_of_a_host() {
+        let lan = ["192.0.2.1:4000".parse().expect("an address")];
+        for (address, taken) in [
+            ("192.0.2.9", true),
+            ("10.0.0.1", true),
+            ("169.254.1.1", true),
+            ("2001:db8::1", true),
+            ("fe80::1", true),
+            ("224.0.0.1", false),
+            ("239.1.2.3", false),
+            ("240.0.0.1", false),
+            ("255.255.255.255", false),
+            ("0.0.0.0", false),
+            ("0.1.2.3", false),
+            ("169.254.169.254", false),
+            ("127.0.0.1", false),
+            ("127.9.9.9", false),
+            ("localhost", false),
+            ("::1", false),
+            ("::", false),
+            ("ff02::1", false),
+            ("::ffff:127.0.0.1", false),
+            ("::ffff:169.254.169.254", false),
+            ("::ffff:239.1.2.3", false),
+            ("fd00:ec2::254", false),
+        ] {
+            let found = Remotes::default().take(&udp(address), &lan);
+            assert_eq!(found.is_some(), taken, "{address}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_checked_from_loopback() {
+        for (local, address, found) in [
+            ("127.0.0.1:4000", "127.0.0.1", "127.0.0.1:5000"),
+            ("127.0.0.1:4000", "LocalHost", "127.0.0.1:5000"),
+            ("[::1]:4000", "localhost", "[::1]:5000"),
+        ] {
+            let locals = [local.parse().expect("an address")];
+            let taken = Remotes::default().take(&udp(address), &locals);
+            assert_eq!(taken, Some(found.parse().expect("an address")));
+        }
+    }
+
+    #[test]
+    fn candidates_are_bounded_at_each_address_and_in_all() {
+        let mut remotes = Remotes::default();
+        let mut taken = 0;
+        for host in 1..=9 {
+            for port in 1..=100 {
+                let one = candidate(&format!("1 1 udp 5 192.0.2.{host} {port} typ host"));
+                taken += usize::from(remotes.take(&one, &[]).is_some());
+            }
+            assert_eq!(taken, (host * PER_ADDRESS_MAX).min(REMOTE_MAX));
+        }
+    }
+
+    #[test]
+    fn reasons_say_what_the_server_gave() {
+        for (given, said) in [
+            (&[][..], "the server gave no candidates"),
+            (
+                &["1 1 tcp 5 192.0.2.1 9 typ host tcptype passive"][..],
+                "1 over TCP, which is not supported (`tcp 192.0.2.1 port 9`)",
+            ),
+            (
+                &["1 1 udp 5 a-b.local 5000 typ host"][..],
+                "1 with a `.local` name (mDNS), which this machine cannot look up (`a-b.local port",
+            ),
+            (
+                &[
+                    "1 1 udp 5 media.example 5000 typ host",
+                    "1 1 udp 5 other.example 5000 typ host",
+                    "1 1 udp 5 239.0.0.1 5000 typ host",
+                    "1 1 udp 5 192.0.2.1 0 typ host",
+                ][..],
+                "2 with a name, which is not looked up (`media.example port 5000`), 1 at addresses \
+                 that are never checked (`239.0.0.1 port 5000`), 1 without a port of media",
+            ),
+        ] {
+            let mut remotes = Remotes::default();
+            for text in given {
+                assert_eq!(remotes.take(&candidate(text), &[]), None);
+            }
+            let why = remotes.why_none().expect("none is checked");
+            assert!(why.contains(said), "{why}");
+        }
+        let mut remotes = Remotes::default();
+        remotes.take(&udp("192.0.2.1"), &[]);
+        assert_eq!(remotes.why_none(), None);
+    }
+}

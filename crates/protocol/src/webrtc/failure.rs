@@ -32,7 +32,8 @@ reasons! {
         Forbidden = "forbidden";
         /// There is no such stream, endpoint, room or mount point.
         NotFound = "not_found";
-        /// The server does not take the offer: 406, 415 or 422, or it cannot read it.
+        /// The server does not take the offer: 406, 415 or 422, it cannot read it, or its answer
+        /// refuses all media.
         OfferRefused = "offer_refused";
         /// Somebody else publishes there, or nobody publishes (409), or somebody of the same name
         /// has come to the room.
@@ -51,10 +52,8 @@ reasons! {
         RedirectLoop = "redirect_loop";
         /// The server sent the client on too often.
         TooManyRedirects = "too_many_redirects";
-        /// The answer names no resource to end the session by (`Location`; RFC 9725, 4.2).
-        NoLocation = "no_location";
-        /// The server's description cannot be used: it cannot be read, has no media, or lacks what
-        /// the connection needs.
+        /// The server's description cannot be used: it cannot be read, has no media, lacks what the
+        /// connection needs, or breaks a rule of answers that browsers enforce.
         BadSdp = "bad_sdp";
         /// The server's description is longer than is taken.
         SdpTooLong = "sdp_too_long";
@@ -66,7 +65,8 @@ reasons! {
         IceTimeout = "ice_timeout";
         /// ICE failed, or the way that it had found answered no more (RFC 7675).
         IceFailed = "ice_failed";
-        /// The server gave no address that the client may send to.
+        /// The server gave no address that the client may send to: none, or only over TCP, by
+        /// names, or at addresses that are never checked. The detail says which.
         NoCandidates = "no_candidates";
         /// The TURN server refused a relayed address, or lets it send to none of the server's.
         TurnRefused = "turn_refused";
@@ -88,6 +88,9 @@ reasons! {
         DtlsClosed = "dtls_closed";
         /// The connection stood, and then no media came in time.
         NoMedia = "no_media";
+        /// More than a tenth of the packets of a PeerConnection belongs to none of the media agreed
+        /// upon: a player would throw them away. The detail names their payload types.
+        UnknownMedia = "unknown_media";
         /// Media came to a stop.
         MediaStopped = "media_stopped";
         /// Nothing can be sent.

@@ -47,7 +47,9 @@ measure::metrics! {
         /// What they carry counts in the stream that it belongs to: as received and reordered, or
         /// as duplicated if it had come before. One that belongs to no stream counts here alone.
         RTX_PACKETS = "rtx_packets", Count, "RFC 4588";
-        /// Packets of media that belong to none of the media agreed upon.
+        /// Packets of media that belong to none of the media agreed upon, and are thrown away. If
+        /// they are more than a tenth of the packets of a PeerConnection, the client fails
+        /// (`unknown_media`).
         UNKNOWN_MEDIA = "unknown_media", Count, "";
         /// Packets of sound whose sender says in a header extension, which is not encrypted, that
         /// they have voice.
@@ -166,6 +168,7 @@ measure::metrics! {
     }
     summary {
         super::summary::PEERS;
+        super::summary::UNKNOWN;
         super::summary::PUBLISHED;
         super::summary::NO_MEDIA;
         summary::MEDIA;

@@ -19,6 +19,15 @@ pub(super) const PEERS: &[SummaryRow] = &[
     SummaryRow::distribution("DTLS", &[When::HasData("dtls_delay")], "dtls_delay", "p50"),
 ];
 
+/// What came and had to be thrown away.
+pub(super) const UNKNOWN: &[SummaryRow] = &[SummaryRow::text(
+    "unknown",
+    &[When::Above("unknown_media")],
+    &[Part::Text(
+        "{unknown_media:packet|packets} of no agreed media, thrown away",
+    )],
+)];
+
 /// What a population sent.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(

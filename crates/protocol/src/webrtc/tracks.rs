@@ -14,13 +14,16 @@ use crate::webrtc::extension::{self, EXTENSION};
 use crate::webrtc::feedback::Missing;
 use crate::webrtc::metrics as m;
 use crate::webrtc::sdp::Feedback;
-use crate::webrtc::srtp::{RtpOpener, SrtpCounts};
+use crate::webrtc::srtp::{RtpOpener, SrtpCounts, SrtpKeys};
 
+mod check;
 mod feedback;
 mod key_frame;
 mod repair;
 mod silent;
 mod transport;
+
+use check::{CHECKED, Check, Checked};
 
 pub(super) use key_frame::VideoCodec;
 pub(super) use silent::{Course, Section};
@@ -39,6 +42,13 @@ const PADDING_MAX: usize = 255;
 
 /// The most of a packet that is looked at where only its header is.
 const HEADER_MAX: usize = 96;
+
+/// One part in so many of unknown media is much, if it is not less than the least.
+const UNKNOWN_PART: u64 = 10;
+const UNKNOWN_LEAST: u64 = 20;
+
+/// The most payload types of unknown media that are named.
+const NUMBERS_TOLD: usize = 4;
 
 /// What a payload type means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +102,8 @@ struct Track {
     codec: Option<VideoCodec>,
     /// The timestamp of the newest key frame.
     key_frame: Option<u32>,
+    /// How many packets have to be authentic before the others are believed.
+    unchecked: u8,
     /// None where it carries retransmissions.
     receiver: Option<Box<RtpReceiver>>,
     /// What is to be asked for; none where nothing is.
@@ -124,6 +136,10 @@ pub(super) struct Tracks {
     last: usize,
     /// What SRTP adds behind the payload; nothing where it was taken off.
     trailer: usize,
+    /// What opens the first packets of each stream, where the others are not opened; and what it
+    /// found of the first packet of a stream that is not known yet.
+    check: Option<Box<Check>>,
+    first_checked: Checked,
     /// What opens packets, where they come encrypted and are to be opened.
     opening: Option<Box<Opening>>,
     key_frames: Option<KeyFrames>,
@@ -134,12 +150,21 @@ pub(super) struct Tracks {
     began: bool,
     /// Whether missing packets are asked for, and key frames where that is of no use.
     asks: bool,
-    /// Whether the session waits to hear that something is missing.
+    /// Whether the session is told of the next gap. Those behind it are asked for with it.
     listens: bool,
     /// At which stream to go on where not of all could be asked at once.
     ask_from: usize,
     /// What was added to the figures of what was asked for, and came.
     counted: (u64, u64),
+    unknown: Unknown,
+}
+
+/// Packets that belong to none of the media agreed upon.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unknown {
+    packets: u64,
+    /// A bit for each of their payload types.
+    payload_types: u128,
 }
 
 /// What opens packets.
@@ -194,12 +219,17 @@ impl Tracks {
         {
             first_number = transport.packet(ssrc, arrival);
         }
+        if self.check.is_some() && !self.is_believed(ssrc, arrival) {
+            return None;
+        }
         let at = match self.tracks.get(self.last) {
             Some(track) if track.ssrc == ssrc => self.last,
             _ => match self.find(ssrc, payload_type) {
                 Some(at) => at,
                 None => {
                     recorder.add(m::UNKNOWN_MEDIA, 1);
+                    self.unknown.packets += 1;
+                    self.unknown.payload_types |= 1 << payload_type;
                     return None;
                 }
             },
@@ -214,6 +244,39 @@ impl Tracks {
             // One event a packet: the next number tells of itself.
             event => event,
         }
+    }
+
+    /// Whether a packet counts where only headers are read: one of the first of its stream has to
+    /// be authentic.
+    #[inline]
+    fn is_believed(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
+        match self.tracks.get(self.last) {
+            Some(track) if track.ssrc == ssrc && track.unchecked == 0 => true,
+            _ => self.is_authentic(ssrc, arrival),
+        }
+    }
+
+    fn is_authentic(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
+        let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
+        let track = place.ok().map(|place| &mut self.tracks[place]);
+        let (Some(check), true) = (
+            &mut self.check,
+            track.as_ref().is_none_or(|track| track.unchecked > 0),
+        ) else {
+            return true;
+        };
+        let checked = check.packet(arrival);
+        match (track, checked) {
+            (None, _) => self.first_checked = checked,
+            (Some(_), Checked::Unauthentic) => {}
+            (Some(track), Checked::Authentic) => track.unchecked -= 1,
+            // The index of later ones is not certain.
+            (Some(track), Checked::Unknown) => track.unchecked = 0,
+        }
+        if place.is_ok() && self.tracks.iter().all(|track| track.unchecked == 0) {
+            check.rest();
+        }
+        checked != Checked::Unauthentic
     }
 
     /// Says which header extension tells how loud sound is, from now on.
@@ -249,8 +312,9 @@ impl Tracks {
         let mut asks = false;
         if let Some(missing) = &mut track.missing {
             let sequence = u16::from_be_bytes([arrival.bytes[2], arrival.bytes[3]]);
+            let before = missing.counts().missing;
             missing.packet(sequence, arrival.at);
-            asks = self.listens && missing.has_questions();
+            asks = self.listens && missing.counts().missing != before;
         }
         let own = Arrival {
             length: arrival.length.saturating_sub(self.trailer),
@@ -351,6 +415,8 @@ impl Tracks {
             tracks: Vec::new(),
             last: 0,
             trailer: 0,
+            check: None,
+            first_checked: Checked::Unknown,
             opening: None,
             key_frames: None,
             playout_buffer,
@@ -360,6 +426,7 @@ impl Tracks {
             listens: false,
             ask_from: 0,
             counted: (0, 0),
+            unknown: Unknown::default(),
         }
     }
 
@@ -399,10 +466,17 @@ impl Tracks {
         }
     }
 
+    /// Has the first packets of each stream opened, from now on; the others are believed.
+    pub(super) fn check_first(&mut self, keys: Option<SrtpKeys>) {
+        self.check = keys.map(|keys| Box::new(Check::new(keys)));
+    }
+
     /// What became of packets that were to be opened.
     pub(super) fn opener_counts(&self) -> SrtpCounts {
         let opener = self.opening.as_ref().and_then(|own| own.opener.as_ref());
-        opener.map(RtpOpener::counts).unwrap_or_default()
+        let mut counts = opener.map(RtpOpener::counts).unwrap_or_default();
+        counts.unauthentic += self.check.as_ref().map_or(0, |own| own.unauthentic());
+        counts
     }
 
     /// Says how many bytes SRTP adds to each packet, where they are not taken off.
@@ -451,6 +525,11 @@ impl Tracks {
                     .then(|| Box::new(Missing::new(Duration::ZERO))),
                 asks_by: agreed.asks_by,
                 demands: 0,
+                unchecked: match (&self.check, self.first_checked) {
+                    (None, _) => CHECKED,
+                    (Some(_), Checked::Unknown) => 0,
+                    (Some(_), _) => CHECKED - 1,
+                },
                 receiver,
                 gone: false,
             },
@@ -503,6 +582,34 @@ impl Tracks {
         let mut media = self.tracks.iter().filter(|track| track.receiver.is_some());
         let first = media.next().is_some_and(|track| track.gone);
         first && media.all(|track| track.gone)
+    }
+
+    /// Says that much of what came belongs to none of the media agreed upon, if more than a tenth
+    /// does.
+    pub(super) fn much_unknown(&self) -> Option<String> {
+        let Unknown {
+            packets,
+            payload_types,
+        } = self.unknown;
+        let media = self.receivers();
+        let known: u64 = media
+            .map(|(_, own)| own.counts())
+            .map(|counts| counts.received + counts.duplicated)
+            .sum();
+        if packets < UNKNOWN_LEAST || packets * UNKNOWN_PART <= packets + known {
+            return None;
+        }
+        let all = (0..128).filter(|number| payload_types >> number & 1 != 0);
+        let numbers: Vec<String> = all.take(NUMBERS_TOLD).map(|own| own.to_string()).collect();
+        let more = match payload_types.count_ones() as usize > NUMBERS_TOLD {
+            true => " and others",
+            false => "",
+        };
+        Some(format!(
+            "{packets} of {} packets belong to no agreed media (payload types {}{more})",
+            packets + known,
+            numbers.join(", ")
+        ))
     }
 
     fn receiver(&mut self, ssrc: u32) -> Option<&mut RtpReceiver> {

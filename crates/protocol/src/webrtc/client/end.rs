@@ -6,7 +6,7 @@ use measure::Time;
 
 use super::{Client, Phase};
 use crate::media::silence;
-use crate::session::{Context, Outcome, Output, Sinks, StreamRow};
+use crate::session::{Context, Note, Outcome, Output, Sinks, StreamRow};
 use crate::webrtc::failure::Failure;
 use crate::webrtc::tracks::Tracks;
 
@@ -194,6 +194,11 @@ impl Client {
                 (_, Some(since), None) => (since, Failure::DtlsTimeout, "no end of DTLS"),
                 _ => continue,
             };
+            let why = link.why_no_remote();
+            if let Some(why) = why.filter(|_| long(since) && failure == Failure::IceTimeout) {
+                let detail = self.of_link(at, &format!("{why}, in {}", within(since)));
+                return Some((Failure::NoCandidates, detail));
+            }
             if long(since) {
                 let detail = self.of_link(at, &format!("{what} in {}", within(since)));
                 return Some((failure, detail));
@@ -227,6 +232,15 @@ impl Client {
         })
     }
 
+    /// The failure of a client if much of what came on a PeerConnection had to be thrown away.
+    fn much_unknown(&self, sinks: &mut Sinks) -> Option<Outcome> {
+        self.links.iter().enumerate().find_map(|(at, link)| {
+            let what = sinks.get::<Tracks>(link.sink?).much_unknown()?;
+            let detail = self.of_link(at, &what);
+            Some(Outcome::Failed(Failure::UnknownMedia.with(detail)))
+        })
+    }
+
     /// The signalling has failed. While the client leaves, that is as good as having left.
     pub(super) fn signalling_failed(
         &mut self,
@@ -235,7 +249,10 @@ impl Client {
         detail: String,
     ) {
         match self.phase {
-            Phase::Leaving => self.has_left(cx),
+            Phase::Leaving => {
+                self.goodbye_unanswered(cx, &detail);
+                self.has_left(cx);
+            }
             _ => {
                 self.fail(cx, failure, detail);
                 // It has nobody to say it to.
@@ -256,6 +273,10 @@ impl Client {
         if self.is_leaving() {
             return;
         }
+        let outcome = match outcome {
+            Outcome::Failed(_) => outcome,
+            other => self.much_unknown(cx.sinks).unwrap_or(other),
+        };
         if !matches!(outcome, Outcome::Failed(_)) {
             self.look_for_silent_streams(cx);
         }
@@ -271,6 +292,14 @@ impl Client {
         self.signal(cx, |signalling, scope| signalling.leave(scope));
     }
 
+    /// Says that the server may keep the session, because it did not answer the goodbye.
+    pub(super) fn goodbye_unanswered(&self, cx: &mut Context<'_>, why: &str) {
+        cx.out.push_back(Output::Note(Note {
+            kind: "goodbye_unanswered",
+            text: format!("{why}: the server may keep the session ({})", self.url),
+        }));
+    }
+
     /// The signalling has nothing more to say.
     pub(super) fn has_left(&mut self, cx: &mut Context<'_>) {
         self.has_left = true;
@@ -283,6 +312,12 @@ impl Client {
     pub(super) fn left(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Ended {
             return;
+        }
+        if !self.has_left
+            && let Some((since, what)) = self.signalling.waits()
+        {
+            let waited = cx.now.since(since).as_secs_f64();
+            self.goodbye_unanswered(cx, &format!("waited {what} for {waited:.3} s"));
         }
         for channel in [self.channel.take(), self.second.take()] {
             cx.out

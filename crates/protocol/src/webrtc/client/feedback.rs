@@ -69,21 +69,29 @@ impl Client {
             return;
         }
         link.ask_at = None;
-        let (Some(peer), Some(sink)) = (&mut link.peer, link.sink) else {
-            return;
-        };
-        let tracks = cx.sinks.get::<Tracks>(sink);
-        let mut any = false;
-        let whose = (self.ssrc, peer.round_trip());
-        let pictures = tracks.write_questions(now, whose, |compound| {
-            any |= peer.send_rtcp(compound);
-        });
-        if tracks.has_questions() {
-            link.ask_at = Some(now + super::ASK_EVERY);
-        }
-        if any {
-            cx.recorder.add(m::PLIS_SENT, pictures);
-            self.drain(cx, at);
+        loop {
+            let link = &mut self.links[at];
+            let (Some(peer), Some(sink)) = (&mut link.peer, link.sink) else {
+                return;
+            };
+            let tracks = cx.sinks.get::<Tracks>(sink);
+            let mut any = false;
+            let whose = (self.ssrc, peer.round_trip());
+            let pictures = tracks.write_questions(now, whose, |compound| {
+                any |= peer.send_rtcp(compound);
+            });
+            let more = tracks.has_more_questions();
+            if tracks.has_questions() {
+                link.ask_at = Some(now + super::ASK_EVERY);
+            }
+            if any {
+                cx.recorder.add(m::PLIS_SENT, pictures);
+                self.drain(cx, at);
+            }
+            // Each round asks for those of some streams, and what is not sent is not asked again.
+            if !any || !more || self.is_leaving() || at >= self.links.len() {
+                return;
+            }
         }
     }
 

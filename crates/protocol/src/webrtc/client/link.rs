@@ -118,6 +118,11 @@ impl Link {
         self.relay.as_ref()?.refusal()
     }
 
+    /// Why no address of the server is known; nothing if one is.
+    pub(super) fn why_no_remote(&self) -> Option<String> {
+        self.peer.as_ref()?.why_no_remote()
+    }
+
     /// Sends what the PeerConnection has to say. `bytes` is room for a datagram.
     fn send_waiting(&mut self, cx: &mut Context<'_>) {
         let channel = self.channel;
@@ -388,7 +393,10 @@ impl Client {
                     let trailer = peer
                         .srtp_profile()
                         .map_or(0, |profile| profile.tag_length());
-                    cx.sinks.get::<Tracks>(sink).set_trailer(trailer);
+                    let keys = peer.srtp_keys();
+                    let tracks = cx.sinks.get::<Tracks>(sink);
+                    tracks.set_trailer(trailer);
+                    tracks.check_first(keys);
                 }
                 Receive::Decrypted => {
                     let opener = peer.take_rtp_opener();
@@ -434,7 +442,7 @@ impl Client {
     pub(super) fn media_is_missing(&mut self, cx: &mut Context<'_>, sink: SinkId) {
         let mut links = self.links.iter_mut();
         if let Some(link) = links.find(|link| link.sink == Some(sink)) {
-            link.ask_at.get_or_insert(cx.now);
+            link.ask_at = Some(cx.now);
         }
     }
 
@@ -452,6 +460,12 @@ impl Client {
             && let Some(refusal) = self.links[at].refusal()
         {
             return self.fail(cx, Failure::TurnRefused, refusal);
+        }
+        if failure == PeerFailure::IceTimedOut
+            && let Some(why) = self.links[at].why_no_remote()
+        {
+            let detail = self.of_link(at, &why);
+            return self.fail(cx, Failure::NoCandidates, detail);
         }
         let reason = match failure {
             PeerFailure::IceTimedOut => Failure::IceTimeout,
@@ -511,9 +525,13 @@ impl Client {
                     Failure::RequestTimeout,
                     "no description of the server's media in time",
                 ),
-                (_, None) => match link.refusal() {
-                    Some(refusal) => return self.fail(cx, Failure::TurnRefused, refusal),
-                    None => (Failure::IceTimeout, "no way to the server in time"),
+                (_, None) => match (link.refusal(), link.why_no_remote()) {
+                    (Some(refusal), _) => return self.fail(cx, Failure::TurnRefused, refusal),
+                    (None, Some(why)) => {
+                        let detail = self.of_link(at, &why);
+                        return self.fail(cx, Failure::NoCandidates, detail);
+                    }
+                    (None, None) => (Failure::IceTimeout, "no way to the server in time"),
                 },
                 (_, Some(_)) => (
                     Failure::DtlsTimeout,

@@ -44,7 +44,8 @@ use waiting::Appointment;
 /// How often reports are sent on what came.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// How often missing packets are asked for: as often as sockets are read.
+/// How often it is looked whether missing packets are to be asked for again. New gaps are asked for
+/// as soon as they are seen.
 const ASK_EVERY: Duration = Duration::from_millis(40);
 
 /// How long what was late may still come when all sources have said goodbye.
@@ -441,13 +442,14 @@ impl Client {
                 true => self.second = None,
                 false => self.channel = None,
             }
-            if self.is_leaving() {
-                return self.has_left(cx);
-            }
-            let failure = ConnectFailure::from(error);
             let target = self.target.as_ref();
             let target = target.map(|target| format!("{}:{}", target.host, target.port));
             let detail = format!("{error} ({})", target.unwrap_or_default());
+            if self.is_leaving() {
+                self.goodbye_unanswered(cx, &detail);
+                return self.has_left(cx);
+            }
+            let failure = ConnectFailure::from(error);
             return self.fail(cx, failure.into(), detail);
         }
         if self.feed_failed(cx, channel, error) {

@@ -58,17 +58,22 @@ impl Tracks {
         self.asks && self.agreed.iter().any(|agreed| agreed.nack)
     }
 
-    /// Whether something is to be asked for. If not, the session hears of the next packet that
-    /// leaves a gap ([`MediaEvent::Missing`](crate::session::MediaEvent::Missing)): with thousands
-    /// of streams, to be woken for nothing costs more than to count their packets.
+    /// Whether something is to be asked for, now or later. From now on the session is told of the
+    /// next packet that leaves a gap
+    /// ([`MediaEvent::Missing`](crate::session::MediaEvent::Missing)), also while older gaps are
+    /// open: a NACK waits for no timer.
     pub(in crate::webrtc) fn has_questions(&mut self) -> bool {
         let mut all = self
             .tracks
             .iter()
             .filter_map(|track| track.missing.as_ref());
-        let any = all.any(|missing| missing.has_questions());
-        self.listens = !any;
-        any
+        self.listens = true;
+        all.any(|missing| missing.has_questions())
+    }
+
+    /// Whether the last call of [`Tracks::write_questions`] left streams to the next one.
+    pub(in crate::webrtc) fn has_more_questions(&self) -> bool {
+        self.ask_from > 0
     }
 
     /// Asks for what is missing, in a compound for each stream, of [`AT_ONCE`] streams at most: the

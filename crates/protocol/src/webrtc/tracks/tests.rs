@@ -622,3 +622,108 @@ fn a_key_frame_is_asked_for_by_what_both_want() {
         assert_eq!(KeyFrameRequest::agreed(agreed, wanted), by, "{agreed:?}");
     }
 }
+
+#[test]
+fn a_tenth_of_unknown_media_is_not_much_and_more_is() {
+    for (unknown, much) in [
+        (0, false),
+        (20, false),
+        (22, false),
+        (23, true),
+        (600, true),
+    ] {
+        let (mut tracks, mut recorder) = tracks();
+        for number in 0..200 {
+            take(&mut tracks, &mut recorder, &packet(0x80, 96, number, 50), 1);
+        }
+        for number in 0..unknown {
+            let payload_type = 120 + (number % 6) as u8;
+            let bytes = packet(0x80, payload_type, number, 60);
+            take(&mut tracks, &mut recorder, &bytes, 1);
+        }
+        assert_eq!(recorder.counter(m::UNKNOWN_MEDIA), u64::from(unknown));
+        let said = tracks.much_unknown();
+        assert_eq!(said.is_some(), much, "{said:?}");
+        if let Some(said) = said {
+            let all = 200 + unknown;
+            let wanted = format!(
+                "{unknown} of {all} packets belong to no agreed media \
+                 (payload types 120, 121, 122, 123 and others)"
+            );
+            assert_eq!(said, wanted);
+        }
+    }
+}
+
+#[test]
+fn each_new_gap_is_told_once_while_older_ones_are_open() {
+    let (mut tracks, mut recorder) = tracks();
+    tracks.ask_for_missing();
+    assert!(!tracks.has_questions());
+    let mut event = |tracks: &mut Tracks, sequence: u16| {
+        let bytes = packet(0x80, 96, sequence, 50);
+        match take(tracks, &mut recorder, &bytes, sequence.into()) {
+            Some(MediaEvent::First { .. }) => None,
+            other => other,
+        }
+    };
+    let missing = Some(MediaEvent::Missing);
+    assert_eq!(event(&mut tracks, 1), None);
+    assert_eq!(event(&mut tracks, 3), missing);
+    // Both are asked for at once.
+    assert_eq!(event(&mut tracks, 5), None);
+    let mut asked = 0;
+    tracks.write_questions(Time::from_nanos(6_000_000), (1, None), |_| asked += 1);
+    assert!(tracks.has_questions() && asked == 1);
+    assert_eq!(event(&mut tracks, 6), None);
+    assert_eq!(event(&mut tracks, 8), missing);
+    assert!(tracks.has_questions());
+    // One that is late, and too much to ask for.
+    assert_eq!(event(&mut tracks, 7), None);
+    assert_eq!(event(&mut tracks, 5_000), missing);
+}
+
+#[test]
+fn first_packets_of_each_stream_have_to_be_authentic() {
+    let keys = |own: u8, client| {
+        let keys = SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[own; 56], client);
+        keys.expect("it is long enough")
+    };
+    let receive = |own: u8, whole: bool| {
+        let (mut tracks, mut recorder) = tracks();
+        tracks.check_first(Some(keys(7, true)));
+        let mut sealer = keys(own, false).rtp_sealer();
+        for (ssrc, sequence) in (1..=10).flat_map(|number| [(50, number), (60, number)]) {
+            let mut bytes = packet(0x80, 96, sequence, ssrc);
+            // By no keys.
+            if own > 0 {
+                sealer.seal(&mut bytes).expect("it is in order");
+            }
+            let arrival = Arrival {
+                at: Time::from_nanos(1_000_000),
+                bytes: if whole { &bytes } else { &bytes[..60] },
+                length: bytes.len(),
+                overhead: 28,
+            };
+            tracks.packet(&arrival, &mut recorder);
+            // Each that comes twice is a duplicate, also among the first.
+            tracks.packet(&arrival, &mut recorder);
+        }
+        tracks.finish(None, &mut recorder);
+        let rows = tracks.rows("");
+        let counts = rows
+            .iter()
+            .map(|row| (row.counts.received, row.counts.duplicated));
+        (
+            counts.collect::<Vec<_>>(),
+            tracks.opener_counts().unauthentic,
+        )
+    };
+    let good = vec![(10, 10), (10, 10)];
+    assert_eq!(receive(7, true), (good.clone(), 0));
+    assert_eq!(receive(8, true), (vec![], 40), "other keys");
+    assert_eq!(receive(0, true), (vec![], 40), "not encrypted");
+    // The ring has not kept enough of them.
+    assert_eq!(receive(7, false), (good.clone(), 0));
+    assert_eq!(receive(8, false), (good, 0));
+}

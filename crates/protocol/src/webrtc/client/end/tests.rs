@@ -7,7 +7,7 @@ use measure::Recorder;
 
 use super::*;
 use crate::media::sdp::MediaKind;
-use crate::session::{Arrival, Closed, Datagram, Flows, Outbox, Times};
+use crate::session::{Arrival, ChannelError, Closed, Datagram, Flows, Outbox, Times};
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
 use crate::webrtc::metrics as m;
@@ -186,6 +186,61 @@ fn a_relayed_address_is_not_given_back_to_a_turn_server_that_is_gone() {
     }
 }
 
+/// A client of WHEP whose session has a URL, and that has connected to delete it.
+fn deleting() -> Scene {
+    let mut scene = Scene::new(false);
+    let url = "whep+http://10.0.0.1/live/whep";
+    let certificate = Arc::new(Certificate::generate(1));
+    let config: ClientConfig = serde_json::from_str("{}").expect("all has defaults");
+    scene.client = Client::new(config, url, 1, certificate).expect("it is a URL");
+    scene.client.phase = Phase::Active;
+    scene.at(0, |client, cx| {
+        client.signal(cx, |signalling, scope| {
+            signalling.begin(scope);
+            signalling.connected(scope);
+            signalling.described(scope, PeerNumber(0), "v=0\r\n");
+            let created = "HTTP/1.1 201 Created\r\nLocation: /a\r\nContent-Length: 0\r\n\r\n";
+            signalling.bytes(scope, created.as_bytes());
+        });
+        client.wanted.clear();
+        client.end(cx, Outcome::Stopped);
+        client.carry_out(cx);
+    });
+    scene
+}
+
+#[test]
+fn unanswered_goodbyes_are_events() {
+    for ends in 0..3 {
+        let mut scene = deleting();
+        let channel = scene.client.channel.expect("it connects");
+        scene.at(0, |client, cx| match ends {
+            0 => client.open_failed(cx, channel, ChannelError::Refused),
+            _ => client.signal(cx, |signalling, scope| signalling.connected(scope)),
+        });
+        match ends {
+            0 => {}
+            // The end of the run, and two seconds.
+            1 => scene.at(300, |client, cx| client.stop(cx, at(300))),
+            _ => scene.at(2_000, |client, cx| client.look_at_media(cx)),
+        }
+        assert_eq!(scene.client.phase, Phase::Ended, "{ends}");
+        let notes: Vec<_> = scene
+            .out
+            .iter()
+            .filter_map(|output| match output {
+                Output::Note(note) => Some((note.kind, &note.text)),
+                _ => None,
+            })
+            .collect();
+        let [("goodbye_unanswered", text)] = &notes[..] else {
+            panic!("{ends}: {notes:?}");
+        };
+        let said = text.contains("the server may keep the session");
+        assert!(said && text.contains("DELETE") == (ends > 0), "{text}");
+    }
+}
+
 #[test]
 fn what_is_of_nobody_is_counted() {
     let mut scene = Scene::new(false);
@@ -288,7 +343,7 @@ fn a_track_that_the_server_says_will_not_come_is_silent_once_unless_it_came() {
             scene.at(u64::from(number) * 100, |_, cx| {
                 let stops = (number < 10).then_some(60);
                 for source in [50].into_iter().chain(stops) {
-                    let bytes = [0x80, 96, 0, number, 0, 0, 0, 1, 0, 0, 0, source];
+                    let bytes = [0x80, 96, 0, number, 0, 0, 0, 1, 0, 0, 0, source, 7];
                     let arrival = Arrival {
                         at: cx.now,
                         bytes: &bytes,

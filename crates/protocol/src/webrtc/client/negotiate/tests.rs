@@ -153,7 +153,7 @@ impl Scene {
         }
     }
 
-    /// Media that the client receives.
+    /// Media that the client receives. It is not encrypted.
     fn takes(&mut self, at: Time, bytes: &[u8]) -> Option<MediaEvent> {
         let sink = self.client.links[0].sink.expect("it receives");
         let arrival = Arrival {
@@ -163,6 +163,7 @@ impl Scene {
             overhead: 28,
         };
         let tracks = self.sinks.get::<Tracks>(sink);
+        tracks.check_first(None);
         tracks.packet(&arrival, &mut self.recorder)
     }
 
@@ -279,6 +280,34 @@ fn a_picture_is_asked_for_where_both_agree_to_that() {
         scene.does(|client, cx| client.ask_for_missing(cx, 0));
         assert_eq!(scene.recorder.counter(m::PLIS_SENT), asked, "{keys}");
     }
+}
+
+#[test]
+fn new_gaps_are_asked_for_at_once_in_all_streams() {
+    let mut scene = Scene::new();
+    scene.take_answer();
+    scene.run(Duration::from_secs(3));
+    let sink = scene.client.links[0].sink.expect("it receives");
+    let gap = |scene: &mut Scene, sequence: u8| {
+        let mut events = Vec::new();
+        for ssrc in 0..100_u8 {
+            let payload_type = scene.payload_type();
+            let mut packet = [0; 40];
+            packet[..4].copy_from_slice(&[0x80, payload_type, 0, sequence]);
+            packet[11] = ssrc;
+            events.extend(scene.takes(scene.now, &packet));
+        }
+        for event in events {
+            scene.does(|client, cx| client.handle(cx, Input::Media { sink, event }));
+        }
+        let tracks = scene.sinks.get::<Tracks>(sink);
+        tracks.count_questions(&mut scene.recorder);
+        scene.recorder.counter(m::ASKED_PACKETS)
+    };
+    assert_eq!(gap(&mut scene, 1), 0);
+    assert_eq!(gap(&mut scene, 3), 100);
+    // The older gap is open, and due again later.
+    assert_eq!(gap(&mut scene, 5), 200);
 }
 
 /// Packets of sound have none where the server numbers those of pictures alone.

@@ -159,8 +159,7 @@ pub struct ClientConfig {
     /// and not to PLI, as browsers do. Needs `nack`. Default true.
     pub fir: bool,
     /// Whether retransmissions may come in a stream of their own (RTX), which becomes part of the
-    /// stream that it repairs. Needs `receive: decrypted`: which packet is carried is encrypted.
-    /// Default: with `receive: decrypted` and `nack`.
+    /// stream that it repairs. Default: as `nack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtx: Option<bool>,
     /// Whether servers that number the packets of a transport are told ten times a second which of
@@ -333,10 +332,6 @@ impl ClientConfig {
             let text = "`time_codes` needs `receive: decrypted`: they are in what is encrypted";
             return Err(("time_codes", text.to_owned()));
         }
-        if self.rtx == Some(true) && self.receive != Receive::Decrypted {
-            let text = "`rtx` needs `receive: decrypted`: which packet comes again is encrypted";
-            return Err(("rtx", text.to_owned()));
-        }
         if self.rtx == Some(true) && !self.nack {
             let text = "`rtx` needs `nack`: nothing comes again that nobody asks for";
             return Err(("rtx", text.to_owned()));
@@ -490,7 +485,7 @@ impl ClientConfig {
 
     /// Whether retransmissions may come in a stream of their own.
     fn takes_rtx(&self) -> bool {
-        self.rtx.unwrap_or(self.receive == Receive::Decrypted) && self.nack
+        self.rtx.unwrap_or(true) && self.nack
     }
 
     /// Whether what is sent follows what can be taken.
@@ -591,8 +586,7 @@ mod tests {
                 r#"{"participate":{"file":"a.mp4","simulcast":true}}"#,
                 "participate",
             ),
-            (r#"{"rtx":true}"#, "rtx"),
-            (r#"{"rtx":true,"receive":"decrypted","nack":false}"#, "rtx"),
+            (r#"{"rtx":true,"nack":false}"#, "rtx"),
             (r#"{"publish":{"mtu":10}}"#, "publish"),
             (r#"{"publish":{},"participate":{}}"#, "participate"),
             (r#"{"feed":{},"participate":{}}"#, "participate"),

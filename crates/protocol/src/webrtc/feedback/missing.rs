@@ -170,6 +170,15 @@ impl Missing {
         !self.entries.is_empty() || self.key_frame_needed
     }
 
+    /// The oldest packet that was asked for and has not come: the one that an answer is of if it
+    /// does not say so itself.
+    pub fn oldest_asked(&self) -> Option<u16> {
+        let mut entries = self.entries.iter();
+        entries
+            .find(|entry| entry.asked > 0)
+            .map(|entry| entry.sequence)
+    }
+
     /// When something is next to be asked for.
     pub fn due(&self) -> Option<Time> {
         self.entries.iter().map(|entry| entry.next).min()

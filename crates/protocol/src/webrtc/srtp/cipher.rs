@@ -92,6 +92,16 @@ impl SessionKeys {
     pub(super) fn profile(&self) -> SrtpProfile {
         self.profile
     }
+
+    /// The key that encrypts.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key[..self.profile.key_length()]
+    }
+
+    /// The salt, with zeros behind it where the profile's is shorter.
+    pub(super) fn salt(&self) -> &[u8; SALT_MAX] {
+        &self.salt
+    }
 }
 
 /// Session keys that are expanded: what packets are sealed and opened with. To expand them takes a

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use super::cipher::{Kind, SessionKeys};
 use super::master::Master;
+use super::payload_start::PayloadStart;
 use super::profile::SrtpProfile;
 use super::rtcp::{RtcpOpener, RtcpSealer};
 use super::rtp::{RtpOpener, RtpSealer};
@@ -58,6 +60,11 @@ impl SrtpKeys {
     /// What opens media of the other side.
     pub fn rtp_opener(&self) -> RtpOpener {
         RtpOpener::new(&self.remote)
+    }
+
+    /// What decrypts the first bytes of the other side's payloads.
+    pub fn payload_start(&self) -> PayloadStart {
+        PayloadStart::new(SessionKeys::derive(&self.remote, Kind::Rtp))
     }
 
     /// What seals media of this side. No source may be sealed by two of them: the same key and

@@ -12,6 +12,7 @@ mod key_derivation;
 mod keys;
 mod master;
 mod packet;
+mod payload_start;
 mod profile;
 mod replay;
 mod rtcp;
@@ -26,6 +27,7 @@ pub(in crate::webrtc) use hex::hex;
 
 pub use error::{SrtpCounts, SrtpError};
 pub use keys::SrtpKeys;
+pub use payload_start::PayloadStart;
 pub use profile::SrtpProfile;
 pub use rtcp::{RtcpOpener, RtcpSealer};
 pub use rtp::{RtpOpener, RtpSealer};

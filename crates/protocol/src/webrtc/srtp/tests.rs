@@ -323,3 +323,28 @@ fn keys_of_a_wrong_length_are_refused() {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn payload_starts_are_read_without_the_rest(
+        which in 0..SrtpProfile::ALL.len(),
+        first in any::<u16>(),
+        steps in proptest::collection::vec(1..20_000u16, 1..40),
+        payload in proptest::collection::vec(any::<u8>(), 2..60),
+    ) {
+        let profile = SrtpProfile::ALL[which];
+        let [here, there] = ends(profile, 5);
+        let (mut sealer, mut start) = (here.rtp_sealer(), there.payload_start());
+        let mut sequence = first;
+        for step in steps {
+            let mut bytes = packet(7, sequence, &payload);
+            let header = bytes.len() - payload.len();
+            sealer.seal(&mut bytes).expect("it is in order");
+            let kept = header + 2;
+            let read: Option<[u8; 2]> = start.of(&bytes[..kept]);
+            prop_assert_eq!(read, Some([payload[0], payload[1]]));
+            prop_assert_eq!(start.of::<2>(&bytes[..kept - 1]), None);
+            sequence = sequence.wrapping_add(step);
+        }
+    }
+}

@@ -1,19 +1,23 @@
-//! Opening the first packets of each stream where only headers are read: media that is not
-//! encrypted, or by keys of somebody else, would pass for good.
+//! What is decrypted where only headers are read: the first packets of each stream, because media
+//! that is not encrypted, or by keys of somebody else, would pass for good; and which packet a
+//! retransmission carries.
 
 use crate::session::Arrival;
-use crate::webrtc::srtp::{RtpOpener, SrtpError, SrtpKeys};
+use crate::webrtc::feedback::original;
+use crate::webrtc::srtp::{PayloadStart, RtpOpener, SrtpError, SrtpKeys};
 
 /// How many packets of a stream have to be authentic before the others are believed.
 pub(super) const CHECKED: u8 = 3;
 
-/// Opens first packets.
+/// Opens first packets, and reads retransmissions.
 #[derive(Debug)]
 pub(super) struct Check {
     keys: SrtpKeys,
     /// Only while a stream is being checked: it takes memory, and there are thousands.
     opener: Option<RtpOpener>,
     plain: Vec<u8>,
+    /// Once a retransmission came.
+    start: Option<Box<PayloadStart>>,
     /// Packets that were not authentic.
     unauthentic: u64,
 }
@@ -33,6 +37,7 @@ impl Check {
             keys,
             opener: None,
             plain: Vec::new(),
+            start: None,
             unauthentic: 0,
         }
     }
@@ -50,6 +55,16 @@ impl Check {
             // Duplicates are authentic, and the receiver counts them.
             Ok(_) | Err(_) => Checked::Authentic,
         }
+    }
+
+    /// The number of the packet that a retransmission carries (RFC 4588, 4).
+    pub(super) fn carried(&mut self, retransmission: &[u8]) -> Option<u16> {
+        let keys = &self.keys;
+        let start = self
+            .start
+            .get_or_insert_with(|| Box::new(keys.payload_start()));
+        let number: [u8; 2] = start.of(retransmission)?;
+        original(&number).map(|(sequence, _)| sequence)
     }
 
     /// No stream is being checked.

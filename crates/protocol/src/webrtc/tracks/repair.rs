@@ -2,8 +2,8 @@
 
 use measure::Recorder;
 
-use super::{Track, Tracks};
-use crate::media::rtp::header::Header;
+use super::{HEADER_MAX, Track, Tracks};
+use crate::media::rtp::header::{FIXED_LENGTH, Header};
 use crate::media::rtp::metrics as rtp;
 use crate::session::{Arrival, MediaEvent};
 use crate::webrtc::feedback::original;
@@ -17,8 +17,9 @@ const MARKER: u8 = 0x80;
 const NUMBER: usize = 2;
 
 impl Tracks {
-    /// Takes in a packet of the stream of retransmissions at `at`. Where it can be read it counts
-    /// for the stream that it belongs to, as if it had come there.
+    /// Takes in a packet of the stream of retransmissions at `at`. It counts for the stream that it
+    /// belongs to, as if it had come there. It counts as nothing if it is padding, or if it cannot
+    /// be told what it carries and nothing that was asked for is missing.
     pub(super) fn again(
         &mut self,
         at: usize,
@@ -29,15 +30,16 @@ impl Tracks {
         recorder.add(m::RTX_PACKETS, 1);
         let mut restored = std::mem::take(&mut self.restored);
         restored.clear();
-        let place = self
-            .restore(at, payload_type, arrival, &mut restored)
-            .filter(|_| self.trailer == 0);
+        let place = match self.trailer {
+            0 => self.restore(at, payload_type, arrival, &mut restored),
+            _ => self.restore_header(at, payload_type, arrival, &mut restored),
+        };
         let event = match place {
-            Some(place) => {
+            Some((place, more)) => {
                 let again = Arrival {
                     bytes: &restored,
-                    length: restored.len(),
-                    overhead: arrival.overhead + arrival.length.saturating_sub(restored.len()),
+                    length: arrival.length - more,
+                    overhead: arrival.overhead + more,
                     ..*arrival
                 };
                 self.media(place, &again, recorder)
@@ -52,30 +54,67 @@ impl Tracks {
         event
     }
 
-    /// Appends the packet that is carried, and says in which track it is.
+    /// Appends the packet that is carried. Returns its track, and by how much it is shorter.
     fn restore(
         &self,
         at: usize,
         payload_type: u8,
         arrival: &Arrival<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<usize> {
+    ) -> Option<(usize, usize)> {
         let header = Header::parse(arrival.bytes, arrival.length).ok()?;
         let end = header.payload_offset + header.payload_length;
         let payload = arrival.bytes.get(header.payload_offset..end)?;
         let (sequence, payload) = original(payload)?;
+        let (place, payload_type) = self.repaired(at, payload_type)?;
+        out.extend_from_slice(&arrival.bytes[..header.payload_offset]);
+        self.become_media(place, payload_type, sequence, out);
+        out.extend_from_slice(payload);
+        debug_assert!(out.len() + NUMBER <= arrival.length);
+        Some((place, arrival.length - out.len()))
+    }
+
+    /// The same where the payload is encrypted: decrypts no more than the number of the packet that
+    /// is carried, and appends its header. If the packet ring has not kept that, it is the oldest
+    /// packet that was asked for and is missing, because servers answer in order.
+    fn restore_header(
+        &mut self,
+        at: usize,
+        payload_type: u8,
+        arrival: &Arrival<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<(usize, usize)> {
+        let (place, payload_type) = self.repaired(at, payload_type)?;
+        // Bit rates are probed with packets of padding alone.
+        if arrival.bytes[0] & PADDING != 0 || arrival.length < FIXED_LENGTH + self.trailer + NUMBER
+        {
+            return None;
+        }
+        let carried = self.check.as_mut();
+        let sequence = match carried.and_then(|check| check.carried(arrival.bytes)) {
+            Some(sequence) => sequence,
+            None => self.tracks[place].missing.as_ref()?.oldest_asked()?,
+        };
+        let header = arrival.bytes.len().min(HEADER_MAX);
+        out.extend_from_slice(&arrival.bytes[..header]);
+        self.become_media(place, payload_type, sequence, out);
+        Some((place, NUMBER))
+    }
+
+    /// Makes a header of retransmission that of the packet which is carried.
+    fn become_media(&self, place: usize, payload_type: u8, sequence: u16, header: &mut [u8]) {
+        header[0] &= !PADDING;
+        header[1] = header[1] & MARKER | payload_type;
+        header[2..4].copy_from_slice(&sequence.to_be_bytes());
+        header[8..12].copy_from_slice(&self.tracks[place].ssrc.to_be_bytes());
+    }
+
+    /// The track that is repaired by packets of the one at `at`, and the payload type of its own.
+    fn repaired(&self, at: usize, payload_type: u8) -> Option<(usize, u8)> {
         let mut agreed = self.agreed.iter();
         let repairs = agreed.find(|own| own.is_rtx && own.payload_type == payload_type)?;
         let place = self.repaired_by(self.tracks[at].ssrc, repairs.apt?)?;
-        let payload_type = repairs.apt?;
-        out.extend_from_slice(&arrival.bytes[..header.payload_offset]);
-        out[0] &= !PADDING;
-        out[1] = out[1] & MARKER | payload_type;
-        out[2..4].copy_from_slice(&sequence.to_be_bytes());
-        out[8..12].copy_from_slice(&self.tracks[place].ssrc.to_be_bytes());
-        out.extend_from_slice(payload);
-        debug_assert!(out.len() + NUMBER <= arrival.length);
-        Some(place)
+        Some((place, repairs.apt?))
     }
 
     /// The stream that is repaired by that one: as the description says, or else the only one of

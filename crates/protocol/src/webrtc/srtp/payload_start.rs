@@ -1,0 +1,85 @@
+//! Decrypting the first bytes of a payload alone.
+//!
+//! All profiles encrypt in counter mode, so that any part of a payload can be decrypted without the
+//! rest. What comes out is not authentic: that takes the whole packet.
+
+use std::fmt;
+
+use aws_lc_rs::cipher::EncryptingKey;
+
+use super::cipher::{SessionKeys, counter_block};
+use super::index::estimate;
+use super::key_derivation::{BLOCK, apply, counter_mode};
+use super::packet::RtpParts;
+use super::profile::SrtpProfile;
+
+/// The most sources whose highest index is kept.
+const SOURCES_MAX: usize = 2048;
+
+/// GCM encrypts from the second block on: the first is for the tag (NIST SP 800-38D, 7.1).
+const GCM_FIRST_BLOCK: u8 = 2;
+
+/// Decrypts the first bytes of payloads of one direction.
+pub struct PayloadStart {
+    encryption: Box<EncryptingKey>,
+    keys: SessionKeys,
+    /// The highest index of each source, by SSRC.
+    sources: Vec<(u32, u64)>,
+}
+
+impl fmt::Debug for PayloadStart {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("PayloadStart")
+            .field("sources", &self.sources.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PayloadStart {
+    pub(super) fn new(keys: SessionKeys) -> PayloadStart {
+        PayloadStart {
+            encryption: Box::new(counter_mode(keys.key())),
+            keys,
+            sources: Vec::new(),
+        }
+    }
+
+    /// The first `N` bytes of the payload of a packet, of which as many have to be there. `None` if
+    /// they are not, or there are too many sources.
+    pub fn of<const N: usize>(&mut self, packet: &[u8]) -> Option<[u8; N]> {
+        let parts = RtpParts::of(packet).ok()?;
+        let mut start: [u8; N] = *packet.get(parts.header..)?.first_chunk()?;
+        let place = match self
+            .sources
+            .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc)
+        {
+            Ok(place) => place,
+            Err(_) if self.sources.len() >= SOURCES_MAX => return None,
+            Err(place) => {
+                self.sources.insert(place, (parts.ssrc, 0));
+                place
+            }
+        };
+        let highest = &mut self.sources[place].1;
+        let index = estimate(*highest, parts.sequence);
+        *highest = index.max(*highest);
+        apply(&self.encryption, self.block(parts.ssrc, index), &mut start);
+        Some(start)
+    }
+
+    fn block(&self, ssrc: u32, index: u64) -> [u8; BLOCK] {
+        match self.keys.profile() {
+            SrtpProfile::AesCm128HmacSha1_80 => counter_block(self.keys.salt(), ssrc, index),
+            SrtpProfile::AeadAes128Gcm | SrtpProfile::AeadAes256Gcm => {
+                // The nonce has the same parts two bytes further ahead (RFC 7714, 8.1).
+                let mut salt = [0; 14];
+                salt[2..].copy_from_slice(&self.keys.salt()[..12]);
+                let shifted = counter_block(&salt, ssrc, index);
+                let mut block = [0; BLOCK];
+                block[..12].copy_from_slice(&shifted[2..14]);
+                block[BLOCK - 1] = GCM_FIRST_BLOCK;
+                block
+            }
+        }
+    }
+}

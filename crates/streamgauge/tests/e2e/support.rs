@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -113,11 +113,37 @@ pub(crate) fn behind(mut wrapper: Command, command: &Command) -> Command {
     wrapper
 }
 
-/// Does something with each item at the same time: for runs that mostly wait.
+/// Does something with each item at the same time: for runs that mostly wait. All tests together do
+/// so with no more items at a time than a quarter of the tests that run, and four at least: more
+/// would keep a hundred threads waiting for a processor, and servers would fall behind.
 pub(crate) fn at_once<T: Sync>(items: &[T], act: impl Fn(&T) + Sync) {
+    static RUNNING: Mutex<usize> = Mutex::new(0);
+    static ENDED: Condvar = Condvar::new();
+    /// Gives the place back, also if the item fails.
+    struct Running;
+    impl Running {
+        fn begin(most: usize) -> Running {
+            let running = RUNNING.lock().expect("nobody panics in it");
+            let running = ENDED.wait_while(running, |running| *running >= most);
+            *running.expect("nobody panics in it") += 1;
+            Running
+        }
+    }
+    impl Drop for Running {
+        fn drop(&mut self) {
+            *RUNNING.lock().expect("nobody panics in it") -= 1;
+            ENDED.notify_one();
+        }
+    }
+    let threads = std::env::var("RUST_TEST_THREADS").ok();
+    let threads = threads.and_then(|threads| threads.parse::<usize>().ok());
+    let most = threads.map_or(4, |threads| (threads / 4).max(4));
     thread::scope(|scope| {
         for item in items {
-            scope.spawn(|| act(item));
+            scope.spawn(|| {
+                let _running = Running::begin(most);
+                act(item);
+            });
         }
     });
 }

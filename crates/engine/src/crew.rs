@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use net::files::spawn_with_own_table;
-use net::ring::RingSettings;
 use net::{Clock, PortRange};
 
 use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
 use crate::remote_worker::RemoteWorker;
 use crate::resolver::Resolver;
-use crate::worker::{self, Config, EndpointPlan, Mailbox, PopulationPlan, Serving};
+use crate::worker::{self, Config, EndpointPlan, Mailbox, PopulationPlan, RingPlan, Serving};
 
 /// How many reports may wait for the coordinator. A worker that meets a full queue waits, which its
 /// own lag then shows.
@@ -41,7 +40,7 @@ pub(crate) struct Duty {
     pub(crate) endpoints: Vec<EndpointPlan>,
     pub(crate) ports: PortRange,
     /// The packet ring by which media is received; none where it is received by sockets.
-    pub(crate) ring: Option<RingSettings>,
+    pub(crate) ring: Option<RingPlan>,
     /// Whether it goes before others that want the same processor.
     pub(crate) goes_first: bool,
     /// Whether what it paces goes before all else on this machine.

@@ -7,7 +7,7 @@ use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use net::ports::DEFAULT_RANGE;
-use net::ring::{Brief, Family, PacketRing, RingSettings};
+use net::ring::{BLOCK_BYTES_MIN, Brief, Family, PacketRing, RingSettings};
 use net::{Claim, PortRange};
 use protocol::remote_receiver::{NEEDS, Ports};
 use protocol::session::Needs;
@@ -15,6 +15,7 @@ use scenario::{PopulationPlan, Receive, Scenario, Tester};
 
 use crate::error::EngineError;
 use crate::team_size::workers;
+use crate::worker::RingPlan;
 
 /// How media over UDP is received in a run, and at which ports.
 #[derive(Debug)]
@@ -179,11 +180,11 @@ impl ReceivePath {
     }
 
     /// The ring of a worker that has those ports.
-    pub(crate) fn ring(&self, ports: &PortRange) -> Option<RingSettings> {
+    pub(crate) fn ring(&self, ports: &PortRange) -> Option<RingPlan> {
         match self.path {
             Path::Ring(bytes) => {
                 let usual = settings(bytes, ports.ports()?, self.needs, self.time_codes);
-                Some(RingSettings {
+                let settings = RingSettings {
                     segments: self.segments,
                     block_timeout: if self.datagrams {
                         usual.block_timeout
@@ -191,6 +192,11 @@ impl ReceivePath {
                         SEGMENTS_TIMEOUT
                     },
                     ..usual
+                };
+                let within = self.needs.and_then(|needs| needs.within);
+                Some(RingPlan {
+                    settings,
+                    wakes: within.is_some(),
                 })
             }
             Path::Sockets { .. } => None,
@@ -331,6 +337,13 @@ fn ring(tester: &Tester) -> Result<Path, WhyNot> {
     }
 }
 
+/// When a block that is not full is handed over, so that packets are counted within that time:
+/// after half of it, in whole milliseconds.
+fn block_timeout(within: Duration) -> Duration {
+    let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis((millis / 2).max(1))
+}
+
 /// A ring that keeps of each packet what the sinks need: of nearly all the header alone, unless
 /// `time_codes` are looked for, which stand at the beginnings of payloads, or they need all.
 pub(crate) fn settings(
@@ -340,11 +353,20 @@ pub(crate) fn settings(
     time_codes: bool,
 ) -> RingSettings {
     let usual = RingSettings::new(Family::V4, ports);
+    // A block that is handed over half empty is gone until it is given back: there have to be more.
+    let usual = match needs.and_then(|needs| needs.within) {
+        Some(within) => RingSettings {
+            block_bytes: BLOCK_BYTES_MIN,
+            block_timeout: usual.block_timeout.min(block_timeout(within)),
+            ..usual
+        },
+        None => usual,
+    };
     if needs.is_some_and(|needs| needs.all) {
         return RingSettings {
             bytes: bytes.saturating_mul(WHOLE_TIMES),
             snapshot: usize::MAX,
-            block_timeout: WHOLE_TIMEOUT,
+            block_timeout: usual.block_timeout.min(WHOLE_TIMEOUT),
             ..usual
         };
     }
@@ -379,6 +401,7 @@ mod tests {
             receive_path
                 .ring(&PortRange::new(40_000..40_100))
                 .expect("it has ports")
+                .settings
         };
         let (mixed, alone) = (ring(true), ring(false));
         assert!(alone.block_timeout < mixed.block_timeout);
@@ -391,5 +414,30 @@ mod tests {
             mixed,
             "nothing else differs"
         );
+    }
+
+    #[test]
+    fn ring_of_feedback_hands_over_in_time_and_holds_half_a_second() {
+        let ring = |needs| settings(8 << 20, 40_000..=40_100, needs, false);
+        let headers = Needs {
+            all: false,
+            whole_if: 0,
+            ..Needs::ALL
+        };
+        for (needs, within, timeout) in [
+            (headers, 10, 5),
+            (headers, 1, 1),
+            (Needs::ALL, 10, 4),
+            (Needs::ALL, 1, 1),
+        ] {
+            let within = Some(Duration::from_millis(within));
+            let ring = ring(Some(Needs { within, ..needs }));
+            assert_eq!(ring.block_timeout, Duration::from_millis(timeout));
+            let blocks = (ring.bytes / ring.block_bytes) as u32;
+            let held = blocks * ring.block_timeout;
+            let least = if timeout > 1 || needs.all { 400 } else { 100 };
+            assert!(held >= Duration::from_millis(least), "{held:?}");
+        }
+        assert_eq!(ring(Some(headers)).block_timeout, Duration::from_millis(10));
     }
 }

@@ -48,6 +48,9 @@ pub(crate) struct HealthKeys {
     lag_p99: Key<Within<Bound>>,
     /// The longest stand-still of a worker, in however few windows. Default 1s.
     longest_stall: Key<Within<Bound>>,
+    /// The 99th percentile of how long after its cause feedback of clients left in a window. Default
+    /// 20ms.
+    feedback_delay_p99: Key<Within<Bound>>,
     /// The 99th percentile of the lateness of what was sent in a window. Default 100ms.
     send_lateness_p99: Key<Within<Bound>>,
     /// The 99th percentile of how late packets left an emulated link in a window. Default 1ms.
@@ -135,6 +138,7 @@ impl From<HealthKeys> for HealthBounds {
             kernel_drops: share(keys.kernel_drops, usual.kernel_drops),
             lag_p99: time(keys.lag_p99, usual.lag_p99),
             longest_stall: time(keys.longest_stall, usual.longest_stall),
+            feedback_delay_p99: time(keys.feedback_delay_p99, usual.feedback_delay_p99),
             send_lateness_p99: time(keys.send_lateness_p99, usual.send_lateness_p99),
             link_lateness_p99: time(keys.link_lateness_p99, usual.link_lateness_p99),
             worker_cpu: share(keys.worker_cpu, usual.worker_cpu),

@@ -29,6 +29,24 @@ pub(crate) struct Serving {
     pub(crate) tls: Option<net::tls::Server>,
 }
 
+/// A worker's packet ring.
+#[derive(Clone, Debug)]
+pub(crate) struct RingPlan {
+    pub(crate) settings: RingSettings,
+    /// Whether each block wakes the worker, because feedback may be due.
+    pub(crate) wakes: bool,
+}
+
+#[cfg(test)]
+impl From<RingSettings> for RingPlan {
+    fn from(settings: RingSettings) -> RingPlan {
+        RingPlan {
+            settings,
+            wakes: false,
+        }
+    }
+}
+
 /// Everything a worker needs, as it can be sent to its thread.
 pub(crate) struct Config {
     pub(crate) index: u32,
@@ -43,7 +61,7 @@ pub(crate) struct Config {
     /// Whether what it paces goes before all else on this machine.
     pub(crate) in_real_time: bool,
     /// The packet ring by which media is received; none where it is received by sockets.
-    pub(crate) ring: Option<RingSettings>,
+    pub(crate) ring: Option<RingPlan>,
     pub(crate) populations: Vec<PopulationPlan>,
     pub(crate) serving: Vec<(std::net::TcpListener, Serving)>,
     /// Reference servers over UDP.

@@ -1,6 +1,6 @@
 //! Single UDP sockets of sessions, and endpoints: the UDP ports of reference servers.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,9 +21,6 @@ use crate::trace::{TracedSocket, Tracer};
 /// How many sessions an endpoint has at a time: what strangers send must not make it grow without
 /// end.
 const PEERS_MAX: usize = 1 << 16;
-
-/// How soon sockets are looked at that are read soon.
-const SOON: Duration = Duration::from_millis(1);
 
 /// How often a socket is read whose media comes by the ring, for its session's deadlines: what is
 /// left may wait, and a look that finds little costs as much as one that finds much.
@@ -75,6 +72,16 @@ pub(super) struct RingEnd {
     pub(super) arrived: u32,
 }
 
+/// How a socket is read whose media comes by that way.
+fn by_path(reading: Reading, media: MediaPath) -> Reading {
+    match (reading, media) {
+        (Reading::Soon(_), MediaPath::Ring) => Reading::Late,
+        (Reading::MediaSoon(_), MediaPath::Ring) => Reading::AtDeadlines,
+        (Reading::MediaSoon(within), _) => Reading::Soon(within),
+        (reading, _) => reading,
+    }
+}
+
 /// Whose a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
@@ -93,8 +100,8 @@ pub(super) struct Datagrams {
     answer: Vec<u8>,
     /// The places of sockets that are read late.
     late: BTreeSet<usize>,
-    /// How many of them are read soon.
-    soon: usize,
+    /// How many of them are read within which time.
+    soon: BTreeMap<Duration, usize>,
 }
 
 struct EndpointState {
@@ -136,15 +143,30 @@ impl Datagrams {
             sender: SegmentSender::new(),
             answer: Vec::new(),
             late: BTreeSet::new(),
-            soon: 0,
+            soon: BTreeMap::new(),
         }
     }
 
     /// When the loop has to be awake next, to read what is read soon; `awake` is when it was last.
     pub(super) fn next_look(&self, awake: Time) -> Time {
-        match self.soon {
-            0 => Time::NEVER,
-            _ => awake + SOON,
+        let soonest = self.soon.keys().next();
+        soonest.map_or(Time::NEVER, |&soonest| awake + soonest)
+    }
+
+    fn count_soon(&mut self, reading: Reading) {
+        if let Reading::Soon(within) = reading {
+            *self.soon.entry(within).or_default() += 1;
+        }
+    }
+
+    fn forget_soon(&mut self, reading: Reading) {
+        if let Reading::Soon(within) = reading
+            && let Some(count) = self.soon.get_mut(&within)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.soon.remove(&within);
+            }
         }
     }
 
@@ -171,13 +193,14 @@ impl Datagrams {
         // One that is read late is asked when the loop is awake, or for its session's deadline.
         match end.reading {
             Reading::AtOnce => runtime.readiness.poll(&mut end.socket, polled)?,
-            Reading::Soon | Reading::Late => {
+            Reading::Soon(_) | Reading::MediaSoon(_) | Reading::Late => {
                 runtime.readiness.poll_control(&mut end.socket, polled)?;
             }
             Reading::AtDeadlines => {}
         }
-        self.soon += usize::from(end.reading == Reading::Soon);
+        let reading = end.reading;
         entry.insert(end);
+        self.count_soon(reading);
         Ok(place)
     }
 
@@ -225,7 +248,7 @@ impl Datagrams {
             owner: Owner::Session(session, channel),
             peer,
             refused: false,
-            reading,
+            reading: by_path(reading, media),
             media,
             read: Time::ZERO,
             dropped: 0,
@@ -246,6 +269,7 @@ impl Datagrams {
         let Some(end) = self.ends.get_mut(place) else {
             return Ok(());
         };
+        let reading = by_path(reading, end.media);
         let before = std::mem::replace(&mut end.reading, reading);
         if before == reading {
             return Ok(());
@@ -253,17 +277,21 @@ impl Datagrams {
         let (socket, readiness) = (&mut end.socket, &runtime.readiness);
         match before {
             Reading::AtOnce => readiness.forget(socket)?,
-            Reading::Soon | Reading::Late => readiness.forget_control(socket)?,
+            Reading::Soon(_) | Reading::MediaSoon(_) | Reading::Late => {
+                readiness.forget_control(socket)?;
+            }
             Reading::AtDeadlines => {}
         }
-        self.soon -= usize::from(before == Reading::Soon);
-        self.soon += usize::from(reading == Reading::Soon);
         // What is there already is told of, too.
         let polled = match reading {
             Reading::AtOnce => readiness.poll(socket, Place::Single(place)),
-            Reading::Soon | Reading::Late => readiness.poll_control(socket, Place::Single(place)),
+            Reading::Soon(_) | Reading::MediaSoon(_) | Reading::Late => {
+                readiness.poll_control(socket, Place::Single(place))
+            }
             Reading::AtDeadlines => Ok(()),
         };
+        self.forget_soon(before);
+        self.count_soon(reading);
         self.keep_whether_late(place);
         polled
     }
@@ -274,7 +302,9 @@ impl Datagrams {
     fn keep_whether_late(&mut self, place: usize) {
         let is_late = |end: &DatagramEnd| match end.reading {
             Reading::AtOnce => false,
-            Reading::Soon | Reading::Late => end.media != MediaPath::Ring,
+            Reading::Soon(_) | Reading::MediaSoon(_) | Reading::Late => {
+                end.media != MediaPath::Ring
+            }
             Reading::AtDeadlines => true,
         };
         match self.ends.get(place).is_some_and(is_late) {
@@ -297,7 +327,7 @@ impl Datagrams {
                 self.take_drops(place, runtime);
                 self.late.remove(&place);
                 let end = self.ends.remove(place);
-                self.soon -= usize::from(end.reading == Reading::Soon);
+                self.forget_soon(end.reading);
                 if end.media == MediaPath::Ring {
                     return Some(RingEnd {
                         port: end.socket.local_addr().ok()?.port(),
@@ -584,206 +614,4 @@ impl Datagrams {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-    use std::net::Ipv4Addr;
-    use std::time::Instant;
-
-    use measure::Recorder;
-    use protocol::session::{Context, Flows, Outbox, Output, Sinks};
-
-    use super::*;
-
-    const SESSION: SessionKey = SessionKey {
-        place: 1,
-        serial: 1,
-    };
-
-    const CHANNEL: ChannelId = ChannelId(3);
-
-    fn runtime() -> Runtime {
-        let waker = net::Waker::new().expect("linux has it");
-        let (reports, _) = crossbeam_channel::unbounded();
-        Runtime::new(&waker, reports).expect("linux has it")
-    }
-
-    fn local() -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, 0).into()
-    }
-
-    /// Opens a socket of the session to that peer, if to any.
-    fn open(
-        datagrams: &mut Datagrams,
-        runtime: &Runtime,
-        peer: Option<SocketAddr>,
-        reading: Reading,
-    ) -> (usize, SocketAddr) {
-        let opened = datagrams.open(
-            runtime,
-            (SESSION, CHANNEL),
-            (net::ports::bind(local(), 0).expect("a free port"), peer),
-            (reading, MediaPath::None),
-            None,
-        );
-        opened.expect("a free port")
-    }
-
-    /// Looks until something is there.
-    fn look(
-        datagrams: &mut Datagrams,
-        place: usize,
-        runtime: &mut Runtime,
-    ) -> (Look, Vec<Vec<u8>>) {
-        let give_up = Instant::now() + Duration::from_secs(10);
-        let mut batch = datagrams.take_batch().expect("nobody hears anything");
-        loop {
-            let looked = datagrams.look(place, &mut batch, runtime);
-            if !matches!(looked, Look::Nothing | Look::Error) {
-                let clock = runtime.clock.same_start();
-                let came = batch.datagrams(&clock).map(|came| came.bytes.to_vec());
-                let came = came.collect();
-                datagrams.put_batch(batch);
-                return (looked, came);
-            }
-            assert!(Instant::now() < give_up, "nothing comes");
-            std::thread::park_timeout(Duration::from_micros(100));
-        }
-    }
-
-    #[test]
-    fn whose_media_the_ring_brings_is_not_looked_at_late_unless_its_deadlines_ask_for_it() {
-        let (mut datagrams, runtime) = (Datagrams::new(), runtime());
-        let ways = [
-            (Reading::Late, MediaPath::None, true),
-            (Reading::Late, MediaPath::Ring, false),
-            (Reading::AtDeadlines, MediaPath::Ring, true),
-            (Reading::AtOnce, MediaPath::None, false),
-        ];
-        for (reading, media, expected) in ways {
-            let socket = net::ports::bind(local(), 0).expect("a free port");
-            let (whose, how) = ((SESSION, CHANNEL), (Reading::AtOnce, media));
-            let opened = datagrams.open(&runtime, whose, (socket, None), how, None);
-            let (place, _) = opened.expect("a free port");
-            assert!(!datagrams.is_late(place));
-            let set = datagrams.set_reading(place, reading, &runtime);
-            set.expect("it can be polled");
-            assert_eq!(datagrams.is_late(place), expected, "{reading:?} {media:?}");
-            assert_eq!(datagrams.is_on_ring(place), media == MediaPath::Ring);
-        }
-    }
-
-    #[test]
-    fn what_one_socket_sends_another_hears_and_one_that_is_closed_is_not_late() {
-        let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
-        let (receiver, to) = open(&mut datagrams, &runtime, None, Reading::Late);
-        let (sender, _) = open(&mut datagrams, &runtime, None, Reading::AtOnce);
-        assert_eq!(datagrams.late(), [receiver]);
-        let mut out = VecDeque::new();
-        let mut outbox = Outbox::default();
-        let mut context = Context {
-            now: Time::ZERO,
-            recorder: &mut Recorder::new(tester::TESTER_CATALOGUE),
-            sinks: &mut Sinks::default(),
-            flows: &mut Flows::default(),
-            out: &mut out,
-            outbox: &mut outbox,
-        };
-        for bytes in [b"one", b"two"] {
-            context.transmit(CHANNEL, None, |out| out.extend_from_slice(bytes));
-        }
-        let whom = (sender, Some(to));
-        while let Some(Output::Transmit(transmit)) = out.pop_front() {
-            let bytes = outbox.bytes(&transmit);
-            datagrams.transmit(whom, &transmit, bytes, &mut runtime);
-        }
-        let (looked, came) = look(&mut datagrams, receiver, &mut runtime);
-        let owner = Owner::Session(SESSION, CHANNEL);
-        assert!(matches!(looked, Look::Filled { owner: whose, .. } if whose == owner));
-        assert_eq!(came, [b"one", b"two"]);
-        datagrams.close_channel(receiver, None, &mut runtime);
-        assert!(datagrams.late().is_empty());
-        assert_eq!(datagrams.count(), 1);
-    }
-
-    #[test]
-    fn how_soon_a_socket_is_read_can_be_changed() {
-        let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
-        let (place, to) = open(&mut datagrams, &runtime, None, Reading::AtOnce);
-        let other = std::net::UdpSocket::bind(local()).expect("a free port");
-        let mut ready = super::super::readiness::Ready::new();
-        for (reading, word) in [
-            (Reading::Late, b"one"),
-            (Reading::AtOnce, b"two"),
-            (Reading::AtOnce, b"six"),
-        ] {
-            other.send_to(word, to).expect("it is there");
-            let set = datagrams.set_reading(place, reading, &runtime);
-            set.expect("linux takes it");
-            let is_late = reading == Reading::Late;
-            assert_eq!(datagrams.late().contains(&place), is_late);
-            let give_up = Instant::now() + Duration::from_secs(10);
-            // What was there before is told of too.
-            loop {
-                let clock = runtime.clock.same_start();
-                let waited = runtime
-                    .readiness
-                    .wait(&mut ready, Time::NEVER, true, &clock);
-                assert!(waited.expect("linux has it"));
-                let told = match is_late {
-                    true => ready.control().count(),
-                    false => ready.events().count(),
-                };
-                if told > 0 {
-                    break;
-                }
-                assert!(Instant::now() < give_up, "nothing is told");
-            }
-            let (looked, came) = look(&mut datagrams, place, &mut runtime);
-            assert!(matches!(looked, Look::Filled { .. }));
-            assert_eq!(came, [word]);
-        }
-    }
-
-    #[test]
-    fn what_the_ring_leaves_to_a_socket_is_read_for_few_deadlines() {
-        let (mut datagrams, runtime) = (Datagrams::new(), runtime());
-        let mut due = |media, reading| {
-            let opened = datagrams.open(
-                &runtime,
-                (SESSION, CHANNEL),
-                (net::ports::bind(local(), 0).expect("a free port"), None),
-                (reading, media),
-                None,
-            );
-            let (place, _) = opened.expect("a free port");
-            let millis = |millis: u64| Time::from_start(Duration::from_millis(1000 + millis));
-            [0, 10, 39, 40, 50, 90].map(|at| datagrams.is_due(place, millis(at)))
-        };
-        let seldom = due(MediaPath::Ring, Reading::AtDeadlines);
-        assert_eq!(seldom, [true, false, false, true, false, true]);
-        // Media itself has to be read for each.
-        assert_eq!(due(MediaPath::None, Reading::AtDeadlines), [true; 6]);
-        assert_eq!(due(MediaPath::Ring, Reading::AtOnce), [true; 6]);
-        assert!(!datagrams.is_due(99, Time::ZERO));
-    }
-
-    #[test]
-    fn that_nobody_is_there_is_said_after_all_that_came() {
-        let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
-        let nobody = std::net::UdpSocket::bind(local()).expect("a free port");
-        let peer = nobody.local_addr().ok();
-        let (place, to) = open(&mut datagrams, &runtime, peer, Reading::AtOnce);
-        nobody.send_to(b"the last", to).expect("it is there");
-        drop(nobody);
-        datagrams.refused(place, &mut runtime);
-        let unread = runtime.readiness.take_unread();
-        assert_eq!(unread, [Place::Single(place)]);
-        let (looked, came) = look(&mut datagrams, place, &mut runtime);
-        assert!(matches!(looked, Look::Filled { more: true, .. }));
-        assert_eq!(came, [b"the last"]);
-        let mut batch = datagrams.take_batch().expect("nobody hears anything");
-        assert!(datagrams.are_heard());
-        let looked = datagrams.look(place, &mut batch, &mut runtime);
-        assert!(matches!(looked, Look::NobodyThere(SESSION, CHANNEL)));
-    }
-}
+mod tests;

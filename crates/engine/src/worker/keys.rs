@@ -58,6 +58,9 @@ pub(super) enum Place {
 const KINDS: usize = 8;
 
 impl Place {
+    /// A token that is none of a socket.
+    pub(super) const NONE: usize = KINDS - 2;
+
     /// What it is polled as.
     pub(super) fn token(self) -> Token {
         let (kind, place) = match self {
@@ -103,7 +106,7 @@ mod tests {
         for (kind, place) in kinds.into_iter().zip([0, 1, 7, 8, 9, 1 << 20]) {
             assert_eq!(Place::of(kind(place).token()), Some(kind(place)));
         }
-        for token in [usize::MAX, usize::MAX - 1] {
+        for token in [usize::MAX, usize::MAX - 1, Place::NONE] {
             assert_eq!(Place::of(Token(token)), None);
         }
     }

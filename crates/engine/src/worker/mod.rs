@@ -48,18 +48,18 @@ use std::io;
 use crossbeam_channel::{Receiver, Sender};
 use measure::{Time, tester};
 use net::Clock;
-use protocol::session::{Context, Flows, Input, Output, Sinks};
+use protocol::session::{Context, Flows, Input, MediaEvent, Output, Sinks};
 
 use crate::messages::{Command, WorkerReport};
 use batches::Batches;
-pub(crate) use config::{Accept, Config, Serving};
+pub(crate) use config::{Accept, Config, RingPlan, Serving};
 use connections::Connections;
 use datagrams::Datagrams;
 pub(crate) use datagrams::EndpointPlan;
 use exchanges::Exchanges;
 use flows::Sending;
 use groups::Groups;
-use inbox::Outputs;
+use inbox::{Outputs, Pending};
 use keys::{Place, SessionKey};
 use links::Links;
 pub(crate) use links::Mailbox;
@@ -171,10 +171,11 @@ impl Worker {
         let (plans, workers) = (config.populations, links.workers());
         let populations = Populations::new(plans, config.seed, links.index, workers);
         populations.warm_up();
-        let shown = config.ring.as_ref().filter(|ring| ring.segments);
-        let shown = shown.map(|ring| ring.ports.clone());
+        let shown = config.ring.as_ref().filter(|ring| ring.settings.segments);
+        let shown = shown.map(|ring| ring.settings.ports.clone());
         let connections = Connections::new(shown, populations.count(), workers);
-        let rings = config.ring.map(Rings::open).transpose()?;
+        let open = |ring| Rings::open(ring, &runtime.readiness);
+        let rings = config.ring.map(open).transpose()?;
         let mut worker = Worker {
             runtime,
             commands: config.commands,
@@ -449,6 +450,14 @@ impl Worker {
     fn settle(&mut self) {
         while let Some((key, pending)) = self.runtime.inbox.pop() {
             self.deliver(key, pending.input());
+            if let Pending::Media {
+                event: MediaEvent::FeedbackDue { at },
+                ..
+            } = pending
+            {
+                let waited = self.runtime.clock.now().since(at).as_nanos() as u64;
+                self.runtime.tester.record(tester::FEEDBACK_DELAY, waited);
+            }
         }
         self.count_losses();
     }

@@ -8,12 +8,15 @@ use measure::Time;
 use mio::event::{Event, Source};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use net::ring::PacketRing;
 use net::{Clock, Timer, Waker};
 
 use super::keys::Place;
 
 const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
+/// Packet rings. The token is none of a socket.
+const RING: Token = Token(Place::NONE);
 
 /// The polls of a worker, its timer, and which sockets have more to read than one turn allows.
 pub(super) struct Readiness {
@@ -100,6 +103,12 @@ impl Readiness {
     pub(super) fn poll(&self, socket: &mut impl Source, place: Place) -> io::Result<()> {
         let registry = self.poll.registry();
         registry.register(socket, place.token(), Interest::READABLE)
+    }
+
+    /// Polls a packet ring, whose memory shows what there is: the loop is only woken.
+    pub(super) fn poll_ring(&self, ring: &PacketRing) -> io::Result<()> {
+        let registry = self.poll.registry();
+        registry.register(&mut SourceFd(&ring.as_raw_fd()), RING, Interest::READABLE)
     }
 
     /// Polls a socket that never wakes the loop.

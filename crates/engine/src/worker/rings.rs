@@ -14,11 +14,13 @@ use net::ring::{Arrived, Datagram, Family, PacketRing, RingSettings, Take};
 use protocol::metrics as clients;
 use protocol::session::{Arrival, MediaMark, SinkId};
 
+use super::config::RingPlan;
 use super::connections::SegmentTimes;
 use super::counting::Counting;
 use super::deferred::{DeferredInputs, Mark};
 use super::inbox::Pending;
 use super::keys::SessionKey;
+use super::readiness::Readiness;
 
 /// How many blocks are worked off before the other sockets have their turn.
 const BLOCKS_A_TURN: usize = 16;
@@ -32,7 +34,9 @@ const BLOCKS_A_TURN: usize = 16;
 /// at once 1.30, 25 ms 1.03, 100 ms 0.94.
 ///
 /// Arrival times are the kernel's. What a session hears, that its media has begun for example, and
-/// what waits for the ring, it hears up to so much later, with the time at which it came.
+/// what waits for the ring, it hears up to so much later, with the time at which it came. Where
+/// feedback may be due ([`protocol::session::Needs::within`]), nothing is gathered: the ring wakes
+/// the loop for each block.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// The rings of a worker, and what is behind each port.
@@ -42,6 +46,8 @@ pub(super) struct Rings {
     rings: [Option<PacketRing>; 2],
     /// By pair of ports.
     targets: Vec<Option<Target>>,
+    /// Whether each block wakes the loop.
+    wakes: bool,
     /// When they were read last.
     read: Time,
     /// What is heard when they have brought what came before it.
@@ -89,13 +95,20 @@ pub(super) struct RingPort {
 
 impl Rings {
     /// The ring for IPv4, for the ports that `settings` names.
-    pub(super) fn open(settings: RingSettings) -> io::Result<Rings> {
+    pub(super) fn open(
+        RingPlan { settings, wakes }: RingPlan,
+        readiness: &Readiness,
+    ) -> io::Result<Rings> {
         let ring = PacketRing::open(&settings)?;
+        if wakes {
+            readiness.poll_ring(&ring)?;
+        }
         let pairs = usize::from(settings.ports.end() - settings.ports.start()) / 2 + 1;
         Ok(Rings {
             settings,
             rings: [Some(ring), None],
             targets: vec![None; pairs],
+            wakes,
             read: Time::ZERO,
             deferred: DeferredInputs::default(),
             dropped: 0,
@@ -103,17 +116,21 @@ impl Rings {
     }
 
     /// Opens the ring for the family of `local` if that has not been done.
-    pub(super) fn cover(&mut self, local: IpAddr) -> io::Result<()> {
+    pub(super) fn cover(&mut self, local: IpAddr, readiness: &Readiness) -> io::Result<()> {
         let family = match local {
             IpAddr::V4(_) => Family::V4,
             IpAddr::V6(_) => Family::V6,
         };
         let place = &mut self.rings[usize::from(local.is_ipv6())];
         if place.is_none() {
-            *place = Some(PacketRing::open(&RingSettings {
+            let ring = PacketRing::open(&RingSettings {
                 family,
                 ..self.settings.clone()
-            })?);
+            })?;
+            if self.wakes {
+                readiness.poll_ring(&ring)?;
+            }
+            *place = Some(ring);
         }
         Ok(())
     }
@@ -181,9 +198,10 @@ impl Rings {
             .all(|(handled, count)| handled >= count)
     }
 
-    /// When they are to be read next, if nothing more comes. They are not polled: waking for each
-    /// block would cost more than looking at each heartbeat, and whether there is anything is seen
-    /// in their memory. `turn` is when the running turn of the loop began.
+    /// When they are to be read next, if nothing more comes. Unless feedback may be due they are not
+    /// polled: waking for each block would cost more than looking at each heartbeat, and whether
+    /// there is anything is seen in their memory. `turn` is when the running turn of the loop
+    /// began.
     pub(super) fn next_read(&self, turn: Time) -> Time {
         match self.have_ready(BLOCKS_A_TURN) {
             true => turn,
@@ -193,7 +211,7 @@ impl Rings {
 
     /// Whether it is time to read them: with `at_once` as soon as there is anything.
     pub(super) fn are_due(&self, now: Time, at_once: bool) -> bool {
-        let enough = match at_once || now >= self.read + GATHER {
+        let enough = match at_once || self.wakes || now >= self.read + GATHER {
             true => 1,
             false => BLOCKS_A_TURN,
         };

@@ -32,6 +32,11 @@ pub struct HealthBounds {
     /// overflow.
     #[serde(with = "duration")]
     pub longest_stall: Duration,
+    /// The 99th percentile of [`tester::FEEDBACK_DELAY`] in a window. Default 20 ms: with more,
+    /// servers repair later than they would for a player, and packets that a player gets in time
+    /// are counted as lost.
+    #[serde(with = "duration")]
+    pub feedback_delay_p99: Duration,
     /// The 99th percentile of [`tester::SEND_LATENESS`] in a window. Default 100 ms: with more,
     /// what the other side sees as jitter and delay is made here.
     #[serde(with = "duration")]
@@ -76,6 +81,7 @@ impl Default for HealthBounds {
             kernel_drops: 1e-5,
             lag_p99: Duration::from_millis(100),
             longest_stall: Duration::from_secs(1),
+            feedback_delay_p99: Duration::from_millis(20),
             send_lateness_p99: Duration::from_millis(100),
             link_lateness_p99: Duration::from_secs_f64(LATENESS_P99_MAX),
             worker_cpu: 0.9,
@@ -91,7 +97,7 @@ impl Default for HealthBounds {
 
 impl HealthBounds {
     /// Each bound as a scenario writes it: its key, and its value.
-    pub fn entries(&self) -> [(&'static str, String); 13] {
+    pub fn entries(&self) -> [(&'static str, String); 14] {
         let time = |time: Duration| TimeSpan(time).to_string();
         let share = |share: f64| Ratio(share).to_string();
         [
@@ -99,6 +105,7 @@ impl HealthBounds {
             ("kernel_drops", share(self.kernel_drops)),
             ("lag_p99", time(self.lag_p99)),
             ("longest_stall", time(self.longest_stall)),
+            ("feedback_delay_p99", time(self.feedback_delay_p99)),
             ("send_lateness_p99", time(self.send_lateness_p99)),
             ("link_lateness_p99", time(self.link_lateness_p99)),
             ("worker_cpu", share(self.worker_cpu)),

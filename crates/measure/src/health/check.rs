@@ -30,6 +30,7 @@ pub(super) enum Check {
     WorkerCpu,
     CpuWait,
     Steal,
+    FeedbackDelay,
     SendLateness,
     LinkOverload,
     LinkLateness,
@@ -42,7 +43,7 @@ const MORE_PROCESSOR: &str =
 
 impl Check {
     /// In the order in which reasons are given: what spoils figures before what may spoil them.
-    pub(super) const ALL: [Check; 15] = [
+    pub(super) const ALL: [Check; 16] = [
         Check::Overflow,
         Check::KernelDrops,
         Check::LongestStall,
@@ -54,6 +55,7 @@ impl Check {
         Check::WorkerCpu,
         Check::CpuWait,
         Check::Steal,
+        Check::FeedbackDelay,
         Check::SendLateness,
         Check::LinkLateness,
         Check::LateStarts,
@@ -72,6 +74,7 @@ impl Check {
             | Check::WorkerCpu
             | Check::CpuWait
             | Check::Steal
+            | Check::FeedbackDelay
             | Check::SendLateness
             | Check::LinkLateness
             | Check::LateStarts => Judged::ByWindows,
@@ -91,6 +94,7 @@ impl Check {
             Check::WorkerCpu => "worker_cpu",
             Check::CpuWait => "cpu_wait",
             Check::Steal => "steal",
+            Check::FeedbackDelay => "feedback_delay_p99",
             Check::SendLateness => "send_lateness_p99",
             Check::LinkOverload => "link_overload",
             Check::LinkLateness => "link_lateness_p99",
@@ -112,6 +116,7 @@ impl Check {
             Check::WorkerCpu => "tester.cpu_hottest_worker",
             Check::CpuWait => "tester.cpu_wait",
             Check::Steal => "tester.steal",
+            Check::FeedbackDelay => "tester.feedback_delay.p99",
             Check::SendLateness => "tester.send_lateness.p99",
             Check::LinkOverload => "link.overload",
             Check::LinkLateness => "link.lateness.p99",
@@ -132,6 +137,7 @@ impl Check {
             Check::WorkerCpu => "the busiest worker's processor time",
             Check::CpuWait => "the share of the time that a worker waited for a processor",
             Check::Steal => "the share of processor time that the hypervisor gave to others",
+            Check::FeedbackDelay => "the delay of the clients' feedback",
             Check::SendLateness => "the lateness of what was sent",
             Check::LinkOverload => {
                 "the number of packets that the emulated link dropped by its own fault"
@@ -160,7 +166,7 @@ impl Check {
                 "raise the limit of open files (`ulimit -n`), use more workers or source addresses, or run fewer clients"
             }
             Check::Ports => "run fewer clients over UDP, or several runs from several machines",
-            Check::Lag | Check::WorkerCpu => MORE_PROCESSOR,
+            Check::Lag | Check::WorkerCpu | Check::FeedbackDelay => MORE_PROCESSOR,
             Check::CpuWait => {
                 "stop what else runs on this machine, or let the tester go first (tester.priority: raised), \
                  or give it cores of its own (taskset), or a machine of its own"
@@ -184,9 +190,11 @@ impl Check {
 
     pub(super) fn unit(self) -> Unit {
         match self {
-            Check::Lag | Check::LongestStall | Check::SendLateness | Check::LinkLateness => {
-                Unit::Seconds
-            }
+            Check::Lag
+            | Check::LongestStall
+            | Check::FeedbackDelay
+            | Check::SendLateness
+            | Check::LinkLateness => Unit::Seconds,
             Check::WorkerCpu => Unit::Cores,
             Check::LateStarts | Check::SocketsRefused | Check::LinkOverload => Unit::Count,
             Check::Overflow
@@ -210,6 +218,7 @@ impl Check {
             Check::WorkerCpu => bounds.worker_cpu,
             Check::CpuWait => bounds.cpu_wait,
             Check::Steal => bounds.steal,
+            Check::FeedbackDelay => bounds.feedback_delay_p99.as_secs_f64(),
             Check::SendLateness => bounds.send_lateness_p99.as_secs_f64(),
             Check::LinkLateness => bounds.link_lateness_p99.as_secs_f64(),
             Check::LateClients => bounds.late_clients,
@@ -229,6 +238,7 @@ impl Check {
             Check::WorkerCpu => tester.named("cpu_hottest_worker", Statistic::Max),
             Check::CpuWait => tester.named("cpu_wait", Statistic::Max),
             Check::Steal => tester.named("steal", Statistic::Max),
+            Check::FeedbackDelay => tester.named("feedback_delay", Statistic::Quantile(0.99)),
             Check::SendLateness => tester.named("send_lateness", Statistic::Quantile(0.99)),
             Check::LateStarts => Some(tester.counter(tester::NOT_STARTED_IN_TIME) as f64),
             Check::Overflow

@@ -371,7 +371,7 @@ impl Receiver {
             // It is told of no other position than the first.
             MediaEvent::Position { .. }
             | MediaEvent::ClockJumped { .. }
-            | MediaEvent::Missing
+            | MediaEvent::FeedbackDue { .. }
             | MediaEvent::Numbered => {}
         }
     }

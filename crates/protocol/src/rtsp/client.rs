@@ -772,7 +772,7 @@ impl Client {
             // It goes on after all.
             MediaEvent::SourceChanged { .. } => self.streams[index].bye = None,
             // RTSP has no retransmission to ask for.
-            MediaEvent::Missing | MediaEvent::Numbered => {}
+            MediaEvent::FeedbackDue { .. } | MediaEvent::Numbered => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::time::Duration;
 
 use measure::Time;
 
@@ -23,9 +24,13 @@ pub struct Datagram<'a> {
 pub enum Reading {
     /// As soon as they come.
     AtOnce,
-    /// Within a millisecond. For many sessions that answer much, each on a socket of its own: they
-    /// are woken together.
-    Soon,
+    /// Within that time. For many sessions that answer much, each on a socket of its own: they are
+    /// woken together. Where a packet ring brings the media, what else comes is read as with
+    /// [`Reading::Late`].
+    Soon(Duration),
+    /// As [`Reading::Soon`], for sessions that have a deadline every few milliseconds anyway. Where
+    /// a packet ring brings the media, what else comes is read at deadlines, every 40 ms.
+    MediaSoon(Duration),
     /// Whenever the worker is awake for something else, but every 40 ms, and before the session
     /// hears of anything else. For media, where answers may wait: nobody is woken for it.
     Late,

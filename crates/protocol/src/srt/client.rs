@@ -51,6 +51,10 @@ const MALFORMED_MAX: u32 = 1000;
 /// woken together. Waking costs more than the acknowledgements that are then said.
 const GRID: Duration = Duration::from_millis(5);
 
+/// How soon media is read that comes by the socket: libsrt asks within a tenth of a millisecond for
+/// what is missing.
+const MEDIA_WITHIN: Duration = Duration::from_micros(500);
+
 /// How often levels are looked at, and what was sent is counted.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
@@ -104,6 +108,8 @@ pub struct Client {
     player: Option<SinkId>,
     seen: Seen,
     sweeps: Sweeps,
+    /// When missing packets are asked for again, of a client that plays.
+    asks_again_at: Time,
     publishing: Option<Box<Publishing>>,
     malformed: u32,
     /// When to look whether what is to come has come.
@@ -152,6 +158,7 @@ impl Client {
             player: None,
             seen: Seen::default(),
             sweeps: Sweeps::new(seed),
+            asks_again_at: Time::NEVER,
             publishing: None,
             malformed: 0,
             check: None,
@@ -290,10 +297,10 @@ impl Client {
         if let Some(sink) = self.player {
             cx.sinks.get::<Player>(sink).begin(playing, cx.recorder);
         }
-        // Nothing has to be answered at once any more.
+        // Nothing is waited for any more, and many clients are woken together.
         cx.out.push_back(Output::Read {
             channel: self.channel,
-            reading: Reading::AtDeadlines,
+            reading: Reading::MediaSoon(MEDIA_WITHIN),
         });
     }
 
@@ -506,6 +513,7 @@ impl Session for Client {
             && let Some(playing) = cx.sinks.get::<Player>(sink).playing()
         {
             playing.plan(&mut self.sweeps, cx.now);
+            self.asks_again_at = playing.asks_again_at();
         }
     }
 
@@ -519,7 +527,7 @@ impl Session for Client {
                 hands.map_or(own, |hands| hands.due())
             }
             // Whatever else is due is done then.
-            Phase::Playing => self.sweeps.at(),
+            Phase::Playing => self.sweeps.at().min(self.asks_again_at),
             Phase::Publishing | Phase::Finishing => {
                 let publishing = self.publishing.as_ref();
                 let asks = publishing.map_or(Time::NEVER, |publishing| publishing.asks_at());

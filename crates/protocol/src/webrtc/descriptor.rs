@@ -13,6 +13,7 @@ use super::golden;
 use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
 use super::signalling::janus::Subscribe;
+use super::tracks::FEEDBACK_WITHIN;
 use super::turn::TurnTransport;
 use super::url::{Place, SCHEMES, Url};
 use crate::browser::{Golden, Page};
@@ -37,6 +38,7 @@ pub static PROTOCOL: Protocol = Protocol {
     datagrams: Some(Needs {
         // The length of padding is encrypted: no packet is needed as a whole.
         whole_if: 0,
+        within: Some(FEEDBACK_WITHIN),
         ..rtp::NEEDS
     }),
     stream_columns: &[rtp::RTP_COLUMNS],
@@ -134,7 +136,10 @@ impl Keys for ClientConfig {
         match (&self.turn, self.receive) {
             (Some(_), _) => None,
             (None, Receive::Headers) => PROTOCOL.datagrams,
-            (None, Receive::Decrypted) => Some(Needs::ALL),
+            (None, Receive::Decrypted) => Some(Needs {
+                within: Some(FEEDBACK_WITHIN),
+                ..Needs::ALL
+            }),
         }
     }
 

@@ -43,6 +43,9 @@ const PADDING_MAX: usize = 255;
 /// The most of a packet that is looked at where only its header is.
 const HEADER_MAX: usize = 96;
 
+/// How soon packets are counted after they have arrived: browsers send a NACK within some 20 ms.
+pub(super) const FEEDBACK_WITHIN: Duration = Duration::from_millis(8);
+
 /// One part in so many of unknown media is much, if it is not less than the least.
 const UNKNOWN_PART: u64 = 10;
 const UNKNOWN_LEAST: u64 = 20;
@@ -332,7 +335,7 @@ impl Tracks {
         };
         if event.is_none() && asks {
             self.listens = false;
-            return Some(MediaEvent::Missing);
+            return Some(MediaEvent::FeedbackDue { at: arrival.at });
         }
         event
     }

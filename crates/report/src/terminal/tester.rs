@@ -28,6 +28,11 @@ impl Screen {
         if let Some(named) = tester.find("lag") {
             self.distribution("late by", named, "p50");
         }
+        if tester.distribution("feedback_delay").is_some()
+            && let Some(named) = tester.find("feedback_delay")
+        {
+            self.distribution("feedback after", named, "p50");
+        }
         let mut text = format!("{} packets", count(tester.value("overflow").unwrap_or(0.0)));
         match tester.value("softnet_drops") {
             Some(drops) if drops > 0.0 => {

@@ -127,7 +127,8 @@ fn carry_all(ring: impl Fn(PortRange) -> (PortRange, Option<RingSettings>)) {
         let (ours, theirs) = (Log::default(), Log::default());
         let (server, at) = server(&case, &theirs);
         let mut client = client(&case, at, &ours);
-        (client.ports, client.ring) = ring(client.ports);
+        let (ports, ring) = ring(client.ports);
+        (client.ports, client.ring) = (ports, ring.map(Into::into));
         let mut stopped = false;
         let seen = play(vec![client, server], |crew, clock, seen| {
             let over = !seen.outcomes().is_empty() && case.server_is_through(&theirs);

@@ -80,7 +80,10 @@ fn a_name_is_looked_up_for_a_socket_too() {
 
 #[test]
 fn what_is_read_soon_or_at_deadlines_is_heard_before_anything_else() {
-    for reading in [Reading::Soon, Reading::AtDeadlines] {
+    for reading in [
+        Reading::Soon(Duration::from_millis(1)),
+        Reading::AtDeadlines,
+    ] {
         let seen = run_one(move || {
             let mut heard = 0;
             toy(move |cx, input, deadline| match input {

@@ -43,7 +43,7 @@ fn worker() -> Worker {
         ports: PortRange::new(30_000..30_040),
         goes_first: false,
         in_real_time: false,
-        ring: Some(RingSettings::new(Family::V4, 30_000..=30_039)),
+        ring: Some(RingSettings::new(Family::V4, 30_000..=30_039).into()),
         populations: vec![PopulationPlan {
             name: "slow".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,

@@ -101,6 +101,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
             endpoints: Vec::new(),
             ring: (worker == 0).then(|| {
                 receive_path::settings(8 << 20, ports.ports().expect("some"), Some(NEEDS), false)
+                    .into()
             }),
             ports,
         }
@@ -350,6 +351,7 @@ fn a_window_holds_what_came_in_it_however_late_the_loop_is() {
             endpoints: Vec::new(),
             ring: ring.then(|| {
                 receive_path::settings(8 << 20, ports.ports().expect("some"), Some(NEEDS), false)
+                    .into()
             }),
             ports,
         };

@@ -111,10 +111,13 @@ fn heard_of_at(
         in_real_time: false,
         serving: Vec::new(),
         endpoints: Vec::new(),
-        ring: Some(RingSettings {
-            segments,
-            ..settings
-        }),
+        ring: Some(
+            RingSettings {
+                segments,
+                ..settings
+            }
+            .into(),
+        ),
         ports,
     };
     let seen = play(vec![duty], |_, run, _| {

@@ -40,7 +40,9 @@ impl Worker {
         let ring = self.rings.as_mut().filter(|_| slot.trace.is_none());
         let mut ring = ring.zip(sink);
         if let Some((rings, _)) = &mut ring {
-            rings.cover(local).map_err(|error| channel_error(&error))?;
+            rings
+                .cover(local, &self.runtime.readiness)
+                .map_err(|error| channel_error(&error))?;
         }
         let wish = Wish {
             session: key,
@@ -199,7 +201,7 @@ impl Worker {
         let ring = self.rings.as_mut().filter(|_| may).zip(media);
         let (socket, path) = match ring {
             Some((rings, media)) => {
-                rings.cover(local.ip())?;
+                rings.cover(local.ip(), &self.runtime.readiness)?;
                 let socket = self.pairs.reserve_single(local.ip(), media.mark)?;
                 slot.on_ring = true;
                 let port = RingPort {

@@ -132,7 +132,7 @@ impl Worker {
                 && self
                     .rings
                     .as_mut()
-                    .is_none_or(|rings| rings.cover(to.ip()).is_ok()),
+                    .is_none_or(|rings| rings.cover(to.ip(), &self.runtime.readiness).is_ok()),
         };
         let (connections, runtime) = (&mut self.connections, &mut self.runtime);
         connections.connect(runtime, &wish, to, others, layer)

@@ -42,6 +42,7 @@ figures!(Rtp);
 /// which says how long that is. Without contributing sources (CC) and extension (X) the fixed
 /// header is enough.
 pub const NEEDS: Needs = Needs {
+    within: None,
     all: false,
     whole_if: 0x20,
     more_if: 0x1f,

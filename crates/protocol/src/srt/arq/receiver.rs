@@ -13,13 +13,15 @@ use crate::srt::codec::packet::{
     Ack, AckRates, AckReport, Control, ControlHeader, DataHeader, HEADER, LossRange, write_nak,
 };
 use crate::srt::seq::{SeqNumber, SocketClock};
-use acks::{Acks, Rates};
+use acks::Acks;
 use history::History;
+use rates::Rates;
 
 pub use super::playout::Delivered;
 
 mod acks;
 mod history;
+mod rates;
 
 /// How often a full acknowledgement is sent while packets come (SRT, 4.8.1).
 pub const ACK_EVERY: Duration = Duration::from_millis(10);
@@ -29,6 +31,9 @@ const LIGHT_ACK_EVERY: u32 = 64;
 
 /// Missing packets are asked for again no more often than this (SRT, 4.8.2).
 const NAK_EVERY_MIN: Duration = Duration::from_millis(20);
+
+/// The same of packets without due times, such as those of messages, as in libsrt.
+const NAK_EVERY_UNTIMED_MIN: Duration = Duration::from_millis(300);
 
 /// After so many packets in order the patience with reordered ones goes down by one, as in libsrt.
 const ORDERED_MAX: u32 = 50;
@@ -71,6 +76,9 @@ pub struct ReceiverConfig {
     /// How many packets a packet may be ahead of the last one, or the ring holds. At most
     /// [`WINDOW_MAX`].
     pub window: u32,
+    /// How long a packet that has arrived may not be known: so much later than due is given up what
+    /// is missing, if no later packet shows that it is too late.
+    pub read_behind: Duration,
     /// Whether packets are kept.
     pub delivery: Delivery,
 }
@@ -92,6 +100,7 @@ impl ReceiverConfig {
             periodic_nak: true,
             reorder_tolerance_max: 0,
             window: 8192,
+            read_behind: Duration::ZERO,
             delivery: Delivery::Counting,
         }
     }
@@ -128,6 +137,7 @@ pub struct Receiver {
     too_late_drop: bool,
     periodic_nak: bool,
     window: u32,
+    read_behind: Duration,
     /// One behind the highest that has come.
     next: SeqNumber,
     gaps: Gaps,
@@ -167,6 +177,7 @@ impl Receiver {
             too_late_drop: config.too_late_drop,
             periodic_nak: config.periodic_nak,
             window,
+            read_behind: config.read_behind,
             next: first,
             gaps: Gaps::new(gaps),
             came: History::new(window),
@@ -196,7 +207,9 @@ impl Receiver {
         count.pkt_recv += 1;
         count.byte_recv += (HEADER + payload.len()) as u64;
         count.pkt_rcv_retrans += u64::from(header.retransmitted);
-        self.rates.count(HEADER + payload.len());
+        let is_sent_anew = header.retransmitted || header.sequence.is_before(self.next);
+        self.rates
+            .packet(header.sequence, payload.len(), at, is_sent_anew);
         self.expire(at);
         if let Some(tsbpd) = &mut self.tsbpd {
             tsbpd.follow(header.timestamp);
@@ -342,20 +355,21 @@ impl Receiver {
     }
 
     /// Takes a control packet in that arrived then, with that timestamp. Only ACKACKs and drop
-    /// requests are a receiver's; it passes over all others.
-    pub fn control(&mut self, control: &Control<'_>, timestamp: u32, at: Time) {
-        let at = at.max(self.last);
+    /// requests are a receiver's; it passes over all others. It may have arrived before data packets
+    /// that are known already.
+    pub fn control(&mut self, control: &Control<'_>, timestamp: u32, arrived: Time) {
+        let at = arrived.max(self.last);
         self.last = at;
         match *control {
             Control::AckAck { number } => {
                 self.statistics.pkt_recv_ackack += 1;
-                let Some(rtt) = self.acks.answered(number, at) else {
+                let Some(rtt) = self.acks.answered(number, arrived) else {
                     self.statistics.pkt_recv_foreign_ackack += 1;
                     return;
                 };
                 self.rtt.measure(rtt);
                 if let Some(tsbpd) = &mut self.tsbpd {
-                    tsbpd.measure(timestamp, at, rtt);
+                    tsbpd.measure(timestamp, arrived, rtt);
                 }
             }
             Control::DropRequest { first, last, .. } => {
@@ -394,27 +408,39 @@ impl Receiver {
         self.gaps.first().map_or(self.next, |gap| gap.range.first)
     }
 
+    /// Whether something is to be said because of packets that came, and not because time passed.
+    #[inline]
+    pub fn feedback_is_due(&self) -> bool {
+        self.nak_wanted || self.acks.since >= self.acks.light_at()
+    }
+
+    /// When missing packets are asked for again.
+    pub fn asks_again_at(&self) -> Time {
+        match self.periodic_nak && self.gaps.first().is_some() {
+            true => self.nak_at,
+            false => Time::NEVER,
+        }
+    }
+
     /// When [`Receiver::write_next`] has something to say, or something is given up.
     pub fn due(&self) -> Time {
-        if self.nak_wanted || self.acks.since >= self.acks.light_at() {
+        if self.feedback_is_due() {
             return self.last;
         }
         let ack = self.acks.due(self.acknowledged(), self.rtt.patience());
         let Some(gap) = self.gaps.first() else {
             return ack;
         };
-        let nak = if self.periodic_nak {
-            self.nak_at
-        } else {
-            Time::NEVER
-        };
-        let given_up = gap.deadline + Duration::from_nanos(1);
-        ack.min(nak).min(given_up)
+        let given_up = gap.deadline + self.read_behind + Duration::from_nanos(1);
+        ack.min(self.asks_again_at()).min(given_up)
     }
 
     /// Appends the next control packet that is due, as one datagram; says whether there was one.
     pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
-        self.expire(now);
+        let known = now
+            .as_nanos()
+            .saturating_sub(self.read_behind.as_nanos() as u64);
+        self.expire(Time::from_nanos(known));
         self.write_nak(now, out) || self.write_ack(now, out)
     }
 
@@ -425,9 +451,13 @@ impl Receiver {
         }
     }
 
-    /// How often missing packets are asked for again (SRT, 4.8.2).
+    /// How often missing packets are asked for again (SRT, 4.8.2). Without due times there is no
+    /// haste: libsrt then waits for what was asked for to come.
     fn nak_every(&self) -> Duration {
-        (self.rtt.patience() / 2).max(NAK_EVERY_MIN)
+        match self.tsbpd {
+            Some(_) => (self.rtt.patience() / 2).max(NAK_EVERY_MIN),
+            None => self.rtt.patience().max(NAK_EVERY_UNTIMED_MIN),
+        }
     }
 
     fn write_nak(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
@@ -463,7 +493,7 @@ impl Receiver {
             return false;
         }
         let (number, report) = if full {
-            let rates = self.rates.at(now);
+            let rates = self.rates.now();
             let report = AckReport {
                 rtt: self.rtt.smoothed(),
                 rtt_variance: self.rtt.variance(),

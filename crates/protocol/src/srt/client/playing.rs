@@ -28,6 +28,10 @@ const SYNC_WITHIN: usize = 32 * 1024;
 /// So many packets that cannot be decrypted, and none that can, are enough.
 const UNDECRYPTABLE_MAX: u64 = 100;
 
+/// How far behind the present a look at what has come may be: a packet ring hands packets over
+/// after a millisecond.
+const READ_BEHIND: Duration = Duration::from_millis(3);
+
 /// What is received of a stream.
 #[derive(Debug)]
 pub(super) struct Playing {
@@ -76,6 +80,7 @@ impl Playing {
         Playing {
             receiver: Receiver::new(ReceiverConfig {
                 tsbpd: negotiated.tsbpd_receiving.then_some(tsbpd),
+                read_behind: READ_BEHIND,
                 ..config
             }),
             decryptor: negotiated.decryptor,
@@ -148,6 +153,17 @@ impl Playing {
         self.order.put(header.sequence, at, payload, &mut check);
         let given_up = self.receiver.acknowledged();
         self.order.give_up(given_up, at, &mut check);
+    }
+
+    /// Whether something is to be said because of packets that came, and not because time passed.
+    #[inline]
+    pub(super) fn feedback_is_due(&self) -> bool {
+        self.receiver.feedback_is_due()
+    }
+
+    /// When missing packets are asked for again.
+    pub(super) fn asks_again_at(&self) -> Time {
+        self.receiver.asks_again_at()
     }
 
     /// Takes a control packet in. Gives what is to be said to it.

@@ -15,6 +15,9 @@ use crate::srt::handshake::Negotiated;
 use crate::srt::made::{Made, MadeFlow, Place};
 use crate::srt::metrics as m;
 
+/// How soon the server is answered.
+const ANSWER_WITHIN: Duration = Duration::from_millis(1);
+
 /// How long beyond the latency what was sent may take to be acknowledged, and played.
 const REST: Duration = Duration::from_millis(200);
 
@@ -240,7 +243,7 @@ impl Client {
         // The server measures the round trip by how soon it is answered.
         cx.out.push_back(Output::Read {
             channel: self.channel,
-            reading: Reading::Soon,
+            reading: Reading::Soon(ANSWER_WITHIN),
         });
         for (histogram, from) in [
             (crate::metrics::STARTUP_DELAY, self.due),

@@ -1,4 +1,5 @@
-//! When a client that plays has read what has come, and acknowledges it.
+//! When a client that plays acknowledges what has come. Missing packets wait for no sweep: what
+//! counts packets tells of them ([`MediaEvent::FeedbackDue`](crate::session::MediaEvent)).
 
 use std::time::Duration;
 
@@ -15,10 +16,6 @@ const TURNS_MAX: u64 = 2;
 /// The longest time between two sweeps of a client to which nothing comes.
 const IDLE_MAX: Duration = Duration::from_millis(40);
 
-/// For so long after a loss there are sweeps in each turn of the grid, because NAKs wait for them.
-/// With 0.1 % of loss two losses are some seconds apart.
-const LOSSY_FOR: Duration = Duration::from_secs(30);
-
 /// The sweeps of a client. To read a socket and to acknowledge costs more than all else that is
 /// done for a packet, so it is done as seldom as the latency allows.
 #[derive(Debug)]
@@ -27,10 +24,8 @@ pub(super) struct Sweeps {
     every: Duration,
     /// Clients take turns, so that a worker is never long at it.
     phase: u64,
-    /// What had come and was lost at the last one.
+    /// How many packets had come at the last one.
     came: u64,
-    lost: u64,
-    lossy_until: Time,
 }
 
 impl Sweeps {
@@ -41,8 +36,6 @@ impl Sweeps {
             every: GRID,
             phase: (seed % TURNS_MAX) * GRID.as_nanos() as u64,
             came: 0,
-            lost: 0,
-            lossy_until: Time::ZERO,
         }
     }
 
@@ -52,20 +45,14 @@ impl Sweeps {
     }
 
     /// There was one now, if it was time for it; plans the next. That is after an eighth of the
-    /// latency, up to 10 ms; sooner while packets are lost, later while none come.
+    /// latency, up to 10 ms; later while no packets come.
     pub(super) fn plan(&mut self, now: Time, latency: Duration, counted: &ReceiverStatistics) {
         if now < self.at {
             return;
         }
-        if std::mem::replace(&mut self.lost, counted.pkt_rcv_loss) != counted.pkt_rcv_loss {
-            self.lossy_until = now + LOSSY_FOR;
-        }
         let idle = std::mem::replace(&mut self.came, counted.pkt_recv) == counted.pkt_recv;
         let grid = GRID.as_nanos() as u64;
-        let turns = match now < self.lossy_until {
-            true => 1,
-            false => (latency.as_nanos() as u64 / 8 / grid).clamp(1, TURNS_MAX),
-        };
+        let turns = (latency.as_nanos() as u64 / 8 / grid).clamp(1, TURNS_MAX);
         let usual = Duration::from_nanos(turns * grid);
         self.every = match idle {
             true => (2 * self.every).clamp(usual, (latency / 6).clamp(usual, IDLE_MAX)),
@@ -83,10 +70,9 @@ mod tests {
 
     const LATENCY: Duration = Duration::from_millis(120);
 
-    fn counted(came: u64, lost: u64) -> ReceiverStatistics {
+    fn counted(came: u64) -> ReceiverStatistics {
         ReceiverStatistics {
             pkt_recv: came,
-            pkt_rcv_loss: lost,
             ..ReceiverStatistics::default()
         }
     }
@@ -101,7 +87,7 @@ mod tests {
             } else {
                 sweeps.came
             };
-            sweeps.plan(now, latency, &counted(came, sweeps.lost));
+            sweeps.plan(now, latency, &counted(came));
             sweeps.at().since(now).as_millis()
         });
         each.collect()
@@ -117,18 +103,9 @@ mod tests {
     }
 
     #[test]
-    fn after_a_loss_it_is_swept_more_often_for_a_while() {
-        let mut sweeps = Sweeps::new(0);
-        sweeps.plan(Time::ZERO, LATENCY, &counted(1, 0));
-        sweeps.plan(sweeps.at(), LATENCY, &counted(2, 1));
-        assert_eq!(waits(&mut sweeps, 5999, LATENCY, true), [5; 5999]);
-        assert_eq!(waits(&mut sweeps, 3, LATENCY, true)[2], 10);
-    }
-
-    #[test]
     fn without_packets_it_is_swept_less_often() {
         let mut sweeps = Sweeps::new(0);
-        sweeps.plan(Time::ZERO, LATENCY, &counted(1, 0));
+        sweeps.plan(Time::ZERO, LATENCY, &counted(1));
         let idle = waits(&mut sweeps, 5, LATENCY, false);
         assert_eq!(idle[1..], [20; 4]);
         let idle = waits(&mut sweeps, 5, Duration::from_secs(1), false);
@@ -140,13 +117,13 @@ mod tests {
     fn clients_take_turns() {
         let at = |seed| {
             let mut sweeps = Sweeps::new(seed);
-            sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(1, 0));
+            sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(1));
             sweeps.at().since_start().as_millis()
         };
         assert_eq!([0, 1, 2, 3].map(at), [130, 125, 130, 125]);
         let mut sweeps = Sweeps::new(1);
-        sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(1, 0));
-        sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(2, 0));
+        sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(1));
+        sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(2));
         assert_eq!(sweeps.at(), Time::from_start(Duration::from_millis(125)));
     }
 }

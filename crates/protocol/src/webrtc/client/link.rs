@@ -17,7 +17,7 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::peer::{self, Peer, PeerConfig, PeerEvent, PeerFailure, Received};
 use crate::webrtc::sdp::SessionDescription;
 use crate::webrtc::signalling::{Direction, PeerNumber};
-use crate::webrtc::tracks::Tracks;
+use crate::webrtc::tracks::{FEEDBACK_WITHIN, Tracks};
 use crate::webrtc::turn::RelayChannel;
 use crate::webrtc::url::Place;
 
@@ -428,10 +428,10 @@ impl Client {
             let waited = first.since(link.stands.unwrap_or(first));
             cx.recorder
                 .record(m::FIRST_MEDIA_DELAY, waited.as_nanos() as u64);
-            // Nothing has to be answered at once any more.
+            // Nothing is waited for any more, and many clients are woken together.
             cx.out.push_back(Output::Read {
                 channel: link.channel,
-                reading: Reading::Late,
+                reading: Reading::Soon(FEEDBACK_WITHIN),
             });
         }
         self.check = Some(first + self.config.silence.0);

@@ -589,7 +589,7 @@ impl Session for Client {
             } => self.media_began(cx, sink, at),
             Input::Media {
                 sink,
-                event: MediaEvent::Missing,
+                event: MediaEvent::FeedbackDue { .. },
             } => self.media_is_missing(cx, sink),
             Input::Media {
                 sink,

@@ -347,7 +347,7 @@ impl Client {
         }
         match cx.sinks.packet(sink, &arrival, cx.recorder) {
             Some(MediaEvent::First { at }) => self.media_began(cx, sink, at),
-            Some(MediaEvent::Missing) => self.media_is_missing(cx, sink),
+            Some(MediaEvent::FeedbackDue { .. }) => self.media_is_missing(cx, sink),
             Some(MediaEvent::Numbered) => self.media_is_numbered(cx, sink),
             _ => {}
         }

@@ -60,8 +60,8 @@ impl Tracks {
 
     /// Whether something is to be asked for, now or later. From now on the session is told of the
     /// next packet that leaves a gap
-    /// ([`MediaEvent::Missing`](crate::session::MediaEvent::Missing)), also while older gaps are
-    /// open: a NACK waits for no timer.
+    /// ([`MediaEvent::FeedbackDue`](crate::session::MediaEvent::FeedbackDue)), also while older gaps
+    /// are open: a NACK waits for no timer.
     pub(in crate::webrtc) fn has_questions(&mut self) -> bool {
         let mut all = self
             .tracks

@@ -667,20 +667,23 @@ fn each_new_gap_is_told_once_while_older_ones_are_open() {
             other => other,
         }
     };
-    let missing = Some(MediaEvent::Missing);
+    let missing = |sequence: u64| {
+        let at = Time::from_nanos(sequence * 1_000_000);
+        Some(MediaEvent::FeedbackDue { at })
+    };
     assert_eq!(event(&mut tracks, 1), None);
-    assert_eq!(event(&mut tracks, 3), missing);
+    assert_eq!(event(&mut tracks, 3), missing(3));
     // Both are asked for at once.
     assert_eq!(event(&mut tracks, 5), None);
     let mut asked = 0;
     tracks.write_questions(Time::from_nanos(6_000_000), (1, None), |_| asked += 1);
     assert!(tracks.has_questions() && asked == 1);
     assert_eq!(event(&mut tracks, 6), None);
-    assert_eq!(event(&mut tracks, 8), missing);
+    assert_eq!(event(&mut tracks, 8), missing(8));
     assert!(tracks.has_questions());
     // One that is late, and too much to ask for.
     assert_eq!(event(&mut tracks, 7), None);
-    assert_eq!(event(&mut tracks, 5_000), missing);
+    assert_eq!(event(&mut tracks, 5_000), missing(5_000));
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! When to acknowledge, which acknowledgements are not answered yet, and what rates they report.
+//! When to acknowledge, and which acknowledgements are not answered yet.
 
 use std::time::Duration;
 
 use measure::Time;
 
-use super::{ACK_EVERY, AckRates, LIGHT_ACK_EVERY};
+use super::{ACK_EVERY, LIGHT_ACK_EVERY};
 use crate::srt::seq::SeqNumber;
 
 /// So many acknowledgements are remembered until they are answered: 1.2 s of them.
@@ -13,9 +13,6 @@ const REMEMBERED: usize = 128;
 /// What was acknowledged already is acknowledged again no sooner than this: the answer may have
 /// come and not been read.
 const AGAIN_MIN: Duration = Duration::from_millis(50);
-
-/// Over which time rates are measured.
-const RATES_EVERY: Duration = Duration::from_millis(500);
 
 /// Acknowledgements.
 #[derive(Debug)]
@@ -112,43 +109,6 @@ impl Acks {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.unanswered)
-    }
-}
-
-/// How much comes in a second.
-#[derive(Debug, Default)]
-pub(super) struct Rates {
-    since: Time,
-    packets: u64,
-    bytes: u64,
-    last: AckRates,
-}
-
-impl Rates {
-    #[inline]
-    pub(super) fn count(&mut self, bytes: usize) {
-        self.packets += 1;
-        self.bytes += bytes as u64;
-    }
-
-    /// The rates of the last half second that is over. The capacity of the link is not measured:
-    /// it is said to be what comes, which live senders do not look at.
-    pub(super) fn at(&mut self, now: Time) -> AckRates {
-        let span = now.since(self.since);
-        if span >= RATES_EVERY {
-            let nanos = span.as_nanos();
-            let a_second = |count: u64| {
-                let rate = u128::from(count) * 1_000_000_000 / nanos;
-                u32::try_from(rate).unwrap_or(u32::MAX)
-            };
-            self.last = AckRates {
-                packets: a_second(self.packets),
-                capacity: a_second(self.packets),
-                bytes: a_second(self.bytes),
-            };
-            (self.since, self.packets, self.bytes) = (now, 0, 0);
-        }
-        self.last
     }
 }
 

@@ -1,6 +1,9 @@
 //! What counting a packet of media needs, beside what its socket knows.
 
-use protocol::session::{Arrival, SinkId, Sinks};
+use std::net::IpAddr;
+
+use measure::tester;
+use protocol::session::{Arrival, MediaEvent, SinkId, Sinks};
 
 use super::inbox::Pending;
 use super::keys::SessionKey;
@@ -25,6 +28,22 @@ macro_rules! counting {
     };
 }
 pub(super) use counting;
+
+/// Counts a datagram that came from another address than the server's. The first of them is told to
+/// the session.
+#[cold]
+pub(super) fn foreign(
+    is_known: &mut bool,
+    (session, sink): (SessionKey, SinkId),
+    from: IpAddr,
+    runtime: &mut Runtime,
+) {
+    runtime.tester.add(tester::FOREIGN_PACKETS, 1);
+    if !std::mem::replace(is_known, true) {
+        let event = MediaEvent::Foreign { from };
+        runtime.inbox.push(session, Pending::Media { sink, event });
+    }
+}
 
 impl Counting<'_> {
     /// Counts a packet. What its session is to hear of it is pending then; says whether it is

@@ -16,7 +16,7 @@ use slab::Slab;
 
 use super::batched_reads::{BatchedReads, FAST, FAST_BYTES, MOST, ROOM, Verdict};
 use super::batches::Look;
-use super::counting::Counting;
+use super::counting::{Counting, foreign};
 use super::errors::channel_error;
 use super::keys::{Place, SessionKey};
 use super::runtime::Runtime;
@@ -39,6 +39,8 @@ struct UdpEnd {
     /// Whether it only holds the port: the kernel drops all that comes, and the packet ring brings
     /// it.
     on_ring: bool,
+    /// Whether its session knows that others send there.
+    knows_others: bool,
     /// Whether it is read in batches, and not polled.
     in_batches: bool,
     /// Whether it has brought too much for that.
@@ -183,6 +185,7 @@ impl Pairs {
             peer: None,
             overhead: if local.is_ipv4() { 28 } else { 48 },
             on_ring: on_ring && port == Port::Media,
+            knows_others: false,
             in_batches: false,
             was_fast: false,
             dropped: 0,
@@ -458,7 +461,11 @@ impl Pairs {
             trace.received(datagram.from, datagram.bytes, datagram.length, datagram.at);
         }
         if end.peer.is_some_and(|peer| peer != datagram.from.ip()) {
-            counting.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
+            let (runtime, from) = (&mut *counting.runtime, datagram.from.ip());
+            match end.sink {
+                Some(sink) => foreign(&mut end.knows_others, (end.session, sink), from, runtime),
+                None => runtime.tester.add(tester::FOREIGN_PACKETS, 1),
+            }
             return TakenIn::Counted;
         }
         let Some(sink) = end.sink else {

@@ -16,7 +16,7 @@ use protocol::session::{Arrival, MediaMark, SinkId};
 
 use super::config::RingPlan;
 use super::connections::SegmentTimes;
-use super::counting::Counting;
+use super::counting::{Counting, foreign};
 use super::deferred::{DeferredInputs, Mark};
 use super::inbox::Pending;
 use super::keys::SessionKey;
@@ -69,6 +69,8 @@ struct Target {
     mark: Option<MediaMark>,
     /// How many datagrams the ring has brought for it that its socket counted too.
     seen: u64,
+    /// Whether its session knows that others send there.
+    knows_others: bool,
 }
 
 /// Whose datagrams count as media of a port.
@@ -164,6 +166,7 @@ impl Rings {
                 from: port.connected.map_or(From::Anybody, From::Connected),
                 mark: port.mark,
                 seen: 0,
+                knows_others: false,
             });
         }
     }
@@ -335,6 +338,7 @@ impl Target {
             populations,
             runtime,
         } = counting;
+        let whose = (self.session, self.sink);
         let mut sink = sinks.sink(self.sink);
         for datagram in datagrams {
             // A socket bound to an address gets what is sent to that address.
@@ -346,7 +350,7 @@ impl Target {
             }
             match self.from {
                 From::Connected(peer) if peer != datagram.from => {
-                    runtime.tester.add(tester::FOREIGN_PACKETS, 1);
+                    foreign(&mut self.knows_others, whose, datagram.from.ip(), runtime);
                     continue;
                 }
                 _ => self.seen += 1,
@@ -354,7 +358,7 @@ impl Target {
             if let From::Host(peer) = self.from
                 && peer != datagram.from.ip()
             {
-                runtime.tester.add(tester::FOREIGN_PACKETS, 1);
+                foreign(&mut self.knows_others, whose, datagram.from.ip(), runtime);
                 continue;
             }
             let arrival = Arrival {

@@ -372,6 +372,7 @@ impl Receiver {
             MediaEvent::Position { .. }
             | MediaEvent::ClockJumped { .. }
             | MediaEvent::FeedbackDue { .. }
+            | MediaEvent::Foreign { .. }
             | MediaEvent::Numbered => {}
         }
     }

@@ -773,6 +773,7 @@ impl Client {
             MediaEvent::SourceChanged { .. } => self.streams[index].bye = None,
             // RTSP has no retransmission to ask for.
             MediaEvent::FeedbackDue { .. } | MediaEvent::Numbered => {}
+            MediaEvent::Foreign { from } => self.said.elsewhere = Some(from),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use measure::{Recorder, Time};
@@ -43,6 +44,12 @@ pub enum MediaEvent {
     FeedbackDue {
         /// When the packet arrived.
         at: Time,
+    },
+    /// A datagram came from another address than the server's, for the first time. None of those
+    /// count.
+    Foreign {
+        /// The address.
+        from: IpAddr,
     },
     /// The first packet with a number of its transport, where the session looks for them seldom.
     Numbered,

@@ -2,9 +2,11 @@
 
 use std::net::Ipv4Addr;
 
+use measure::Recorder;
 use protocol::registry::RTSP_PROTOCOL;
-use protocol::session::Sinks;
+use protocol::session::{MediaEvent, Sink, Sinks};
 
+use super::super::inbox::Pending;
 use super::super::populations::{PopulationPlan, Populations};
 use super::super::tests::ports;
 use super::*;
@@ -14,6 +16,15 @@ const CHANNEL: ChannelId = ChannelId(3);
 
 fn session(serial: u64) -> SessionKey {
     SessionKey { place: 1, serial }
+}
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Sink for Nothing {
+    fn packet(&mut self, _: &Arrival<'_>, _: &mut Recorder) -> Option<MediaEvent> {
+        None
+    }
 }
 
 struct Bench {
@@ -130,4 +141,39 @@ fn sessions_share_a_pair_and_each_hears_its_own_peer() {
         assert_eq!(bench.take_in(place, from(1, port)), heard);
     }
     assert_eq!(bench.foreign(), 1);
+}
+
+#[test]
+fn the_first_stranger_is_told_to_the_session() {
+    let mut bench = Bench::new();
+    let sink = bench.sinks.insert(Nothing);
+    let wish = Wish {
+        session: session(1),
+        population: 0,
+        channel: CHANNEL,
+        local: LOCAL,
+        sink: Some(sink),
+        on_ring: false,
+        tracer: None,
+    };
+    let opened = bench.pairs.open(&bench.runtime, &wish);
+    let Opened { media, control, .. } = opened.expect("free ports");
+    let peer = Peer {
+        media: from(1, 7),
+        control: from(1, 8),
+    };
+    bench.pairs.name_peer(media, control, peer);
+    for last in [9, 9, 8] {
+        let taken = bench.take_in(Place::Pair(media), from(last, 7));
+        assert_eq!(taken, TakenIn::Counted);
+    }
+    assert_eq!(bench.foreign(), 3);
+    let told = bench.runtime.inbox.pop();
+    let Some((key, Pending::Media { event, .. })) = told else {
+        panic!("it is told");
+    };
+    let stranger = from(9, 7).ip();
+    assert_eq!(key, session(1));
+    assert_eq!(event, MediaEvent::Foreign { from: stranger });
+    assert!(bench.runtime.inbox.pop().is_none());
 }

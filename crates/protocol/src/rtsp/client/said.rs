@@ -1,6 +1,9 @@
 //! What the server said that explains how a session ends: requests of its own, refused keep-alives,
 //! answers that could not be read.
 
+use std::fmt::Write;
+use std::net::IpAddr;
+
 use measure::Time;
 
 use super::request::Pending;
@@ -21,6 +24,8 @@ pub(super) struct Said {
     keep_alive: Option<Box<str>>,
     /// The last answer that could not be read.
     unread: Option<Box<str>>,
+    /// Where datagrams came from that were not the server's.
+    pub(super) elsewhere: Option<IpAddr>,
     /// Bytes since the last answer that are neither message nor packet.
     pub(super) useless: u64,
 }
@@ -30,7 +35,14 @@ impl Said {
     pub(super) fn hints(&self) -> String {
         let all = [&self.end, &self.keep_alive, &self.unread];
         let hints = all.into_iter().flatten();
-        hints.map(|hint| format!("; {hint}")).collect()
+        let mut hints: String = hints.map(|hint| format!("; {hint}")).collect();
+        if let Some(from) = self.elsewhere {
+            let _ = write!(
+                hints,
+                "; datagrams came from {from}, which is not the server's address"
+            );
+        }
+        hints
     }
 
     /// An answer was read.

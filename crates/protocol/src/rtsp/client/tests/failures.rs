@@ -401,11 +401,19 @@ fn media_that_never_comes() {
     bench.play_udp(TWO, 2);
     bench.client.keep_alive = None;
     let answered = bench.now;
+    // What comes from elsewhere does not count, and is told.
+    let sink = bench.client.streams[0].sink;
+    let from = "10.0.0.9".parse().expect("an address");
+    let event = crate::session::MediaEvent::Foreign { from };
+    bench.input(Input::Media { sink, event });
     while bench.out.is_empty() {
         bench.deadline();
     }
     assert_eq!(bench.now, answered + Duration::from_secs(10));
-    assert_eq!(bench.failed().0, "no_media");
+    let (reason, detail) = bench.failed();
+    assert_eq!(reason, "no_media");
+    let hint = "; datagrams came from 10.0.0.9, which is not the server's address";
+    assert!(detail.ends_with(hint), "{detail}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Socket options that no safe crate offers.
 
 use std::io;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use socket2::{SockFilter, SockRef};
@@ -15,6 +16,20 @@ pub fn ask_arrival_time_and_drops(socket: &impl AsRawFd) -> io::Result<()> {
 /// Asks for the kernel's arrival time (`SO_TIMESTAMPNS`; socket(7)).
 pub(crate) fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Asks to which of this machine's addresses each datagram was sent (`IP_PKTINFO`, ip(7);
+/// `IPV6_RECVPKTINFO`, RFC 3542, 6.1): for a socket bound to all addresses, whose answers are to
+/// come from the one that was asked.
+///
+/// # Errors
+/// What the operating system says.
+pub fn ask_destination(socket: &UdpSocket) -> io::Result<()> {
+    let (level, name) = match socket.local_addr()? {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    set(socket.as_raw_fd(), level, name, 1)
 }
 
 /// How many datagrams the kernel has dropped for lack of room in this socket's buffer, or because

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -208,6 +208,9 @@ impl Datagrams {
     pub(super) fn listen(&mut self, runtime: &Runtime, plan: EndpointPlan) -> io::Result<()> {
         plan.socket.set_nonblocking(true)?;
         net::options::ask_arrival_time_and_drops(&plan.socket)?;
+        if plan.socket.local_addr()?.ip().is_unspecified() {
+            net::options::ask_destination(&plan.socket)?;
+        }
         let end = DatagramEnd {
             socket: UdpSocket::from_std(plan.socket),
             owner: Owner::Endpoint(self.endpoints.len()),
@@ -349,7 +352,7 @@ impl Datagrams {
     /// Sends what a session wants sent, to that address where it names no other.
     pub(super) fn transmit(
         &mut self,
-        (place, to): (usize, Option<SocketAddr>),
+        (place, to, source): (usize, Option<SocketAddr>, Option<IpAddr>),
         transmit: &Transmit,
         bytes: &[u8],
         runtime: &mut Runtime,
@@ -363,7 +366,7 @@ impl Datagrams {
             return runtime.tester.add(tester::SENDS_FAILED, count);
         };
         let connected = end.peer.is_some();
-        let address = (!connected).then(|| Address::from(to));
+        let address = (!connected).then(|| Address::from(to).sent_from(source));
         let trace = end.trace.as_ref().map(|trace| (trace, runtime.clock.now()));
         let (sender, address) = (&mut self.sender, address.as_ref());
         let sent = sender.send(&end.socket, address, bytes, size, |datagram| {
@@ -509,11 +512,13 @@ impl Datagrams {
         self.ends.get(place).and_then(|end| end.peer)
     }
 
-    /// Has an endpoint say whose a datagram is, and answers it where the endpoint does so itself.
+    /// Has an endpoint say whose a datagram is, and answers it where the endpoint does so itself: from
+    /// the address that it was `sent_to`, if that is known.
     pub(super) fn route(
         &mut self,
         index: usize,
         datagram: &Datagram<'_>,
+        sent_to: Option<IpAddr>,
         runtime: &mut Runtime,
     ) -> Routed {
         let now = runtime.clock.now();
@@ -544,7 +549,7 @@ impl Datagrams {
                 if let Some(end) = ends.get(state.place)
                     && !answer.is_empty()
                 {
-                    let to = Address::from(datagram.from);
+                    let to = Address::from(datagram.from).sent_from(sent_to);
                     let sent = sender.send(&end.socket, Some(&to), answer, answer.len(), |_| {});
                     let refused = sent.refused as u64;
                     runtime.tester.add(tester::SENDS_FAILED, refused);

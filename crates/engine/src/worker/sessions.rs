@@ -1,6 +1,6 @@
 //! The sessions of a worker, what it knows about each, and which are to be told to stop.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,6 +101,8 @@ pub(super) enum Channel {
         place: usize,
         /// Where datagrams go that name no other place.
         to: Option<SocketAddr>,
+        /// From which address they leave: of a socket of all addresses, the one that was asked.
+        source: Option<IpAddr>,
         /// Who the session is to the endpoint whose socket it is.
         accepted: Option<PeerId>,
     },

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 use measure::Time;
@@ -22,7 +22,8 @@ const RECEIVE_BYTES: usize = 2048;
 const WHOLE_COUNT: usize = 16;
 const WHOLE_BYTES: usize = 1 << 16;
 
-/// Room for the control messages: a timestamp (32 bytes with its header) and a drop count (24).
+/// Room for the control messages: a timestamp (32 bytes with its header), a drop count (24), and the
+/// address that a datagram was sent to (at most 40).
 const CONTROL_BYTES: usize = 128;
 
 /// Kept aligned as the kernel wants control messages to be.
@@ -50,6 +51,7 @@ pub struct ReceiveBatch {
 struct Received {
     length: usize,
     from: Option<SocketAddr>,
+    to: Option<IpAddr>,
     at: Option<i64>,
 }
 
@@ -58,6 +60,9 @@ struct Received {
 pub struct Datagram<'a> {
     /// Who sent it.
     pub from: SocketAddr,
+    /// To which address it was sent, if the socket asks for that
+    /// ([`ask_destination`](crate::options::ask_destination)).
+    pub to: Option<IpAddr>,
     /// Its first bytes, at most 2048; of a batch that takes whole ones all.
     pub bytes: &'a [u8],
     /// How long it really is.
@@ -151,8 +156,8 @@ impl ReceiveBatch {
         };
         let mut drops = None;
         for (index, header) in self.headers.iter().enumerate().take(count) {
-            let (at, dropped) = read_control(&header.msg_hdr);
-            drops = dropped.or(drops);
+            let told = read_control(&header.msg_hdr);
+            drops = told.drops.or(drops);
             // SAFETY: the kernel has filled in the name, as long as `msg_namelen` says, of a family
             // that its first bytes tell; it was zeroed before.
             let name = unsafe {
@@ -164,7 +169,8 @@ impl ReceiveBatch {
             self.received.push(Received {
                 length: header.msg_len as usize,
                 from: name.as_socket(),
-                at,
+                to: told.to,
+                at: told.at,
             });
         }
         Ok(Filled {
@@ -182,6 +188,7 @@ impl ReceiveBatch {
             .filter_map(|(received, buffer)| {
                 Some(Datagram {
                     from: received.from?,
+                    to: received.to,
                     bytes: &buffer[..received.length.min(buffer.len())],
                     length: received.length,
                     at: received
@@ -210,8 +217,16 @@ fn make_room(header: &mut libc::mmsghdr) {
     header.msg_hdr.msg_flags = 0;
 }
 
-fn read_control(header: &libc::msghdr) -> (Option<i64>, Option<u32>) {
-    let (mut at, mut drops) = (None, None);
+/// What the control messages of a datagram tell.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    at: Option<i64>,
+    drops: Option<u32>,
+    to: Option<IpAddr>,
+}
+
+fn read_control(header: &libc::msghdr) -> Told {
+    let mut told = Told::default();
     // SAFETY: `header` was filled in by the kernel, so its control area holds whole control
     // messages for `msg_controllen` bytes; the CMSG functions stay within that, and each payload is
     // read, unaligned, as the type that its level and kind stand for.
@@ -222,23 +237,31 @@ fn read_control(header: &libc::msghdr) -> (Option<i64>, Option<u32>) {
             match ((*message).cmsg_level, (*message).cmsg_type) {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                     let time = data.cast::<libc::timespec>().read_unaligned();
-                    at = Some(time.tv_sec * 1_000_000_000 + time.tv_nsec);
+                    told.at = Some(time.tv_sec * 1_000_000_000 + time.tv_nsec);
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                    drops = Some(data.cast::<u32>().read_unaligned());
+                    told.drops = Some(data.cast::<u32>().read_unaligned());
+                }
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let to = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    told.to = Some(to.ipi_addr.s_addr.to_ne_bytes().into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let to = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    told.to = Some(to.ipi6_addr.s6_addr.into());
                 }
                 _ => {}
             }
             message = libc::CMSG_NXTHDR(header, message);
         }
     }
-    (at, drops)
+    told
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::SendBatch;
+    use crate::batch::{Address, SegmentSender, SendBatch};
     use crate::ports;
 
     fn socket() -> std::net::UdpSocket {
@@ -288,6 +311,48 @@ mod tests {
         let clock = Clock::start();
         let received: Vec<&[u8]> = receive.datagrams(&clock).map(|d| d.bytes).collect();
         assert_eq!(received, [&longest[..]]);
+    }
+
+    #[test]
+    fn answers_come_from_the_address_that_was_asked() {
+        for (all, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "::1")] {
+            let server = ports::bind(all.parse().expect("an address"), 0).expect("a free port");
+            crate::options::ask_destination(&server).expect("linux tells");
+            let asked: IpAddr = asked.parse().expect("an address");
+            let port = server.local_addr().expect("bound").port();
+            let local = match asked {
+                IpAddr::V4(_) => "127.0.0.1:0",
+                IpAddr::V6(_) => "[::1]:0",
+            };
+            let client = std::net::UdpSocket::bind(local).expect("a free port");
+            // From now on it hears nobody else.
+            client.connect((asked, port)).expect("any address will do");
+            client.set_nonblocking(true).expect("linux can");
+            client.send(b"asks").expect("loopback takes it");
+            let clock = Clock::start();
+            let mut receive = ReceiveBatch::new();
+            receive.receive(&server).expect("loopback has delivered");
+            let came: Vec<_> = receive.datagrams(&clock).map(|d| (d.from, d.to)).collect();
+            let from = client.local_addr().expect("bound");
+            assert_eq!(came, [(from, Some(asked))]);
+            let to = Address::from(from).sent_from(Some(asked));
+            let heard = || {
+                let mut room = [0; 2000];
+                std::iter::from_fn(|| client.recv(&mut room).ok()).collect::<Vec<_>>()
+            };
+            // One alone, and several that the kernel cuts apart.
+            for (length, expected) in [(900, vec![900]), (2900, vec![1000, 1000, 900])] {
+                let sent =
+                    SegmentSender::new().send(&server, Some(&to), &vec![7; length], 1000, |_| {});
+                assert_eq!((sent.refused, heard()), (0, expected.clone()));
+                let mut batch = SendBatch::new();
+                for &length in &expected {
+                    batch.push(to, &[], vec![7; length]);
+                }
+                batch.send(&server, &clock, |_, left| assert!(left.is_some()));
+                assert_eq!(heard(), expected);
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::send::{Address, JOINED_MIN, segment_control};
+use super::send::{Address, Controls, JOINED_MIN};
 
 /// How often a datagram is tried whose turn another one's error took.
 const TRIES: u32 = 3;
@@ -126,7 +126,7 @@ fn send_one(
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
     };
-    let mut control = segment_control(size.and_then(|size| u16::try_from(size).ok()).unwrap_or(0));
+    let mut controls = Controls::none();
     // SAFETY: a message header of zeroes is a valid one: no name, no buffers, no control.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     if let Some(to) = to {
@@ -136,11 +136,9 @@ fn send_one(
     }
     header.msg_iov = &raw mut iovec;
     header.msg_iovlen = 1;
-    if size.is_some() {
-        header.msg_control = (&raw mut control).cast();
-        header.msg_controllen = size_of_val(&control);
-    }
-    // SAFETY: the header points to an address, a buffer and perhaps a control message that live
+    let size = size.map(|size| u16::try_from(size).unwrap_or(0));
+    controls.wire(&mut header, size, to.and_then(Address::source));
+    // SAFETY: the header points to an address, a buffer and perhaps control messages that live
     // until the call is over, each with its length; the kernel only reads them.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
     match sent {

@@ -1,7 +1,7 @@
 //! Sending: `sendmmsg`, and segmentation by the kernel (`UDP_SEGMENT`) where it pays.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use measure::Time;
@@ -36,6 +36,8 @@ pub struct Address {
     name: Name,
     /// Whether the socket is connected to it.
     connected: bool,
+    /// From which of this machine's addresses datagrams leave; by default the kernel's choice.
+    source: Option<IpAddr>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +70,7 @@ impl From<SocketAddr> for Address {
         Address {
             name,
             connected: false,
+            source: None,
         }
     }
 }
@@ -80,6 +83,11 @@ impl Address {
             connected: true,
             ..self
         }
+    }
+
+    /// The same, with datagrams from that address of this machine: for a socket bound to all.
+    pub fn sent_from(self, source: Option<IpAddr>) -> Address {
+        Address { source, ..self }
     }
 
     pub(super) fn raw(&self) -> (*const libc::c_void, libc::socklen_t) {
@@ -97,7 +105,7 @@ impl Address {
     }
 
     fn is_same(&self, other: &Address) -> bool {
-        match (&self.name, &other.name) {
+        let is_same_name = match (&self.name, &other.name) {
             (Name::V4(a), Name::V4(b)) => {
                 a.sin_port == b.sin_port && a.sin_addr.s_addr == b.sin_addr.s_addr
             }
@@ -108,7 +116,13 @@ impl Address {
                     && a.sin6_addr.s6_addr == b.sin6_addr.s6_addr
             }
             _ => false,
-        }
+        };
+        is_same_name && self.source == other.source
+    }
+
+    /// From which address of this machine datagrams leave, if that is not the kernel's choice.
+    pub(super) fn source(&self) -> Option<IpAddr> {
+        self.source
     }
 
     /// What IP and UDP put before the payload.
@@ -120,27 +134,107 @@ impl Address {
     }
 }
 
-/// The control message that says where the kernel is to cut: its header, and a length of two bytes.
+/// The control messages of what is sent, one behind the other: where the kernel is to cut, and from
+/// which address it leaves.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct SegmentControl {
+pub(super) struct Controls {
+    segment: SegmentControl,
+    source: SourceControl,
+}
+
+/// A header, and a length of two bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SegmentControl {
     header: libc::cmsghdr,
     size: u16,
     /// `CMSG_SPACE` rounds up to the header's alignment.
     padding: [u8; 6],
 }
 
-/// The control message for datagrams of that size.
-pub(super) fn segment_control(size: u16) -> SegmentControl {
-    SegmentControl {
-        header: libc::cmsghdr {
-            // What `CMSG_LEN` of two bytes is.
-            cmsg_len: size_of::<libc::cmsghdr>() + size_of::<u16>(),
-            cmsg_level: libc::SOL_UDP,
-            cmsg_type: libc::UDP_SEGMENT,
-        },
-        size,
-        padding: [0; 6],
+/// A header, and the interface and the address: `in_pktinfo` or `in6_pktinfo`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SourceControl {
+    header: libc::cmsghdr,
+    data: [u8; SOURCE_MAX],
+}
+
+/// The longer of both, rounded up to the header's alignment.
+const SOURCE_MAX: usize = size_of::<libc::in6_pktinfo>().next_multiple_of(8);
+
+impl Controls {
+    /// None: [`Controls::wire`] fills them in.
+    pub(super) fn none() -> Controls {
+        let header = libc::cmsghdr {
+            cmsg_len: 0,
+            cmsg_level: 0,
+            cmsg_type: 0,
+        };
+        Controls {
+            segment: SegmentControl {
+                header,
+                size: 0,
+                padding: [0; 6],
+            },
+            source: SourceControl {
+                header,
+                data: [0; SOURCE_MAX],
+            },
+        }
+    }
+
+    /// Fills them in for datagrams of `size` bytes that are cut apart, if there is one, from
+    /// `source`, if there is one, and names them in the message. They have to stay where they are
+    /// until it is sent.
+    pub(super) fn wire(
+        &mut self,
+        message: &mut libc::msghdr,
+        size: Option<u16>,
+        source: Option<IpAddr>,
+    ) {
+        let header = |level, kind, data| libc::cmsghdr {
+            // What `CMSG_LEN` is.
+            cmsg_len: size_of::<libc::cmsghdr>() + data,
+            cmsg_level: level,
+            cmsg_type: kind,
+        };
+        let mut length = 0;
+        if let Some(size) = size {
+            let kind = libc::UDP_SEGMENT;
+            self.segment.header = header(libc::SOL_UDP, kind, size_of::<u16>());
+            self.segment.size = size;
+            length += size_of::<SegmentControl>();
+        }
+        if let Some(source) = source {
+            // The interface is the kernel's choice: 0. What is sent from is behind it in
+            // `in_pktinfo` (`ipi_spec_dst`), and before it in `in6_pktinfo`.
+            self.source.data = [0; SOURCE_MAX];
+            let bytes = match source {
+                IpAddr::V4(source) => {
+                    let bytes = size_of::<libc::in_pktinfo>();
+                    self.source.header = header(libc::IPPROTO_IP, libc::IP_PKTINFO, bytes);
+                    self.source.data[4..8].copy_from_slice(&source.octets());
+                    bytes
+                }
+                IpAddr::V6(source) => {
+                    let bytes = size_of::<libc::in6_pktinfo>();
+                    self.source.header = header(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, bytes);
+                    self.source.data[..16].copy_from_slice(&source.octets());
+                    bytes
+                }
+            };
+            // What `CMSG_SPACE` is.
+            length += size_of::<libc::cmsghdr>() + bytes.next_multiple_of(8);
+        }
+        message.msg_controllen = length;
+        message.msg_control = match (size, source) {
+            (None, None) => std::ptr::null_mut(),
+            (None, Some(_)) => std::ptr::from_mut(&mut self.source).cast(),
+            // From the first part on: what is behind it may be written and read, too.
+            (Some(_), _) => std::ptr::from_mut(self).cast(),
+        };
     }
 }
 
@@ -157,7 +251,7 @@ pub struct SendBatch<P> {
     messages: Vec<Message>,
     headers: Vec<libc::mmsghdr>,
     iovecs: Vec<libc::iovec>,
-    controls: Vec<SegmentControl>,
+    controls: Vec<Controls>,
     joins: bool,
 }
 
@@ -198,7 +292,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             // SAFETY: message headers of zeroes are valid ones: no name, no buffers, no control.
             headers: vec![unsafe { std::mem::zeroed() }; SEND_COUNT],
             iovecs: vec![none; 2 * SEND_COUNT],
-            controls: vec![segment_control(0); SEND_COUNT],
+            controls: vec![Controls::none(); SEND_COUNT],
             joins: true,
         }
     }
@@ -343,15 +437,9 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             header.msg_namelen = length;
             header.msg_iov = iovecs.as_mut_ptr();
             header.msg_iovlen = iovecs.len();
-            if count > 1 {
-                let control = &mut self.controls[place];
-                control.size = u16::try_from(entries[0].length).expect("less than is joined");
-                header.msg_control = std::ptr::from_mut(control).cast();
-                header.msg_controllen = size_of::<SegmentControl>();
-            } else {
-                header.msg_control = std::ptr::null_mut();
-                header.msg_controllen = 0;
-            }
+            let size =
+                (count > 1).then(|| u16::try_from(entries[0].length).expect("less than is joined"));
+            self.controls[place].wire(header, size, entries[0].to.source);
             self.messages.push(Message { begin, count });
             begin += count;
         }
@@ -361,7 +449,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         let headers = &mut self.headers[first..self.messages.len()];
         // SAFETY: every header was wired up by `wire` since entries were last added: it points to
         // an address and to buffers, in entries that are neither moved nor dropped before the call
-        // is over, and perhaps to a control message of its own, all with their lengths; the kernel
+        // is over, and perhaps to control messages of its own, all with their lengths; the kernel
         // only reads them.
         let sent = unsafe {
             libc::sendmmsg(

@@ -100,7 +100,7 @@ fn what_one_socket_sends_another_hears_and_one_that_is_closed_is_not_late() {
     for bytes in [b"one", b"two"] {
         context.transmit(CHANNEL, None, |out| out.extend_from_slice(bytes));
     }
-    let whom = (sender, Some(to));
+    let whom = (sender, Some(to), None);
     while let Some(Output::Transmit(transmit)) = out.pop_front() {
         let bytes = outbox.bytes(&transmit);
         datagrams.transmit(whom, &transmit, bytes, &mut runtime);

@@ -43,6 +43,7 @@ fn join(groups: &mut Groups, runtime: &Runtime, serial: u64, port: u16) -> usize
 fn report<'a>(bytes: &'a [u8], source: IpAddr) -> Datagram<'a> {
     Datagram {
         from: SocketAddr::new(source, 9),
+        to: None,
         at: Time::ZERO,
         bytes,
         length: bytes.len(),

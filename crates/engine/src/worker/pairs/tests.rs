@@ -54,6 +54,7 @@ impl Bench {
     fn take_in(&mut self, place: Place, from: SocketAddr) -> TakenIn {
         let datagram = Datagram {
             from,
+            to: None,
             at: Time::ZERO,
             bytes: b"report",
             length: 6,

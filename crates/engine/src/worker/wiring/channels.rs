@@ -238,6 +238,7 @@ impl Worker {
         let state = Channel::Datagrams {
             place,
             to: peer,
+            source: None,
             accepted: None,
         };
         slot.set_channel(channel, state);
@@ -267,10 +268,12 @@ impl Worker {
     pub(crate) fn transmit(&mut self, key: SessionKey, transmit: &Transmit, bytes: &[u8]) {
         let slot = self.sessions.get(key);
         let channel = slot.and_then(|slot| slot.channel(transmit.channel));
-        if let Some(Channel::Datagrams { place, to, .. }) = channel {
-            let runtime = &mut self.runtime;
-            self.datagrams
-                .transmit((place, to), transmit, bytes, runtime);
+        if let Some(Channel::Datagrams {
+            place, to, source, ..
+        }) = channel
+        {
+            let (whom, runtime) = ((place, to, source), &mut self.runtime);
+            self.datagrams.transmit(whom, transmit, bytes, runtime);
         }
     }
 
@@ -288,12 +291,16 @@ impl Worker {
                 return self.groups.begin(place, whose, source, &mut self.runtime);
             }
             Some(Channel::Datagrams {
-                place, accepted, ..
+                place,
+                source,
+                accepted,
+                ..
             }) => {
                 let to = Some(peer.media);
                 let state = Channel::Datagrams {
                     place,
                     to,
+                    source,
                     accepted,
                 };
                 return slot.set_channel(channel, state);

@@ -1,6 +1,6 @@
 //! What arrives by UDP sockets, and who hears of it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use measure::Time;
 use net::batch::ReceiveBatch;
@@ -394,13 +394,17 @@ impl Worker {
                     count += 1;
                 }
                 Owner::Endpoint(index) => {
-                    let key = match self.datagrams.route(index, &datagram, &mut self.runtime) {
-                        Routed::To(key) => Some(key),
-                        Routed::Begins(peer, session) => {
-                            self.accept_peer(index, peer, session, datagram.from)
-                        }
-                        Routed::Nobody => None,
-                    };
+                    let key =
+                        match self
+                            .datagrams
+                            .route(index, &datagram, came.to, &mut self.runtime)
+                        {
+                            Routed::To(key) => Some(key),
+                            Routed::Begins(peer, session) => {
+                                self.accept_peer(index, (peer, session), datagram.from, came.to)
+                            }
+                            Routed::Nobody => None,
+                        };
                     if let Some(key) = key {
                         self.hear_datagrams((key, ACCEPTED), &[datagram]);
                     }
@@ -428,17 +432,21 @@ impl Worker {
     fn accept_peer(
         &mut self,
         index: usize,
-        peer: PeerId,
-        session: Box<dyn Session>,
+        (peer, session): (PeerId, Box<dyn Session>),
         from: SocketAddr,
+        sent_to: Option<IpAddr>,
     ) -> Option<SessionKey> {
         let population = self.datagrams.population(index);
         let key = self.add_session(session, population, None);
-        let (place, local) = self.datagrams.accepted(index, peer, key)?;
+        let (place, mut local) = self.datagrams.accepted(index, peer, key)?;
+        if let Some(ip) = sent_to {
+            local.set_ip(ip);
+        }
         if let Some(slot) = self.slot(key) {
             let state = Channel::Datagrams {
                 place,
                 to: Some(from),
+                source: sent_to,
                 accepted: Some(peer),
             };
             slot.set_channel(ACCEPTED, state);

@@ -1,7 +1,7 @@
 //! Carrying out what sessions want done.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use measure::{Time, tester};
@@ -340,13 +340,14 @@ impl Worker {
                     true => Place::Shared(media),
                     false => Place::Pair(media),
                 };
-                self.lend_to_pacer(whose, place, peer.media)
+                self.lend_to_pacer(whose, place, (peer.media, None))
             }
             Some(Channel::Datagrams {
                 place,
                 to: Some(to),
+                source,
                 ..
-            }) => self.lend_to_pacer(whose, Place::Single(place), to),
+            }) => self.lend_to_pacer(whose, Place::Single(place), (to, source)),
             Some(Channel::Stream(socket)) => {
                 let flows = &mut self.flows;
                 if flows.reach(flow, |flow| flow.waits_for_room())
@@ -381,7 +382,7 @@ impl Worker {
         &mut self,
         whose: Whose,
         place: Place,
-        to: SocketAddr,
+        (to, source): (SocketAddr, Option<IpAddr>),
     ) -> io::Result<Option<SentBy>> {
         self.trace_misses(whose.session, "datagrams of media that it sends");
         let socket = self.sending.socket(place, || match place {
@@ -397,7 +398,7 @@ impl Worker {
             matches!(place, Place::Single(place) if self.datagrams.peer(place) == Some(to));
         let to = match connected {
             true => Address::from(to).connected(),
-            false => to.into(),
+            false => Address::from(to).sent_from(source),
         };
         self.sending
             .lend(&mut self.flows, whose, (socket, to), worker)

@@ -334,7 +334,8 @@ clients:
     let before = (rates[1] + rates[2]) / 2.0;
     let after = rates.iter().copied().fold(0.0, f64::max);
     assert!((40e3..200e3).contains(&before), "{before}");
-    assert!((400e3..900e3).contains(&after), "{after}");
+    // A second may hold what was kept back in the one before.
+    assert!((400e3..1_500e3).contains(&after), "{after}");
 }
 
 #[test]

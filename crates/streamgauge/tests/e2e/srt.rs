@@ -325,3 +325,16 @@ fn the_first_latency_that_will_do_is_found_in_few_runs() {
     // 350, 200, 100 and 150 ms.
     assert_eq!(series["runs"].as_array().map(Vec::len), Some(4));
 }
+
+#[test]
+fn server_on_all_addresses_answers_from_the_one_that_was_asked() {
+    let folder = folder();
+    let port = free_port();
+    let server = serve(folder.path(), port, &["--listen", "0.0.0.0"]);
+    let url = format!("srt://127.0.0.2:{port}");
+    let arguments = ["load", &url, "-c", "2", "-d", "2s", "--json", "out.json"];
+    run(folder.path(), arguments).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert!(number(report.metric("pkt_recv")) > 0);
+    served(server, folder.path());
+}

@@ -359,5 +359,7 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
         ] {
             assert_eq!(count(metric), counts[&(port, what)], "{metric} of {port}");
         }
+        let delay = &report.0["tester"]["metrics"]["feedback_delay"];
+        assert!(number(&delay["count"]) > 0, "{delay}");
     }
 }

@@ -332,10 +332,11 @@ clients:
         .map(|own| own / 2.0)
         .collect();
     let before = (rates[1] + rates[2]) / 2.0;
-    let after = rates.iter().copied().fold(0.0, f64::max);
+    // A busy machine moves bytes from one second into the next, but not over four.
+    let means = rates.windows(4).map(|some| some.iter().sum::<f64>() / 4.0);
+    let after = means.fold(0.0, f64::max);
     assert!((40e3..200e3).contains(&before), "{before}");
-    // A second may hold what was kept back in the one before.
-    assert!((400e3..1_500e3).contains(&after), "{after}");
+    assert!((400e3..900e3).contains(&after), "{after}");
 }
 
 #[test]

@@ -228,6 +228,37 @@ mod tests {
     }
 
     #[test]
+    fn gap_is_told_once_until_it_was_asked_for() {
+        let (mut player, mut recorder) = (Player::new(OWN), recorder());
+        player.begin(playing(), &mut recorder);
+        let mut event = |player: &mut Player, sequence: u32, millis| {
+            let bytes = packet(sequence, OWN);
+            let arrival = Arrival {
+                at: at(millis),
+                bytes: &bytes,
+                length: bytes.len(),
+                overhead: 28,
+            };
+            player.packet(&arrival, &mut recorder)
+        };
+        assert_eq!(event(&mut player, 0, 1), None);
+        let due = Some(MediaEvent::FeedbackDue { at: at(2) });
+        assert_eq!(event(&mut player, 2, 2), due);
+        assert_eq!(event(&mut player, 4, 3), None, "the session has not looked");
+        let mut said = 0;
+        let playing = player.playing().expect("it has begun");
+        playing.write(at(4), |write| {
+            let mut out = Vec::new();
+            write(&mut out);
+            said += usize::from(!out.is_empty());
+        });
+        assert!(said > 0 && playing.asks_again_at() < Time::NEVER);
+        assert_eq!(event(&mut player, 5, 5), None);
+        let due = Some(MediaEvent::FeedbackDue { at: at(6) });
+        assert_eq!(event(&mut player, 7, 6), due);
+    }
+
+    #[test]
     fn what_is_not_whole_or_of_another_socket_is_malformed() {
         let (mut player, mut recorder) = (Player::new(OWN), recorder());
         player.begin(playing(), &mut recorder);

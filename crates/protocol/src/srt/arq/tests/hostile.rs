@@ -193,13 +193,18 @@ fn a_sender_keeps_within_its_bandwidth() {
 }
 
 fn receiver(delivery: Delivery) -> Receiver {
+    with_config(|config| config.delivery = delivery)
+}
+
+fn with_config(change: impl FnOnce(&mut ReceiverConfig)) -> Receiver {
     let tsbpd = TsbpdConfig {
         reference: START,
         timestamp: 0,
         latency: millis(120),
     };
-    let config = ReceiverConfig::live(CONFIG_FIRST, 8, SocketClock::new(START), tsbpd);
-    Receiver::new(ReceiverConfig { delivery, ..config })
+    let mut config = ReceiverConfig::live(CONFIG_FIRST, 8, SocketClock::new(START), tsbpd);
+    change(&mut config);
+    Receiver::new(config)
 }
 
 fn data(number: u32, millis: u32) -> DataHeader {
@@ -277,6 +282,59 @@ fn answers_to_what_was_never_said_are_counted() {
     assert_eq!(count.pkt_recv_ackack, 6);
     assert_eq!(count.pkt_recv_foreign_ackack, 5);
     assert_eq!(count.us_rtt, 10_000);
+}
+
+#[test]
+fn round_trip_ends_when_its_answer_arrives() {
+    let mut receiver = receiver(Delivery::Counting);
+    receiver.data(&data(0, 0), b"", at(0));
+    assert!(receiver.write_next(at(20), &mut Vec::new()));
+    // Data that arrived later is read first.
+    receiver.data(&data(1, 40), b"", at(60));
+    receiver.control(&Control::AckAck { number: 1 }, 0, at(21));
+    assert_eq!(receiver.statistics().us_rtt, 1_000);
+}
+
+#[test]
+fn packet_in_time_counts_though_it_is_read_late() {
+    for (read_behind, in_time) in [(0, false), (3, true)] {
+        let mut receiver = with_config(|config| config.read_behind = millis(read_behind));
+        let due = receiver.due_of(5_000).expect("it has due times");
+        receiver.data(&data(0, 0), b"", at(0));
+        receiver.data(&data(5, 5), b"", at(5));
+        // The deadline has passed, and a packet that arrived before it is not read yet.
+        receiver.write_next(due + millis(2), &mut Vec::new());
+        let verdict = receiver.data(&data(3, 3), b"", due - millis(1));
+        let is_new = matches!(verdict, Verdict::New { .. });
+        assert_eq!(is_new, in_time, "{read_behind} {verdict:?}");
+        // In the end it is given up.
+        receiver.write_next(due + millis(9), &mut Vec::new());
+        assert_eq!(receiver.statistics().pkt_rcv_missing, 0);
+    }
+}
+
+#[test]
+fn packets_without_due_times_are_asked_for_again_after_300_ms() {
+    let mut receiver = with_config(|config| config.tsbpd = None);
+    receiver.data(&data(0, 0), b"", at(0));
+    receiver.data(&data(5, 5), b"", at(5));
+    assert!(receiver.feedback_is_due());
+    let mut naks = Vec::new();
+    for now in 5..1000 {
+        let mut out = Vec::new();
+        let before = receiver.statistics().pkt_sent_nak;
+        while receiver.write_next(at(now), &mut out) {}
+        if receiver.statistics().pkt_sent_nak > before {
+            naks.push(now);
+        }
+        // Round trips of a millisecond.
+        let number = receiver.statistics().pkt_sent_ack as u32;
+        receiver.control(&Control::AckAck { number }, 0, at(now + 1));
+    }
+    assert_eq!(naks[0], 5);
+    let waits: Vec<u64> = naks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.iter().all(|wait| *wait >= 300), "{waits:?}");
+    assert!(!receiver.feedback_is_due());
 }
 
 #[test]

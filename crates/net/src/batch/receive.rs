@@ -352,6 +352,16 @@ mod tests {
                 batch.send(&server, &clock, |_, left| assert!(left.is_some()));
                 assert_eq!(heard(), expected);
             }
+            // Those of another source are not joined with it, and are not for this client.
+            if asked.is_ipv4() {
+                let other = to.sent_from(Some([127, 0, 0, 3].into()));
+                let mut batch = SendBatch::new();
+                for to in [to, other] {
+                    batch.push(to, &[], vec![7; 1000]);
+                }
+                batch.send(&server, &clock, |_, left| assert!(left.is_some()));
+                assert_eq!(heard(), [1000]);
+            }
         }
     }
 

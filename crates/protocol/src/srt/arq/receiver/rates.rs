@@ -183,11 +183,16 @@ mod tests {
         let mut rates = Rates::default();
         assert_eq!(rates.now().capacity, 1000);
         for number in 0..16 * 80_u32 {
-            // Each pair within 100 µs, all else a millisecond apart; some pairs are torn.
-            let back = if number % 16 == 1 { 900 } else { 0 };
+            // Each pair takes 100 µs, and 300 µs if one of its packets was sent anew.
+            let (pair, place) = (number / 16, number % 16);
+            let anew = pair % 4 < 2 && place == pair % 4;
+            let back = match (place, pair % 4) {
+                (1, 0 | 1) => 700,
+                (1, _) => 900,
+                _ => 0,
+            };
             let time = at(u64::from(number) * 1000 - back);
-            let torn = number % 64 == 1;
-            rates.packet(SeqNumber::new(number), 1456, time, torn);
+            rates.packet(SeqNumber::new(number), 1456, time, anew);
         }
         assert_eq!(rates.now().capacity, 10_000);
         // What came at the same time was a microsecond apart at least.

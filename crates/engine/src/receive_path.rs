@@ -337,8 +337,8 @@ fn ring(tester: &Tester) -> Result<Path, WhyNot> {
     }
 }
 
-/// When a block that is not full is handed over, so that packets are counted within that time:
-/// after half of it, in whole milliseconds.
+/// Timeout of blocks if packets have to be counted `within` a time: half of it, in whole
+/// milliseconds, at least 1 ms.
 fn block_timeout(within: Duration) -> Duration {
     let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis((millis / 2).max(1))
@@ -353,7 +353,7 @@ pub(crate) fn settings(
     time_codes: bool,
 ) -> RingSettings {
     let usual = RingSettings::new(Family::V4, ports);
-    // A block that is handed over half empty is gone until it is given back: there have to be more.
+    // A short timeout hands over blocks that are nearly empty, so there have to be more of them.
     let usual = match needs.and_then(|needs| needs.within) {
         Some(within) => RingSettings {
             block_bytes: BLOCK_BYTES_MIN,

@@ -3,10 +3,10 @@
 //! A delay drawn for each packet, with the rule that none may overtake the one before, would be
 //! longer than the delay asked for: many packets a second all wait for the latest of them. At 1,000
 //! packets/s, 10 ms of jitter would add 6 ms to each. So delays are drawn over time instead, and
-//! packets meet the delay of their moment, as they meet a queue of other traffic. The delay rises at
-//! once and falls by at most a second per second: packets then leave together, and in order. Each
-//! fall is centred on its moment. The mean over time is therefore the mean of the distribution, at
-//! any packet rate.
+//! packets meet the delay of their moment, as they meet a queue of other traffic. The delay rises
+//! at once and falls by at most a second per second: packets then leave together, and in order.
+//! Each fall is centred on its moment. The mean over time is therefore the mean of the
+//! distribution, at any packet rate.
 
 use std::time::Duration;
 

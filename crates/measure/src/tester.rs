@@ -75,10 +75,9 @@ crate::metrics! {
     distributions {
         /// How much later than planned the event loop of a worker woke up.
         LAG = "lag", Seconds, "";
-        /// How long after the arrival of a packet the feedback left that it called for: a request
-        /// for packets that were seen to be missing, or an acknowledgement that the number of
-        /// packets demands. The server takes it for delay of the path. SRT clients answer within
-        /// about 1 ms, WebRTC clients within 10 ms.
+        /// Delay from the arrival of a packet to the feedback that it causes: a NAK or NACK for a
+        /// gap, or an acknowledgement after so many packets. The server takes it for delay of the
+        /// path. SRT clients answer within about 1 ms, WebRTC clients within 10 ms.
         FEEDBACK_DELAY = "feedback_delay", Seconds, "";
         /// How much later than its schedule a packet of media that we send left. Of a datagram:
         /// from when it was due to the moment right before the system call that took it; one call

@@ -19,13 +19,13 @@ pub const SHORTEST_WINDOW: f64 = 0.5;
 /// is joined with the next one, or with the one before if it is the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GaugeFigures {
-    /// Of all windows, whatever their length.
+    /// Extremes of all windows, short ones included.
     any: Option<Extremes>,
     /// The sum over windows of no length, and their number.
     untimed: (f64, u64),
     /// Value times seconds, and seconds.
     weighted: Stretch,
-    /// Of the stretches before the last one.
+    /// Extremes of all stretches but the last.
     over_time: Option<Extremes>,
     /// The last stretch that is long enough.
     last: Stretch,

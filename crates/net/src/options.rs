@@ -18,9 +18,8 @@ pub(crate) fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Asks to which of this machine's addresses each datagram was sent (`IP_PKTINFO`, ip(7);
-/// `IPV6_RECVPKTINFO`, RFC 3542, 6.1): for a socket bound to all addresses, whose answers are to
-/// come from the one that was asked.
+/// Asks for the destination address of each datagram (`IP_PKTINFO`, ip(7); `IPV6_RECVPKTINFO`, RFC
+/// 3542, 6.1). A socket that is bound to all addresses needs it to answer from the right one.
 ///
 /// # Errors
 /// What the operating system says.

@@ -464,8 +464,8 @@ fn framing(head: &Head) -> Result<State, Malformed> {
     })
 }
 
-/// The length that `Content-Length` states; none if there is none, or if the server says that it
-/// does not know it.
+/// The length that `Content-Length` states. `None` if the field is missing, or negative, which
+/// servers send if they do not know the length.
 fn content_length(headers: &Headers) -> Result<Option<u64>, Malformed> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut length = None;

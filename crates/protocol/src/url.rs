@@ -507,7 +507,7 @@ mod tests {
             let expected = format!("x://h{expected}");
             assert_eq!(resolve("x://h/", reference), Ok(expected), "{reference}");
         }
-        // What is no host stays one.
+        // An invalid host stays invalid.
         assert_eq!(resolve("x://h/", "//a b/").as_deref(), Ok("x://a b/"));
         let long = format!("/{}", " ".repeat(MAX_URL / 3));
         assert!(resolve("x://h/", &format!("{long}a")).is_err());

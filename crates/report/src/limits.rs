@@ -351,7 +351,7 @@ impl Evidence {
             .collect();
         let first = seen.first()?;
         let drops: f64 = seen.iter().map(|point| point.socket_drops).sum();
-        // What clients send back is small, and what is lost of it costs no viewer a frame.
+        // Feedback of clients is small, and its loss costs no viewer a frame.
         let hit = match self.sends_media {
             true => "",
             false => {

@@ -1,5 +1,5 @@
-//! The figures of a run that goes on, kept up to date from its run file, and how other programs name
-//! them: what the text for Prometheus and the messages of OTLP are made from.
+//! The figures of a run that goes on, kept up to date from its run file, and how other programs
+//! name them: what the text for Prometheus and the messages of OTLP are made from.
 //!
 //! Counters and distributions are of the whole run so far, its warm-up included. Levels, shares and
 //! rates are of one window.
@@ -91,8 +91,8 @@ impl Name {
         }
     }
 
-    /// As OTLP names it: the unit stands apart, but for cores, which have no unit of their own there,
-    /// and where it is part of the metric's own name.
+    /// As OTLP names it: the unit stands apart, but for cores, which have no unit of their own
+    /// there, and where it is part of the metric's own name.
     pub(crate) fn otlp(&self) -> String {
         let suffix = match self.unit {
             Unit::Cores => suffix(self.unit),

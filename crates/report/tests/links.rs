@@ -28,7 +28,7 @@ fn make(path: &Path) {
     make_with(path, &[120]);
 }
 
-/// With frames that were on their way for so many milliseconds.
+/// Makes a run with frames of these delays, in milliseconds.
 fn make_with(path: &Path, frames: &[u64]) {
     let subjects = [
         ("viewers", "rtsp"),

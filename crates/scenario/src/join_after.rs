@@ -1,4 +1,4 @@
-//! `join_after`, which counts from when a publisher of the same scenario is there.
+//! `join_after`, the delay after a publisher of the same scenario has begun.
 
 use protocol::registry::Surroundings;
 

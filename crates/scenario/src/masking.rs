@@ -84,7 +84,7 @@ pub(crate) fn plain(name: &str) -> String {
         .collect()
 }
 
-/// Keys of a population whose values are secrets, beside those with a part of [`SECRET_PARTS`].
+/// Keys of a population with secret values, in addition to those that contain a [`SECRET_PARTS`].
 const SECRET_KEYS: [&str; 6] = ["pin", "pass", "pwd", "jwt", "hmac", "cookie"];
 
 /// Whether the value of a scenario's key of that name is a secret.
@@ -93,7 +93,7 @@ pub(crate) fn is_secret_config(name: &str) -> bool {
     SECRET_KEYS.contains(&plain.as_str()) || has_secret_part(&plain)
 }
 
-/// The same of a key that may be misspelt, in a text that is shown because it is wrong.
+/// True for a key that may be a misspelt secret key, in an excerpt of a wrong scenario.
 pub(super) fn is_like_secret(name: &str) -> bool {
     let known = SECRET_PARTS.into_iter().chain(["headers"]);
     is_secret_config(name) || measure::nearest::nearest(&plain(name), known).is_some()
@@ -275,7 +275,8 @@ fn fields(text: &str, spans: &mut Vec<(usize, usize)>) {
     }
 }
 
-/// `turn:name:password@host`, which has no `//` (RFC 7065 has no name either, and people write one).
+/// `turn:name:password@host`, which has no `//` (RFC 7065 has no name either, and people write
+/// one).
 fn relays(text: &str, spans: &mut Vec<(usize, usize)>) {
     for scheme in ["turn:", "turns:", "stun:", "stuns:"] {
         for (at, _) in text.match_indices(scheme) {
@@ -297,9 +298,9 @@ fn relays(text: &str, spans: &mut Vec<(usize, usize)>) {
     }
 }
 
-/// Credentials in the identifier of an SRT stream: what stands behind the path and the name in
-/// `read:path:name:password` (MediaMTX), and `token=` and the like between commas (SRT Access
-/// Control). Its colons, commas and equals signs may be percent-encoded.
+/// Credentials in SRT stream ids: the password in `read:path:name:password` (MediaMTX), and values
+/// such as `token=` between commas (SRT Access Control). Colons, commas and equals signs may be
+/// percent-encoded.
 fn stream_ids(text: &str, spans: &mut Vec<(usize, usize)>) {
     let lower = text.to_ascii_lowercase();
     for name in ["streamid=", "stream id ", "streamid: ", "stream_id: "] {
@@ -314,7 +315,7 @@ fn stream_ids(text: &str, spans: &mut Vec<(usize, usize)>) {
     }
 }
 
-/// The same of one identifier in small letters, which begins at `from`.
+/// Credentials in one stream id in lower case, which begins at `from`.
 fn stream_id(id: &str, from: usize, spans: &mut Vec<(usize, usize)>) {
     let is_path = id.starts_with("read") || id.starts_with("publish");
     let third = separators(id, ':', "%3a").get(2).copied();

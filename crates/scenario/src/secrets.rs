@@ -201,7 +201,7 @@ fn hide_in_config(config: &mut Value) {
                     sent.for_each(|(_, text)| hide_all(text));
                 }
             }
-            // What a server makes of them nobody knows.
+            // Any parameter may be a secret of the server.
             ("connect", Value::Object(parameters)) => {
                 parameters.values_mut().for_each(hide_whole);
             }

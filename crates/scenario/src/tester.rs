@@ -48,8 +48,7 @@ pub(crate) struct HealthKeys {
     lag_p99: Key<Within<Bound>>,
     /// The longest stand-still of a worker, in however few windows. Default 1s.
     longest_stall: Key<Within<Bound>>,
-    /// The 99th percentile of how long after its cause feedback of clients left in a window. Default
-    /// 20ms.
+    /// The 99th percentile of the delay of clients' feedback in a window. Default 20ms.
     feedback_delay_p99: Key<Within<Bound>>,
     /// The 99th percentile of the lateness of what was sent in a window. Default 100ms.
     send_lateness_p99: Key<Within<Bound>>,

@@ -191,8 +191,8 @@ pub(crate) struct Results {
     /// STREAMGAUGE_TOKEN holds
     #[arg(long, value_name = "ADDRESS", value_parser = crate::view_server::address, hide_short_help = true)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Push the figures of the run under way to a collector of OpenTelemetry once a second: OTLP over
-    /// HTTP, at this URL, such as http://127.0.0.1:4318. Headers are taken from
+    /// Push the figures of the run under way to a collector of OpenTelemetry once a second: OTLP
+    /// over HTTP, at this URL, such as http://127.0.0.1:4318. Headers are taken from
     /// OTEL_EXPORTER_OTLP_HEADERS
     #[arg(long, value_name = "URL", hide_short_help = true)]
     pub(crate) otlp: Option<String>,

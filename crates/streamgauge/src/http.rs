@@ -1,5 +1,5 @@
-//! What `--metrics`, `--dashboard` and `--otlp` know of connections and HTTP/1: how a request begins,
-//! and how to write in time.
+//! What `--metrics`, `--dashboard` and `--otlp` know of connections and HTTP/1: how a request
+//! begins, and how to write in time.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ pub(crate) struct Head {
     pub(crate) bearer: Option<String>,
 }
 
-/// Reads the head of a request within that time (RFC 9112, 2 and 3); none where it is malformed.
+/// Reads the head of a request (RFC 9112, 2 and 3). `None` if it is malformed.
 pub(crate) fn head(stream: &mut TcpStream, within: Duration) -> io::Result<Option<Head>> {
     let deadline = Instant::now() + within;
     let mut bytes = Vec::new();

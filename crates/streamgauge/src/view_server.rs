@@ -33,7 +33,7 @@ const READING_MAX: usize = 64;
 /// The most requests that wait for their answer.
 const WAITING_MAX: usize = 16;
 
-/// How long a request may take. Tests must not depend on how busy the machine is.
+/// Maximum duration of a request. Tests have more time, so that a busy machine does not fail them.
 const READ_WITHIN: Duration = if cfg!(test) {
     Duration::from_secs(600)
 } else {
@@ -224,7 +224,7 @@ fn drawn() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A request of somebody who may look, and its connection.
+/// An authenticated request, and its connection.
 type Admitted = (TcpStream, Head);
 
 fn serve(
@@ -241,7 +241,7 @@ fn serve(
     thread::scope(|scope| {
         scope.spawn(move || {
             for (stream, head) in requests {
-                // Whoever asks has gone, or is too slow: that is no matter of the run.
+                // A client that left or is too slow does not concern the run.
                 let _ = answer(stream, &head);
             }
         });
@@ -251,7 +251,7 @@ fn serve(
             }
             let second = stream.and_then(|stream| Ok((stream.try_clone()?, stream)));
             let Ok((second, mut stream)) = second else {
-                // There are no descriptors left, or so: not at once again.
+                // No descriptor is free: drops all open requests.
                 give_up(&open, 0);
                 thread::park_timeout(Duration::from_millis(100));
                 continue;
@@ -288,7 +288,7 @@ fn locked(open: &Open) -> MutexGuard<'_, BTreeMap<usize, TcpStream>> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the reading of all requests but the last so many.
+/// Stops reading all requests except the last `but`.
 fn give_up(open: &Open, but: usize) {
     let mut open = locked(open);
     while open.len() > but {
@@ -298,7 +298,7 @@ fn give_up(open: &Open, but: usize) {
     }
 }
 
-/// Hands a request on if whoever asks may look.
+/// Passes a request on if its client is authorised.
 fn admit(
     mut stream: TcpStream,
     head: Option<Head>,

@@ -21,8 +21,8 @@ use crate::input::{Cuts, Input};
 /// A message: type, timestamp, stream, length, what it took on the wire, and what was kept of it.
 type Row = (u8, u32, u32, u32, u32, Vec<u8>);
 
-/// What is kept of a connection without media, and of one with: what has begun, and what is known of
-/// the chunk streams.
+/// What is kept of a connection without media, and of one with: what has begun, and what is known
+/// of the chunk streams.
 const MEMORY_MAX: usize = 256 * 1024 + 4096 + 64 * 512;
 const MEMORY_WITH_MEDIA_MAX: usize = (8 << 20) + 4096 + 64 * 512;
 

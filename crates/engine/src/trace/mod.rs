@@ -339,7 +339,7 @@ fn create(path: &Path, overwrite: bool) -> io::Result<File> {
     };
     let file = options.open(path)?;
     if overwrite {
-        // It may have been there before, with other permissions.
+        // A file that existed keeps its permissions otherwise.
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)

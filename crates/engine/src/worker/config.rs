@@ -33,7 +33,7 @@ pub(crate) struct Serving {
 #[derive(Clone, Debug)]
 pub(crate) struct RingPlan {
     pub(crate) settings: RingSettings,
-    /// Whether each block wakes the worker, because feedback may be due.
+    /// True if each block wakes the worker, because feedback may be due.
     pub(crate) wakes: bool,
 }
 

@@ -29,8 +29,7 @@ macro_rules! counting {
 }
 pub(super) use counting;
 
-/// Counts a datagram that came from another address than the server's. The first of them is told to
-/// the session.
+/// Counts a datagram from another address than the server's. Tells the session of the first one.
 #[cold]
 pub(super) fn foreign(
     is_known: &mut bool,

@@ -72,7 +72,7 @@ pub(super) struct RingEnd {
     pub(super) arrived: u32,
 }
 
-/// How a socket is read whose media comes by that way.
+/// Reading mode of a socket, given the path of its media.
 fn by_path(reading: Reading, media: MediaPath) -> Reading {
     match (reading, media) {
         (Reading::Soon(_), MediaPath::Ring) => Reading::Late,
@@ -100,7 +100,7 @@ pub(super) struct Datagrams {
     answer: Vec<u8>,
     /// The places of sockets that are read late.
     late: BTreeSet<usize>,
-    /// How many of them are read within which time.
+    /// Number of sockets for each interval of [`Reading::Soon`].
     soon: BTreeMap<Duration, usize>,
 }
 
@@ -147,7 +147,7 @@ impl Datagrams {
         }
     }
 
-    /// When the loop has to be awake next, to read what is read soon; `awake` is when it was last.
+    /// Time of the next wake-up for sockets with [`Reading::Soon`]; `awake` is that of the last.
     pub(super) fn next_look(&self, awake: Time) -> Time {
         let soonest = self.soon.keys().next();
         soonest.map_or(Time::NEVER, |&soonest| awake + soonest)
@@ -512,8 +512,9 @@ impl Datagrams {
         self.ends.get(place).and_then(|end| end.peer)
     }
 
-    /// Has an endpoint say whose a datagram is, and answers it where the endpoint does so itself: from
-    /// the address that it was `sent_to`, if that is known.
+    /// Asks an endpoint which session a datagram is for, and sends the endpoint's own answer if it
+    /// has one. The answer leaves from `sent_to`, the local address of the datagram, if it is
+    /// known.
     pub(super) fn route(
         &mut self,
         index: usize,

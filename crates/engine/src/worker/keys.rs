@@ -58,7 +58,7 @@ pub(super) enum Place {
 const KINDS: usize = 8;
 
 impl Place {
-    /// A token that is none of a socket.
+    /// A token that no socket has.
     pub(super) const NONE: usize = KINDS - 2;
 
     /// What it is polled as.

@@ -1,8 +1,8 @@
 //! A worker: one thread that owns its sessions, their sockets, timers and measurements outright.
 //!
 //! One loop over readiness. Nothing in it waits, takes a lock or is shared; what other threads have
-//! to say comes as a [`Command`], what it has to say goes out as a [`WorkerReport`]. The loop is the same
-//! for clients and for a reference server's side: both are [`Session`]s.
+//! to say comes as a [`Command`], what it has to say goes out as a [`WorkerReport`]. The loop is
+//! the same for clients and for a reference server's side: both are [`Session`]s.
 //!
 //! A worker is made of parts. Each owns its state, takes what else it needs as arguments, and says
 //! what has come of it; no part knows the worker. What connects them is in [`wiring`]. This file

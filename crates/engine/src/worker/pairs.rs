@@ -39,7 +39,7 @@ struct UdpEnd {
     /// Whether it only holds the port: the kernel drops all that comes, and the packet ring brings
     /// it.
     on_ring: bool,
-    /// Whether its session knows that others send there.
+    /// True once the session was told of datagrams from another address.
     knows_others: bool,
     /// Whether it is read in batches, and not polled.
     in_batches: bool,

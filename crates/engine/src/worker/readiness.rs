@@ -15,7 +15,7 @@ use super::keys::Place;
 
 const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
-/// Packet rings. The token is none of a socket.
+/// Token of packet rings, which no socket has.
 const RING: Token = Token(Place::NONE);
 
 /// The polls of a worker, its timer, and which sockets have more to read than one turn allows.
@@ -74,8 +74,8 @@ impl Readiness {
         })
     }
 
-    /// Waits until something can be read, `next` comes, or, with `at_once`, not at all. Says whether
-    /// it was not interrupted.
+    /// Waits until something can be read, `next` comes, or, with `at_once`, not at all. Says
+    /// whether it was not interrupted.
     pub(super) fn wait(
         &mut self,
         ready: &mut Ready,
@@ -105,7 +105,7 @@ impl Readiness {
         registry.register(socket, place.token(), Interest::READABLE)
     }
 
-    /// Polls a packet ring, whose memory shows what there is: the loop is only woken.
+    /// Polls a packet ring. Its events only wake the loop: its memory shows which blocks are ready.
     pub(super) fn poll_ring(&self, ring: &PacketRing) -> io::Result<()> {
         let registry = self.poll.registry();
         registry.register(&mut SourceFd(&ring.as_raw_fd()), RING, Interest::READABLE)

@@ -33,10 +33,8 @@ const BLOCKS_A_TURN: usize = 16;
 /// cores of a busy virtual machine, Linux 6.18), processor time a packet against that with 50 ms:
 /// at once 1.30, 25 ms 1.03, 100 ms 0.94.
 ///
-/// Arrival times are the kernel's. What a session hears, that its media has begun for example, and
-/// what waits for the ring, it hears up to so much later, with the time at which it came. Where
-/// feedback may be due ([`protocol::session::Needs::within`]), nothing is gathered: the ring wakes
-/// the loop for each block.
+/// Sessions hear of events up to 100 ms later, with the kernel's arrival times. If feedback may be
+/// due ([`protocol::session::Needs::within`]), packets are not gathered: each block wakes the loop.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// The rings of a worker, and what is behind each port.
@@ -46,7 +44,7 @@ pub(super) struct Rings {
     rings: [Option<PacketRing>; 2],
     /// By pair of ports.
     targets: Vec<Option<Target>>,
-    /// Whether each block wakes the loop.
+    /// True if each block wakes the loop.
     wakes: bool,
     /// When they were read last.
     read: Time,
@@ -69,7 +67,7 @@ struct Target {
     mark: Option<MediaMark>,
     /// How many datagrams the ring has brought for it that its socket counted too.
     seen: u64,
-    /// Whether its session knows that others send there.
+    /// True once the session was told of datagrams from another address.
     knows_others: bool,
 }
 
@@ -201,10 +199,9 @@ impl Rings {
             .all(|(handled, count)| handled >= count)
     }
 
-    /// When they are to be read next, if nothing more comes. Unless feedback may be due they are not
-    /// polled: waking for each block would cost more than looking at each heartbeat, and whether
-    /// there is anything is seen in their memory. `turn` is when the running turn of the loop
-    /// began.
+    /// Time of the next read if no further block is ready; `turn` is the start of the running turn.
+    /// Rings are polled only if feedback may be due. Otherwise each heartbeat looks into their
+    /// memory, which costs less than a wake-up for each block.
     pub(super) fn next_read(&self, turn: Time) -> Time {
         match self.have_ready(BLOCKS_A_TURN) {
             true => turn,

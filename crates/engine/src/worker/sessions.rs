@@ -101,7 +101,8 @@ pub(super) enum Channel {
         place: usize,
         /// Where datagrams go that name no other place.
         to: Option<SocketAddr>,
-        /// From which address they leave: of a socket of all addresses, the one that was asked.
+        /// Source address of what is sent, if the socket is bound to all addresses: the one to
+        /// which the peer sent.
         source: Option<IpAddr>,
         /// Who the session is to the endpoint whose socket it is.
         accepted: Option<PeerId>,

@@ -33,8 +33,8 @@ pub struct HealthBounds {
     #[serde(with = "duration")]
     pub longest_stall: Duration,
     /// The 99th percentile of [`tester::FEEDBACK_DELAY`] in a window. Default 20 ms: with more,
-    /// servers repair later than they would for a player, and packets that a player gets in time
-    /// are counted as lost.
+    /// servers retransmit later than for a player, and packets that a player gets in time count as
+    /// lost.
     #[serde(with = "duration")]
     pub feedback_delay_p99: Duration,
     /// The 99th percentile of [`tester::SEND_LATENESS`] in a window. Default 100 ms: with more,

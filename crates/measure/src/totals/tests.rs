@@ -33,7 +33,7 @@ fn a_window_that_ends_a_little_late_is_of_the_time_before_the_stop() {
     // The rest of a second that begins at the stop, however short, comes after it.
     assert_eq!(seconds_until(at(3_000), 0.012, at(3_000)), None);
     assert_eq!(seconds_until(at(3_000), 0.012, at(3_001)), Some(0.012));
-    // What the server gave back after the run is a window of no length.
+    // The window for resources that the server released after the run has no length.
     assert_eq!(seconds_until(at(9_000), 0.0, at(3_000)), Some(0.0));
 }
 
@@ -49,7 +49,7 @@ crate::metrics! {
         CORES = "cores", Cores, "", Max;
         /// A share of the time.
         SHARE = "share", Ratio, "", Max;
-        /// A rate that somebody else measured.
+        /// A rate that the server reports.
         SPEED = "speed", BitsPerSecond, "", Max;
         /// Clients at a moment.
         CLIENTS = "clients", Count, "", Sum;
@@ -75,7 +75,7 @@ const LEVELS: [(GaugeId, &str); 6] = [
     (WAIT, "wait"),
 ];
 
-/// A window in which so much was done a second.
+/// A window with that rate.
 fn at_rate(rate: f64, seconds: f64) -> Window {
     let mut recorder = Recorder::new(SOME_CATALOGUE);
     recorder.add(BYTES, (rate * seconds) as u64);
@@ -100,7 +100,7 @@ fn a_few_milliseconds_are_no_second() {
     let of = |name, statistic| totals.named(name, statistic).expect("it was taken");
     assert!((of("cores", Statistic::Mean) - 0.033).abs() < 0.001);
     assert!((of("cores", Statistic::Max) - 0.0494).abs() < 0.001);
-    // What a moment had, it had.
+    // Gauges of counts keep the extremes of short windows.
     assert_eq!(of("clients", Statistic::Max), 0.83);
     let alone = totals_of(&[(0.83, 0.012)]);
     assert_eq!(alone.named("cores", Statistic::Max), Some(0.83));
@@ -114,7 +114,7 @@ fn windows_of_no_length_have_levels_and_no_weight() {
     let only = totals_of(&[(3.0, 0.0), (5.0, 0.0)]);
     assert_eq!(only.named("cores", Statistic::Mean), Some(4.0));
     assert_eq!(only.named("cores", Statistic::Max), Some(5.0));
-    // What a damaged file says of lengths does no harm.
+    // A damaged file may state any length.
     for seconds in [f64::NAN, f64::INFINITY, -1.0] {
         totals.add(&at_rate(0.9, 0.0), seconds);
         assert_eq!(totals.named("cores", Statistic::Mean), Some(0.2));
@@ -150,7 +150,7 @@ proptest! {
         prop_assert!((rate - 8.0 * done / all).abs() <= lost);
     }
 
-    /// A short window raises a peak by its share of a stretch, and no more.
+    /// A short window raises a peak by at most its share of a stretch.
     #[test]
     fn peaks_are_those_of_half_a_second_or_more(
         levels in proptest::collection::vec(0.0..1.0f64, 1..10),

@@ -1,8 +1,8 @@
 //! Movie fragments (ISO/IEC 14496-12, 8.8) in the form that the library for MP4 reads.
 //!
-//! It refuses fragments whose data is found by an absolute offset, `base_data_offset` (8.8.7),
-//! which ffmpeg writes unless it is told otherwise. Here such fragments become ones whose offsets
-//! count from their own beginning. All boxes keep their places.
+//! The library refuses fragments with absolute offsets (`base_data_offset`, 8.8.7), which ffmpeg
+//! writes by default. This module makes their offsets relative to the fragment. Boxes keep their
+//! positions.
 
 use std::borrow::Cow;
 
@@ -29,8 +29,8 @@ pub(super) fn with_own_offsets(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     Ok(file)
 }
 
-/// What has to stand where in the file instead, so that a track's part of the fragment that begins
-/// at `moof` states its offsets from there; nothing if it does so already.
+/// Bytes to write at positions of the file, so that the offsets of a track count from the fragment
+/// at `moof`. Empty if they do so already.
 fn patches(bytes: &[u8], moof: usize, track: &Found) -> Result<Vec<(usize, Vec<u8>)>, String> {
     let Some(head) = track.children(bytes).find(|child| &child.name == b"tfhd") else {
         return Ok(Vec::new());
@@ -60,7 +60,7 @@ fn patches(bytes: &[u8], moof: usize, track: &Found) -> Result<Vec<(usize, Vec<u
     ]);
     new.extend(number);
     new.extend(rest);
-    // What was the offset becomes a box of free space (8.1.2).
+    // A box of free space takes the place of the offset (8.1.2).
     new.extend(8u32.to_be_bytes());
     new.extend(b"free");
     let mut patches = vec![(head.begin, new)];
@@ -72,7 +72,7 @@ fn patches(bytes: &[u8], moof: usize, track: &Found) -> Result<Vec<(usize, Vec<u
         };
         let outside = || "the offsets of its MP4's fragments cannot be followed".to_owned();
         if flags & DATA_OFFSET == 0 {
-            // It begins with the data, or behind the run before.
+            // The run begins with the data, or follows the run before it.
             if shift == 0 {
                 continue;
             }
@@ -191,7 +191,7 @@ mod tests {
             assert_eq!(head, kept);
             let run = &all[parts[2].body + 8..parts[2].end];
             assert_eq!(run, i32::to_be_bytes(expected));
-            // What is around it is the file's.
+            // All other bytes are unchanged.
             let changed = parts[0].begin..parts[2].end;
             assert_eq!(all[..changed.start], bytes[..changed.start]);
             assert_eq!(all[changed.end..], bytes[changed.end..]);

@@ -108,8 +108,8 @@ pub fn clips(bytes: &[u8], mtu: usize, audio: bool) -> Result<Vec<Arc<Clip>>, St
     Ok(clips)
 }
 
-/// How long the last unit lasts is that of the one before. None where it comes before the beginning,
-/// or its time is beyond all.
+/// How long the last unit lasts is that of the one before. None where it comes before the
+/// beginning, or its time is beyond all.
 fn end<T>(units: &[Unit<T>], begins: u64) -> Option<u64> {
     let last = units.last()?.decode;
     let before = units.iter().rev().nth(1).map(|unit| unit.decode);
@@ -117,8 +117,8 @@ fn end<T>(units: &[Unit<T>], begins: u64) -> Option<u64> {
     last.checked_add(lasts)?.checked_sub(begins)
 }
 
-/// How long the last frame of a loop lasts, in nanoseconds: as long as the one before, where there is
-/// one.
+/// How long the last frame of a loop lasts, in nanoseconds: as long as the one before, where there
+/// is one.
 fn lasts(before: Option<u64>) -> u64 {
     let alone = 40_000_000;
     before.unwrap_or(alone).clamp(1_000_000, 10_000_000_000)
@@ -138,8 +138,8 @@ fn length_of(ends: &[Option<u64>]) -> Result<u64, String> {
 /// Of a stream that ends before it begins, or beyond all times; or before its last frame.
 const BACK: &str = "its times go back, or beyond all";
 
-/// The most frames a second, on average over a loop: none of those that are taken needs as many, and
-/// times that stand still would make a flood of it.
+/// The most frames a second, on average over a loop: none of those that are taken needs as many,
+/// and times that stand still would make a flood of it.
 const RATE_MAX: u64 = 1000;
 
 /// Looks at when the frames of a loop are due, in order.

@@ -81,8 +81,7 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
         .collect())
 }
 
-/// What is wrong with a file. The library adds where in its own source it found that out, which is
-/// a path of the machine that built it.
+/// The library's error without the location in its source, which is a path of the build machine.
 fn in_words(error: DemuxError) -> String {
     let text = error.to_string();
     let words = text.split(" (at ").next().unwrap_or_default();

@@ -22,8 +22,8 @@ const RECEIVE_BYTES: usize = 2048;
 const WHOLE_COUNT: usize = 16;
 const WHOLE_BYTES: usize = 1 << 16;
 
-/// Room for the control messages: a timestamp (32 bytes with its header), a drop count (24), and the
-/// address that a datagram was sent to (at most 40).
+/// Room for the control messages: a timestamp (32 bytes with its header), a drop count (24), and a
+/// destination address (at most 40).
 const CONTROL_BYTES: usize = 128;
 
 /// Kept aligned as the kernel wants control messages to be.
@@ -60,7 +60,7 @@ struct Received {
 pub struct Datagram<'a> {
     /// Who sent it.
     pub from: SocketAddr,
-    /// To which address it was sent, if the socket asks for that
+    /// Destination address, if the socket asks for it
     /// ([`ask_destination`](crate::options::ask_destination)).
     pub to: Option<IpAddr>,
     /// Its first bytes, at most 2048; of a batch that takes whole ones all.
@@ -217,7 +217,7 @@ fn make_room(header: &mut libc::mmsghdr) {
     header.msg_hdr.msg_flags = 0;
 }
 
-/// What the control messages of a datagram tell.
+/// Contents of the control messages of a datagram.
 #[derive(Clone, Copy, Default)]
 struct Told {
     at: Option<i64>,
@@ -352,7 +352,7 @@ mod tests {
                 batch.send(&server, &clock, |_, left| assert!(left.is_some()));
                 assert_eq!(heard(), expected);
             }
-            // Those of another source are not joined with it, and are not for this client.
+            // Datagrams of another source address are sent apart, and do not reach this client.
             if asked.is_ipv4() {
                 let other = to.sent_from(Some([127, 0, 0, 3].into()));
                 let mut batch = SendBatch::new();

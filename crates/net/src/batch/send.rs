@@ -36,7 +36,7 @@ pub struct Address {
     name: Name,
     /// Whether the socket is connected to it.
     connected: bool,
-    /// From which of this machine's addresses datagrams leave; by default the kernel's choice.
+    /// Source address. By default, the kernel chooses it.
     source: Option<IpAddr>,
 }
 
@@ -85,7 +85,7 @@ impl Address {
         }
     }
 
-    /// The same, with datagrams from that address of this machine: for a socket bound to all.
+    /// Sets the source address, for a socket that is bound to all addresses.
     pub fn sent_from(self, source: Option<IpAddr>) -> Address {
         Address { source, ..self }
     }
@@ -120,7 +120,7 @@ impl Address {
         is_same_name && self.source == other.source
     }
 
-    /// From which address of this machine datagrams leave, if that is not the kernel's choice.
+    /// Source address, or `None` if the kernel chooses it.
     pub(super) fn source(&self) -> Option<IpAddr> {
         self.source
     }
@@ -134,8 +134,7 @@ impl Address {
     }
 }
 
-/// The control messages of what is sent, one behind the other: where the kernel is to cut, and from
-/// which address it leaves.
+/// Control messages of a message to be sent, in this order: segment size, and source address.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Controls {
@@ -165,7 +164,7 @@ struct SourceControl {
 const SOURCE_MAX: usize = size_of::<libc::in6_pktinfo>().next_multiple_of(8);
 
 impl Controls {
-    /// None: [`Controls::wire`] fills them in.
+    /// Empty control messages; [`Controls::wire`] fills them in.
     pub(super) fn none() -> Controls {
         let header = libc::cmsghdr {
             cmsg_len: 0,
@@ -185,9 +184,8 @@ impl Controls {
         }
     }
 
-    /// Fills them in for datagrams of `size` bytes that are cut apart, if there is one, from
-    /// `source`, if there is one, and names them in the message. They have to stay where they are
-    /// until it is sent.
+    /// Fills in the segment size and the source address, as far as they are given, and points
+    /// `message` to them. `self` must not move before the message is sent.
     pub(super) fn wire(
         &mut self,
         message: &mut libc::msghdr,
@@ -195,7 +193,7 @@ impl Controls {
         source: Option<IpAddr>,
     ) {
         let header = |level, kind, data| libc::cmsghdr {
-            // What `CMSG_LEN` is.
+            // `CMSG_LEN(data)`
             cmsg_len: size_of::<libc::cmsghdr>() + data,
             cmsg_level: level,
             cmsg_type: kind,
@@ -208,8 +206,8 @@ impl Controls {
             length += size_of::<SegmentControl>();
         }
         if let Some(source) = source {
-            // The interface is the kernel's choice: 0. What is sent from is behind it in
-            // `in_pktinfo` (`ipi_spec_dst`), and before it in `in6_pktinfo`.
+            // Interface 0 leaves the choice to the kernel. The source address follows it in
+            // `in_pktinfo` (`ipi_spec_dst`), and precedes it in `in6_pktinfo`.
             self.source.data = [0; SOURCE_MAX];
             let bytes = match source {
                 IpAddr::V4(source) => {
@@ -225,14 +223,14 @@ impl Controls {
                     bytes
                 }
             };
-            // What `CMSG_SPACE` is.
+            // `CMSG_SPACE(bytes)`
             length += size_of::<libc::cmsghdr>() + bytes.next_multiple_of(8);
         }
         message.msg_controllen = length;
         message.msg_control = match (size, source) {
             (None, None) => std::ptr::null_mut(),
             (None, Some(_)) => std::ptr::from_mut(&mut self.source).cast(),
-            // From the first part on: what is behind it may be written and read, too.
+            // Points to the whole, so that it may be read behind the first message too.
             (Some(_), _) => std::ptr::from_mut(self).cast(),
         };
     }

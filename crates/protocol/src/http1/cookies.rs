@@ -30,11 +30,10 @@ struct Cookie {
 pub(crate) struct Cookies(Vec<Cookie>);
 
 impl Cookies {
-    /// Takes in what an answer sets. Returns true if this changed what is given back: the same
-    /// request is another one then.
+    /// Stores the cookies of an answer. Returns true if this changes the cookies of later requests.
     ///
     /// A cookie is deleted by a `Max-Age` of 0 or less. `Expires` is not read: a chain of redirects
-    /// is over before a cookie expires.
+    /// is shorter than the life of a cookie.
     pub(crate) fn set(&mut self, url: &Url, headers: &Headers) -> bool {
         let mut changed = false;
         for text in headers.all("Set-Cookie") {
@@ -63,7 +62,7 @@ impl Cookies {
         changed
     }
 
-    /// The value of `Cookie` for a request of that URL; none if no cookie is for it.
+    /// Value of `Cookie` for a request of that URL, or `None` without matching cookies.
     pub(crate) fn for_request(&self, url: &Url) -> Option<String> {
         let host = url.host().to_ascii_lowercase();
         let path = path_of(url);
@@ -151,7 +150,7 @@ fn parse(url: &Url, text: &str) -> Option<(Cookie, bool)> {
                 if domain.is_empty() || domain == host {
                     continue;
                 }
-                // Nobody sets a cookie for others, or for a whole top-level domain.
+                // A server may not set cookies for other hosts, or for a top-level domain.
                 if !is_below(&host, &domain) || !domain.contains('.') {
                     return None;
                 }

@@ -107,7 +107,7 @@ impl Url {
             return Err(Why::Host.of(""));
         }
         let mut url = Url::parse(&resolve(&self.to_string(), location)?)?;
-        // What was sent, and is written here, names no zone.
+        // The zone is neither sent nor written here.
         if url.authority == self.authority {
             url.host.clone_from(&self.host);
         }

@@ -47,8 +47,8 @@ measure::metrics! {
         /// Of these, those to which stamped datagrams of other channels came, up to the next
         /// change, and none of the new one.
         ZAPS_FAILED_WRONG_CHANNEL = "zaps_failed_wrong_channel", Count, "";
-        /// Of these, those to which video came for 2 s or more, up to the next change, without a
-        /// random-access point.
+        /// Failed changes with at least 2 s of video, up to the next change, and no random-access
+        /// point.
         ZAPS_FAILED_NO_PICTURE = "zaps_failed_no_picture", Count, "ISO/IEC 13818-1, 2.4.3.5";
         /// Of these, those for which this machine had no free port or file descriptor left: the
         /// tester's own limit.

@@ -251,8 +251,8 @@ impl Client {
                     let Some(playing) = self.playing.as_mut() else {
                         continue;
                     };
-                    // There is one stream in a connection, whatever number servers write. Players
-                    // do not look at it.
+                    // A connection has one stream. Servers write any number, and players ignore
+                    // it.
                     if media.stream != self.stream {
                         cx.recorder.add(m::OTHER_STREAM_MEDIA, 1);
                         self.other_stream = Some(media.stream);

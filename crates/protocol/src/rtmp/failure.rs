@@ -75,7 +75,7 @@ reasons! {
         Flooded = "flooded";
         /// The answer to `play` came, and then no media in time.
         NoMedia = "no_media";
-        /// Video came for 2 s or more, and no key frame with it: a viewer saw nothing.
+        /// No key frame in 2 s or more of video: a viewer saw no picture.
         NoPicture = "no_picture";
         /// Media came to a stop, and the stream did not end.
         MediaStopped = "media_stopped";

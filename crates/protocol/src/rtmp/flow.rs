@@ -123,8 +123,8 @@ pub struct MediaFlow {
     /// Whether a piece was handed out, of which nothing is known yet.
     handed_out: bool,
     sent: Sent,
-    /// How long each frame waited until the connection had taken it, in nanoseconds, since they were
-    /// taken up last.
+    /// How long each frame waited until the connection had taken it, in nanoseconds, since they
+    /// were taken up last.
     delays: Vec<u64>,
 }
 

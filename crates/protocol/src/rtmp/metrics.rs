@@ -52,8 +52,8 @@ measure::metrics! {
         SENT_BYTES = "sent_bytes", Bytes, "";
         /// The same with the headers of chunks.
         SENT_WIRE_BYTES = "sent_wire_bytes", Bytes, "";
-        /// Frames that were due and were left out, because the connection had not taken those before
-        /// within `drop_after`. Of clients that publish.
+        /// Frames that were due and were left out, because the connection had not taken those
+        /// before within `drop_after`. Of clients that publish.
         NOT_TAKEN = "not_taken", Count, "";
     }
     gauges {}

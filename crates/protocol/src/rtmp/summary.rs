@@ -31,7 +31,7 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::end(&[When::Above("sent_frames"), When::Zero("frames")]),
 ];
 
-/// What players bear with and a server should not do.
+/// Faults of servers that players tolerate.
 pub(super) const ODDITIES: &[SummaryRow] = &[
     SummaryRow::text(
         "handshake",

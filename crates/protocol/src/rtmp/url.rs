@@ -21,9 +21,9 @@ pub struct Url {
 }
 
 impl Url {
-    /// Takes a URL apart. The application is `app` where that is named and the path begins with it,
-    /// else all of the path but its last part. What is behind it names the stream, with the query.
-    /// A query may stand behind the application instead: `live?vhost=a/stream`.
+    /// Splits a URL. The application is `app` if the path begins with it, otherwise the path
+    /// without its last part. The rest is the stream, with the query. The query may follow the
+    /// application instead: `live?vhost=a/stream`.
     ///
     /// # Errors
     /// [`UrlError`].
@@ -119,9 +119,9 @@ impl Url {
     }
 }
 
-/// Where the slash between application and stream stands in a path: the last one before the query.
-/// If none stands there, the query is the application's, and the stream follows it. The stream may
-/// then have a query of its own.
+/// Position of the slash between application and stream: the last one before the query. Without
+/// one, the query belongs to the application, and the stream follows it, with its own query if it
+/// has one.
 fn stream_begins(path: &str) -> Option<usize> {
     let (before, query) = match path.split_once('?') {
         None => return path.rfind('/'),

@@ -135,7 +135,7 @@ pub struct Client {
     session: Option<SessionId>,
     /// Whether the session was named before SETUP: then the one that SETUP names replaces it.
     session_is_early: bool,
-    /// What the server said that explains the end.
+    /// Statements of the server that explain the end.
     said: Said,
     /// What controls are relative to.
     base: String,

@@ -247,7 +247,7 @@ pub fn legal(url: &str) -> String {
             part => kept.push(part),
         }
         if is_last && is_dot(part) {
-            // It named a folder.
+            // The reference named a folder.
             kept.push("");
         }
     }

@@ -24,12 +24,11 @@ pub struct Datagram<'a> {
 pub enum Reading {
     /// As soon as they come.
     AtOnce,
-    /// Within that time. For many sessions that answer much, each on a socket of its own: they are
-    /// woken together. Where a packet ring brings the media, what else comes is read as with
-    /// [`Reading::Late`].
+    /// Within that time. One wake-up serves the sockets of all sessions. If a packet ring brings
+    /// the media, the rest is read as with [`Reading::Late`].
     Soon(Duration),
-    /// As [`Reading::Soon`], for sessions that have a deadline every few milliseconds anyway. Where
-    /// a packet ring brings the media, what else comes is read at deadlines, every 40 ms.
+    /// As [`Reading::Soon`], for sessions with a deadline every few milliseconds. If a packet ring
+    /// brings the media, the rest is read at deadlines, at most every 40 ms.
     MediaSoon(Duration),
     /// Whenever the worker is awake for something else, but every 40 ms, and before the session
     /// hears of anything else. For media, where answers may wait: nobody is woken for it.

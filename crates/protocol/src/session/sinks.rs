@@ -39,14 +39,13 @@ pub enum MediaEvent {
         /// The new synchronisation source.
         ssrc: u32,
     },
-    /// Feedback is due because of this packet: something is missing that may be asked for, or an
-    /// acknowledgement is wanted. Once until the session has looked.
+    /// This packet makes feedback due: it shows a gap, or an acknowledgement has to be sent. Not
+    /// repeated before the session has sent its feedback.
     FeedbackDue {
-        /// When the packet arrived.
+        /// Arrival time of the packet.
         at: Time,
     },
-    /// A datagram came from another address than the server's, for the first time. None of those
-    /// count.
+    /// First datagram from another address than the server's. Such datagrams do not count.
     Foreign {
         /// The address.
         from: IpAddr,
@@ -114,8 +113,8 @@ pub struct Needs {
     pub more_if: u8,
     /// How many bytes are enough else.
     pub first: u8,
-    /// How soon a packet is counted after it has arrived, because feedback may be due then. Without
-    /// it packets are gathered for a tenth of a second, which costs least.
+    /// Maximum delay from arrival to counting, because feedback may be due. By default, packets are
+    /// gathered for 100 ms, which costs least.
     pub within: Option<Duration>,
 }
 

@@ -51,8 +51,7 @@ const MALFORMED_MAX: u32 = 1000;
 /// woken together. Waking costs more than the acknowledgements that are then said.
 const GRID: Duration = Duration::from_millis(5);
 
-/// How soon media is read that comes by the socket: libsrt asks within a tenth of a millisecond for
-/// what is missing.
+/// Interval of reads from sockets. libsrt sends a NAK within 0.1 ms of a gap.
 const MEDIA_WITHIN: Duration = Duration::from_micros(500);
 
 /// How often levels are looked at, and what was sent is counted.
@@ -108,7 +107,7 @@ pub struct Client {
     player: Option<SinkId>,
     seen: Seen,
     sweeps: Sweeps,
-    /// When missing packets are asked for again, of a client that plays.
+    /// Time of the next periodic NAK of a player.
     asks_again_at: Time,
     publishing: Option<Box<Publishing>>,
     malformed: u32,
@@ -297,7 +296,7 @@ impl Client {
         if let Some(sink) = self.player {
             cx.sinks.get::<Player>(sink).begin(playing, cx.recorder);
         }
-        // Nothing is waited for any more, and many clients are woken together.
+        // After the handshake, one wake-up serves all clients.
         cx.out.push_back(Output::Read {
             channel: self.channel,
             reading: Reading::MediaSoon(MEDIA_WITHIN),

@@ -10,8 +10,8 @@ measure::metrics! {
     /// PeerConnections, and how they came about.
     pub WEBRTC after RTP;
     counters {
-        /// Requests of the signalling that were sent: of WHIP and WHEP requests of HTTP, of Janus and
-        /// LiveKit messages that are answered, and of LiveKit the request to join.
+        /// Requests of the signalling that were sent: of WHIP and WHEP requests of HTTP, of Janus
+        /// and LiveKit messages that are answered, and of LiveKit the request to join.
         REQUESTS = "requests", Count, "";
         /// Requests of Janus over HTTP that were sent a second time, on another connection: theirs
         /// ended before anything of the answer came. Those that wait for events are among them.
@@ -59,8 +59,8 @@ measure::metrics! {
         /// Packets that came after the server had been asked for them. They are among the received
         /// ones, and among the reordered ones.
         RECOVERED_PACKETS = "recovered_packets", Count, "";
-        /// Times that the server was asked for a key frame, because too much was missing: by PLI, or
-        /// by FIR where it agreed to that alone.
+        /// Times that the server was asked for a key frame, because too much was missing: by PLI,
+        /// or by FIR where it agreed to that alone.
         PLIS_SENT = "plis_sent", Count, "RFC 4585, 6.3.1; RFC 5104, 4.3.1";
         /// Messages that told the server which packets arrived, and when.
         TRANSPORT_FEEDBACK_SENT = "transport_feedback_sent", Count,

@@ -19,7 +19,7 @@ pub(super) const PEERS: &[SummaryRow] = &[
     SummaryRow::distribution("DTLS", &[When::HasData("dtls_delay")], "dtls_delay", "p50"),
 ];
 
-/// What came and had to be thrown away.
+/// Media that was discarded.
 pub(super) const UNKNOWN: &[SummaryRow] = &[SummaryRow::text(
     "unknown",
     &[When::Above("unknown_media")],

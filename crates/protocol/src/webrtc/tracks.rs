@@ -43,10 +43,11 @@ const PADDING_MAX: usize = 255;
 /// The most of a packet that is looked at where only its header is.
 const HEADER_MAX: usize = 96;
 
-/// How soon packets are counted after they have arrived: browsers send a NACK within some 20 ms.
+/// Maximum delay from arrival to counting. Browsers send a NACK within some 20 ms of a gap.
 pub(super) const FEEDBACK_WITHIN: Duration = Duration::from_millis(8);
 
-/// One part in so many of unknown media is much, if it is not less than the least.
+/// Unknown media above this part of all packets (a tenth), and of at least this number, fails a
+/// client.
 const UNKNOWN_PART: u64 = 10;
 const UNKNOWN_LEAST: u64 = 20;
 
@@ -83,8 +84,8 @@ pub(super) enum KeyFrameRequest {
 }
 
 impl KeyFrameRequest {
-    /// The one that browsers use where that feedback is agreed on. A server may agree to more than it
-    /// was offered, so it must be wanted here too.
+    /// The one that browsers use where that feedback is agreed on. A server may agree to more than
+    /// it was offered, so it must be wanted here too.
     pub(super) fn agreed(feedback: &[String], wanted: Feedback) -> Option<KeyFrameRequest> {
         let has = |own: &str| feedback.iter().any(|words| words == own);
         match (wanted.pli && has("nack pli"), wanted.fir && has("ccm fir")) {
@@ -105,7 +106,7 @@ struct Track {
     codec: Option<VideoCodec>,
     /// The timestamp of the newest key frame.
     key_frame: Option<u32>,
-    /// How many packets have to be authentic before the others are believed.
+    /// Number of packets that are still to be authenticated.
     unchecked: u8,
     /// None where it carries retransmissions.
     receiver: Option<Box<RtpReceiver>>,
@@ -139,8 +140,8 @@ pub(super) struct Tracks {
     last: usize,
     /// What SRTP adds behind the payload; nothing where it was taken off.
     trailer: usize,
-    /// What opens the first packets of each stream, where the others are not opened; and what it
-    /// found of the first packet of a stream that is not known yet.
+    /// Decrypts the first packets of each stream, if the others are not decrypted; and its result
+    /// for the first packet of a new stream.
     check: Option<Box<Check>>,
     first_checked: Checked,
     /// What opens packets, where they come encrypted and are to be opened.
@@ -153,7 +154,7 @@ pub(super) struct Tracks {
     began: bool,
     /// Whether missing packets are asked for, and key frames where that is of no use.
     asks: bool,
-    /// Whether the session is told of the next gap. Those behind it are asked for with it.
+    /// True if the next gap is reported to the session. The NACK then includes later gaps.
     listens: bool,
     /// At which stream to go on where not of all could be asked at once.
     ask_from: usize,
@@ -249,8 +250,8 @@ impl Tracks {
         }
     }
 
-    /// Whether a packet counts where only headers are read: one of the first of its stream has to
-    /// be authentic.
+    /// True if a packet counts although only its header is read. The first packets of a stream have
+    /// to be authentic.
     #[inline]
     fn is_believed(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
         match self.tracks.get(self.last) {
@@ -469,7 +470,7 @@ impl Tracks {
         }
     }
 
-    /// Has the first packets of each stream opened, from now on; the others are believed.
+    /// Enables authentication of the first packets of each stream.
     pub(super) fn check_first(&mut self, keys: Option<SrtpKeys>) {
         self.check = keys.map(|keys| Box::new(Check::new(keys)));
     }
@@ -587,8 +588,7 @@ impl Tracks {
         first && media.all(|track| track.gone)
     }
 
-    /// Says that much of what came belongs to none of the media agreed upon, if more than a tenth
-    /// does.
+    /// Describes unknown media, if it is more than a tenth of all packets.
     pub(super) fn much_unknown(&self) -> Option<String> {
         let Unknown {
             packets,

@@ -116,14 +116,14 @@ fn a_server_that_is_kept_to_some_of_the_cores_is_judged_by_those() {
         "{text}"
     );
     assert_eq!(kinds(&kept(Some(0.5), 0.49)), [LimitKind::Cores]);
-    // It may use all, or was not near it, or nothing is known.
+    // The server may use all cores, or was far below its limit, or the limit is unknown.
     for (allowed, cpu) in [(Some(2.0), 1.7), (Some(1.0), 0.9), (None, 0.99)] {
         assert_eq!(kinds(&kept(allowed, cpu)), [], "{allowed:?} {cpu}");
     }
     let all = kept(Some(2.0), 1.99).limits(2, &ServerLog::default());
     assert_eq!(all.len(), 1, "{all:?}");
     assert!(all[0].text.contains("the tester beside it"), "{all:?}");
-    // Of another machine nothing is known.
+    // The limit of a remote server is unknown.
     let mut remote = kept(None, 1.0);
     remote
         .points
@@ -233,7 +233,7 @@ fn what_the_log_complains_of_is_quoted() {
         "{}",
         limits[0].text
     );
-    // Of a run that was cut off only the count is known.
+    // A run that was cut off has only the count.
     assert_eq!(limits_of(&evidence).len(), 1);
 }
 

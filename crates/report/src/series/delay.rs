@@ -17,8 +17,8 @@ const AGREED: &str = "agreed_latency";
 const NEEDED: &str = "playout_buffer";
 
 /// A viewer's delay and its parts, in seconds. The parts of `media` are means, because only means
-/// add up. `viewer` is not `media` and `buffer` together: a wait that makes the mean longer is one
-/// that the buffer is there for.
+/// add up. `viewer` is not the sum of `media` and `buffer`: the buffer absorbs the same waits that
+/// raise the mean.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct DelayParts {
     /// From when media was due at its source to when it came to the players: sender, link and the
@@ -35,8 +35,8 @@ pub struct DelayParts {
     /// What players wait before they play: the latency agreed upon, or the smallest buffer without
     /// a stall.
     pub buffer: Option<f64>,
-    /// What a viewer sees: the delay of media that waited for nothing, and the buffer. Without an
-    /// agreed latency that is the longest delay of any frame.
+    /// Delay on the viewer's screen: the delay of media without waits, plus the buffer. Without an
+    /// agreed latency, this is the longest delay of any frame.
     pub viewer: Option<f64>,
 }
 
@@ -57,8 +57,9 @@ fn mean<'a>(of: impl Iterator<Item = &'a Metrics>, name: &str) -> Option<f64> {
 /// seconds.
 const TOLERANCE: f64 = 0.001;
 
-/// The parts; `shortest` gives the smallest value of a distribution over all players. None without a link for all, or where not all players know when media was due. So a
-/// part is never of some populations, and another of others.
+/// The parts; `shortest` gives the smallest value of a distribution over all players. None without
+/// a link for all, or where not all players know when media was due. So a part is never of some
+/// populations, and another of others.
 pub(super) fn parts(report: &Report, shortest: impl Fn(&str) -> Option<f64>) -> Option<DelayParts> {
     let populations = || report.populations.iter().map(|one| &one.metrics);
     let publishers = || populations().filter(|metrics| publishes(metrics));

@@ -65,7 +65,7 @@ impl Sums {
             if row.index < warm_up {
                 continue;
             }
-            // What comes while the run is ended is in no rate.
+            // Rates exclude the time after the end of the run.
             let Some(seconds) = seconds_until(row.start, row.seconds, stopped_at) else {
                 continue;
             };

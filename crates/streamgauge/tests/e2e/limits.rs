@@ -11,8 +11,8 @@ fn limit(report: &Report, kind: &str) -> Option<String> {
     Some(found["text"].as_str().expect("a text").to_owned())
 }
 
-/// Server for three clients. Once they are connected it opens the wanted number of files, or as many
-/// as its limit allows, and then logs an error.
+/// Server for three clients. Once they are connected it opens the wanted number of files, or as
+/// many as its limit allows, and then logs an error.
 const HOARDER: &str = "
 import os, socket, sys, threading, time
 port, wanted = map(int, sys.argv[1:])

@@ -268,7 +268,7 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
     fs::create_dir(&second).expect("the folder can be written to");
     let encrypted = [&lossy[..], &["--passphrase", "hush-hush-hush"]].concat();
     let second = serve(&second, direct, &encrypted);
-    // What is lost once comes again in time, also to a client that a busy machine keeps waiting.
+    // With 2 s of latency, retransmissions arrive in time on a busy machine too.
     let clients = |port: u16, with: &str| {
         format!(
             "name: seen\nduration: 20s\nclients:\n  viewers:\n    protocol: srt\n    \

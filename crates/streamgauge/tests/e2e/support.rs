@@ -17,9 +17,9 @@ use tempfile::TempDir;
 /// How long a run may take that has nothing special about it.
 pub(crate) const RUN_WITHIN: Duration = Duration::from_secs(180);
 
-/// Health bounds that a busy machine does not cross. The environment of every [`Process`] sets them,
-/// unless its command does: a test of a feature passes however late the tester is. The bounds on
-/// what the tester loses (`overflow`, `kernel_drops`) stay as they are, because counts depend on
+/// Health bounds that a busy machine does not cross. The environment of every [`Process`] sets
+/// them, unless its command does: a test of a feature passes however late the tester is. The bounds
+/// on what the tester loses (`overflow`, `kernel_drops`) stay as they are, because counts depend on
 /// them.
 pub(crate) const RELAXED_HEALTH: [(&str, &str); 10] = [
     ("CPU_WAIT", "100%"),
@@ -307,8 +307,8 @@ pub(crate) fn streamgauge<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S
     command
 }
 
-/// The command under test with relaxed health bounds, except for one, such as `LONGEST_STALL`: for a
-/// test that makes the tester cross that bound.
+/// The command under test with relaxed health bounds, except for one, such as `LONGEST_STALL`: for
+/// a test that makes the tester cross that bound.
 pub(crate) fn streamgauge_with_bound<S: AsRef<OsStr>>(
     (bound, value): (&str, &str),
     arguments: impl IntoIterator<Item = S>,

@@ -12,7 +12,8 @@ use crate::support::{
     Process, Report, at_once, folder, free_port, have, listens, number, run, streamgauge, wait_for,
 };
 
-/// coturn with a user `me`, whose password is `hush-hush`, on that port; none where it is not there.
+/// coturn with a user `me`, whose password is `hush-hush`, on that port; none where it is not
+/// there.
 fn relays(folder: &Path, port: u16, with: &[&str]) -> Option<Process> {
     if !have("turnserver") {
         return None;

@@ -126,7 +126,7 @@ fn people_in_a_room_of_the_reference_server_receive_each_other() {
             assert_eq!(count("refusals"), 0);
             assert_eq!(number(&all["door"]["checks_of_nobody"]), 0);
             let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
-            // Nobody counts packets on their way to a client that leaves.
+            // Packets in flight to a client that leaves are not counted.
             let (received, came) = (count("received"), sent("sent") + sent("recovered"));
             assert!(
                 received > 2000 && received <= came && came - received < came / 10,

@@ -1,4 +1,4 @@
-//! What a viewer sees and hears of a stream whose packets come.
+//! Pictures and sound of a stream, and its end.
 
 use super::{Client, Failure};
 use crate::http_ts::metrics as m;
@@ -7,7 +7,7 @@ use crate::session::{Context, Note, Output};
 use mediagen::ts::packet::PACKET;
 
 impl Client {
-    /// What is wrong if video came that no decoder can begin with.
+    /// Failure of a viewer that received video without a random-access point.
     pub(super) fn without_picture(&self) -> Option<(Failure, String)> {
         let checker = self.checker.as_ref().filter(|_| self.playing)?;
         let time = checker.without_picture()?;

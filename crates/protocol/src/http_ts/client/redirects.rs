@@ -5,7 +5,7 @@ use crate::http_ts::metrics as m;
 use crate::http1::Head;
 use crate::session::{ChannelId, Context, Output};
 
-/// How often a client may be sent on.
+/// Maximum number of redirects in a row.
 const MAX_REDIRECTS: usize = 5;
 
 impl Client {
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// Closes the connection, where there is one or is to be. The next has another number.
+    /// Closes the connection, or stops opening it. The next one has another channel number.
     pub(super) fn hang_up(&mut self, cx: &mut Context<'_>) {
         if std::mem::take(&mut self.open) {
             cx.out.push_back(Output::Close {

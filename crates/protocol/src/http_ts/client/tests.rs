@@ -392,7 +392,7 @@ fn cookies_are_given_back_along_redirects() {
     assert!(detail.contains("set a cookie (`s`, `t`)"), "{detail}");
     assert!(!detail.contains("hidden"), "{detail}");
 
-    // One that is new each time ends all the same.
+    // A new cookie each time does not make a chain endless.
     let mut bench = Bench::asked();
     for hop in 0..5 {
         sent_on(
@@ -411,7 +411,7 @@ fn cookies_are_given_back_along_redirects() {
     assert_eq!(reason, "too_many_redirects");
     assert!(detail.contains("cookie"), "{detail}");
 
-    // What the user says goes before, and a loop is one then.
+    // A `Cookie` of the user has precedence, so the redirect is a loop.
     let config = ClientConfig {
         headers: [("cookie".to_owned(), "own=1".to_owned())].into(),
         ..ClientConfig::default()

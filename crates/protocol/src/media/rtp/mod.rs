@@ -38,8 +38,8 @@ struct Rtp;
 
 figures!(Rtp);
 
-/// What an [`RtpReceiver`] reads of a packet (RFC 3550, 5.1). Of padding (P) it needs the last byte,
-/// which says how long that is. Without contributing sources (CC) and extension (X) the fixed
+/// What an [`RtpReceiver`] reads of a packet (RFC 3550, 5.1). Of padding (P) it needs the last
+/// byte, which says how long that is. Without contributing sources (CC) and extension (X) the fixed
 /// header is enough.
 pub const NEEDS: Needs = Needs {
     within: None,

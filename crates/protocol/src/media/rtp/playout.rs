@@ -46,12 +46,12 @@ impl Frame {
         false
     }
 
-    /// How many of its packets came.
+    /// Number of its packets that arrived.
     fn came(&self) -> u32 {
         self.packets >> 1
     }
 
-    /// How many numbers there are from its lowest to its highest.
+    /// Number of sequence numbers from its lowest to its highest.
     fn span(&self) -> u32 {
         self.highest.wrapping_sub(self.lowest).wrapping_add(1)
     }
@@ -105,7 +105,7 @@ pub(super) struct Playout {
     mixed: bool,
     /// Where frames may bear time codes.
     codes: Option<Box<Codes>>,
-    /// Where packets without payload came.
+    /// Sequence numbers of packets without payload.
     padding: Option<Box<PaddingNumbers>>,
     /// Timestamps of `older`, side by side.
     timestamps: [u32; OLDER],
@@ -120,7 +120,7 @@ pub(super) struct Playout {
     single: bool,
 }
 
-/// What is left of a frame that was closed.
+/// Summary of the frame that was closed last.
 #[derive(Clone, Copy, Debug)]
 struct ClosedFrame {
     highest: u32,
@@ -375,8 +375,8 @@ impl Playout {
         }
     }
 
-    /// How many packets of media are missing between two numbers that came. The second one being
-    /// the lower, that is a number that no frame can lack.
+    /// Number of media packets missing between two sequence numbers that arrived. If `high` is the
+    /// lower one, the result is larger than any frame.
     #[inline]
     fn missing(&self, low: u32, high: u32) -> u32 {
         let between = high.wrapping_sub(low).wrapping_sub(1);

@@ -27,11 +27,11 @@ use stray::Stray;
 /// Without a packet for less than this, numbers cannot have come round to those of the last few.
 const ROUND_MIN: Duration = Duration::from_secs(1);
 
-/// How many packets may be missing between the stated first packet and the one that came, whatever
-/// speaks against it: servers drop a few packets at the beginning.
+/// Number of packets before the first one that are always counted as lost if RTP-Info states them:
+/// servers drop a few packets at the beginning.
 const CREDIT: u16 = 16;
 
-/// How far ahead of the stated timestamp the first packet may be if packets before it were lost.
+/// Maximum time from the stated `rtptime` to the first packet, if packets before it were lost.
 const STATED_AHEAD: Duration = Duration::from_secs(10);
 
 /// What a receiver is to know of its stream beforehand.
@@ -135,7 +135,7 @@ struct CurrentSource {
     first: u16,
     /// True until a packet with payload came.
     only_padding: bool,
-    /// Of the packet of media with the highest number.
+    /// Time and timestamp of the media packet with the highest sequence number.
     newest: Moment,
     /// First copies, duplicates and late ones, as RFC 3550 counts them for reports.
     arrived: u64,
@@ -263,8 +263,8 @@ impl RtpReceiver {
         self
     }
 
-    /// Takes each packet for a frame until a frame of more comes, as is right for sound: then no
-    /// loss breaks the frames beside it.
+    /// Treats each packet as a frame, as for audio, until a frame has several packets. A lost
+    /// packet then breaks no other frame.
     pub fn with_single_packets(mut self) -> RtpReceiver {
         self.playout.expect_single_packets();
         self

@@ -48,12 +48,12 @@ const IN_A_ROW: usize = 3;
 /// So many bytes tell whether a packet begins at the first of them.
 const FINDS_SYNC: usize = (IN_A_ROW - 1) * PACKET + 1;
 
-/// How far apart packets begin in other forms of a transport stream: behind 4 bytes of time stamp
-/// (M2TS, as recorders and Blu-ray have it), and before 16 bytes of Reed-Solomon parity (EN 300
-/// 429, 5; as demodulators hand it over).
+/// Distances between packets in other forms of a transport stream: with a timestamp of 4 bytes
+/// before each (M2TS, used by recorders and Blu-ray), and with 16 bytes of Reed-Solomon parity
+/// after each (EN 300 429, 5; used by demodulators).
 const STRIDES: [usize; 2] = [192, 204];
 
-/// So many bytes are enough to look for sync in each form.
+/// Number of bytes needed to find sync in any form.
 const FINDS_ANY: usize = (IN_A_ROW - 1) * STRIDES[1] + 1;
 
 /// From how many reads the bytes that are held while sync is looked for may come; more share a
@@ -176,9 +176,9 @@ pub struct Checker {
     before: Option<Before>,
     wall_clock: Option<Duration>,
     synced: bool,
-    /// How far apart packets begin, where that is not [`PACKET`].
+    /// Distance between packets, if it is not [`PACKET`].
     stride: Option<usize>,
-    /// Of packets that are farther apart: how many bytes are left until the next.
+    /// Bytes left to skip before the next packet, if packets are farther apart.
     skip: usize,
     /// In sync, the beginning of a packet; else what may be one.
     held: Vec<u8>,
@@ -342,7 +342,7 @@ impl Checker {
             // A form of which nothing was found up to the end is not looked for again.
             let may_be_spaced = self.stride.is_some() || self.first_arrival.is_none();
             let longest = if may_be_spaced { FINDS_ANY } else { FINDS_SYNC };
-            // The form that shows first, so that it does not matter in which pieces bytes come.
+            // Takes the form that is complete first, so that the size of reads does not matter.
             let mut found: Option<(usize, usize)> = None;
             let shows = |(place, stride): (usize, usize)| place + (IN_A_ROW - 1) * stride;
             for (stride, is_left) in &mut forms {
@@ -513,7 +513,7 @@ impl Checker {
         if header.unit_start {
             self.unit = Some(at);
         }
-        // What begins a unit may be longer than a packet, so that parameter sets stand behind it.
+        // The first part of a unit may be longer than a packet, so parameter sets may follow later.
         let Some(at) = self.unit else { return };
         if header.scrambled && !header.random_access {
             return;
@@ -592,9 +592,8 @@ impl Checker {
         self.kinds.silent(&self.tables, self.arrivals.last())
     }
 
-    /// For how long video came that no decoder can begin with, because it has no random-access
-    /// point: 2 s or more. None if there was one, or if that cannot be told: video that is
-    /// scrambled or coded in a way that is not known, or no video.
+    /// Duration of video without a random-access point, if it is 2 s or more. `None` if there was
+    /// one, if there is no video, and if it is scrambled or in an unknown coding.
     pub fn without_picture(&self) -> Option<Duration> {
         match self.random_access {
             None => self
@@ -672,8 +671,7 @@ impl Checker {
         self.arrivals.longest_gap()
     }
 
-    /// How many bytes each packet takes in the stream: 188, or 192 or 204 with what stands between
-    /// them.
+    /// Distance between packets in bytes: 188, 192 or 204.
     pub fn stride(&self) -> usize {
         self.stride.unwrap_or(PACKET)
     }

@@ -199,8 +199,8 @@ impl Playing {
         self.longest_gap
     }
 
-    /// Takes in a message of media whose last byte is the one before `end` of what was read. The hot
-    /// path. Says when the first frame of all came.
+    /// Takes in a message of media whose last byte is the one before `end` of what was read. The
+    /// hot path. Says when the first frame of all came.
     #[inline]
     pub(super) fn media(
         &mut self,
@@ -228,7 +228,7 @@ impl Playing {
             // Servers send an empty message now and then: where a stream begins or pauses.
             None if media.length == 0 => Err(m::MEDIA_CONFIGS),
             None if media.length as usize <= media.head.len() => Err(m::MALFORMED),
-            // Its header is longer than what is looked at.
+            // The header is longer than the bytes that are read.
             None => Err(m::UNKNOWN_MEDIA),
         };
         let (data, key) = match frame {
@@ -312,8 +312,7 @@ impl Playing {
         Some(format!("no {kind} for {silent:.3} s, while {other} played"))
     }
 
-    /// What a viewer misses who has seen no picture since video began to come, if that is so long
-    /// ago.
+    /// Description of a missing key frame, if video without one has lasted too long.
     pub(super) fn without_picture(&self, now: Time) -> Option<String> {
         let waited = now.since(self.video.seen?);
         if self.had_key_frame || waited < PICTURE_WITHIN {
@@ -327,7 +326,7 @@ impl Playing {
         ))
     }
 
-    /// Which media came in a coding that is not known; empty if none.
+    /// Names of unknown codings that arrived; empty if none did.
     pub(super) fn unknown(&self) -> String {
         let mut all = String::new();
         for (kind, stream) in [("video", &self.video), ("audio", &self.audio)] {
@@ -394,7 +393,7 @@ impl Playing {
     }
 }
 
-/// How far the arrivals of two frames are from what their timestamps say, in nanoseconds.
+/// Difference between the arrivals of two frames and their timestamps, in nanoseconds.
 ///
 /// Timestamps wrap after 2^32 ms, so that only their difference says anything, in serial number
 /// arithmetic (RTMP, 5.3.1; RFC 1982).

@@ -127,15 +127,15 @@ struct Header {
     bytes: usize,
 }
 
-/// What the other side does with an extended timestamp in chunks without a header of their own
-/// (RTMP, 5.3.1.3), as its first such chunk shows.
+/// Extended timestamps of the other side in chunks without a message header (RTMP, 5.3.1.3), as its
+/// first such chunk shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extended {
-    /// There was none yet.
+    /// No such chunk arrived yet.
     Unknown,
-    /// It stands there, right or not, as ffmpeg and librtmp expect.
+    /// Present, with any value, as ffmpeg and librtmp expect.
     Stands,
-    /// It is left out.
+    /// Absent.
     LeftOut,
 }
 
@@ -173,7 +173,8 @@ impl ChunkReader {
     }
 
     /// The next message out of `input`, of which the first `at` bytes have been taken; none where
-    /// all of it has been. What concerns chunks alone (RTMP, 5.4.1 and 5.4.2) is done and passed on.
+    /// all of it has been. What concerns chunks alone (RTMP, 5.4.1 and 5.4.2) is done and passed
+    /// on.
     ///
     /// # Errors
     /// What came is no RTMP; nothing more can be read then.
@@ -327,8 +328,8 @@ impl ChunkReader {
                 return Ok(None);
             };
             let field = u32::from_be_bytes(*field);
-            // In chunks without a header of their own, most writers repeat it, some write zero, and
-            // some leave it out: then payload stands there, and may look like it.
+            // In chunks without a message header, most servers repeat it, some write zero, and some
+            // omit it. Then these bytes are payload, which may look like a timestamp.
             let stands = match self.extended {
                 Extended::Unknown => field == 0 || field == known,
                 Extended::Stands => true,

@@ -106,11 +106,11 @@ mod packet {
     pub(super) const SEQUENCE_END: u8 = 2;
     /// Video only: as `CODED_FRAMES`, without a composition time.
     pub(super) const CODED_FRAMES_X: u8 = 3;
-    /// Of video.
+    /// Video only.
     pub(super) const METADATA: u8 = 4;
-    /// Of audio.
+    /// Audio only.
     pub(super) const MULTICHANNEL_CONFIG: u8 = 4;
-    /// Of video.
+    /// Video only.
     pub(super) const MPEG2_TS_SEQUENCE_START: u8 = 5;
     pub(super) const AUDIO_MULTITRACK: u8 = 5;
     pub(super) const VIDEO_MULTITRACK: u8 = 6;
@@ -133,7 +133,7 @@ struct Extended {
 }
 
 impl Extended {
-    /// Reads what follows the packet type at `at`; none if it is cut off.
+    /// Reads the header behind the packet type, from `at` on. `None` if it is cut off.
     fn read(payload: &[u8], mut packet: u8, mut at: usize, multitrack: u8) -> Option<Extended> {
         let (mut kind, mut is_known) = (None, true);
         if packet == multitrack {
@@ -177,8 +177,8 @@ impl Extended {
     }
 }
 
-/// Passes over the `ModEx` prelude of Enhanced RTMP v2, which may be empty; gives the packet type
-/// behind it and its end. None if it is cut off.
+/// Skips the `ModEx` prelude of Enhanced RTMP v2, which may be empty. Returns the packet type
+/// behind it and the offset after that, or `None` if it is cut off.
 fn pass_mod_ex(payload: &[u8]) -> Option<(u8, usize)> {
     let mut packet = payload.first()? & 0x0f;
     let mut at = 1;

@@ -173,7 +173,7 @@ impl Command {
     }
 
     /// The URL to which a refusal of `connect` sends the client: `redirect` in `ex`, an object in
-    /// the information object, beside `code` 302. So Adobe's access plug-ins and Wowza have it.
+    /// the information object, with `code` 302. Adobe's access plug-ins and Wowza send it.
     pub fn redirect(&self) -> Option<&str> {
         let mut arguments = self.arguments.iter().rev();
         arguments.find_map(|value| value.get("ex")?.get("redirect")?.as_str())

@@ -295,8 +295,7 @@ impl Client {
             let detail = format!("no Session: {}", self.story(pending, response));
             return self.fail(cx, Failure::MalformedResponse, detail);
         }
-        // Of a server that opens a session for each stream the last is not what PLAY of the whole is
-        // for.
+        // If a server opens a session for each stream, PLAY is sent in the first one.
         if self.session.is_none() || is_early {
             self.session = session.or(self.session.take());
         }

@@ -182,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Lets go of what was set up, before the server is asked anew elsewhere.
+    /// Drops all streams before a redirect is followed.
     pub(super) fn forget_streams(&mut self, cx: &mut Context<'_>) {
         self.session = None;
         self.session_is_early = false;

@@ -31,7 +31,7 @@ pub(super) struct Pending {
 /// taken as this.
 const LONGEST_TIMEOUT: u32 = 24 * 3600;
 
-/// How many keep-alives may wait for an answer. Beyond, the oldest one is forgotten.
+/// Maximum number of unanswered keep-alives. Beyond it, the oldest one is dropped.
 const KEEP_ALIVES_MAX: usize = 8;
 
 /// Where the delay of a method is recorded.
@@ -118,9 +118,9 @@ impl Client {
     /// Finds the request that an answer is to, and takes it out.
     ///
     /// An answer without a number, or with one that was never given out, is to the only request
-    /// that waits, or to the oldest keep-alive if nothing else waits. One with a number that is past
-    /// is late and to none, unless it refuses while only keep-alives wait: some servers number such
-    /// answers like the request before.
+    /// that waits, or to the oldest keep-alive if nothing else waits. One with a number that is
+    /// past is late and to none, unless it refuses while only keep-alives wait: some servers number
+    /// such answers like the request before.
     fn take_pending(&mut self, headers: &Headers, status: u16) -> Option<Pending> {
         let cseq = headers.cseq();
         let only_alive = self.pending.iter().all(|pending| pending.keep_alive);

@@ -1,5 +1,5 @@
-//! What the server said that explains how a session ends: requests of its own, refused keep-alives,
-//! answers that could not be read.
+//! Statements of the server that explain the end of a session: its own requests, refused
+//! keep-alives, unreadable answers.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::session::{Context, Note, Output};
 /// The most of a server's own words that is repeated.
 const WORDS_MAX: usize = 200;
 
-/// What a failure is told with.
+/// Hints for the detail of a failure.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     /// The server's request to end the session.
@@ -24,14 +24,14 @@ pub(super) struct Said {
     keep_alive: Option<Box<str>>,
     /// The last answer that could not be read.
     unread: Option<Box<str>>,
-    /// Where datagrams came from that were not the server's.
+    /// Source of datagrams from another address than the server's.
     pub(super) elsewhere: Option<IpAddr>,
     /// Bytes since the last answer that are neither message nor packet.
     pub(super) useless: u64,
 }
 
 impl Said {
-    /// What to add to the detail of a failure; empty if there is nothing to tell.
+    /// Text to append to the detail of a failure; empty without hints.
     pub(super) fn hints(&self) -> String {
         let all = [&self.end, &self.keep_alive, &self.unread];
         let hints = all.into_iter().flatten();

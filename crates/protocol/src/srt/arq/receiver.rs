@@ -32,7 +32,7 @@ const LIGHT_ACK_EVERY: u32 = 64;
 /// Missing packets are asked for again no more often than this (SRT, 4.8.2).
 const NAK_EVERY_MIN: Duration = Duration::from_millis(20);
 
-/// The same of packets without due times, such as those of messages, as in libsrt.
+/// Minimum interval of NAKs without TSBPD, such as in message mode. The value is that of libsrt.
 const NAK_EVERY_UNTIMED_MIN: Duration = Duration::from_millis(300);
 
 /// After so many packets in order the patience with reordered ones goes down by one, as in libsrt.
@@ -76,8 +76,8 @@ pub struct ReceiverConfig {
     /// How many packets a packet may be ahead of the last one, or the ring holds. At most
     /// [`WINDOW_MAX`].
     pub window: u32,
-    /// How long a packet that has arrived may not be known: so much later than due is given up what
-    /// is missing, if no later packet shows that it is too late.
+    /// Maximum delay from arrival to [`Receiver::data`]. Missing packets are given up so much after
+    /// they were due, unless a later arrival shows earlier that they are too late.
     pub read_behind: Duration,
     /// Whether packets are kept.
     pub delivery: Delivery,
@@ -354,9 +354,9 @@ impl Receiver {
         self.tsbpd.as_ref().map(|tsbpd| tsbpd.due(timestamp))
     }
 
-    /// Takes a control packet in that arrived then, with that timestamp. Only ACKACKs and drop
-    /// requests are a receiver's; it passes over all others. It may have arrived before data packets
-    /// that are known already.
+    /// Handles a control packet with its timestamp and arrival time. Control packets other than
+    /// ACKACKs and drop requests are ignored. It may have arrived before data packets that were
+    /// handled already.
     pub fn control(&mut self, control: &Control<'_>, timestamp: u32, arrived: Time) {
         let at = arrived.max(self.last);
         self.last = at;
@@ -408,13 +408,13 @@ impl Receiver {
         self.gaps.first().map_or(self.next, |gap| gap.range.first)
     }
 
-    /// Whether something is to be said because of packets that came, and not because time passed.
+    /// True if a packet made a NAK or a light acknowledgement due.
     #[inline]
     pub fn feedback_is_due(&self) -> bool {
         self.nak_wanted || self.acks.since >= self.acks.light_at()
     }
 
-    /// When missing packets are asked for again.
+    /// Time of the next periodic NAK.
     pub fn asks_again_at(&self) -> Time {
         match self.periodic_nak && self.gaps.first().is_some() {
             true => self.nak_at,
@@ -451,8 +451,8 @@ impl Receiver {
         }
     }
 
-    /// How often missing packets are asked for again (SRT, 4.8.2). Without due times there is no
-    /// haste: libsrt then waits for what was asked for to come.
+    /// Interval of periodic NAKs (SRT, 4.8.2). Without TSBPD, libsrt waits longer for the
+    /// retransmission.
     fn nak_every(&self) -> Duration {
         match self.tsbpd {
             Some(_) => (self.rtt.patience() / 2).max(NAK_EVERY_MIN),

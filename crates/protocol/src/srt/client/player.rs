@@ -17,8 +17,8 @@ pub(super) const MARK: MediaMark = MediaMark {
     but_second: None,
 };
 
-/// Payloads are checked, so all of each datagram is read. libsrt answers within a tenth of a
-/// millisecond.
+/// Payloads are checked, so whole datagrams are needed. Feedback is due within 1 ms, because libsrt
+/// sends it within 0.1 ms.
 pub(in crate::srt) const NEEDS: Needs = Needs {
     within: Some(Duration::from_millis(1)),
     ..Needs::ALL

@@ -28,8 +28,7 @@ const SYNC_WITHIN: usize = 32 * 1024;
 /// So many packets that cannot be decrypted, and none that can, are enough.
 const UNDECRYPTABLE_MAX: u64 = 100;
 
-/// How far behind the present a look at what has come may be: a packet ring hands packets over
-/// after a millisecond.
+/// Maximum delay from arrival to counting: blocks of the packet ring are handed over after 1 ms.
 const READ_BEHIND: Duration = Duration::from_millis(3);
 
 /// What is received of a stream.
@@ -155,13 +154,13 @@ impl Playing {
         self.order.give_up(given_up, at, &mut check);
     }
 
-    /// Whether something is to be said because of packets that came, and not because time passed.
+    /// True if a packet made feedback due.
     #[inline]
     pub(super) fn feedback_is_due(&self) -> bool {
         self.receiver.feedback_is_due()
     }
 
-    /// When missing packets are asked for again.
+    /// Time of the next periodic NAK.
     pub(super) fn asks_again_at(&self) -> Time {
         self.receiver.asks_again_at()
     }
@@ -304,7 +303,7 @@ impl Playing {
         self.decrypted == 0 && self.undecryptable >= UNDECRYPTABLE_MAX
     }
 
-    /// What is checked of the stream; none of messages.
+    /// Checker of the transport stream; `None` for messages.
     pub(super) fn checker(&self) -> Option<&Checker> {
         self.counting.is_none().then_some(&*self.checker)
     }

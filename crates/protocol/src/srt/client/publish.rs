@@ -15,7 +15,7 @@ use crate::srt::handshake::Negotiated;
 use crate::srt::made::{Made, MadeFlow, Place};
 use crate::srt::metrics as m;
 
-/// How soon the server is answered.
+/// Maximum delay of answers to the server.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1);
 
 /// How long beyond the latency what was sent may take to be acknowledged, and played.

@@ -1,5 +1,5 @@
-//! When a client that plays acknowledges what has come. Missing packets wait for no sweep: what
-//! counts packets tells of them ([`MediaEvent::FeedbackDue`](crate::session::MediaEvent)).
+//! Times at which a player sends acknowledgements. NAKs for new gaps do not wait for them
+//! ([`MediaEvent::FeedbackDue`](crate::session::MediaEvent)).
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct Sweeps {
     every: Duration,
     /// Clients take turns, so that a worker is never long at it.
     phase: u64,
-    /// How many packets had come at the last one.
+    /// Number of packets received at the last sweep.
     came: u64,
 }
 

@@ -118,7 +118,7 @@ impl Link {
         self.relay.as_ref()?.refusal()
     }
 
-    /// Why no address of the server is known; nothing if one is.
+    /// Reason why no address of the server is usable; `None` if one is.
     pub(super) fn why_no_remote(&self) -> Option<String> {
         self.peer.as_ref()?.why_no_remote()
     }
@@ -428,7 +428,7 @@ impl Client {
             let waited = first.since(link.stands.unwrap_or(first));
             cx.recorder
                 .record(m::FIRST_MEDIA_DELAY, waited.as_nanos() as u64);
-            // Nothing is waited for any more, and many clients are woken together.
+            // After the handshake, one wake-up serves all clients.
             cx.out.push_back(Output::Read {
                 channel: link.channel,
                 reading: Reading::Soon(FEEDBACK_WITHIN),

@@ -44,8 +44,7 @@ use waiting::Appointment;
 /// How often reports are sent on what came.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether missing packets are to be asked for again. New gaps are asked for
-/// as soon as they are seen.
+/// Interval of checks for repeated NACKs. The first NACK for a gap does not wait for them.
 const ASK_EVERY: Duration = Duration::from_millis(40);
 
 /// How long what was late may still come when all sources have said goodbye.

@@ -191,9 +191,8 @@ impl Dtls {
     }
 }
 
-/// What the library says at the end of a handshake. It gives the keys of media with the same answer
-/// by which it says that the handshake is complete, or never: the other side then did not agree to
-/// SRTP (`use_srtp`; RFC 5764, 4.1).
+/// Result of the library at the end of a handshake. If it holds no SRTP keys, the other side did
+/// not agree to SRTP (`use_srtp`; RFC 5764, 4.1).
 #[derive(Clone, Copy, Debug, Default)]
 struct Completion {
     connected: bool,

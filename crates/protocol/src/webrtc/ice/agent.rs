@@ -190,7 +190,7 @@ impl Ice {
         true
     }
 
-    /// Why no address of the other side is known; nothing if one is.
+    /// Reason why no address of the other side is usable; `None` if one is.
     pub fn why_no_remote(&self) -> Option<String> {
         match self.seen.is_empty() {
             true => self.remotes.why_none(),

@@ -12,16 +12,16 @@ pub(super) const REMOTE_MAX: usize = 32;
 /// checks to many ports of a third party. Servers have one or two.
 const PER_ADDRESS_MAX: usize = 8;
 
-/// Addresses of clouds' metadata services, which answer whoever asks from that machine.
+/// Addresses of cloud metadata services, which give secrets to any process of a machine.
 const METADATA: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// What the other side named as its addresses.
+/// Candidates of the other side.
 #[derive(Debug, Default)]
 pub(super) struct Remotes {
-    /// Those that are checked.
+    /// Addresses that are checked.
     used: Vec<SocketAddr>,
     names: Refused,
     tcp: Refused,
@@ -52,7 +52,8 @@ impl Refused {
 }
 
 impl Remotes {
-    /// The address of a candidate to be checked; none if it is not. `locals` are this side's.
+    /// Address of a candidate, or `None` if it is not to be checked. `locals` are this side's
+    /// addresses.
     pub(super) fn take(
         &mut self,
         candidate: &Candidate,
@@ -65,7 +66,7 @@ impl Remotes {
         }
         let ip = match &candidate.address {
             CandidateAddress::Ip(ip) => ip.to_canonical(),
-            // It needs no looking up (RFC 6761, 6.3).
+            // `localhost` needs no lookup (RFC 6761, 6.3).
             CandidateAddress::Name(name) if name.eq_ignore_ascii_case("localhost") => {
                 match locals.first() {
                     Some(SocketAddr::V6(_)) => Ipv6Addr::LOCALHOST.into(),
@@ -95,7 +96,7 @@ impl Remotes {
         Some(address)
     }
 
-    /// Why none is checked; nothing if some are.
+    /// Reason why no candidate is checked; `None` if one is.
     pub(super) fn why_none(&self) -> Option<String> {
         if !self.used.is_empty() {
             return None;
@@ -130,9 +131,9 @@ fn place(candidate: &Candidate) -> String {
     }
 }
 
-/// Whether checks may go there. Whoever writes a candidate chooses where datagrams of this machine
-/// go: not to groups, not to services of this machine or its host. A loopback address is the
-/// server's only if this side's own address is one too.
+/// True if checks may be sent to the address. The server chooses it, so it must not be a group, or
+/// a service of this machine or its host. Loopback is allowed if this side's address is loopback
+/// too.
 fn may_be_checked(ip: IpAddr, locals: &[SocketAddr]) -> bool {
     let is_special = match ip {
         // 0.0.0.0/8 is this network, 240.0.0.0/4 is reserved, with the broadcast address.

@@ -255,7 +255,7 @@ impl Peer {
         added
     }
 
-    /// Why ICE has no address of the other side to check; nothing if it has one.
+    /// Reason why ICE has no address of the other side to check; `None` if it has one.
     pub fn why_no_remote(&self) -> Option<String> {
         self.ice.why_no_remote()
     }

@@ -25,8 +25,8 @@ pub struct Agreed {
     pub kind: MediaKind,
     /// Who sends, as this side sees it.
     pub direction: Direction,
-    /// What media comes or is sent with, the best first. The payload types are the answer's. For
-    /// media that this side offered to receive they are the offer's (RFC 3264, 5.1).
+    /// Codecs in order of preference, with the payload types of the answer. For media that this
+    /// side offered to receive, the payload types are those of the offer (RFC 3264, 5.1).
     pub codecs: Vec<Codec>,
     /// Header extensions, under the answer's numbers.
     pub extensions: Vec<Extension>,
@@ -86,9 +86,9 @@ pub fn agreed(
     agreed.collect()
 }
 
-/// What may come in a section that was offered to be received: every codec that was offered, under
-/// the number that it has in the offer, as browsers do whatever the answer says. Feedback is what
-/// the answer agrees to for the same codec.
+/// Codecs of a section that was offered to be received: all offered codecs with their payload
+/// types, whatever the answer says, as in browsers. Feedback is that of the same codec in the
+/// answer.
 fn received(offered: &MediaSection, answer: &MediaSection) -> Vec<Codec> {
     let codec = |own: &Codec| Codec {
         feedback: counterpart(own, &answer.codecs)
@@ -98,8 +98,8 @@ fn received(offered: &MediaSection, answer: &MediaSection) -> Vec<Codec> {
     offered.codecs.iter().map(codec).collect()
 }
 
-/// The same codec in the answer. Servers alter parameters and numbers: of several the one with the
-/// same number or parameters counts.
+/// Finds the codec in the answer. Servers alter parameters and payload types: among several, the
+/// one with the same payload type or parameters is taken.
 fn counterpart<'a>(offered: &Codec, answered: &'a [Codec]) -> Option<&'a Codec> {
     let same = |own: &&Codec| own.is(&offered.name) && own.clock_rate == offered.clock_rate;
     let mut all = answered.iter().filter(same);

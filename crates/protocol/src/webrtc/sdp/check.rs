@@ -14,7 +14,7 @@ pub enum AnswerFault {
     /// All media sections are refused.
     #[error("all {0} media sections are refused: their port is 0 (RFC 3264, 6)")]
     AllRefused(usize),
-    /// There are more or fewer sections than in the offer.
+    /// The number of sections differs from the offer.
     #[error("{answered} media sections, {offered} were offered (RFC 3264, 6)")]
     Count {
         /// Sections of the offer.
@@ -35,7 +35,7 @@ pub enum AnswerFault {
     Mid {
         /// The section.
         place: Place,
-        /// Its `a=mid`.
+        /// `a=mid` of the section.
         mid: String,
         /// The offered one.
         offered: String,
@@ -56,9 +56,9 @@ pub enum AnswerFault {
     Direction {
         /// The section.
         place: Place,
-        /// Its direction.
+        /// Direction in the answer.
         direction: &'static str,
-        /// That of the offered section.
+        /// Direction in the offer.
         offered: &'static str,
     },
 }

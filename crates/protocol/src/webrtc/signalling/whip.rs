@@ -518,7 +518,7 @@ impl Signalling for Whip {
     }
 }
 
-/// The same URL without `.` and `..` in its path (RFC 3986, 5.2.4).
+/// Removes dot segments from the path of a URL (RFC 3986, 5.2.4).
 fn without_dot_segments(url: Url) -> Result<Url, UrlError> {
     let target = url.target();
     let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));

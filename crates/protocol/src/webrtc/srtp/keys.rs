@@ -62,7 +62,7 @@ impl SrtpKeys {
         RtpOpener::new(&self.remote)
     }
 
-    /// What decrypts the first bytes of the other side's payloads.
+    /// Decrypts the first bytes of payloads of the other side.
     pub fn payload_start(&self) -> PayloadStart {
         PayloadStart::new(SessionKeys::derive(&self.remote, Kind::Rtp))
     }

@@ -1,7 +1,7 @@
 //! Decrypting the first bytes of a payload alone.
 //!
-//! All profiles encrypt in counter mode, so that any part of a payload can be decrypted without the
-//! rest. What comes out is not authentic: that takes the whole packet.
+//! All profiles encrypt in counter mode, so any part of a payload can be decrypted without the
+//! rest. The result is not authenticated, because authentication needs the whole packet.
 
 use std::fmt;
 
@@ -16,7 +16,8 @@ use super::profile::SrtpProfile;
 /// The most sources whose highest index is kept.
 const SOURCES_MAX: usize = 2048;
 
-/// GCM encrypts from the second block on: the first is for the tag (NIST SP 800-38D, 7.1).
+/// GCM encrypts payload from the second block on, and the tag with the first (NIST SP 800-38D,
+/// 7.1).
 const GCM_FIRST_BLOCK: u8 = 2;
 
 /// Decrypts the first bytes of payloads of one direction.
@@ -44,8 +45,8 @@ impl PayloadStart {
         }
     }
 
-    /// The first `N` bytes of the payload of a packet, of which as many have to be there. `None` if
-    /// they are not, or there are too many sources.
+    /// Decrypts the first `N` bytes of the payload of a packet, which may be cut off behind them.
+    /// `None` if they are missing, or there are too many sources.
     pub fn of<const N: usize>(&mut self, packet: &[u8]) -> Option<[u8; N]> {
         let parts = RtpParts::of(packet).ok()?;
         let mut start: [u8; N] = *packet.get(parts.header..)?.first_chunk()?;
@@ -71,7 +72,7 @@ impl PayloadStart {
         match self.keys.profile() {
             SrtpProfile::AesCm128HmacSha1_80 => counter_block(self.keys.salt(), ssrc, index),
             SrtpProfile::AeadAes128Gcm | SrtpProfile::AeadAes256Gcm => {
-                // The nonce has the same parts two bytes further ahead (RFC 7714, 8.1).
+                // In the nonce, all parts are two bytes nearer to the beginning (RFC 7714, 8.1).
                 let mut salt = [0; 14];
                 salt[2..].copy_from_slice(&self.keys.salt()[..12]);
                 let shifted = counter_block(&salt, ssrc, index);

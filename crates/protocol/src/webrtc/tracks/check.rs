@@ -1,33 +1,32 @@
-//! What is decrypted where only headers are read: the first packets of each stream, because media
-//! that is not encrypted, or by keys of somebody else, would pass for good; and which packet a
-//! retransmission carries.
+//! Decryption if only headers are read: of the first packets of each stream, because plain media
+//! and media with foreign keys would pass otherwise, and of the packet number in retransmissions.
 
 use crate::session::Arrival;
 use crate::webrtc::feedback::original;
 use crate::webrtc::srtp::{PayloadStart, RtpOpener, SrtpError, SrtpKeys};
 
-/// How many packets of a stream have to be authentic before the others are believed.
+/// Number of packets of a stream that are authenticated.
 pub(super) const CHECKED: u8 = 3;
 
 /// Opens first packets, and reads retransmissions.
 #[derive(Debug)]
 pub(super) struct Check {
     keys: SrtpKeys,
-    /// Only while a stream is being checked: it takes memory, and there are thousands.
+    /// Kept only while a stream is being checked, because thousands of clients need memory for it.
     opener: Option<RtpOpener>,
     plain: Vec<u8>,
-    /// Once a retransmission came.
+    /// Created for the first retransmission.
     start: Option<Box<PayloadStart>>,
     /// Packets that were not authentic.
     unauthentic: u64,
 }
 
-/// What a first packet was.
+/// Result for a first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checked {
     Authentic,
     Unauthentic,
-    /// It cannot be told: the packet ring has not kept all of it.
+    /// The packet ring did not keep the whole packet, so it cannot be authenticated.
     Unknown,
 }
 
@@ -57,7 +56,7 @@ impl Check {
         }
     }
 
-    /// The number of the packet that a retransmission carries (RFC 4588, 4).
+    /// Original sequence number in a retransmission (RFC 4588, 4).
     pub(super) fn carried(&mut self, retransmission: &[u8]) -> Option<u16> {
         let keys = &self.keys;
         let start = self
@@ -67,7 +66,7 @@ impl Check {
         original(&number).map(|(sequence, _)| sequence)
     }
 
-    /// No stream is being checked.
+    /// Frees memory while no stream is being checked.
     pub(super) fn rest(&mut self) {
         self.opener = None;
         self.plain = Vec::new();

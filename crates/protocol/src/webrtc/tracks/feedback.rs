@@ -58,10 +58,9 @@ impl Tracks {
         self.asks && self.agreed.iter().any(|agreed| agreed.nack)
     }
 
-    /// Whether something is to be asked for, now or later. From now on the session is told of the
-    /// next packet that leaves a gap
-    /// ([`MediaEvent::FeedbackDue`](crate::session::MediaEvent::FeedbackDue)), also while older gaps
-    /// are open: a NACK waits for no timer.
+    /// True if packets are missing that may be requested now or later. Enables the report of the
+    /// next gap ([`MediaEvent::FeedbackDue`](crate::session::MediaEvent)), even if older gaps are
+    /// open: the first NACK waits for no timer.
     pub(in crate::webrtc) fn has_questions(&mut self) -> bool {
         let mut all = self
             .tracks

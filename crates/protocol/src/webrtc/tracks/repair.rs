@@ -54,7 +54,7 @@ impl Tracks {
         event
     }
 
-    /// Appends the packet that is carried. Returns its track, and by how much it is shorter.
+    /// Appends the original packet. Returns its track, and by how many bytes it is shorter.
     fn restore(
         &self,
         at: usize,
@@ -74,9 +74,9 @@ impl Tracks {
         Some((place, arrival.length - out.len()))
     }
 
-    /// The same where the payload is encrypted: decrypts no more than the number of the packet that
-    /// is carried, and appends its header. If the packet ring has not kept that, it is the oldest
-    /// packet that was asked for and is missing, because servers answer in order.
+    /// Appends the header of the original packet, if the payload is encrypted. Only the original
+    /// sequence number is decrypted. If the packet ring did not keep it, the oldest requested
+    /// packet is assumed, because servers retransmit in order.
     fn restore_header(
         &mut self,
         at: usize,
@@ -101,7 +101,7 @@ impl Tracks {
         Some((place, NUMBER))
     }
 
-    /// Makes a header of retransmission that of the packet which is carried.
+    /// Turns the header of a retransmission into that of the original packet.
     fn become_media(&self, place: usize, payload_type: u8, sequence: u16, header: &mut [u8]) {
         header[0] &= !PADDING;
         header[1] = header[1] & MARKER | payload_type;

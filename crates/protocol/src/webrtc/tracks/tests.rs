@@ -583,7 +583,8 @@ fn key_frames_are_counted_once_each_and_the_first_one_has_its_delay() {
     tracks.open_packets();
     let opener = keys(true).expect("it is long enough").rtp_opener();
     tracks.set_opener(Time::from_nanos(1_000_000), Some(opener));
-    // A picture that is predicted, then two slices of a key frame, another picture, and a key frame.
+    // A picture that is predicted, then two slices of a key frame, another picture, and a key
+    // frame.
     let pictures = [(0x41, 1u32), (0x65, 2), (0x65, 2), (0x41, 3), (0x65, 4)];
     for (number, (unit, timestamp)) in (1..).zip(pictures) {
         let mut bytes = packet(0x80, 96, number, 50);

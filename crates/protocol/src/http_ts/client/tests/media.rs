@@ -1,4 +1,4 @@
-//! What a viewer sees and hears.
+//! Pictures and sound that stop, and ends of streams.
 
 use super::*;
 use mediagen::ts::packet::PAT_PID;
@@ -26,8 +26,8 @@ fn programme() -> Vec<u8> {
 }
 
 impl Bench {
-    /// Lets pictures and sound come for so many ms, pictures only up to `video` ms. `is_key` says
-    /// whether the first picture is a key picture.
+    /// Sends sound for `millis` ms, and pictures for `video` ms. The first picture is a key picture
+    /// if `is_key`.
     pub(super) fn watch(&mut self, millis: u64, video: u64, is_key: bool) {
         self.bytes(&programme());
         for at in (0..millis).step_by(40) {

@@ -28,7 +28,7 @@ impl PaddingNumbers {
         self.runs.push_back((number, number));
     }
 
-    /// How many numbers from `low` to `high`, both included, are padding.
+    /// Number of padding packets from `low` to `high`, both included.
     pub(super) fn within(&self, low: u32, high: u32) -> u32 {
         let from_low = |number: u32| i64::from(number.wrapping_sub(low) as i32);
         let inside = |&(first, last): &(u32, u32)| {

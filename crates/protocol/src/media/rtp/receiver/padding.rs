@@ -1,8 +1,8 @@
 //! Packets without payload: padding alone (RFC 3550, 5.1), which senders use to probe the path.
 //!
-//! They have numbers of the stream, so they are expected, received and lost as all others are. They
-//! are no media: they belong to no frame, their timestamps mean nothing, and a stream of which
-//! nothing else came is silent.
+//! Padding packets use sequence numbers of the stream, so they count as expected, received and
+//! lost. They are no media: they belong to no frame, their timestamps are ignored, and a stream
+//! with only padding is silent.
 
 use measure::Recorder;
 
@@ -103,7 +103,7 @@ impl RtpReceiver {
             distance,
         } = place
         else {
-            // Whatever the padding was of, it was not this.
+            // The padding was of another stream.
             self.source = None;
             self.begin(packet, recorder);
             return Some(MediaEvent::First { at: packet.at });

@@ -608,9 +608,9 @@ fn playing_stands_still_when_the_buffer_runs_dry() {
 
 #[test]
 fn missing_packets_break_their_frames() {
-    // Whose the missing packet was cannot be told from its number alone. If it began a frame, the
-    // one before ended in the marker. If one is missing behind a frame without the marker, it was
-    // the last of that frame.
+    // The sequence number does not tell which frame a missing packet belongs to. A frame with the
+    // marker bit is complete, so the packet began the next one. Without the marker bit, it was the
+    // last packet of that frame.
     let whole = film(&[0; 20], &[]);
     assert_eq!(whole.receiver.frames(), (20, 0, 0));
     assert_eq!(film(&[0; 20], &[9]).receiver.frames(), (19, 1, 0));

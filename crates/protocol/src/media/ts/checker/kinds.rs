@@ -11,11 +11,11 @@ use crate::media::shared::Arrivals;
 use crate::media::silence;
 use crate::media::ts::metrics as m;
 
-/// How long the rest of a stream must have come without pictures or sound that its map names, or
-/// without a random-access point, before a viewer counts as having waited for it in vain.
+/// Duration of a stream without the video or audio that its map names, or without a random-access
+/// point, after which the viewer has failed.
 const IN_VAIN: Duration = Duration::from_secs(2);
 
-/// What came of one kind of media: of each PES packet its first packet counts.
+/// Arrivals of one kind of media: the first packet of each PES packet.
 #[derive(Debug, Default)]
 struct Kind {
     first: Option<Time>,
@@ -43,12 +43,12 @@ pub struct Silent {
     kind: &'static str,
     /// For how long the rest of the stream went on without it.
     time: Duration,
-    /// True if none of it ever came.
+    /// True if no packet of it arrived.
     never: bool,
 }
 
 impl Silent {
-    /// True if none of it ever came.
+    /// True if no packet of it arrived.
     pub fn never_came(&self) -> bool {
         self.never
     }
@@ -76,7 +76,7 @@ impl fmt::Display for Silent {
 pub(super) struct Kinds {
     video: Kind,
     audio: Kind,
-    /// When the first programme map had come.
+    /// Arrival time of the first programme map.
     since: Option<Time>,
 }
 
@@ -96,8 +96,7 @@ impl Kinds {
         }
     }
 
-    /// What the map names and had fallen silent, or never came, when the last packet of the stream
-    /// came.
+    /// Kinds of media in the map that were silent, or missing, at the `last` packet of the stream.
     pub(super) fn silent(&self, tables: &Tables, last: Time) -> impl Iterator<Item = Silent> {
         let since = self.since;
         let video = tables.video().map(|_| ("video", &self.video));
@@ -125,8 +124,8 @@ impl Kinds {
         })
     }
 
-    /// For how long the stream came whose map names video that a decoder could read, without a
-    /// random-access point; none if that is too short to tell, or cannot be known.
+    /// Duration of the stream without a random-access point, if its map names readable video.
+    /// `None` if the duration is too short, or random access cannot be detected.
     pub(super) fn without_picture(&self, tables: &Tables, last: Time) -> Option<Duration> {
         let (_, coding) = tables.video()?;
         let time = last.since(self.since?);
@@ -134,7 +133,7 @@ impl Kinds {
         (is_known && time >= IN_VAIN).then_some(time)
     }
 
-    /// Nothing more comes.
+    /// Records the gaps at the end of the stream.
     pub(super) fn finish(&self, recorder: &mut Recorder) {
         for (metric, kind) in [(m::VIDEO_GAP, &self.video), (m::AUDIO_GAP, &self.audio)] {
             if kind.first.is_some() {
@@ -144,7 +143,7 @@ impl Kinds {
         }
     }
 
-    /// Nothing came any more up to `until`, though it was to: that gap counts.
+    /// Counts the gap up to `until`, if the stream should have continued.
     pub(super) fn silent_until(&mut self, until: Time) {
         for kind in [&mut self.video, &mut self.audio] {
             if kind.first.is_some() {

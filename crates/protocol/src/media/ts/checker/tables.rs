@@ -223,7 +223,7 @@ impl Tables {
     }
 }
 
-/// What an elementary stream is to who begins to watch, by its type and its descriptors.
+/// Kind of an elementary stream, from its type and its descriptors.
 fn of_stream(kind: u8, descriptors: &[u8]) -> Option<Entry> {
     match kind {
         // Private data in PES packets, and what users define: the descriptors say what it is.
@@ -247,8 +247,8 @@ fn of_type(kind: u8) -> Option<Entry> {
     })
 }
 
-/// What the first descriptor says that says it (ETSI EN 300 468, 6.2, 6.4 and annex D; ISO/IEC
-/// 13818-1, 2.6.8).
+/// Kind of a stream from the first descriptor that tells it (ETSI EN 300 468, 6.2, 6.4 and annex D;
+/// ISO/IEC 13818-1, 2.6.8).
 fn of_descriptors(mut descriptors: &[u8]) -> Option<Entry> {
     while let &[tag, length, ref rest @ ..] = descriptors {
         let body;
@@ -267,7 +267,7 @@ fn of_descriptors(mut descriptors: &[u8]) -> Option<Entry> {
             0x38 => Some(Entry::Video(Coding::H265)),
             // AC-3, E-AC-3, DTS, AAC.
             0x6a | 0x7a..=0x7c => Some(Entry::Sound),
-            // Of the extension: DTS-HD, DTS-UHD, AC-4, and Opus as ffmpeg writes it.
+            // Extension descriptors: DTS-HD, DTS-UHD, AC-4, and Opus as ffmpeg writes it.
             0x7f => matches!(body.first(), Some(0x0e | 0x15 | 0x21 | 0x80)).then_some(Entry::Sound),
             _ => None,
         };
@@ -525,7 +525,7 @@ mod tests {
             assert_eq!((tables.has_map(), tables.entry()), (has_map, None));
             assert!(tables.is_map(0x20) && tables.is_map(0x30));
         }
-        // What decided stays, whatever else comes, until the association has it no more.
+        // The programme stays the same until the association table drops it.
         let own = [(0, dead_first.clone()), (0x30, alive), (0, dead_first)];
         let late = (0x20, map(1, &[(0x0f, 0x22, &[])]));
         let tables = tables_of(&[&own[..], std::slice::from_ref(&late)].concat());
@@ -546,7 +546,7 @@ mod tests {
         let tables = tables_of(&[&parts[..], &[alive], &parts[..]].concat());
         assert_eq!(tables.video(), Some((0x31, Coding::H264)));
         assert!(tables.is_map(0x30));
-        // It is bounded.
+        // The number of programmes is bounded.
         let many = |from: u16| (from..from + 250).map(|n| (n, n)).collect::<Vec<_>>();
         let parts = [1, 251, 501, 751].map(|from| (0, association(0, 0, 9, &many(from))));
         assert!(tables_of(&parts).candidates.len() <= PROGRAMMES);

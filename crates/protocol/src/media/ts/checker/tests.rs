@@ -457,7 +457,7 @@ proptest! {
             let counts = bench.checker.counts();
             let held = if bench.checker.synced { bench.checker.held.len() as u64 } else { 0 };
             let seen = counts.ts_packets * 188 + counts.out_of_sync_bytes + held;
-            // Long runs of sync bytes look like packets of 192 or 204 bytes.
+            // Long runs of sync bytes are read as packets of 192 or 204 bytes.
             let between = bytes.len() as u64 - seen;
             assert!(between.is_multiple_of(4) && between <= counts.ts_packets * 16, "{between}");
             (*counts, bench.checker.datagrams().copied(), bench.checker.pids().collect::<Vec<_>>(), bench.recorder.take_window())

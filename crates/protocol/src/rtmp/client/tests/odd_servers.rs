@@ -25,7 +25,7 @@ struct Bench {
     flows: Flows,
     /// The message stream in which media comes.
     stream: u32,
-    /// When media began to come.
+    /// Time of the first media.
     begun: Time,
     notes: Vec<Note>,
     outcome: Option<Outcome>,
@@ -238,7 +238,7 @@ fn viewer_without_a_key_frame_fails() {
         let (reason, detail) = bench.stops().expect("it saw nothing");
         assert_eq!(reason, "no_picture", "{detail}");
     }
-    // It has had no time to come.
+    // The time was too short.
     let mut bench = Bench::plays(true);
     bench.lasts(1, Some(PICTURE), Some(SOUND));
     assert_eq!(bench.stops(), None);

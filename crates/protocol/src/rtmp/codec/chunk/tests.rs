@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::super::write::{self, Head};
 use super::*;
 
-/// What a reader has made of bytes: type, timestamp, stream, length and first bytes of each message,
-/// and what all of them took.
+/// What a reader has made of bytes: type, timestamp, stream, length and first bytes of each
+/// message, and what all of them took.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     messages: Vec<(u8, u32, u32, u32, Vec<u8>)>,

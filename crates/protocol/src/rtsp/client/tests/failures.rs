@@ -401,7 +401,7 @@ fn media_that_never_comes() {
     bench.play_udp(TWO, 2);
     bench.client.keep_alive = None;
     let answered = bench.now;
-    // What comes from elsewhere does not count, and is told.
+    // Datagrams from another address do not count, but the detail names it.
     let sink = bench.client.streams[0].sink;
     let from = "10.0.0.9".parse().expect("an address");
     let event = crate::session::MediaEvent::Foreign { from };

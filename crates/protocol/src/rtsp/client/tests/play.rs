@@ -271,7 +271,7 @@ fn signs_of_life_at_half_of_the_timeout() {
         );
         assert_eq!(request.uri, "rtsp://10.0.0.1:8554/clip/");
         assert_eq!(request.headers.get("Session"), Some("abc"));
-        // It is refused at last: then OPTIONS serves, at once.
+        // After a refusal, OPTIONS is sent at once.
         bench.answer(&request, if beat == 2 { 501 } else { 200 }, &[], "");
         if beat == 2 {
             assert!(matches!(bench.next(), Output::Note(_)));

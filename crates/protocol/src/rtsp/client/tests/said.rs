@@ -1,5 +1,5 @@
-//! What servers say out of turn: keep-alives refused or not answered, new nonces, an early session,
-//! other directions, redirects, an end of their own.
+//! Unusual servers: unanswered or refused keep-alives, new nonces, an early session, other
+//! directions, redirects, and ends by the server.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn playing(url: &str) -> Bench {
     bench
 }
 
-/// Plays for so many steps of 100 ms. Gives what it asked, and the notes.
+/// Plays for `steps` of 100 ms. Returns the requests and the notes.
 fn play_on(bench: &mut Bench, seq: &mut u16, steps: u16) -> (Vec<Request>, Vec<&'static str>) {
     let (mut asked, mut notes) = (Vec::new(), Vec::new());
     for _ in 0..steps {
@@ -57,7 +57,7 @@ fn the_next_keep_alive_does_not_wait_for_an_answer() {
     let (asked, notes) = play_on(&mut bench, &mut 0, 305);
     assert_eq!(asked.len(), 10);
     assert!(asked.iter().all(|own| own.method == Method::GetParameter));
-    // The first that is not answered is noted, and no other.
+    // Only the first unanswered one is noted.
     assert_eq!(notes, ["keep_alive_unanswered"]);
     // A server that answers nothing costs no memory.
     let (asked, _) = play_on(&mut bench, &mut 400, 3000);

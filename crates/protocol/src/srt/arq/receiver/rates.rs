@@ -1,6 +1,6 @@
-//! What acknowledgements say of rates (draft-sharabayko-srt-01, 3.2.4), estimated as libsrt does it:
-//! out of the times between the last packets, not as a mean. Senders of messages take over the rate
-//! after a loss (draft, 5.2.2.2), so a mean over a time in which little was sent would slow them.
+//! Rates in acknowledgements (draft-sharabayko-srt-01, 3.2.4 and 5.2.1.3), estimated as in libsrt:
+//! from the intervals between packets, not as a mean. Senders in message mode use the rate at the
+//! end of slow start (5.2.1.1), so a mean that includes pauses would slow them down.
 
 use measure::Time;
 
@@ -8,22 +8,22 @@ use super::AckRates;
 use crate::srt::codec::packet::HEADER;
 use crate::srt::seq::SeqNumber;
 
-/// Times between so many packets are kept (draft, 5.2.2.3).
+/// Number of intervals between packets, as in libsrt.
 const ARRIVALS: usize = 16;
 
-/// Times between so many pairs of packets are kept (draft, 5.2.2.3).
+/// Number of intervals within packet pairs, as in libsrt.
 const PAIRS: usize = 64;
 
-/// Each sixteenth packet is sent at once with the one before (draft, 5.2.2.3).
+/// Senders send one packet pair for every 16 packets, as in libsrt.
 const PAIR_EVERY: u32 = 16;
 
-/// What counts beside the payload: the headers of IPv4, UDP and SRT.
+/// Bytes of the IPv4, UDP and SRT headers, which the byte rate includes.
 const HEADERS: u32 = 28 + HEADER as u32;
 
-/// The longest payload of libsrt, for which the capacity is stated.
+/// Maximum payload of libsrt, to which intervals of pairs are scaled.
 const PAYLOAD_USUAL: u64 = 1456;
 
-/// Before anything has come: a second between packets, a millisecond within a pair.
+/// Initial intervals: 1 s between packets, 1 ms within a pair.
 const FIRST_INTERVAL: u32 = 1_000_000;
 const FIRST_PAIR: u32 = 1_000;
 
@@ -55,8 +55,8 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// Takes a packet in that arrived then. One that is `sent_anew`, or came out of order, tells
-    /// nothing of the capacity.
+    /// Adds a packet that arrived at `at`. Retransmissions and reordered packets (`sent_anew`) are
+    /// not used for the capacity.
     #[inline]
     pub(super) fn packet(
         &mut self,
@@ -94,7 +94,7 @@ impl Rates {
         self.next_pair = self.next_pair.wrapping_add(1);
     }
 
-    /// The rates now. 0 where the times differ too much to tell.
+    /// Current rates. A rate is 0 if the intervals differ too much.
     pub(super) fn now(&self) -> AckRates {
         let middle = median(self.intervals);
         let (mut count, mut sum, mut bytes) = (0_u64, 0_u64, 0_u64);
@@ -127,7 +127,8 @@ fn saturated(rate: u64) -> u32 {
     u32::try_from(rate).unwrap_or(i32::MAX as u32)
 }
 
-/// Packets that the kernel took in together have one time, and were no nearer than this.
+/// Interval in microseconds. At least 1, because packets that the kernel received together have the
+/// same time.
 fn micros(from: Time, to: Time) -> u32 {
     let micros = to.since(from).as_micros();
     u32::try_from(micros).unwrap_or(u32::MAX).max(1)
@@ -137,7 +138,7 @@ fn median<const N: usize>(mut all: [u32; N]) -> u32 {
     *all.select_nth_unstable(N / 2).1
 }
 
-/// Whether a time is less than eight times another, and more than an eighth of it.
+/// True if `own` is between an eighth and eight times `middle`.
 fn is_near(own: u32, middle: u32) -> bool {
     u64::from(own) < u64::from(middle) * 8 && own > middle / 8
 }
@@ -183,7 +184,7 @@ mod tests {
         let mut rates = Rates::default();
         assert_eq!(rates.now().capacity, 1000);
         for number in 0..16 * 80_u32 {
-            // Each pair takes 100 µs, and 300 µs if one of its packets was sent anew.
+            // The interval of a pair is 100 µs, or 300 µs if it contains a retransmission.
             let (pair, place) = (number / 16, number % 16);
             let anew = pair % 4 < 2 && place == pair % 4;
             let back = match (place, pair % 4) {
@@ -195,7 +196,7 @@ mod tests {
             rates.packet(SeqNumber::new(number), 1456, time, anew);
         }
         assert_eq!(rates.now().capacity, 10_000);
-        // What came at the same time was a microsecond apart at least.
+        // Simultaneous packets count as one microsecond apart.
         for number in 0..200_u32 {
             rates.packet(SeqNumber::new(number), PAYLOAD, at(9_000_000), false);
         }

@@ -1,4 +1,4 @@
-//! What a viewer sees and hears.
+//! Pictures and sound that stop.
 
 use super::*;
 use mediagen::ts::looped_stream::LoopedStream;

@@ -185,11 +185,11 @@ fn media_comes_by_the_numbers_of_the_offer() {
         assert!(found.is("VP8") && found.feedback.contains(&"nack".to_owned()));
         let own = codecs.iter().find(|own| own.payload_type == 97);
         assert_eq!(own.and_then(|own| own.retransmits()), rtx.retransmits());
-        // What the answer does not take has no feedback.
+        // Codecs that the answer omits have no feedback.
         let vp9 = codecs.iter().find(|own| own.is("VP9"));
         assert!(vp9.expect("it was offered").feedback.is_empty());
         assert!(codecs.iter().all(|own| own.payload_type != 122));
-        // Who sends, sends by the numbers of the answer.
+        // Senders use the payload types of the answer.
         let mut sends = offer();
         sends.media[1].direction = Direction::SendOnly;
         let sent = agreed(&sends, &answer, false);

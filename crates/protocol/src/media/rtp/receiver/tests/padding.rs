@@ -184,7 +184,7 @@ fn lost_sound_breaks_no_neighbour() {
 
 #[test]
 fn a_lost_packet_of_a_picture_breaks_one_picture() {
-    // Of three packets each: the first, the middle, the last.
+    // Frames of three packets: the first, the middle and the last are lost.
     for (lost, broken) in [(30, 1), (31, 1), (32, 1)] {
         let mut bench = Bench::new();
         for number in (0..90u16).filter(|number| *number != lost) {

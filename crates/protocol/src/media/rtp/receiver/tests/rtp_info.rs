@@ -67,10 +67,10 @@ fn what_came_outweighs_a_stated_number() {
             // Servers drop a few packets at the beginning.
             assert_eq!(run(1497, None, 1500, tcp, early), (3, 0));
         }
-        // Nothing can be lost before the first over TCP.
+        // TCP loses no packet before the first.
         assert_eq!(run(1400, None, 1500, true, early), (0, 1));
         assert_eq!(run(1400, None, 1500, false, early), (100, 0));
-        // Its time says otherwise: 100 packets of 40 ms are 4 s.
+        // The timestamps contradict: 100 packets of 40 ms are 4 s.
         let time = 1400 * 3600;
         assert_eq!(run(1400, Some(time), 1500, false, early), (100, 0));
         assert_eq!(run(1400, Some(0), 1500, false, early), (0, 1));

@@ -139,7 +139,7 @@ fn without_key(kind: u8, change: impl Fn(&mut [u8; PACKET])) -> Option<Duration>
 fn video_without_a_random_access_point_shows_no_picture() {
     assert_eq!(without_key(H264, |_| {}), Some(Duration::from_secs(3)));
     assert_eq!(programme(6000, 6000, 6).checker.without_picture(), None);
-    // What cannot be read cannot be judged: scrambled video, VC-1.
+    // Scrambled video and VC-1 cannot be judged.
     assert_eq!(without_key(H264, |packet| packet[3] |= 0xc0), None);
     assert_eq!(without_key(0xea, |_| {}), None);
 }
@@ -149,7 +149,7 @@ fn parameter_sets_may_stand_behind_the_first_packet_of_a_picture() {
     let mut bench = Bench::new();
     bench.feed(&plain(NULL_PID, 0, false, &[]).repeat(3), ms(1000));
     bench.tables(&[(H264, VIDEO)], 1000);
-    // Of a picture whose beginning did not come.
+    // The beginning of this picture was lost.
     bench.feed(&plain(VIDEO, 0, false, &[0, 0, 1, 0x67]), ms(1010));
     assert_eq!(bench.checker.random_access(), None);
     bench.feed(&plain(VIDEO, 1, true, &OTHER[..11]), ms(1020));

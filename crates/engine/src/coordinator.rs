@@ -728,7 +728,9 @@ fn client_row(client: ClientState, secrets: &Secrets) -> ClientRow {
         None => (None, None),
         Some(Outcome::Completed) => (Some(ClientOutcome::Completed), None),
         Some(Outcome::Stopped) => (Some(ClientOutcome::Stopped), None),
-        Some(Outcome::Failed(failure)) => (Some(ClientOutcome::Failed), Some(failure)),
+        Some(Outcome::Failed(failure) | Outcome::EndedByServer { failure, .. }) => {
+            (Some(ClientOutcome::Failed), Some(failure))
+        }
     };
     ClientRow {
         id: client.id,

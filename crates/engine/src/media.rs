@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use load::{Load, Shape, Share};
+use measure::Time;
 use measure::media::{self, DescribedUrl, Media, MediaDescription, Picking};
 use net::{Clock, PortRange};
 use protocol::registry::{self, Surroundings};
@@ -118,7 +119,7 @@ pub fn describe(
             let picking = Picking {
                 clients: population.load.clients_max(),
                 leave: match population.leave {
-                    Leave::AtEnd => None,
+                    Leave::WithRun | Leave::AtEnd => None,
                     Leave::After(stay) => Some(stay),
                 },
             };
@@ -174,6 +175,7 @@ fn ask(
                 urls: some.to_vec(),
                 pick: Pick::InTurn,
                 leave: Leave::AtEnd,
+                run_ends: Time::NEVER,
                 client: client.clone(),
                 tls: tls.clone(),
                 traced: Traced::default(),
@@ -233,7 +235,9 @@ fn answer_of(client: ClientState) -> Option<(String, Result<MediaDescription, St
     let (_, outcome) = client.ended?;
     let answer = match (client.described, outcome) {
         (Some(said), _) => Ok(*said),
-        (None, Outcome::Failed(failure)) => Err(format!("{}: {}", failure.reason, failure.detail)),
+        (None, Outcome::Failed(failure) | Outcome::EndedByServer { failure, .. }) => {
+            Err(format!("{}: {}", failure.reason, failure.detail))
+        }
         (None, Outcome::Completed | Outcome::Stopped) => Err("no answer in time".to_owned()),
     };
     Some((client.url, answer))

@@ -513,6 +513,7 @@ fn duties(
                         urls: population.urls.clone(),
                         pick: population.pick,
                         leave: population.leave,
+                        run_ends: scenario.duration.map_or(Time::NEVER, Time::from_start),
                         client: maker.clone(),
                         tls: tls.clone(),
                         traced: Traced::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use load::{Load, Shape, Share};
-use measure::{Catalogue, Pacing, Totals, Window, tester};
+use measure::{Catalogue, Pacing, Time, Totals, Window, tester};
 use mediagen::ts::looped_stream::LoopedStream;
 use net::{Clock, PortRange};
 use protocol::media::ts::flow::SentStream;
@@ -180,6 +180,7 @@ impl Sending {
             urls,
             pick: Pick::Own,
             leave: Leave::AtEnd,
+            run_ends: Time::NEVER,
             client,
             // Nothing is sent by TLS.
             tls: Arc::new(net::tls::Client::new(net::tls::Trust {

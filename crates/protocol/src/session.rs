@@ -543,12 +543,30 @@ pub enum Closed {
 /// How a session ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As planned: its media played to its end.
+    /// As planned: the media played to its known end, or the run's own publisher left.
     Completed,
     /// It was told to stop, and did so in order.
     Stopped,
+    /// The server ended the stream in good order, at a time that nobody had announced. The scenario
+    /// decides whether that is planned.
+    EndedByServer {
+        /// Time of the end.
+        at: Time,
+        /// The client's failure, if the end is not planned.
+        failure: Failure,
+    },
     /// It failed.
     Failed(Failure),
+}
+
+impl Outcome {
+    /// The failure of the session. An end by the server counts as one.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Outcome::EndedByServer { failure, .. } | Outcome::Failed(failure) => Some(failure),
+            Outcome::Completed | Outcome::Stopped => None,
+        }
+    }
 }
 
 /// Why a session failed.

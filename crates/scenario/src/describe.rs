@@ -376,6 +376,11 @@ fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<Strin
         } => format!("{per_second} clients arrive a second, at most {max_clients} at a time"),
     };
     let leave = match population.leave {
+        Leave::WithRun => {
+            let stays = population.config.stays();
+            stays
+                .unwrap_or_else(|| "stay until the run ends, or media of a known length".to_owned())
+        }
         Leave::AtEnd => {
             let stays = population.config.stays();
             stays.unwrap_or_else(|| "leave when the media ends".to_owned())

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use load::Load;
-use measure::HealthBounds;
 use measure::units::{BitRate, duration, optional_duration};
+use measure::{HealthBounds, Time};
 use protocol::registry::ClientConfig;
 use protocol::source::{DEFAULT_RATE, Target};
 use serde::{Deserialize, Serialize};
@@ -259,11 +259,26 @@ pub enum Pick {
 /// When a client leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leave {
-    /// When its media ends, or with the run.
+    /// With the run, or before if media of a known length ends. A client fails if the server ends a
+    /// stream whose length is not known, because live streams do not end.
     #[default]
+    WithRun,
+    /// When its media ends, whether its length was known or not, or with the run.
     AtEnd,
-    /// That long after its start, or before where its media ends.
+    /// That long after its start. If media ends before, it is as with [`Leave::WithRun`].
     After(Duration),
+}
+
+impl Leave {
+    /// When a client that was due at `due` is to leave, in a run that ends at `run_ends`; `None` if
+    /// it leaves whenever its media ends.
+    pub fn due(self, due: Time, run_ends: Time) -> Option<Time> {
+        match self {
+            Leave::WithRun => Some(run_ends),
+            Leave::AtEnd => None,
+            Leave::After(stay) => Some(run_ends.min(due + stay)),
+        }
+    }
 }
 
 /// The server under test.
@@ -385,6 +400,7 @@ pub struct Clips {
 impl Serialize for Leave {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
+            Leave::WithRun => serializer.serialize_str("with_run"),
             Leave::AtEnd => serializer.serialize_str("at_end"),
             Leave::After(time) => {
                 serializer.collect_str(&format_args!("after: {}", measure::units::TimeSpan(*time)))

@@ -39,7 +39,9 @@ pub(crate) struct PopulationKeys {
     /// `own`.
     #[schemars(schema_with = "anything", extend("enum" = ["random", "in_turn", "own"]))]
     pick: Key<Raw>,
-    /// When a client leaves: `at_end` of its media (default), or `{after: 60s}`.
+    /// When a client leaves: `with_run`, `at_end` of its media, or `{after: 60s}`. A client that is
+    /// to stay fails if the server ends its stream before, unless the length of the media is known.
+    /// Default: `with_run` if the run has a `duration`, else `at_end`.
     #[schemars(schema_with = "leave_schema")]
     leave: Key<Raw>,
     /// Whether another client takes the place of one that ended or died. Default false.
@@ -86,7 +88,7 @@ const LOAD_FORM: &str = "write `load: {clients: 10}`, or `{clients: 10, ramp: 20
 
 const STAGES_FORM: &str = "write `stages: [{clients: 100, over: 30s}, {clients: 0, over: 10s}]`";
 
-const LEAVE_FORM: &str = "write `leave: at_end`, or `leave: {after: 60s}`";
+const LEAVE_FORM: &str = "write `leave: with_run`, `leave: at_end`, or `leave: {after: 60s}`";
 
 const FORMS: &[Form] = &[
     (
@@ -141,7 +143,7 @@ fn anything(_: &mut SchemaGenerator) -> Schema {
 }
 
 fn leave_schema(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "const": "at_end" }, LeaveKeys::json_schema(generator)] })
+    json_schema!({ "anyOf": [{ "enum": ["with_run", "at_end"] }, LeaveKeys::json_schema(generator)] })
 }
 
 /// Reads a population whose clients find the server at that address, of a run that lasts so long,
@@ -162,7 +164,10 @@ pub(crate) fn read(
         .unwrap_or_default();
     let protocol = protocol(node, &path, &urls, problems);
     let pick = pick(node, &path, problems);
-    let leave = leave(node, &path, problems);
+    let leave = leave(node, &path, problems).unwrap_or(match duration {
+        Some(_) => Leave::WithRun,
+        None => Leave::AtEnd,
+    });
     let rejoin = keys.rejoin.or(false);
     let link = node
         .get("link")
@@ -404,20 +409,20 @@ fn pick(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Pick> {
     })
 }
 
-fn leave(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Leave {
-    let Some(node) = node.get("leave") else {
-        return Leave::default();
-    };
+fn leave(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Leave> {
+    let node = node.get("leave")?;
     let path = join(path, "leave");
     match &node.value {
-        Value::Scalar { text, .. } if text == "at_end" => Leave::AtEnd,
-        Value::Map(_) => section::read(node, &path, FORMS, problems)
-            .and_then(|keys: LeaveKeys| keys.after.0)
-            .map_or(Leave::AtEnd, |span| Leave::After(span.0)),
+        Value::Scalar { text, .. } if text == "with_run" => Some(Leave::WithRun),
+        Value::Scalar { text, .. } if text == "at_end" => Some(Leave::AtEnd),
+        Value::Map(_) => {
+            let keys: Option<LeaveKeys> = section::read(node, &path, FORMS, problems);
+            Some(Leave::After(keys?.after.0?.0))
+        }
         _ => {
-            let wrong = wrong_type(node, &path, "`at_end` or `{after: TIME}`");
+            let wrong = wrong_type(node, &path, "`with_run`, `at_end` or `{after: TIME}`");
             problems.push(wrong.help(LEAVE_FORM));
-            Leave::default()
+            None
         }
     }
 }

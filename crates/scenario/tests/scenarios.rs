@@ -627,3 +627,28 @@ fn clients_that_publish_until_they_leave_need_no_duration() {
     let scenario = Scenario::parse("test", text, &Overrides::default()).expect("it is good");
     assert!(scenario.populations[0].config.publishes());
 }
+
+#[test]
+fn without_a_duration_clients_leave_with_their_media() {
+    let leave = |rest: &str| parse(&format!("{SMALL}\n{rest}")).populations[0].leave;
+    assert_eq!(leave(""), Leave::AtEnd);
+    assert_eq!(leave("duration: 10s"), Leave::WithRun);
+    let text = format!("{SMALL}\nduration: 10s").replace("load:", "leave: at_end, load:");
+    assert_eq!(parse(&text).populations[0].leave, Leave::AtEnd, "{text}");
+}
+
+#[test]
+fn former_keys_for_the_end_of_media_say_what_to_write() {
+    for (url, key) in [
+        ("http://127.0.0.1:1/a", "at_close"),
+        ("srt://127.0.0.1:1", "at_shutdown"),
+    ] {
+        let text = format!(
+            "clients:\n  viewers:\n    urls: [\"{url}\"]\n    {key}: complete\n    load: {{ clients: 1 }}\n"
+        );
+        let error =
+            Scenario::parse("s.yaml", &text, &Overrides::default()).expect_err("it is gone");
+        let refused = format!("{:?}", error.problems());
+        assert!(refused.contains("write `leave: at_end`"), "{refused}");
+    }
+}

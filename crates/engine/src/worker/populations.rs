@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use load::{Action, Share};
 use measure::{Catalogue, Recorder, Time, Window, health, tester};
 use protocol::metrics as clients;
 use protocol::registry::Seat;
-use protocol::session::{Outcome, Session};
+use protocol::session::{Failure, Outcome, Session};
 use scenario::{Leave, Pick};
 
 use super::keys::SessionKey;
@@ -30,6 +31,8 @@ pub(crate) struct ClientPlan {
     pub(crate) urls: Vec<String>,
     pub(crate) pick: Pick,
     pub(crate) leave: Leave,
+    /// The planned end of the run; [`Time::NEVER`] without one.
+    pub(crate) run_ends: Time,
     pub(crate) client: MakeClient,
     /// What they speak TLS with, where a URL asks for it.
     pub(crate) tls: Arc<net::tls::Client>,
@@ -39,6 +42,25 @@ pub(crate) struct ClientPlan {
     pub(crate) sources: Vec<IpAddr>,
     /// The clients that are traced, whichever worker plays them.
     pub(crate) traced: Traced,
+}
+
+/// Tolerance for streams that end before their clients are to leave. At the end of a run, publishers
+/// leave with their viewers, and may be first.
+const ENDS_TOGETHER: Duration = Duration::from_secs(1);
+
+impl ClientPlan {
+    /// Judges the end of a stream by the server at `at`, for a client that was due at `due`.
+    fn ended_by_server(&self, due: Time, at: Time, failure: Failure) -> Outcome {
+        match self.leave.due(due, self.run_ends) {
+            None => Outcome::Completed,
+            Some(leaves) if at + ENDS_TOGETHER >= leaves => Outcome::Stopped,
+            Some(_) => {
+                let advice = "if its streams end, write `leave: at_end`, or no duration";
+                let detail = format!("{}; {advice}", failure.detail);
+                Outcome::Failed(Failure { detail, ..failure })
+            }
+        }
+    }
 }
 
 /// Makes the session of a client that asks for a URL, in its seat; or says why the URL will not do.
@@ -98,6 +120,8 @@ pub(super) struct Populations {
     /// How many clients have begun.
     begun: u64,
     window_ends: Time,
+    /// Since when the plans are held.
+    held_from: Option<Time>,
 }
 
 impl Populations {
@@ -124,6 +148,7 @@ impl Populations {
             workers: workers as u64,
             begun: 0,
             window_ends: Time::ZERO + WINDOW,
+            held_from: None,
         }
     }
 
@@ -196,12 +221,20 @@ impl Populations {
     pub(super) fn hold(&mut self, from: Time) {
         let plans = self.each.iter_mut().filter_map(|each| each.plan.as_mut());
         plans.for_each(|plan| plan.share.hold(from));
+        self.held_from = Some(from);
     }
 
     /// Lets the plans of all go on from then on.
     pub(super) fn go_on(&mut self, at: Time) {
         let plans = self.each.iter_mut().filter_map(|each| each.plan.as_mut());
-        plans.for_each(|plan| plan.share.go_on(at));
+        let held = self
+            .held_from
+            .take()
+            .map_or(Duration::ZERO, |from| at.since(from));
+        plans.for_each(|plan| {
+            plan.share.go_on(at);
+            plan.run_ends += held;
+        });
     }
 
     /// Begins no more clients.
@@ -295,10 +328,16 @@ impl Populations {
         ended: Time,
     ) -> ClientState {
         let population = &mut self.each[index];
+        let outcome = match (outcome, &population.plan) {
+            (Outcome::EndedByServer { at, failure }, Some(plan)) => {
+                plan.ended_by_server(client.due, at, failure)
+            }
+            (other, _) => other,
+        };
         match &outcome {
             Outcome::Completed => population.recorder.add(clients::COMPLETED, 1),
             Outcome::Stopped => population.recorder.add(clients::STOPPED, 1),
-            Outcome::Failed(failure) => {
+            Outcome::Failed(failure) | Outcome::EndedByServer { failure, .. } => {
                 population.recorder.add(clients::FAILED, 1);
                 population.recorder.fail(failure.reason);
             }
@@ -354,6 +393,7 @@ mod tests {
                 urls: vec!["one".to_owned(), "two".to_owned()],
                 pick: Pick::InTurn,
                 leave: Leave::AtEnd,
+                run_ends: Time::NEVER,
                 tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
                 client: Arc::new(|_, _| Err("no URL".to_owned())),
                 traced: Traced::default(),
@@ -398,6 +438,68 @@ mod tests {
         assert_eq!((count(clients::STARTED), count(clients::COMPLETED)), (2, 2));
         let late = own.take_window().counters[usize::from(tester::NOT_STARTED_IN_TIME.0)];
         assert_eq!(late, 2);
+    }
+
+    #[test]
+    fn end_by_the_server_fails_a_client_that_is_to_stay() {
+        let second = Duration::from_secs(1);
+        let at = |seconds: f64| Time::from_start(second.mul_f64(seconds));
+        let (stays, leaves) = (Leave::WithRun, Leave::After(5 * second));
+        // A client is due at 1 s, and a run of 12 s is held from 2 s to 5 s.
+        for (leave, run_ends, held, ended, wanted) in [
+            (stays, at(12.0), false, 2.0, "failed"),
+            (stays, at(12.0), false, 10.9, "failed"),
+            (stays, at(12.0), false, 11.0, "stopped"),
+            (stays, at(12.0), true, 13.9, "failed"),
+            (stays, at(12.0), true, 14.0, "stopped"),
+            (stays, Time::NEVER, true, 1e6, "failed"),
+            (leaves, at(12.0), false, 4.9, "failed"),
+            (leaves, at(12.0), false, 5.0, "stopped"),
+            (leaves, at(4.0), false, 3.0, "stopped"),
+            (Leave::AtEnd, at(12.0), false, 2.0, "completed"),
+        ] {
+            let mut populations = populations();
+            let plan = populations.each[0].plan.as_mut().expect("it has clients");
+            (plan.leave, plan.run_ends) = (leave, run_ends);
+            if held {
+                populations.hold(at(2.0));
+                populations.go_on(at(5.0));
+            }
+            let client = Client {
+                id: 1,
+                slot: 0,
+                generation: 0,
+                url: "one".to_owned(),
+                due: at(1.0),
+                begun: at(1.0),
+                first_media: None,
+                streams: Vec::new(),
+                described: None,
+            };
+            populations.each[0].active.rise();
+            let failure = Failure {
+                reason: "ended_by_server",
+                detail: "BYE".to_owned(),
+            };
+            let outcome = Outcome::EndedByServer {
+                at: at(ended),
+                failure,
+            };
+            let state = populations.client_ended(0, client, outcome, at(ended));
+            let ended_as = match state.ended.expect("it has ended").1 {
+                Outcome::Completed => "completed",
+                Outcome::Stopped => "stopped",
+                Outcome::Failed(failure) => {
+                    assert_eq!(
+                        failure.detail,
+                        "BYE; if its streams end, write `leave: at_end`, or no duration"
+                    );
+                    "failed"
+                }
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(ended_as, wanted, "{leave:?} {run_ends:?} {held} {ended}");
+        }
     }
 
     #[test]

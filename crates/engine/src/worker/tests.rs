@@ -188,6 +188,7 @@ fn run_on(
                 urls: urls.iter().map(ToString::to_string).collect(),
                 pick: Pick::InTurn,
                 leave: Leave::AtEnd,
+                run_ends: Time::NEVER,
                 tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
                 client: client.clone(),
                 traced: crate::trace::Traced::default(),
@@ -766,35 +767,4 @@ fn clients_that_live_long_are_heard_of_before_they_end() {
     assert!(seen.clients[0].ended.is_none());
     assert_eq!(seen.clients.len(), 2);
     assert_eq!(seen.clients[0].id, seen.clients[1].id);
-}
-
-#[test]
-fn datagrams_that_found_no_room_are_counted() {
-    const SENT: u64 = 500;
-    let heard = Arc::new(Mutex::new(0u64));
-    let log = heard.clone();
-    let client: MakeClient = Arc::new(move |_, _| {
-        let log = log.clone();
-        Ok(toy(move |cx, input, deadline| match input {
-            Input::Start { .. } => cx.out.push_back(pair(None, false)),
-            // While the worker is kept here it reads nothing.
-            Input::Opened { local, .. } => {
-                let sender = UdpSocket::bind((LOCAL, 0)).expect("a port");
-                for _ in 0..SENT {
-                    sender
-                        .send_to(&[0; 1000], local)
-                        .expect("loopback takes it");
-                }
-                *deadline = Some(cx.now + Duration::from_millis(300));
-            }
-            Input::Datagram { .. } => *log.lock().expect("nobody panics with it") += 1,
-            Input::Deadline => cx.out.push_back(Output::Ended(Outcome::Completed)),
-            _ => {}
-        }))
-    });
-    let tiny = |ports: PortRange| ports.with_receive_buffer(8192);
-    let seen = run_on(1, &["toy"], tiny, client, |_, _, _| {});
-    let heard = *heard.lock().expect("over");
-    assert!(heard > 0 && heard < SENT, "{heard}");
-    assert_eq!(seen.tester(tester::SOCKET_OVERFLOW), (SENT - heard) as i64);
 }

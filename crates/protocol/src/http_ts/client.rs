@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::config::{AtClose, ClientConfig};
+use super::config::ClientConfig;
 use super::failure::Failure;
 use super::metrics as m;
 use crate::auth;
@@ -369,8 +369,12 @@ impl Client {
     /// The answer is over, as its framing says.
     fn over(&mut self, cx: &mut Context<'_>) {
         if self.playing && !self.awaits_picture {
-            self.note_end(cx);
-            return self.finish(cx, Outcome::Completed);
+            let by = self.note_end(cx);
+            return self.ended_by(
+                cx,
+                Failure::EndedByServer,
+                &format!("ended the stream by {by}"),
+            );
         }
         if self.playing {
             let detail = format!(
@@ -408,17 +412,10 @@ impl Client {
                 self.fail(cx, Failure::ClosedInResponse, detail);
             }
             http1::AtClose::Over => self.over(cx),
-            http1::AtClose::UntilClose if !self.playing => self.over(cx),
-            http1::AtClose::UntilClose => match self.config.at_close {
-                AtClose::Complete => self.over(cx),
-                AtClose::Fail => {
-                    let detail = format!(
-                        "the server closed the connection {}; where that is how its streams end, write `at_close: complete` ({ends})",
-                        self.when(cx.now)
-                    );
-                    self.fail(cx, Failure::ClosedInMedia, detail);
-                }
-            },
+            http1::AtClose::UntilClose if self.playing && !self.awaits_picture => {
+                self.ended_by(cx, Failure::ClosedInMedia, "closed the connection");
+            }
+            http1::AtClose::UntilClose => self.over(cx),
             http1::AtClose::CutInBody => {
                 let detail = format!(
                     "the server closed the connection before the body was whole, {} ({ends})",
@@ -427,6 +424,16 @@ impl Client {
                 self.fail(cx, Failure::CutOff, detail);
             }
         }
+    }
+
+    /// The server has ended the stream while media came, in this way.
+    fn ended_by(&mut self, cx: &mut Context<'_>, failure: Failure, how: &str) {
+        let detail = format!("the server {how} {} ({})", self.when(cx.now), self.ends());
+        let outcome = Outcome::EndedByServer {
+            at: cx.now,
+            failure: failure.with(detail),
+        };
+        self.finish(cx, outcome);
     }
 
     /// How far it was, in words.
@@ -578,7 +585,7 @@ impl Client {
         };
         match outcome {
             Outcome::Failed(_) => {}
-            Outcome::Completed => self.count_silent(cx, false),
+            Outcome::Completed | Outcome::EndedByServer { .. } => self.count_silent(cx, false),
             Outcome::Stopped => self.count_silent(cx, true),
         }
         self.phase = Phase::Ended;

@@ -51,18 +51,6 @@ pub struct Zap {
 /// Nobody stays on a channel for a shorter time.
 const LEAST_STAY: Duration = Duration::from_millis(100);
 
-/// What it means that the server closes the connection while media comes, where nothing said how
-/// long the body is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AtClose {
-    /// The client has failed, with `closed_in_media`: live streams do not end.
-    #[default]
-    Fail,
-    /// The stream is over as planned: so servers end files whose length they do not state.
-    Complete,
-}
-
 /// Keys of a population of transport streams over HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -82,9 +70,6 @@ pub struct ClientConfig {
     pub no_media: TimeSpan,
     /// How long no packet may come before the client has failed with `media_stopped`. Default 10s.
     pub silence: TimeSpan,
-    /// What it means that the server closes the connection while media comes, where nothing said
-    /// how long the body is: `fail` (default: with `closed_in_media`) or `complete`.
-    pub at_close: AtClose,
     /// To which hosts the server may send the client on: `same_host` (default: that of the URL, at
     /// any port), `any`, or `none` for no redirects at all. A redirect elsewhere fails with
     /// `redirect_refused`.
@@ -104,6 +89,11 @@ pub struct ClientConfig {
     pub tls: TlsConfig,
 }
 
+/// Advice for a key that populations once had.
+pub(super) fn former_key(key: &str) -> Option<&'static str> {
+    (key == "at_close").then_some("if the server's streams end, write `leave: at_end`")
+}
+
 impl Default for ClientConfig {
     fn default() -> ClientConfig {
         let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
@@ -113,7 +103,6 @@ impl Default for ClientConfig {
             request_timeout: seconds(10),
             no_media: seconds(10),
             silence: seconds(10),
-            at_close: AtClose::default(),
             follow: Follow::default(),
             http_version: HttpVersion::default(),
             headers: BTreeMap::new(),
@@ -215,7 +204,8 @@ mod tests {
     #[test]
     fn keys_are_read_and_senseless_ones_refused() {
         assert_eq!(read("{}"), Ok(ClientConfig::default()));
-        let config = read(r#"{"group":"239.1.1.1:5","http_version":"1.0","at_close":"complete","headers":{"X-A":"b"}}"#).expect("valid");
+        let config = read(r#"{"group":"239.1.1.1:5","http_version":"1.0","headers":{"X-A":"b"}}"#)
+            .expect("valid");
         assert_eq!(config.http_version.version(), Version::Http10);
         let written = serde_json::to_string(&config).expect("plain data");
         assert_eq!(read(&written), Ok(config));

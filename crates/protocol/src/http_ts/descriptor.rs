@@ -7,7 +7,7 @@ use std::sync::Arc;
 use measure::Catalogue;
 
 use super::client::{Channels, Client};
-use super::config::ClientConfig;
+use super::config::{self, ClientConfig};
 use super::metrics::HTTP_TS;
 use super::relay::reference::SERVER;
 use crate::descriptor::{
@@ -35,7 +35,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: &[],
     options: &ClientOptions::NONE,
-    former_key: |_| None,
+    former_key: config::former_key,
 };
 
 fn read_url(text: &str) -> Result<Location, String> {

@@ -66,8 +66,11 @@ reasons! {
         /// Video came for 2 s or more without a random-access point with which a decoder can begin:
         /// the viewer saw no picture. Told when the client leaves.
         NoPicture = "no_picture";
+        /// The server ended its answer while media came, by the stated length or the last chunk,
+        /// before the client was to leave. Not with `leave: at_end`.
+        EndedByServer = "ended_by_server";
         /// The server closed the connection while media came, and nothing had said that the stream
-        /// is over.
+        /// is over. Not with `leave: at_end`.
         ClosedInMedia = "closed_in_media";
         /// The body ended before its stated length or its last chunk.
         CutOff = "cut_off";

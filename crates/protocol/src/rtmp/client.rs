@@ -126,6 +126,10 @@ pub struct Client {
     chunk_size: u32,
     /// When to look whether what is to come has come.
     check: Option<Time>,
+    /// Whether the stream is a file, as the server says.
+    is_recorded: bool,
+    /// The live stream is not published any more, and may come back.
+    unpublished: Option<end::Unpublished>,
     /// What the wall clock showed, since 1970, when time began, where frames may bear time codes.
     wall_clock: Option<Duration>,
     /// Of a client that waits for who publishes its stream.
@@ -160,6 +164,8 @@ impl Client {
             publishing: None,
             chunk_size: chunk::FIRST_CHUNK_SIZE,
             check: None,
+            is_recorded: false,
+            unpublished: None,
             wall_clock: None,
             appointment: None,
         })
@@ -284,7 +290,12 @@ impl Client {
                         Heard::Event(Event::StreamEof(stream))
                             if stream == self.stream || Some(stream) == self.other_stream =>
                         {
-                            self.stream_over(cx, "StreamEOF", false);
+                            self.stream_over(cx, "StreamEOF");
+                        }
+                        Heard::Event(Event::StreamIsRecorded(stream))
+                            if stream == self.stream || Some(stream) == self.other_stream =>
+                        {
+                            self.is_recorded = true;
                         }
                         _ => {}
                     }

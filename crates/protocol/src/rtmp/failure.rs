@@ -81,6 +81,9 @@ reasons! {
         MediaStopped = "media_stopped";
         /// The server closed the connection while media came.
         ClosedInMedia = "closed_in_media";
+        /// The server ended the live stream, and nobody published it again within 3 s.
+        /// Not with `leave: at_end`.
+        EndedByServer = "ended_by_server";
         /// The server closed the connection while the client published.
         ClosedInPublishing = "closed_in_publishing";
         /// The connection was reset.

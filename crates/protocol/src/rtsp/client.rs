@@ -526,7 +526,21 @@ impl Client {
                 self.finish(cx);
             }
             Phase::Playing if self.publisher_has_left() || self.media_is_over(cx) => {
-                self.ending = Some((Outcome::Completed, cx.now));
+                self.ending = Some((self.end_of_media(cx), cx.now));
+                self.finish(cx);
+            }
+            Phase::Playing
+                if how == Closed::End
+                    && self.said.is_asked_to_end()
+                    && self.arrivals(cx).is_some() =>
+            {
+                let hints = self.said.hints();
+                let detail = format!("the server closed the connection ({ends}){hints}");
+                let outcome = Outcome::EndedByServer {
+                    at: cx.now,
+                    failure: Failure::EndedByServer.with(detail),
+                };
+                self.ending = Some((outcome, cx.now));
                 self.finish(cx);
             }
             Phase::Playing if let Some(detail) = early => {

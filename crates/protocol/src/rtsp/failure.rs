@@ -94,6 +94,9 @@ reasons! {
         /// No stream brought a packet for so long that media had stopped, well before its known
         /// end.
         MediaStopped = "media_stopped";
+        /// The server ended all streams (BYE), or asked the client to leave, before the client was
+        /// to leave and with no known end of the media. Not with `leave: at_end`.
+        EndedByServer = "ended_by_server";
         /// An answer could not be read, or lacks what it must state.
         MalformedResponse = "malformed_response";
         /// The description of the media could not be read.

@@ -11,7 +11,7 @@ const LATENCY: &str = "latency: 500ms";
 /// Of trials of messages.
 const MESSAGES: &str = "messages: true";
 /// The media of trials has an end.
-const ENDS: &str = "at_shutdown: complete";
+const ENDS: &str = "leave: at_end";
 
 pub(super) static TRIALS: &[Trial] = &[
     Trial {

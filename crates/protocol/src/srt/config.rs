@@ -127,17 +127,6 @@ impl Cipher {
     }
 }
 
-/// What it means that the peer shuts the connection down while media comes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AtShutdown {
-    /// The client has failed, with `peer_shutdown`: live streams do not end.
-    #[default]
-    Fail,
-    /// The stream is over as planned: so servers end files.
-    Complete,
-}
-
 /// Keys of an SRT population. What the query of a URL says goes before them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -175,9 +164,6 @@ pub struct ClientConfig {
     /// How long the server may say nothing at all, no keepalive either, before the client has
     /// failed with `peer_idle`. Default 5s.
     pub peer_idle: TimeSpan,
-    /// What it means that the server shuts the connection down while media comes: `fail` (default:
-    /// with `peer_shutdown`) or `complete`.
-    pub at_shutdown: AtShutdown,
     /// Whether messages are carried (`SRTT_FILE` with `SRTO_MESSAGEAPI`) and not live media: of one
     /// packet or of many, in order or not. Clients count them, and look at nothing that is in them.
     /// With `publish` they send them, evenly, at its `bitrate`. Default: false.
@@ -217,6 +203,11 @@ pub struct ClientConfig {
     pub join_after: TimeSpan,
 }
 
+/// Advice for a key that populations once had.
+pub(super) fn former_key(key: &str) -> Option<&'static str> {
+    (key == "at_shutdown").then_some("if the server's streams end, write `leave: at_end`")
+}
+
 impl Default for ClientConfig {
     fn default() -> ClientConfig {
         let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
@@ -231,7 +222,6 @@ impl Default for ClientConfig {
             no_media: seconds(10),
             silence: seconds(10),
             peer_idle: seconds(5),
-            at_shutdown: AtShutdown::default(),
             messages: false,
             message_size: Size(10_000),
             messages_in_order: true,

@@ -7,7 +7,7 @@ use measure::Catalogue;
 use super::calibration;
 use super::client::Client;
 use super::client::player::NEEDS;
-use super::config::{ClientConfig, Mode};
+use super::config::{self, ClientConfig, Mode};
 use super::made::Made;
 use super::metrics::SRT;
 use super::server::reference::SERVER;
@@ -34,7 +34,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: calibration::TRIALS,
     options: &OPTIONS,
-    former_key: |_| None,
+    former_key: config::former_key,
 };
 
 static OPTIONS: ClientOptions = ClientOptions {

@@ -55,7 +55,7 @@ reasons! {
         MediaStopped = "media_stopped";
         /// Nothing came from the server any more, no keepalive either.
         PeerIdle = "peer_idle";
-        /// The server shut the connection down while media came.
+        /// The server shut the connection down while media came. Not with `leave: at_end`.
         PeerShutdown = "peer_shutdown";
         /// The server shut the connection down before any media.
         ShutdownBeforeMedia = "shutdown_before_media";

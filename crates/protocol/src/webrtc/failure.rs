@@ -57,7 +57,8 @@ reasons! {
         BadSdp = "bad_sdp";
         /// The server's description is longer than is taken.
         SdpTooLong = "sdp_too_long";
-        /// The server hung the PeerConnection up, with the reason that the detail names.
+        /// The server hung the PeerConnection up, with the reason that the detail names. Not with
+        /// `leave: at_end` if media had come.
         HungUp = "hung_up";
         /// The server ended the session of the signalling, because it heard nothing in time.
         SessionTimeout = "session_timeout";
@@ -84,8 +85,11 @@ reasons! {
         FingerprintMismatch = "fingerprint_mismatch";
         /// Both sides have no protection of media in common (RFC 5764).
         NoSrtpProfile = "no_srtp_profile";
-        /// The server closed DTLS.
+        /// The server closed DTLS. Not with `leave: at_end` if media had come.
         DtlsClosed = "dtls_closed";
+        /// The server ended all streams (BYE) before the client was to leave. Not with `leave:
+        /// at_end`.
+        EndedByServer = "ended_by_server";
         /// The connection stood, and then no media came in time.
         NoMedia = "no_media";
         /// More than a tenth of the packets of a PeerConnection belongs to none of the media agreed
@@ -101,6 +105,14 @@ reasons! {
 }
 
 impl Failure {
+    /// Whether the server ended the session in good order, if media had come.
+    pub const fn is_end(self) -> bool {
+        matches!(
+            self,
+            Failure::EndedByServer | Failure::HungUp | Failure::DtlsClosed
+        )
+    }
+
     /// Of an answer's status.
     pub const fn of_status(status: u16) -> Failure {
         match status {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Process, Report, Server, established, folder, free_port, number, run, streamgauge, wait_for,
+    Process, Report, Server, at_once, established, folder, free_port, number, run, streamgauge,
+    wait_for,
 };
 
 const CLIENTS: usize = 5;
@@ -226,4 +227,61 @@ fn a_full_disk_is_named_and_ends_the_run() {
     assert_ne!(finished.status.code(), Some(0));
     assert!(finished.status.code().is_some(), "it ended of itself");
     assert_eq!(established(server.port), 0);
+}
+
+/// Starts a reference server of that protocol whose media lasts for a second.
+fn serve_a_second(folder: &Path, protocol: &str, port: u16) -> Process {
+    let port = port.to_string();
+    let arguments = ["serve", protocol, "--port", &port, "--length", "1s"];
+    let mut server = Process::start(streamgauge(arguments), folder);
+    wait_for("the server listens", Duration::from_secs(60), || {
+        assert!(server.runs(), "the server ended: {}", server.said());
+        server.told().contains("listening on").then_some(())
+    });
+    server
+}
+
+#[test]
+fn a_stream_that_the_server_ends_fails_its_viewers_unless_streams_end() {
+    let cases = [
+        ("webrtc", "whep+http", "/whep/a", Some("ended_by_server")),
+        ("srt", "srt", "", Some("peer_shutdown")),
+        // These say how long their media is.
+        ("rtsp", "rtsp", "/1", None),
+        ("rtmp", "rtmp", "/live/a", None),
+    ];
+    at_once(&cases, |(protocol, scheme, path, reason)| {
+        let folder = folder();
+        let port = free_port();
+        let _server = serve_a_second(folder.path(), protocol, port);
+        for (keys, ends) in [
+            ("duration: 60s", false),
+            ("duration: 60s", true),
+            ("warm_up: 0s", false),
+        ] {
+            let leave = if ends {
+                "leave: at_end"
+            } else {
+                "rejoin: false"
+            };
+            let scenario = format!(
+                "clients:\n  viewers:\n    urls: [\"{scheme}://127.0.0.1:{port}{path}\"]\n    \
+                 {leave}\n    load: {{ clients: 2 }}\n{keys}\n"
+            );
+            std::fs::write(folder.path().join("s.yaml"), scenario).expect("it can be written");
+            let finished = run(folder.path(), ["run", "s.yaml", "--json", "out.json"]);
+            let report = Report::read(&folder.path().join("out.json"));
+            match reason.filter(|_| keys.starts_with("duration") && !ends) {
+                None => {
+                    finished.expect(0);
+                    assert_eq!(report.clients("completed"), 2, "{protocol} {keys} {leave}");
+                }
+                Some(reason) => {
+                    let finished = finished.expect(99);
+                    assert!(finished.stdout.contains("at_end"), "{}", finished.stdout);
+                    assert_eq!(report.failures(reason), 2, "{protocol}");
+                }
+            }
+        }
+    });
 }

@@ -115,7 +115,7 @@ fn every_datagram_of_a_faulty_relay_is_accounted_for() {
     let url = format!("http://127.0.0.1:{port}/udp/{GROUP}");
     let finished = run(
         folder.path(),
-        ["load", &url, "-c", "2", "-d", "30s", "--json", "out.json"],
+        ["load", &url, "-c", "2", "--json", "out.json"],
     );
     // Wrong content has failed though no threshold was written.
     let finished = finished.expect(99);

@@ -90,11 +90,7 @@ fn what_is_published_comes_whole_through_srt_live_transmit() {
                  load: {{ clients: 1, start: at_once }}\n"
             )
         };
-        write(
-            folder.path(),
-            "play.yaml",
-            &clients(out, "at_shutdown: complete"),
-        );
+        write(folder.path(), "play.yaml", &clients(out, "leave: at_end"));
         let publish = clients(into, "publish: { bitrate: 4Mbps }").replace("20s", "4s");
         write(folder.path(), "publish.yaml", &publish);
         let player = streamgauge(["run", "play.yaml", "--json", "play.json"]);
@@ -147,7 +143,7 @@ fn what_is_left_out_is_found(receive: &str) {
     );
     let scenario = format!(
         "name: lossy\nduration: 20s\nclients:\n  viewers:\n    protocol: srt\n    \
-         at_shutdown: complete\n    urls: [\"srt://localhost:{port}?streamid=one&latency=2000\"]\n    \
+         leave: at_end\n    urls: [\"srt://localhost:{port}?streamid=one&latency=2000\"]\n    \
          load: {{ clients: 5, start: at_once }}\n"
     );
     write(folder.path(), "run.yaml", &scenario);

@@ -23,7 +23,7 @@ fn srt_live_transmit_is_met_by_rendezvous_on_both_of_its_sides() {
         )
     };
     let met = |port, own| format!("srt://127.0.0.1:{port}?mode=rendezvous&port={own}&latency=200");
-    let play = clients(met(out, plays), 30, "at_shutdown: complete");
+    let play = clients(met(out, plays), 30, "leave: at_end");
     write(folder.path(), "play.yaml", &play);
     let publish = clients(met(into, publishes), 4, "publish: { bitrate: 4Mbps }");
     write(folder.path(), "publish.yaml", &publish);
@@ -71,7 +71,7 @@ fn messages_of_many_packets_that_srt_live_transmit_sends_are_counted_whole() {
     std::fs::write(folder.path().join("file"), vec![7; bytes]).expect("it can be written");
     let scenario = format!(
         "name: messages\nduration: 30s\nclients:\n  viewers:\n    protocol: srt\n    \
-         messages: true\n    at_shutdown: complete\n    silence: 25s\n    \
+         messages: true\n    leave: at_end\n    silence: 25s\n    \
          urls: [\"srt://127.0.0.1:{port}?transtype=file&messageapi=1\"]\n    \
          load: {{ clients: 1, start: at_once }}\n"
     );

@@ -100,7 +100,7 @@ fn what_comes_through_coturn_is_what_the_server_sent() {
             let server = serve(folder.path(), port, &with);
             let turn = turn(relay, transport, "hush-hush");
             let scenario = format!(
-                "duration: 20s\nclients:\n  viewers:\n    {keys}\n    {turn}\n    \
+                "duration: 20s\nclients:\n  viewers:\n    leave: at_end\n    {keys}\n    {turn}\n    \
              urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
              load: {{ clients: 3, start: at_once }}\n"
             );

@@ -63,7 +63,7 @@ fn every_count_of_the_faulty_reference_server_is_found_by_headers_and_decrypted(
             let report = play(
                 folder.path(),
                 &format!(
-                    "duration: 20s\nclients:\n  viewers:\n    {keys}\n    \
+                    "duration: 20s\nclients:\n  viewers:\n    leave: at_end\n    {keys}\n    \
                  urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
                  load: {{ clients: 5, start: at_once }}\n"
                 ),

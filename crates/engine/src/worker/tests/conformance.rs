@@ -92,6 +92,7 @@ pub(super) fn one_client(client: MakeClient, leave: Leave) -> Duty {
         urls: vec!["toy".to_owned()],
         pick: Pick::InTurn,
         leave,
+        run_ends: Time::NEVER,
         tls: Arc::new(net::tls::Client::new(net::tls::Trust {
             anybody: true,
             authorities: None,

@@ -121,3 +121,34 @@ fn what_is_read_soon_or_at_deadlines_is_heard_before_anything_else() {
         assert_eq!(seen.outcomes(), [&Outcome::Completed], "{reading:?}");
     }
 }
+
+#[test]
+fn datagrams_that_found_no_room_are_counted() {
+    const SENT: u64 = 500;
+    let heard = Arc::new(Mutex::new(0u64));
+    let log = heard.clone();
+    let client: MakeClient = Arc::new(move |_, _| {
+        let log = log.clone();
+        Ok(toy(move |cx, input, deadline| match input {
+            Input::Start { .. } => cx.out.push_back(pair(None, false)),
+            // While the worker is kept here it reads nothing.
+            Input::Opened { local, .. } => {
+                let sender = UdpSocket::bind((LOCAL, 0)).expect("a port");
+                for _ in 0..SENT {
+                    sender
+                        .send_to(&[0; 1000], local)
+                        .expect("loopback takes it");
+                }
+                *deadline = Some(cx.now + Duration::from_millis(300));
+            }
+            Input::Datagram { .. } => *log.lock().expect("nobody panics with it") += 1,
+            Input::Deadline => cx.out.push_back(Output::Ended(Outcome::Completed)),
+            _ => {}
+        }))
+    });
+    let tiny = |ports: PortRange| ports.with_receive_buffer(8192);
+    let seen = run_on(1, &["toy"], tiny, client, |_, _, _| {});
+    let heard = *heard.lock().expect("over");
+    assert!(heard > 0 && heard < SENT, "{heard}");
+    assert_eq!(seen.tester(tester::SOCKET_OVERFLOW), (SENT - heard) as i64);
+}

@@ -100,6 +100,7 @@ fn heard_of_at(
                 urls: vec!["toy".to_owned()],
                 pick: Pick::InTurn,
                 leave: Leave::AtEnd,
+                run_ends: Time::NEVER,
                 client,
                 tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
                 traced: crate::trace::Traced::default(),

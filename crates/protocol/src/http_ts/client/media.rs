@@ -50,8 +50,8 @@ impl Client {
         }
     }
 
-    /// Says by what the stream ended that the server ended in order.
-    pub(super) fn note_end(&self, cx: &mut Context<'_>) {
+    /// Notes, and returns, what ended a stream that the server ended in order.
+    pub(super) fn note_end(&self, cx: &mut Context<'_>) -> String {
         let by = match self.stated_length {
             Some(length) => {
                 cx.recorder.add(m::ENDED_BY_LENGTH, 1);
@@ -67,5 +67,6 @@ impl Client {
                 self.url
             ),
         }));
+        by
     }
 }

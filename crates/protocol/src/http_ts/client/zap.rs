@@ -275,6 +275,7 @@ const fn counter_of(failure: Failure) -> CounterId {
         | Failure::HeaderTooLong
         | Failure::BadChunk
         | Failure::Flooded
+        | Failure::EndedByServer
         | Failure::ClosedInMedia
         | Failure::CutOff
         | Failure::Reset

@@ -111,10 +111,14 @@ impl Client {
                 self.answer_came(cx, m::PUBLISH_DELAY, at);
                 self.publishes(cx);
             }
-            "NetStream.Play.Stop" | "NetStream.Play.Complete" => {
-                self.stream_over(cx, &in_words(command), false);
+            // Servers say this at the end of a file only.
+            "NetStream.Play.Complete" => {
+                self.is_recorded = true;
+                self.stream_over(cx, &in_words(command));
             }
-            "NetStream.Play.UnpublishNotify" => self.stream_over(cx, &in_words(command), true),
+            "NetStream.Play.Stop" | "NetStream.Play.UnpublishNotify" => {
+                self.stream_over(cx, &in_words(command));
+            }
             // Enhanced RTMP v2, "Reconnect Request": it goes on sending until the client leaves.
             "NetConnection.Connect.ReconnectRequest" => {
                 let target = command.information("tcUrl").map(excerpt);

@@ -7,38 +7,92 @@ use super::*;
 /// viewer bears.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
+/// Delay before an unpublished live stream counts as ended. The publisher may come back, and players
+/// keep the last picture meanwhile.
+const REPUBLISHED_WITHIN: Duration = Duration::from_secs(3);
+
+/// A live stream whose server says that it is not published any more.
+#[derive(Debug)]
+pub(super) struct Unpublished {
+    since: Time,
+    /// Description of the end, for the failure.
+    text: String,
+}
+
 impl Client {
-    /// The stream has ended, as the server says in these words. `is_live`: its publisher left.
-    pub(super) fn stream_over(&mut self, cx: &mut Context<'_>, said: &str, is_live: bool) {
+    /// The stream has ended, as the server says in these words. Servers end a live stream by an
+    /// event, a status or both, and a file as well; which of them comes first differs.
+    pub(super) fn stream_over(&mut self, cx: &mut Context<'_>, said: &str) {
         // Of a stream that has not begun it says that nobody publishes it for now.
-        if !self.has_played() {
+        if !self.has_played() || self.phase == Phase::Ended {
             return;
         }
+        let known = self.unpublished.take();
         let text = format!(
             "the server ended the stream {}: {said} ({})",
             self.when(cx.now),
             self.ends()
         );
-        cx.out.push_back(Output::Note(Note {
-            kind: "ended_by_server",
-            text,
-        }));
-        if let Some((failure, detail)) = self.no_picture(cx.now) {
-            return self.fail(cx, failure, detail);
+        if known.is_none() {
+            cx.out.push_back(Output::Note(Note {
+                kind: "ended_by_server",
+                text: text.clone(),
+            }));
         }
         // In a file, sound and pictures need not be of one length.
-        if is_live {
-            self.look_for_silent_stream(cx);
+        if self.is_recorded {
+            return match self.no_picture(cx.now) {
+                Some((failure, detail)) => self.fail(cx, failure, detail),
+                None => self.finish(cx, Outcome::Completed),
+            };
         }
-        self.finish(cx, Outcome::Completed);
+        if self.publisher_has_left() {
+            return self.live_stream_over(cx, cx.now, text);
+        }
+        let since = known.map_or(cx.now, |known| known.since);
+        self.unpublished = Some(Unpublished { since, text });
+        self.check = Some(since + REPUBLISHED_WITHIN);
     }
 
-    /// Says that sound or pictures have stopped while the other played on.
-    fn look_for_silent_stream(&mut self, cx: &mut Context<'_>) {
+    /// A live stream was over at that time, as the server said in that text.
+    fn live_stream_over(&mut self, cx: &mut Context<'_>, at: Time, text: String) {
+        if let Some((failure, detail)) = self.no_picture(at) {
+            return self.fail(cx, failure, detail);
+        }
+        self.look_for_silent_stream(cx, at);
+        let outcome = match self.publisher_has_left() {
+            true => Outcome::Completed,
+            false => Outcome::EndedByServer {
+                at,
+                failure: Failure::EndedByServer.with(text),
+            },
+        };
+        self.finish(cx, outcome);
+    }
+
+    /// Looks whether a stream that is not published any more has come back, whose last frame came
+    /// at `last`. Returns whether there is nothing else to look for.
+    fn is_unpublished(&mut self, cx: &mut Context<'_>, last: Time) -> bool {
+        let Some(unpublished) = self.unpublished.take_if(|own| last <= own.since) else {
+            self.unpublished = None;
+            return false;
+        };
+        let until = unpublished.since + REPUBLISHED_WITHIN;
+        if cx.now < until {
+            self.unpublished = Some(unpublished);
+            self.check = Some(until);
+        } else {
+            self.live_stream_over(cx, unpublished.since, unpublished.text);
+        }
+        true
+    }
+
+    /// Says that sound or pictures had stopped by then, while the other played on.
+    fn look_for_silent_stream(&mut self, cx: &mut Context<'_>, by: Time) {
         let Some(playing) = &mut self.playing else {
             return;
         };
-        if let Some(text) = playing.fell_silent(cx.now, self.config.silence.0, cx.recorder) {
+        if let Some(text) = playing.fell_silent(by, self.config.silence.0, cx.recorder) {
             let text = format!("{text}: {}", self.url);
             cx.out.push_back(Output::Note(Note {
                 kind: "silent_stream",
@@ -68,6 +122,9 @@ impl Client {
                 _ => "the server reset the connection".to_owned(),
             };
             return self.fail(cx, failure, format!("{why} {when} ({ends})"));
+        }
+        if let Some(unpublished) = self.unpublished.take() {
+            return self.live_stream_over(cx, unpublished.since, unpublished.text);
         }
         if self.publisher_has_left() && self.has_played() {
             return self.finish(cx, Outcome::Completed);
@@ -127,6 +184,9 @@ impl Client {
             let detail = self.without_media(&within);
             return self.fail(cx, Failure::NoMedia, detail);
         };
+        if self.is_unpublished(cx, last) {
+            return;
+        }
         let until = last + self.config.silence.0;
         if cx.now < until {
             self.check = Some(until);
@@ -178,6 +238,11 @@ impl Client {
 
     /// Is told to come to an end.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>) {
+        let last = self.playing.as_ref().and_then(|own| own.last_arrival());
+        let unpublished = self.unpublished.take_if(|own| last <= Some(own.since));
+        if let Some(unpublished) = unpublished {
+            return self.live_stream_over(cx, unpublished.since, unpublished.text);
+        }
         let failed = self
             .in_vain(cx.now)
             .or_else(|| self.fell_silent(cx.now))
@@ -186,7 +251,7 @@ impl Client {
             return self.fail(cx, failure, detail);
         }
         if !self.publisher_has_left() {
-            self.look_for_silent_stream(cx);
+            self.look_for_silent_stream(cx, cx.now);
         }
         self.finish(cx, Outcome::Stopped);
     }

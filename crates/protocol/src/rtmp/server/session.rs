@@ -345,6 +345,9 @@ impl ServerSession {
             _ => {}
         }
         write::event(Event::StreamBegin(STREAM), out);
+        if self.shared.config.length.is_some() && !self.shared.published.is_published(&name) {
+            write::event(Event::StreamIsRecorded(STREAM), out);
+        }
         self.status("status", "NetStream.Play.Start", out);
         let faults = self.shared.config.faults;
         self.close_at = faults.close_after.map(|after| cx.now + after);

@@ -399,6 +399,14 @@ impl Client {
             };
             let silence = self.config.silence;
             let detail = format!("no packet for {silence}, {when}, {}", self.ends());
+            if self.said.is_asked_to_end() {
+                let detail = format!("{detail}{}", self.said.hints());
+                let outcome = Outcome::EndedByServer {
+                    at: last,
+                    failure: Failure::EndedByServer.with(detail),
+                };
+                return self.tear_down(cx, outcome, None);
+            }
             return self.fail(cx, Failure::MediaStopped, detail);
         }
         self.schedule_check(cx.now, first, last);
@@ -447,6 +455,25 @@ impl Client {
             self.check = None;
             return self.due_actions(cx);
         }
-        self.tear_down(cx, Outcome::Completed, None);
+        let outcome = self.end_of_media(cx);
+        self.tear_down(cx, outcome, None);
+    }
+
+    /// The outcome after the end of the media.
+    pub(super) fn end_of_media(&self, cx: &mut Context<'_>) -> Outcome {
+        if self.length.is_some() || self.publisher_has_left() {
+            return Outcome::Completed;
+        }
+        let (first, last) = self.arrivals(cx).unwrap_or((cx.now, cx.now));
+        let seconds = last.since(first).as_secs_f64();
+        let hints = self.said.hints();
+        let detail = format!(
+            "the server ended the stream after {seconds:.3} s of media: BYE ({}){hints}",
+            self.ends()
+        );
+        Outcome::EndedByServer {
+            at: last,
+            failure: Failure::EndedByServer.with(detail),
+        }
     }
 }

@@ -45,6 +45,11 @@ impl Said {
         hints
     }
 
+    /// Whether the server asked for the session's end.
+    pub(super) fn is_asked_to_end(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// An answer was read.
     pub(super) fn answer_was_read(&mut self) {
         self.useless = 0;

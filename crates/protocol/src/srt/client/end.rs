@@ -11,7 +11,6 @@ use crate::media::silence;
 use crate::media::ts::metrics as ts;
 use crate::session::{Context, Note, Outcome, Output, Sinks, StreamRow};
 use crate::srt::codec::packet::Control;
-use crate::srt::config::AtShutdown;
 use crate::srt::failure::Failure;
 
 /// How long a client must have waited for an answer or for media, when it is stopped, for that to
@@ -30,23 +29,20 @@ impl Client {
             Phase::Publishing | Phase::Finishing => Failure::ShutdownInPublishing,
             _ if !self.has_played() => Failure::ShutdownBeforeMedia,
             _ if self.publisher_has_left() => return self.finish(cx, Outcome::Completed),
-            _ => match self.config.at_shutdown {
-                AtShutdown::Complete => return self.finish(cx, Outcome::Completed),
-                AtShutdown::Fail => Failure::PeerShutdown,
-            },
-        };
-        let advice = match failure {
-            Failure::PeerShutdown => {
-                "; where that is how its streams end, write `at_shutdown: complete`"
-            }
-            _ => "",
+            _ => Failure::PeerShutdown,
         };
         let detail = format!(
-            "the server shut the connection down {}{advice} ({})",
+            "the server shut the connection down {} ({})",
             self.when(at),
             self.ends()
         );
-        self.fail(cx, failure, detail);
+        match failure {
+            Failure::PeerShutdown => {
+                let failure = failure.with(detail);
+                self.finish(cx, Outcome::EndedByServer { at, failure });
+            }
+            _ => self.fail(cx, failure, detail),
+        }
     }
 
     /// What sends has ended: because all of it came, or because nothing can be sent.
@@ -210,7 +206,7 @@ impl Client {
         self.end_publishing(cx, waited);
         let had = self
             .stream_had()
-            .filter(|_| matches!(outcome, Outcome::Completed));
+            .filter(|_| matches!(outcome, Outcome::Completed | Outcome::EndedByServer { .. }));
         if let Some(sink) = self.player
             && let Some(playing) = cx.sinks.get::<Player>(sink).playing()
         {

@@ -71,7 +71,9 @@ impl Played {
 
     fn reason(&self) -> &'static str {
         match self.0.outcome(CLIENT) {
-            Some(Outcome::Failed(failure)) => failure.reason,
+            Some(Outcome::Failed(failure) | Outcome::EndedByServer { failure, .. }) => {
+                failure.reason
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -89,13 +91,6 @@ fn play(settings: PairSettings, config: ClientConfig, query: &str, server: Serve
     let mut pair = begin(settings, client, server);
     assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
     Played(pair)
-}
-
-fn complete() -> ClientConfig {
-    ClientConfig {
-        at_shutdown: config::AtShutdown::Complete,
-        ..ClientConfig::default()
-    }
 }
 
 fn lossy(loss: f64) -> PairSettings {
@@ -121,8 +116,8 @@ fn a_stream_is_played_to_its_end_and_every_packet_is_found() {
             passphrase: passphrase.and_then(|text| Passphrase::new(text).ok()),
             ..server(&[])
         };
-        let mut played = play(settings(), complete(), query, server);
-        assert_eq!(played.0.outcome(CLIENT), Some(&Outcome::Completed));
+        let mut played = play(settings(), ClientConfig::default(), query, server);
+        assert_eq!(played.reason(), "peer_shutdown");
         let served = played.served();
         let [served] = &served[..] else {
             panic!("{served:?}");
@@ -157,7 +152,7 @@ fn all_that_is_wrong_is_found(seed: u64) {
         seed,
         ..server(&["lose=5%", "duplicate=2%", "reorder=5%"])
     };
-    let mut played = play(settings(), complete(), "", server);
+    let mut played = play(settings(), ClientConfig::default(), "", server);
     let served = played.served();
     let wrongs = served[0].wrongs;
     assert!(wrongs.left_out > 10 && wrongs.duplicated > 2 && wrongs.reordered > 8);
@@ -191,7 +186,7 @@ fn all_that_is_wrong_is_found(seed: u64) {
 #[test]
 fn what_never_comes_is_lost_and_shows_in_the_stream() {
     let server = server(&["lose=2%", "lose-again=100%"]);
-    let mut played = play(settings(), complete(), "", server);
+    let mut played = play(settings(), ClientConfig::default(), "", server);
     let left_out = played.served()[0].wrongs.left_out;
     assert!(left_out > 3);
     assert_eq!(played.count(m::PKT_RCV_DROP), left_out);
@@ -201,7 +196,12 @@ fn what_never_comes_is_lost_and_shows_in_the_stream() {
 
 #[test]
 fn damage_is_found() {
-    let mut played = play(settings(), complete(), "", server(&["corrupt=2%"]));
+    let mut played = play(
+        settings(),
+        ClientConfig::default(),
+        "",
+        server(&["corrupt=2%"]),
+    );
     let corrupted = played.served()[0].wrongs.corrupted;
     assert!(corrupted > 3);
     assert_eq!(played.count(ts::DAMAGED), corrupted);
@@ -211,12 +211,15 @@ fn damage_is_found() {
 fn on_a_bad_network_all_comes_within_the_latency() {
     for seed in 0..20 {
         let settings = PairSettings { seed, ..lossy(0.1) };
-        let mut played = play(settings, complete(), "latency=1000", server(&[]));
+        let mut played = play(
+            settings,
+            ClientConfig::default(),
+            "latency=1000",
+            server(&[]),
+        );
         // The word that the stream is over may be lost too.
-        match played.0.outcome(CLIENT) {
-            Some(Outcome::Completed) => {}
-            _ => assert_eq!(played.reason(), "peer_idle", "{seed}"),
-        }
+        let reason = played.reason();
+        assert!(matches!(reason, "peer_shutdown" | "peer_idle"), "{seed}");
         let lost = played.count(m::PKT_RCV_DROP);
         // Nothing behind the last ones shows that they are missing.
         let known = played.count(m::PKT_RECV_UNIQUE) + lost;
@@ -247,7 +250,11 @@ fn what_is_published_is_passed_on_to_who_plays_it() {
         "streamid=#!::r=own,m=publish",
     );
     let publisher = publisher.publishing(Arc::new(looped));
-    let player = client(&settings, complete(), "streamid=own&latency=500");
+    let player = client(
+        &settings,
+        ClientConfig::default(),
+        "streamid=own&latency=500",
+    );
     let mut pair = begin(settings, publisher, server(&[]));
     let player = pair.add_client(Box::new(player.waiting_for_publisher()));
     pair.run(Duration::from_secs(5));
@@ -288,7 +295,7 @@ fn what_is_lost_at_the_very_end_is_known_where_the_publisher_tells_how_much_ther
     settings.down.outages.push(outage);
     let publisher = client(&settings, ClientConfig::default(), "streamid=publish:own");
     let publisher = publisher.publishing(Arc::new(looped));
-    let player = client(&settings, complete(), "streamid=read:own");
+    let player = client(&settings, ClientConfig::default(), "streamid=read:own");
     let mut pair = begin(settings, publisher, server(&[]));
     let player = pair.add_client(Box::new(player.waiting_for_publisher()));
     pair.run(Duration::from_secs(5));
@@ -393,9 +400,9 @@ fn every_way_to_fail_has_its_reason() {
             "" => String::new(),
             id => format!("streamid={id}"),
         };
-        let played = play(settings(), complete(), &query, streams.clone());
+        let played = play(settings(), ClientConfig::default(), &query, streams.clone());
         match is_one {
-            true => assert_eq!(played.0.outcome(CLIENT), Some(&Outcome::Completed)),
+            true => assert_eq!(played.reason(), "peer_shutdown"),
             false => assert_eq!(played.reason(), "stream_not_found"),
         }
     }

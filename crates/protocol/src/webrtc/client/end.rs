@@ -69,7 +69,9 @@ impl Client {
         if self.phase == Phase::Active && self.over_at.is_some_and(|at| cx.now >= at) {
             self.over_at = None;
             if self.is_media_gone(cx.sinks) {
-                return self.end(cx, Outcome::Completed);
+                let when = self.when(self.course(cx.sinks), cx.now);
+                let detail = format!("the server ended all streams (BYE) {when}, of {}", self.url);
+                return self.fail(cx, Failure::EndedByServer, detail);
             }
         }
         if self.check.is_none_or(|check| cx.now < check) {
@@ -265,7 +267,15 @@ impl Client {
         if failure == Failure::MediaStopped {
             self.silent_until = Some(cx.now);
         }
-        self.end(cx, Outcome::Failed(failure.with(detail)));
+        let outcome = match failure.is_end() && self.course(cx.sinks).is_some() {
+            true if self.publisher_has_left() => Outcome::Completed,
+            true => Outcome::EndedByServer {
+                at: cx.now,
+                failure: failure.with(detail),
+            },
+            false => Outcome::Failed(failure.with(detail)),
+        };
+        self.end(cx, outcome);
     }
 
     /// Takes no more media, and leaves.

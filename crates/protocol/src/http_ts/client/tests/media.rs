@@ -78,7 +78,7 @@ fn a_frozen_picture_counts_and_is_told() {
     bench.bytes(b"0\r\n\r\n");
     assert_eq!(bench.count(ts::STREAMS_SILENT), 0);
     assert!(bench.notes("stream_ended")[0].contains("the end of its body"));
-    assert_eq!(bench.ended().1, Outcome::Completed);
+    assert_eq!(bench.ended_by_server(), "ended_by_server");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_stream_that_ends_by_its_length_is_told() {
         notes[0].contains("its Content-Length of 1880 bytes"),
         "{notes:?}"
     );
-    assert_eq!(bench.ended().1, Outcome::Completed);
+    assert_eq!(bench.ended_by_server(), "ended_by_server");
     let mut bench = Bench::answered("Transfer-Encoding: identity\r\nContent-Length: -1\r\n");
     bench.bytes(&packets(10));
     bench.stop();

@@ -368,7 +368,7 @@ fn what_fails_of_the_first_channel_fails_the_client() {
     bench.tuned();
     bench.plays(2);
     bench.closed();
-    assert_eq!(bench.failed().0, "closed_in_media");
+    assert_eq!(bench.ended_by_server(), "closed_in_media");
     assert_eq!(bench.zaps(), (1, 0, 0));
 }
 

@@ -159,6 +159,27 @@ impl Bench {
         }
     }
 
+    /// Time passes, and nothing comes.
+    fn waits(&mut self, seconds: u64) {
+        let end = self.now + Duration::from_secs(seconds);
+        while let Some(due) = self.client.deadline().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            self.input(Input::Deadline);
+        }
+        self.now = end;
+    }
+
+    /// When the server ended the stream, after the answer to play, and in which words.
+    fn ended_by_server(&self) -> (Duration, &str) {
+        match &self.outcome {
+            Some(Outcome::EndedByServer { at, failure }) => {
+                assert_eq!(failure.reason, "ended_by_server");
+                (at.since(self.begun), &failure.detail)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Is told to stop; how it ends: the reason of a failure and its detail.
     fn stops(&mut self) -> Option<(&'static str, String)> {
         let until = self.now;
@@ -354,19 +375,60 @@ fn redirect_of_connect_is_named() {
 
 #[test]
 fn end_by_the_server_is_an_event() {
-    for code in ["NetStream.Play.UnpublishNotify", "NetStream.Play.Complete"] {
-        let mut bench = Bench::plays(true);
-        bench.lasts(3, Some(KEY), Some(SOUND));
-        bench.status(code);
-        assert_eq!(bench.outcome, Some(Outcome::Completed));
-        let notes = bench.notes("ended_by_server");
-        assert!(notes[0].contains(code), "{notes:?}");
-        assert!(notes[0].contains("3.000 s of media"), "{notes:?}");
-    }
+    let mut bench = Bench::plays(true);
+    bench.lasts(3, Some(KEY), Some(SOUND));
+    bench.status("NetStream.Play.Complete");
+    // This status ends a file.
+    assert_eq!(bench.outcome, Some(Outcome::Completed));
+    let notes = bench.notes("ended_by_server");
+    assert!(notes[0].contains("NetStream.Play.Complete"), "{notes:?}");
+    assert!(notes[0].contains("3.000 s of media"), "{notes:?}");
     // A picture that froze before is not forgotten because its publisher left.
     let mut bench = Bench::plays(true);
     bench.lasts(3, Some(KEY), Some(SOUND));
     bench.lasts(5, None, Some(SOUND));
     bench.status("NetStream.Play.UnpublishNotify");
+    bench.waits(3);
     assert_eq!(bench.count(m::STREAMS_SILENT), 1);
+}
+
+#[test]
+fn live_stream_is_over_unless_it_is_published_again_within_three_seconds() {
+    for code in ["NetStream.Play.UnpublishNotify", "NetStream.Play.Stop"] {
+        let unpublished = |seconds| {
+            let mut bench = Bench::plays(true);
+            bench.lasts(3, Some(KEY), Some(SOUND));
+            bench.status(code);
+            bench.waits(seconds);
+            bench
+        };
+        let three = Duration::from_secs(3);
+        let bench = unpublished(3);
+        let (at, words) = bench.ended_by_server();
+        assert_eq!(at, three);
+        assert!(words.contains(code), "{words}");
+        // The connection ends with it, or the client is told to stop.
+        let mut bench = unpublished(2);
+        assert_eq!(bench.outcome, None);
+        let (channel, how) = (CHANNEL, Closed::End);
+        bench.input(Input::Closed { channel, how });
+        assert_eq!(bench.ended_by_server().0, three);
+        let mut bench = unpublished(2);
+        assert_eq!(bench.stops(), None);
+        assert_eq!(bench.ended_by_server().0, three);
+        // Another word of the server does not put the end off.
+        let mut bench = unpublished(2);
+        bench.status("NetStream.Play.UnpublishNotify");
+        bench.waits(1);
+        assert_eq!(bench.ended_by_server().0, three);
+        assert_eq!(bench.notes("ended_by_server").len(), 1);
+        // The publisher comes back.
+        let mut bench = unpublished(2);
+        bench.status("NetStream.Play.PublishNotify");
+        bench.lasts(5, Some(KEY), Some(SOUND));
+        bench.waits(1);
+        assert_eq!(bench.outcome, None);
+        assert_eq!(bench.stops(), None);
+        assert_eq!(bench.outcome, Some(Outcome::Stopped));
+    }
 }

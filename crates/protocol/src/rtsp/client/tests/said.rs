@@ -249,8 +249,14 @@ fn an_end_that_the_server_asks_for_is_named() {
         let channel = bench.tcp;
         let how = Closed::End;
         bench.input(Input::Closed { channel, how });
-        let (_, detail) = bench.failed();
-        assert!(detail.contains(words), "{detail}");
+        let outcome = bench.ended().1;
+        assert!(
+            matches!(outcome, Outcome::EndedByServer { .. }),
+            "{outcome:?}"
+        );
+        let failure = outcome.failure().expect("it ended by the server");
+        assert_eq!(failure.reason, "ended_by_server");
+        assert!(failure.detail.contains(words), "{failure:?}");
     }
 }
 

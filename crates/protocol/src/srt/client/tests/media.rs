@@ -56,7 +56,7 @@ fn played(video: u64, key: u8) -> (Outcome, u64) {
     let settings = settings();
     let publisher = client(&settings, ClientConfig::default(), "streamid=publish:own");
     let publisher = publisher.publishing(Arc::new(file(video, key)));
-    let player = client(&settings, complete(), "streamid=read:own");
+    let player = client(&settings, ClientConfig::default(), "streamid=read:own");
     let mut pair = begin(settings, publisher, server(&[]));
     let player = pair.add_client(Box::new(player.waiting_for_publisher()));
     pair.run(Duration::from_secs(6));

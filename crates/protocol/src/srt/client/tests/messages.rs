@@ -23,7 +23,7 @@ fn serves(made: MadeMessages, faults: &[&str]) -> ServerConfig {
 fn plays() -> ClientConfig {
     ClientConfig {
         messages: true,
-        ..complete()
+        ..ClientConfig::default()
     }
 }
 
@@ -217,7 +217,10 @@ fn what_cannot_leave_waits_and_is_seen_to() {
 
 #[test]
 fn live_media_and_messages_do_not_meet() {
-    for (server, config) in [(serves(MADE, &[]), complete()), (server(&[]), plays())] {
+    for (server, config) in [
+        (serves(MADE, &[]), ClientConfig::default()),
+        (server(&[]), plays()),
+    ] {
         let played = play(settings(), config, "", server);
         assert_eq!(played.reason(), "other_mode");
     }

@@ -35,7 +35,7 @@ fn whoever_of_a_rendezvous_begins_all_that_is_published_is_played() {
     ] {
         let settings = lossy(loss);
         let publisher: Box<dyn Session> = Box::new(publisher(query));
-        let player: Box<dyn Session> = Box::new(end(Side::Server, complete(), query));
+        let player: Box<dyn Session> = Box::new(end(Side::Server, ClientConfig::default(), query));
         let nobody = |_| unreachable!("it is UDP");
         let (mut pair, publisher, player) = match publisher_first {
             true => {
@@ -69,7 +69,9 @@ fn whoever_of_a_rendezvous_begins_all_that_is_published_is_played() {
         assert_eq!(count(m::PKT_MALFORMED), 0, "{query}");
         assert_eq!(count(ts::CONTINUITY_ERRORS), 0, "{query}");
         if loss == 0.0 {
-            assert_eq!(pair.outcome(player), Some(&Outcome::Completed), "{query}");
+            let outcome = pair.outcome(player).expect("it has ended");
+            let reason = outcome.failure().map(|failure| failure.reason);
+            assert_eq!(reason, Some("peer_shutdown"), "{query}");
         }
     }
 }

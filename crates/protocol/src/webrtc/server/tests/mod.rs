@@ -106,7 +106,9 @@ impl Played {
 
     fn reason(&self) -> &'static str {
         match self.pair.outcome(CLIENT) {
-            Some(Outcome::Failed(failure)) => failure.reason,
+            Some(Outcome::Failed(failure) | Outcome::EndedByServer { failure, .. }) => {
+                failure.reason
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -131,7 +133,7 @@ fn receiving(receive: Receive, nack: bool) -> ClientConfig {
 fn a_stream_is_played_to_its_end_and_every_packet_is_found() {
     for receive in [Receive::Headers, Receive::Decrypted] {
         let mut played = play(settings(1), receiving(receive, true), server(&[]));
-        assert_eq!(played.pair.outcome(CLIENT), Some(&Outcome::Completed));
+        assert_eq!(played.reason(), "ended_by_server");
         let sent = played.sent();
         assert!(sent.sent > 800, "{sent:?}");
         assert_eq!((sent.planned, sent.lost), (sent.sent, 0));
@@ -442,7 +444,7 @@ fn who_is_refused_hears_why() {
         let mut played = Played::begin(settings(1), client, server);
         played.pair.run(Duration::from_secs(90));
         match reason {
-            None => assert_eq!(played.pair.outcome(CLIENT), Some(&Outcome::Completed)),
+            None => assert_eq!(played.reason(), "ended_by_server"),
             Some(reason) => assert_eq!(played.reason(), reason, "{name}"),
         }
     }
@@ -470,6 +472,8 @@ fn there_are_no_more_sessions_than_may_be_and_one_that_ends_makes_room() {
     let third = client(ClientConfig::default(), &url("whep", "a"), 5);
     let third = played.pair.add_client(Box::new(third));
     assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
-    assert_eq!(played.pair.outcome(third), Some(&Outcome::Completed));
+    let outcome = played.pair.outcome(third).expect("it has ended");
+    let reason = outcome.failure().map(|failure| failure.reason);
+    assert_eq!(reason, Some("ended_by_server"));
     assert_eq!(played.server.door().refused, 1);
 }

@@ -1,19 +1,21 @@
 //! What makes the clients of a scenario's populations.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use protocol::media::source::FILE_MAX;
 use protocol::registry::{Clients, Crowd, Surroundings};
-use scenario::{Pick, Scenario};
+use protocol::waiting::{Awaited, Waiting};
+use scenario::{Pick, Population, Scenario, mask_text};
 
 use crate::error::EngineError;
 use crate::worker::MakeClient;
 
 /// What the clients of a population speak TLS with. What that needs is read now where a URL asks
 /// for it, and else when a server sends a client on to one that does.
-pub(crate) fn tls(population: &scenario::Population) -> Result<Arc<net::tls::Client>, EngineError> {
+pub(crate) fn tls(population: &Population) -> Result<Arc<net::tls::Client>, EngineError> {
     let config = population.config.tls().cloned().unwrap_or_default();
     let tls = net::tls::Client::new(net::tls::Trust {
         anybody: !config.verify,
@@ -31,8 +33,7 @@ pub(crate) fn tls(population: &scenario::Population) -> Result<Arc<net::tls::Cli
 
 /// What the clients of a scenario know of each other.
 pub(crate) fn surroundings(scenario: &Scenario) -> Surroundings {
-    let populations = scenario.populations.iter();
-    Surroundings::new(populations.map(|own| (&*own.config, own.urls.as_slice())))
+    Surroundings::new(scenario.populations.iter().map(Population::member))
 }
 
 /// What a file to be published or sent holds.
@@ -53,7 +54,7 @@ pub fn read_source(path: &Path) -> std::io::Result<Vec<u8>> {
 
 /// What makes the clients of a population.
 pub(crate) fn maker(
-    population: &scenario::Population,
+    population: &Population,
     surroundings: &Surroundings,
 ) -> Result<MakeClient, EngineError> {
     let refused = |message: String| EngineError::Source {
@@ -78,5 +79,30 @@ pub(crate) fn maker(
             clients: population.load.clients_max(),
         })
         .map_err(refused)?;
-    Ok(Arc::new(move |url, seat| clients.client(url, seat)))
+    let awaited = awaited(population, surroundings);
+    Ok(Arc::new(move |url, seat| {
+        let client = clients.client(url, seat)?;
+        Ok(match awaited.get(url) {
+            Some(awaited) => Box::new(Waiting::new(client, awaited.clone())),
+            None => client,
+        })
+    }))
+}
+
+/// The streams that clients wait for, by URL.
+fn awaited(population: &Population, surroundings: &Surroundings) -> HashMap<String, Arc<Awaited>> {
+    let mut all = HashMap::new();
+    for url in &population.urls {
+        let topics = population.awaited(surroundings, url);
+        if !topics.is_empty() {
+            let awaited = Awaited {
+                url: mask_text(url),
+                topics,
+                patience: population.wait_for_publisher,
+                join_after: population.join_after,
+            };
+            all.insert(url.clone(), Arc::new(awaited));
+        }
+    }
+    all
 }

@@ -53,7 +53,9 @@ pub(crate) fn within(duration: Option<Duration>) -> Duration {
 /// The URLs of a population whose server can be asked what their media is.
 fn asked_for<'a>(population: &'a Population, surroundings: &Surroundings) -> Vec<&'a String> {
     let urls = population.urls.iter();
-    urls.filter(|url| registry::asking(&population.config, surroundings, url, 0).is_some())
+    // The scenario's own streams are not published yet.
+    urls.filter(|url| population.awaited(surroundings, url).is_empty())
+        .filter(|url| registry::asking(&population.config, url, 0).is_some())
         .collect()
 }
 
@@ -90,14 +92,7 @@ pub fn describe(
         if urls.is_empty() {
             continue;
         }
-        let answers = ask(
-            population,
-            &urls,
-            &surroundings,
-            scenario.seed,
-            deadline,
-            control,
-        )?;
+        let answers = ask(population, &urls, scenario.seed, deadline, control)?;
         let too_late = || {
             let within = within.as_secs_f64();
             Err(format!("not asked: {within} s were not enough for all"))
@@ -138,7 +133,6 @@ pub fn describe(
 fn ask(
     population: &Population,
     urls: &[&String],
-    surroundings: &Surroundings,
     seed: u64,
     deadline: Instant,
     control: &Control,
@@ -148,9 +142,8 @@ fn ask(
     urls.dedup();
     let tls = tls(population)?;
     let config = population.config.clone();
-    let surroundings = surroundings.clone();
     let client: MakeClient = Arc::new(move |url, seat| {
-        registry::asking(&config, &surroundings, url, seat.seed)
+        registry::asking(&config, url, seat.seed)
             .unwrap_or_else(|| Err("it cannot be asked for".to_owned()))
     });
     let mut answers = Answers::new();

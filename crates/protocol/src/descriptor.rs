@@ -1,6 +1,5 @@
 //! What a protocol declares of itself, in its own folder; everything else reads it here.
 
-use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -86,8 +85,40 @@ pub struct Location {
     pub is_secure: bool,
     /// The port where the URL names none.
     pub default_port: u16,
-    /// The name of the stream there; none where the protocol cannot publish.
-    pub stream_name: Option<String>,
+    /// The stream there; `None` for protocols without streams.
+    pub stream: Option<StreamName>,
+}
+
+/// Names of a stream among the clients of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamName {
+    /// Topic of its publisher's messages ([`crate::session::Output::Tell`]).
+    pub topic: String,
+    /// Host of the server, and path of the stream without query. Both are the same in all protocols
+    /// of a server. `None` if the URL does not say.
+    pub place: Option<(String, String)>,
+    /// Whether players of the same URL wait for it. They do not in rooms, in which everybody may
+    /// publish.
+    pub is_awaited: bool,
+}
+
+impl StreamName {
+    /// A stream that players of its URL wait for. `path`: with slashes at its ends, or not.
+    pub fn new(topic: String, host: &str, path: &str) -> StreamName {
+        let path = path.trim_matches('/');
+        let place = (host.to_ascii_lowercase(), path.to_owned());
+        StreamName {
+            topic,
+            place: (!path.is_empty()).then_some(place),
+            is_awaited: true,
+        }
+    }
+
+    /// Whether players of `self` wait for `published`.
+    fn is(&self, published: &StreamName) -> bool {
+        let same_place = self.place.is_some() && self.place == published.place;
+        self.is_awaited && published.is_awaited && (self.topic == published.topic || same_place)
+    }
 }
 
 /// How many streams the media is taken to have, where that must be known beforehand: a picture and
@@ -199,6 +230,11 @@ pub trait Keys: Debug + Send + Sync {
         self.published().is_some()
     }
 
+    /// Whether clients of other populations may wait for what the clients send.
+    fn is_awaited(&self) -> bool {
+        self.publishes()
+    }
+
     /// The file that the clients publish, where they publish one.
     fn source_file(&self) -> Option<&PathBuf> {
         self.published()?.file.as_ref()
@@ -296,42 +332,89 @@ pub struct Seat {
 pub struct Surroundings {
     /// What the wall clock showed, since 1970, when the run's time began.
     wall_clock: Arc<OnceLock<Duration>>,
-    /// The streams that its clients publish, by the names that their protocols give them.
-    published: Arc<BTreeSet<String>>,
-    /// The protocols of its clients.
-    protocols: Vec<&'static Protocol>,
+    /// The streams that its clients publish.
+    published: Arc<Vec<Published>>,
     /// Whether frames may bear time codes.
     time_codes: bool,
 }
 
+/// The streams that a population publishes.
+#[derive(Debug)]
+struct Published {
+    population: String,
+    /// In the order of its URLs.
+    streams: Vec<Option<StreamName>>,
+}
+
+/// A population, as others of its run need to know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Name of the population.
+    pub name: &'a str,
+    /// Configuration of the clients.
+    pub keys: &'a dyn Keys,
+    /// URLs of the clients.
+    pub urls: &'a [String],
+}
+
 impl Surroundings {
-    /// Of a run of these populations: the configuration of each, and the URLs that its clients are
-    /// sent to.
-    pub fn new<'a>(
-        populations: impl IntoIterator<Item = (&'a dyn Keys, &'a [String])>,
-    ) -> Surroundings {
+    /// Surroundings in a run of these populations.
+    pub fn new<'a>(populations: impl IntoIterator<Item = Member<'a>>) -> Surroundings {
         let mut surroundings = Surroundings::default();
-        let mut published = BTreeSet::new();
-        for (own, urls) in populations {
-            let protocol = own.protocol();
-            surroundings.protocols.push(protocol);
-            surroundings.time_codes |= own.brings_time_codes();
-            if own.publishes() {
-                published.extend(urls.iter().filter_map(|url| protocol.stream_name(url)));
+        let mut published = Vec::new();
+        for own in populations {
+            let protocol = own.keys.protocol();
+            surroundings.time_codes |= own.keys.brings_time_codes();
+            if own.keys.is_awaited() {
+                published.push(Published {
+                    population: own.name.to_owned(),
+                    streams: own.urls.iter().map(|url| protocol.stream(url)).collect(),
+                });
             }
         }
         surroundings.published = Arc::new(published);
         surroundings
     }
 
-    /// Whether clients of the run publish the stream that a URL leads to.
-    pub fn publishes(&self, url: &str) -> bool {
-        let mut protocols = self.protocols.iter();
-        !self.published.is_empty()
-            && protocols
-                .find(|protocol| protocol.is_meant_by(url))
-                .and_then(|protocol| protocol.stream_name(url))
-                .is_some_and(|name| self.published.contains(&name))
+    /// Topics of the streams that a player of `url` waits for; empty if it does not wait.
+    ///
+    /// By default, it waits for the stream at the same host and path, whatever the protocol and the
+    /// port. With `waits_for`, it waits for that population: for the stream at the same position if
+    /// both have the same number of URLs, else for any.
+    pub fn awaited(&self, player: Member<'_>, waits_for: Option<&str>, url: &str) -> Vec<String> {
+        if let Some(name) = waits_for {
+            let mut all = self.published.iter();
+            let Some(own) = all.find(|own| own.population == name) else {
+                return Vec::new();
+            };
+            let same_length = player.urls.len() == own.streams.len();
+            let position = player.urls.iter().position(|own| own == url);
+            let streams = match position.filter(|_| same_length) {
+                Some(position) => &own.streams[position..=position],
+                None => &own.streams[..],
+            };
+            let topics = streams.iter().flatten().map(|stream| stream.topic.clone());
+            return topics.collect();
+        }
+        if player.keys.publishes() || self.published.is_empty() {
+            return Vec::new();
+        }
+        let Some(own) = player.keys.protocol().stream(url) else {
+            return Vec::new();
+        };
+        let all = self
+            .published
+            .iter()
+            .flat_map(|own| own.streams.iter().flatten());
+        let found = all.filter(|published| own.is(published));
+        found.map(|published| published.topic.clone()).collect()
+    }
+
+    /// Whether a population publishes anything.
+    pub fn publishes(&self, population: &str) -> bool {
+        self.published
+            .iter()
+            .any(|own| own.population == population)
     }
 
     /// Says what the wall clock showed when the run's time began. To be said before any client is
@@ -366,9 +449,9 @@ impl Protocol {
         scheme.is_some_and(|scheme| own.any(|own| own.eq_ignore_ascii_case(scheme)))
     }
 
-    /// The name of the stream that a URL of this protocol leads to.
-    fn stream_name(&self, url: &str) -> Option<String> {
-        (self.read_url)(url).ok()?.stream_name
+    /// The stream that a URL of this protocol leads to.
+    fn stream(&self, url: &str) -> Option<StreamName> {
+        (self.read_url)(url).ok()?.stream
     }
 
     /// Whether clients of this URL speak TLS.

@@ -22,6 +22,7 @@ pub mod mix;
 pub mod options;
 #[cfg(any(test, feature = "proof"))]
 pub mod proof;
+mod publication;
 mod published_streams;
 pub mod reference;
 pub mod registry;
@@ -38,5 +39,6 @@ mod summary;
 pub mod testing;
 pub mod tls;
 pub mod url;
+pub mod waiting;
 pub mod webrtc;
 pub mod websocket;

@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use crate::descriptor::{Crowd, Protocol, Seat, Surroundings};
+pub use crate::descriptor::{Crowd, Member, Protocol, Seat, Surroundings};
 use crate::descriptor::{Keys, MakeClients};
 use crate::session::Session;
 
@@ -151,21 +151,19 @@ impl Clients {
 }
 
 /// A session that asks what the media of `url` is, as one of [`Clients`] would before it plays: it
-/// says [`crate::session::Output::Described`], or fails, and ends. None where that cannot be asked
-/// for: of who publishes, and of a stream that the run publishes itself, which is not there before
-/// it begins.
+/// says [`crate::session::Output::Described`], or fails, and ends. `None` if that cannot be asked
+/// for, such as by clients that publish.
 ///
 /// An error says what is wrong with the URL.
 pub fn asking(
     config: &ClientConfig,
-    surroundings: &Surroundings,
     url: &str,
     seed: u64,
 ) -> Option<Result<Box<dyn Session>, String>> {
-    if config.publishes() || surroundings.publishes(url) {
-        return None;
+    match config.publishes() {
+        true => None,
+        false => config.asking(url, seed),
     }
-    config.asking(url, seed)
 }
 
 #[cfg(test)]
@@ -228,22 +226,104 @@ mod tests {
         assert_eq!(protocol.decode_config(written).expect("valid"), config);
     }
 
+    /// A configuration of clients that publish.
+    fn publishing(protocol: &Protocol) -> ClientConfig {
+        let keys = serde_json::json!({"publish": {}});
+        protocol.decode_config(keys).expect("valid")
+    }
+
     #[test]
-    fn nobody_asks_for_what_the_run_itself_publishes() {
-        let player = RTSP_PROTOCOL.default_config();
-        let ClientConfig::Rtsp(config) = &player else {
-            panic!("{player:?} is of another protocol");
+    fn who_publishes_does_not_ask_what_there_is() {
+        let url = "rtsp://127.0.0.1:8554/live1";
+        let asks = |config: &ClientConfig| asking(config, url, 0).is_some();
+        assert!(asks(&RTSP_PROTOCOL.default_config()));
+        assert!(!asks(&publishing(&RTSP_PROTOCOL)));
+    }
+
+    #[test]
+    fn players_wait_for_the_same_stream_in_any_protocol() {
+        let published = [
+            (&RTMP_PROTOCOL, "rtmp://h/live/cam"),
+            (&SRT_PROTOCOL, "srt://h:8890?streamid=publish:one"),
+            (&WEBRTC_PROTOCOL, "whip+http://h:8889/live/two/whip"),
+            (&RTSP_PROTOCOL, "rtsp://h:8554/three"),
+        ];
+        let publishers: Vec<(ClientConfig, [String; 1])> = published
+            .iter()
+            .map(|(protocol, url)| (publishing(protocol), [(*url).to_owned()]))
+            .collect();
+        let members = publishers.iter().enumerate();
+        let surroundings = Surroundings::new(members.map(|(number, (keys, urls))| Member {
+            name: ["rtmp", "srt", "webrtc", "rtsp"][number],
+            keys: &**keys,
+            urls,
+        }));
+        for (url, awaited) in [
+            ("rtmp://H:1935/live/cam?token=x", Some(0)),
+            ("rtsp://h:8554/live/cam", Some(0)),
+            ("srt://h:8890?streamid=read:live/cam", Some(0)),
+            ("srt://h:8890?streamid=%23!::r=live/cam,m=request", Some(0)),
+            ("whep+http://h:8889/live/cam/whep", Some(0)),
+            (
+                "whep+http://h:1985/rtc/v1/whep/?app=live&stream=cam",
+                Some(0),
+            ),
+            ("http://h:8080/live/cam.ts", Some(0)),
+            ("rtmp://h/live/one", None),
+            ("rtsp://h/one", Some(1)),
+            ("rtmp://h/live/two", Some(2)),
+            ("srt://h:9?streamid=three", Some(3)),
+            ("rtsp://other/three", None),
+            ("srt://h:9", None),
+            ("ws://h/three", None),
+        ] {
+            let protocol = find_by_url(url).expect(url);
+            let (keys, urls) = (protocol.default_config(), [url.to_owned()]);
+            let (name, urls) = ("players", &urls[..]);
+            let player = Member {
+                name,
+                keys: &*keys,
+                urls,
+            };
+            let found = surroundings.awaited(player, None, url);
+            assert_eq!(
+                found.len(),
+                usize::from(awaited.is_some()),
+                "{url} {found:?}"
+            );
+            if let Some(number) = awaited {
+                let by_name = ["rtmp", "srt", "webrtc", "rtsp"][number];
+                assert_eq!(surroundings.awaited(player, Some(by_name), url), found);
+            }
+        }
+    }
+
+    #[test]
+    fn clients_wait_for_a_population_by_the_position_of_their_url() {
+        let keys = publishing(&RTMP_PROTOCOL);
+        let urls = |count: u64, base: &str| -> Vec<String> {
+            (1..=count)
+                .map(|number| format!("{base}{number}"))
+                .collect()
         };
-        let publisher = ClientConfig::Rtsp(crate::rtsp::config::ClientConfig {
-            publish: Some(Default::default()),
-            ..config.clone()
-        });
-        let own = ["rtsp://127.0.0.1:8554/live1".to_owned()];
-        let surroundings = Surroundings::new([(&*player, &own[..0]), (&*publisher, &own[..])]);
-        let asks = |config, url| asking(config, &surroundings, url, 0).is_some();
-        assert!(!asks(&publisher, &own[0]));
-        assert!(!asks(&player, &own[0]));
-        assert!(asks(&player, "rtsp://127.0.0.1:8554/elsewhere"));
+        let (published, played) = (urls(3, "rtmp://h/a/"), urls(3, "srt://g:1?streamid=b"));
+        let surroundings = Surroundings::new([Member {
+            name: "encoders",
+            keys: &*keys,
+            urls: &published,
+        }]);
+        let keys = SRT_PROTOCOL.default_config();
+        let mut player = Member {
+            name: "players",
+            keys: &*keys,
+            urls: &played,
+        };
+        let awaited = |player, name| surroundings.awaited(player, name, "srt://g:1?streamid=b2");
+        assert_eq!(awaited(player, None), Vec::<String>::new());
+        assert_eq!(awaited(player, Some("encoders")), ["h:1935/a/2"]);
+        assert_eq!(awaited(player, Some("others")), Vec::<String>::new());
+        player.urls = &played[..2];
+        assert_eq!(awaited(player, Some("encoders")).len(), 3);
     }
 
     #[test]

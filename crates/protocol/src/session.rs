@@ -547,11 +547,14 @@ pub enum Outcome {
     Completed,
     /// It was told to stop, and did so in order.
     Stopped,
-    /// The server ended the stream in good order, at a time that nobody had announced. The scenario
-    /// decides whether that is planned.
+    /// The server ended the stream at a time that nobody had announced. The scenario decides whether
+    /// that is planned.
     EndedByServer {
         /// Time of the end.
         at: Time,
+        /// Whether the server said so by the protocol. Otherwise it closed the connection, as after
+        /// a crash.
+        in_order: bool,
         /// The client's failure, if the end is not planned.
         failure: Failure,
     },

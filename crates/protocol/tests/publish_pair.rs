@@ -16,8 +16,10 @@ use protocol::rtsp::client::Client;
 use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as m, RTSP};
 use protocol::rtsp::server::{Server, ServerConfig};
-use protocol::session::{Outcome, Output};
+use protocol::rtsp::url::Url;
+use protocol::session::{Outcome, Output, Session};
 use protocol::testing::{End, Pair, PairSettings, SessionNumber, Side, summaries};
+use protocol::waiting::{Awaited, Waiting};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/live";
@@ -42,12 +44,14 @@ fn publisher(transport: Transport, seed: u64) -> Box<Client> {
     Box::new(client(transport, seed).publishing(Arc::new(source.expect("valid"))))
 }
 
-fn player(transport: Transport, seed: u64) -> Box<Client> {
-    Box::new(client(transport, seed).waiting_for_publisher())
+fn player(transport: Transport, seed: u64) -> Box<Waiting> {
+    let url = Url::parse(URL).expect("it is one");
+    let awaited = Arc::new(Awaited::stream(url.stream_name()));
+    Box::new(Waiting::new(Box::new(client(transport, seed)), awaited))
 }
 
 /// A publisher, and a server that gives each connection a session of its own number.
-fn pair(settings: PairSettings, first: Box<Client>) -> Pair {
+fn pair(settings: PairSettings, first: Box<dyn Session>) -> Pair {
     let config = ServerConfig {
         streams: None,
         ..ServerConfig::default()

@@ -173,14 +173,13 @@ impl Scenario {
             lines.push(sources::HOW_LONG.to_owned());
         }
         for (population, plan) in self.populations.iter().zip(&description.populations) {
-            lines.extend(population_lines(population, plan));
+            lines.extend(population_lines(population, plan, self.duration.is_some()));
         }
-        let configs = self.populations.iter();
-        let surroundings =
-            Surroundings::new(configs.map(|own| (&*own.config, own.urls.as_slice())));
+        let surroundings = Surroundings::new(self.populations.iter().map(Population::member));
         for population in &self.populations {
             let urls = population.urls.iter();
-            let waited = urls.filter(|url| surroundings.publishes(url)).count();
+            let awaited = urls.filter(|url| !population.awaited(&surroundings, url).is_empty());
+            let waited = awaited.count();
             let urls = population.urls.len();
             if population.config.publishes() && population.load.clients_max() > urls as u64 {
                 lines.push(format!(
@@ -188,7 +187,12 @@ impl Scenario {
                     population.name
                 ));
             }
-            if waited > 0 && !population.config.publishes() {
+            if let Some(name) = &population.waits_for {
+                lines.push(format!(
+                    "{}: clients wait until {name} publish their stream",
+                    population.name
+                ));
+            } else if waited > 0 {
                 lines.push(format!(
                     "{}: {waited} of their {} URLs are published by this scenario; who asks for one waits until it is",
                     population.name,
@@ -347,7 +351,12 @@ fn tester_lines(tester: &Tester) -> Vec<String> {
     ]
 }
 
-fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<String> {
+/// Describes a population of a run that has a duration or not.
+fn population_lines(
+    population: &Population,
+    plan: &PopulationPlan,
+    has_duration: bool,
+) -> Vec<String> {
     let name = &population.name;
     let how = match &population.load.shape {
         Shape::AtOnce { clients } => format!("{clients} clients at once"),
@@ -376,12 +385,12 @@ fn population_lines(population: &Population, plan: &PopulationPlan) -> Vec<Strin
         } => format!("{per_second} clients arrive a second, at most {max_clients} at a time"),
     };
     let leave = match population.leave {
-        Leave::WithRun => {
+        Leave::WithRun if has_duration => {
             let stays = population.config.stays();
             stays
                 .unwrap_or_else(|| "stay until the run ends, or media of a known length".to_owned())
         }
-        Leave::AtEnd => {
+        Leave::WithRun | Leave::AtEnd => {
             let stays = population.config.stays();
             stays.unwrap_or_else(|| "leave when the media ends".to_owned())
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use load::Load;
 use measure::units::{BitRate, duration, optional_duration};
 use measure::{HealthBounds, Time};
-use protocol::registry::ClientConfig;
+use protocol::registry::{ClientConfig, Member, Surroundings};
 use protocol::source::{DEFAULT_RATE, Target};
 use serde::{Deserialize, Serialize};
 
@@ -233,6 +233,16 @@ pub struct Population {
     pub load: Load,
     /// When a client leaves.
     pub leave: Leave,
+    /// The population whose streams its clients wait for. Default: players wait for streams that
+    /// the scenario publishes at the same host and path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+    /// Maximum time that a client waits for its stream.
+    #[serde(with = "duration")]
+    pub wait_for_publisher: Duration,
+    /// Time between the publication of a stream and the request of a client that waited for it.
+    #[serde(with = "duration")]
+    pub join_after: Duration,
     /// The emulated link that its clients have for themselves. Default: they share
     /// [`Scenario::link`], where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -395,6 +405,23 @@ pub struct Clips {
     pub audio: Option<BitRate>,
     /// Frames per second. Default: 25.
     pub frame_rate: u32,
+}
+
+impl Population {
+    /// The population, as others of its run need to know it.
+    pub fn member(&self) -> Member<'_> {
+        Member {
+            name: &self.name,
+            keys: &*self.config,
+            urls: &self.urls,
+        }
+    }
+
+    /// Topics of the streams that a client waits for which asks for `url`; empty if it does not
+    /// wait.
+    pub fn awaited(&self, surroundings: &Surroundings, url: &str) -> Vec<String> {
+        surroundings.awaited(self.member(), self.waits_for.as_deref(), url)
+    }
 }
 
 impl Serialize for Leave {

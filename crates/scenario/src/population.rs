@@ -39,11 +39,23 @@ pub(crate) struct PopulationKeys {
     /// `own`.
     #[schemars(schema_with = "anything", extend("enum" = ["random", "in_turn", "own"]))]
     pick: Key<Raw>,
-    /// When a client leaves: `with_run`, `at_end` of its media, or `{after: 60s}`. A client that is
-    /// to stay fails if the server ends its stream before, unless the length of the media is known.
-    /// Default: `with_run` if the run has a `duration`, else `at_end`.
+    /// When a client leaves: `with_run` (default), `at_end` of its media, or `{after: 60s}`. A client
+    /// that is to stay fails if the server ends its stream before, unless the length of the media is
+    /// known. In a run without a `duration`, clients leave with their media, but fail if the server
+    /// only closes the connection.
     #[schemars(schema_with = "leave_schema")]
     leave: Key<Raw>,
+    /// The population whose streams the clients wait for. If both have the same number of URLs, a
+    /// client waits for the stream at the position of its own, else for any. Default: players wait
+    /// for the stream that the scenario publishes at the same host and path, in any protocol.
+    waits_for: Key<String>,
+    /// Maximum time that a client waits for its stream, if the scenario publishes it. Then it fails
+    /// with `no_publisher`. Its delays count from the publication. Default 30s.
+    wait_for_publisher: Key<TimeSpan>,
+    /// Time between the publication of a stream and the request of a client that waited for it. Some
+    /// servers have a stream only after they have seen some of its media: MediaMTX takes up to a
+    /// second. Delays count from the request. Default 0s.
+    join_after: Key<TimeSpan>,
     /// Whether another client takes the place of one that ended or died. Default false.
     rejoin: Key<bool>,
     #[schemars(with = "LoadSpec")]
@@ -83,6 +95,9 @@ struct StageKeys {
     clients: Key<Whole<0, { u64::MAX }>>,
     over: Key<TimeSpan>,
 }
+
+/// Default of `wait_for_publisher`.
+const WAIT_FOR_PUBLISHER: Duration = Duration::from_secs(30);
 
 const LOAD_FORM: &str = "write `load: {clients: 10}`, or `{clients: 10, ramp: 20s}`";
 
@@ -164,10 +179,7 @@ pub(crate) fn read(
         .unwrap_or_default();
     let protocol = protocol(node, &path, &urls, problems);
     let pick = pick(node, &path, problems);
-    let leave = leave(node, &path, problems).unwrap_or(match duration {
-        Some(_) => Leave::WithRun,
-        None => Leave::AtEnd,
-    });
+    let leave = leave(node, &path, problems).unwrap_or_default();
     let rejoin = keys.rejoin.or(false);
     let link = node
         .get("link")
@@ -237,6 +249,9 @@ pub(crate) fn read(
             rejoin,
         },
         leave,
+        waits_for: keys.waits_for.0.clone(),
+        wait_for_publisher: wait(&keys.wait_for_publisher, node, problems),
+        join_after: keys.join_after.0.map_or(Duration::ZERO, |span| span.0),
         link,
         config,
     })
@@ -407,6 +422,18 @@ fn pick(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Pick> {
             Pick::default()
         }
     })
+}
+
+/// Maximum time that clients wait for their stream.
+fn wait(key: &Key<TimeSpan>, node: &Node, problems: &mut Vec<Problem>) -> Duration {
+    let wait = key.0.map_or(WAIT_FOR_PUBLISHER, |span| span.0);
+    if let (true, Some(entry)) = (wait.is_zero(), node.entry("wait_for_publisher")) {
+        problems.push(Problem::new(
+            &entry.node.origin,
+            "`wait_for_publisher` must be longer than nothing",
+        ));
+    }
+    wait
 }
 
 fn leave(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Leave> {

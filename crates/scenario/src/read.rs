@@ -14,7 +14,6 @@ use crate::emulated_link::Link;
 use crate::error::{Problem, ScenarioError};
 use crate::fields::{text, unknown_keys, wrong_type};
 use crate::golden;
-use crate::join_after;
 use crate::link_keys::{self, LinkKeys};
 use crate::link_places;
 use crate::model::{
@@ -27,7 +26,7 @@ use crate::section::{self, Key, Raw, Whole, one_line};
 use crate::server::{self, ServerKeys};
 use crate::source::{Origin, SourceKind};
 use crate::tester::{self, TesterKeys};
-use crate::{network_keys, population, sources};
+use crate::{network_keys, population, sources, waiting};
 
 /// What a run is to do: whom it measures, with how many clients, and what must hold.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -230,7 +229,7 @@ pub(crate) fn scenario(
     link_places::check_names(&populations, root, problems);
     golden::check(&populations, root, problems);
     if problems.is_empty() {
-        join_after::check(&populations, root, problems);
+        waiting::check(&populations, root, problems);
     }
     if let (Some(linked), Some(entry), false) =
         (linked, root.entry("network"), network == Network::Veth)

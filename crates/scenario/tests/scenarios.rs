@@ -138,7 +138,7 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(scenario.stop_timeout, Duration::from_secs(5));
     let viewers = &scenario.populations[0];
     assert_eq!(viewers.pick, Pick::Random);
-    assert_eq!(viewers.leave, Leave::AtEnd);
+    assert_eq!(viewers.leave, Leave::WithRun);
     assert!(!viewers.load.rejoin);
     assert_eq!(viewers.config, viewers.config.protocol().default_config());
 }
@@ -629,12 +629,13 @@ fn clients_that_publish_until_they_leave_need_no_duration() {
 }
 
 #[test]
-fn without_a_duration_clients_leave_with_their_media() {
+fn clients_stay_unless_the_scenario_says_that_media_ends() {
     let leave = |rest: &str| parse(&format!("{SMALL}\n{rest}")).populations[0].leave;
-    assert_eq!(leave(""), Leave::AtEnd);
     assert_eq!(leave("duration: 10s"), Leave::WithRun);
-    let text = format!("{SMALL}\nduration: 10s").replace("load:", "leave: at_end, load:");
-    assert_eq!(parse(&text).populations[0].leave, Leave::AtEnd, "{text}");
+    for (word, wanted) in [("at_end", Leave::AtEnd), ("with_run", Leave::WithRun)] {
+        let text = SMALL.replace("load:", &format!("leave: {word}, load:"));
+        assert_eq!(parse(&text).populations[0].leave, wanted);
+    }
 }
 
 #[test]

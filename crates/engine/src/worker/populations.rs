@@ -50,12 +50,14 @@ const ENDS_TOGETHER: Duration = Duration::from_secs(1);
 
 impl ClientPlan {
     /// Judges the end of a stream by the server at `at`, for a client that was due at `due`.
-    fn ended_by_server(&self, due: Time, at: Time, failure: Failure) -> Outcome {
+    fn ended_by_server(&self, due: Time, at: Time, in_order: bool, failure: Failure) -> Outcome {
         match self.leave.due(due, self.run_ends) {
             None => Outcome::Completed,
+            // A run without a duration ends with its media.
+            Some(Time::NEVER) if in_order => Outcome::Completed,
             Some(leaves) if at + ENDS_TOGETHER >= leaves => Outcome::Stopped,
             Some(_) => {
-                let advice = "if its streams end, write `leave: at_end`, or no duration";
+                let advice = "if its streams end, write `leave: at_end`";
                 let detail = format!("{}; {advice}", failure.detail);
                 Outcome::Failed(Failure { detail, ..failure })
             }
@@ -329,9 +331,14 @@ impl Populations {
     ) -> ClientState {
         let population = &mut self.each[index];
         let outcome = match (outcome, &population.plan) {
-            (Outcome::EndedByServer { at, failure }, Some(plan)) => {
-                plan.ended_by_server(client.due, at, failure)
-            }
+            (
+                Outcome::EndedByServer {
+                    at,
+                    in_order,
+                    failure,
+                },
+                Some(plan),
+            ) => plan.ended_by_server(client.due, at, in_order, failure),
             (other, _) => other,
         };
         match &outcome {
@@ -446,18 +453,22 @@ mod tests {
         let at = |seconds: f64| Time::from_start(second.mul_f64(seconds));
         let (stays, leaves) = (Leave::WithRun, Leave::After(5 * second));
         // A client is due at 1 s, and a run of 12 s is held from 2 s to 5 s.
-        for (leave, run_ends, held, ended, wanted) in [
+        let orders = [true, false].into_iter();
+        let cases = [
             (stays, at(12.0), false, 2.0, "failed"),
             (stays, at(12.0), false, 10.9, "failed"),
             (stays, at(12.0), false, 11.0, "stopped"),
             (stays, at(12.0), true, 13.9, "failed"),
             (stays, at(12.0), true, 14.0, "stopped"),
-            (stays, Time::NEVER, true, 1e6, "failed"),
+            (stays, Time::NEVER, false, 2.0, "completed or failed"),
+            (leaves, Time::NEVER, false, 4.9, "failed"),
             (leaves, at(12.0), false, 4.9, "failed"),
             (leaves, at(12.0), false, 5.0, "stopped"),
             (leaves, at(4.0), false, 3.0, "stopped"),
             (Leave::AtEnd, at(12.0), false, 2.0, "completed"),
-        ] {
+        ];
+        let cases = orders.flat_map(|order| cases.map(|case| (order, case)));
+        for (in_order, (leave, run_ends, held, ended, wanted)) in cases {
             let mut populations = populations();
             let plan = populations.each[0].plan.as_mut().expect("it has clients");
             (plan.leave, plan.run_ends) = (leave, run_ends);
@@ -483,7 +494,13 @@ mod tests {
             };
             let outcome = Outcome::EndedByServer {
                 at: at(ended),
+                in_order,
                 failure,
+            };
+            let wanted = match (wanted, in_order) {
+                ("completed or failed", true) => "completed",
+                ("completed or failed", false) => "failed",
+                (wanted, _) => wanted,
             };
             let state = populations.client_ended(0, client, outcome, at(ended));
             let ended_as = match state.ended.expect("it has ended").1 {
@@ -492,13 +509,16 @@ mod tests {
                 Outcome::Failed(failure) => {
                     assert_eq!(
                         failure.detail,
-                        "BYE; if its streams end, write `leave: at_end`, or no duration"
+                        "BYE; if its streams end, write `leave: at_end`"
                     );
                     "failed"
                 }
                 other => panic!("{other:?}"),
             };
-            assert_eq!(ended_as, wanted, "{leave:?} {run_ends:?} {held} {ended}");
+            assert_eq!(
+                ended_as, wanted,
+                "{leave:?} {run_ends:?} {held} {ended} {in_order}"
+            );
         }
     }
 

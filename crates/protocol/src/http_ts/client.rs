@@ -431,6 +431,7 @@ impl Client {
         let detail = format!("the server {how} {} ({})", self.when(cx.now), self.ends());
         let outcome = Outcome::EndedByServer {
             at: cx.now,
+            in_order: failure == Failure::EndedByServer,
             failure: failure.with(detail),
         };
         self.finish(cx, outcome);

@@ -11,7 +11,7 @@ use super::config::{self, ClientConfig};
 use super::metrics::HTTP_TS;
 use super::relay::reference::SERVER;
 use crate::descriptor::{
-    Crowd, Keys, Location, MakeClients, Protocol, Seat, Surroundings, Transport,
+    Crowd, Keys, Location, MakeClients, Protocol, Seat, StreamName, Surroundings, Transport,
 };
 use crate::http1::Url;
 use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
@@ -46,8 +46,18 @@ fn read_url(text: &str) -> Result<Location, String> {
             true => Url::DEFAULT_TLS_PORT,
             false => Url::DEFAULT_PORT,
         },
-        stream_name: None,
+        stream: Some(StreamName::new(
+            format!("http {}:{} {}", url.host(), url.port(), url.target()),
+            url.host(),
+            stream_path(url.target()),
+        )),
     })
+}
+
+/// The path of a stream without query, and without the suffix of a transport stream.
+fn stream_path(target: &str) -> &str {
+    let path = target.split('?').next().unwrap_or_default();
+    path.strip_suffix(".ts").unwrap_or(path)
 }
 
 impl Keys for ClientConfig {

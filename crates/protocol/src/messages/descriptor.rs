@@ -43,7 +43,7 @@ fn read_url(text: &str) -> Result<Location, String> {
     Ok(Location {
         is_secure: target.is_secure(),
         default_port: DEFAULT_PORT,
-        stream_name: None,
+        stream: None,
     })
 }
 

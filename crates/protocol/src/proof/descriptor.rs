@@ -46,7 +46,7 @@ fn read_url(url: &str) -> Result<Location, String> {
     Ok(Location {
         is_secure: false,
         default_port: DEFAULT_PORT,
-        stream_name: None,
+        stream: None,
     })
 }
 

@@ -18,6 +18,7 @@ use super::url::Url;
 use crate::connect_failure::ConnectFailure;
 use crate::media::silence;
 use crate::metrics as clients;
+use crate::publication::Publisher;
 use crate::session::{
     Acks, ChannelId, Closed, Context, Input, Note, Open, Outcome, Output, Port, Session, Sinks,
     StreamRow, Times,
@@ -30,13 +31,11 @@ mod playing;
 mod publish;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
 pub(super) use playing::COLUMNS;
 pub use playing::StreamSummary;
 use playing::{Dues, Playing};
 use publish::Publishing;
-use waiting::Appointment;
 
 /// The connection.
 const CHANNEL: ChannelId = ChannelId(0);
@@ -54,8 +53,6 @@ const FLASH_VERSION: &str = "LNX 9,0,124,2";
 enum Phase {
     /// Not started.
     Idle,
-    /// The stream is not published yet.
-    Waiting,
     /// The connection is being made.
     Connecting,
     /// Hands are being shaken.
@@ -132,8 +129,7 @@ pub struct Client {
     unpublished: Option<end::Unpublished>,
     /// What the wall clock showed, since 1970, when time began, where frames may bear time codes.
     wall_clock: Option<Duration>,
-    /// Of a client that waits for who publishes its stream.
-    appointment: Option<Appointment>,
+    publisher: Publisher,
 }
 
 impl Client {
@@ -167,7 +163,7 @@ impl Client {
             is_recorded: false,
             unpublished: None,
             wall_clock: None,
-            appointment: None,
+            publisher: Publisher::default(),
         })
     }
 
@@ -175,12 +171,6 @@ impl Client {
     /// Without it none are looked for.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
-        self
-    }
-
-    /// Lets it wait until its stream is published in this run.
-    pub fn waiting_for_publisher(mut self) -> Client {
-        self.appointment = Some(Appointment::default());
         self
     }
 
@@ -470,9 +460,9 @@ impl Session for Client {
             Input::Start { due } if self.phase == Phase::Idle => {
                 self.due = due;
                 self.started = cx.now;
-                self.set_out(cx);
+                self.connect(cx);
             }
-            Input::Told { message, .. } => self.told(cx, message),
+            Input::Told { message, .. } => self.publisher.hear(message, cx.now),
             Input::Opened { local, remote, .. } => self.opened(cx, local, remote),
             Input::OpenFailed { error, .. } => {
                 self.open = false;

@@ -118,14 +118,6 @@ pub struct ClientConfig {
     /// which a decoder can begin, of clients that publish: they are counted as `not_taken`. Default:
     /// never, they are sent however late.
     pub drop_after: Option<TimeSpan>,
-    /// How long a client waits for its stream where another population of the scenario publishes
-    /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
-    /// Default 30s.
-    pub wait_for_publisher: TimeSpan,
-    /// How long after its stream was published a client that waited for it asks for it. Some
-    /// servers have a stream only once they have seen some of its media: MediaMTX takes up to a
-    /// second. Its delays count from when it asks. Default 0s.
-    pub join_after: TimeSpan,
     /// Whether time codes are looked for in the frames where no population of the scenario
     /// publishes: another run, on another machine, does. In a run that publishes they always are.
     /// Default false.
@@ -151,8 +143,6 @@ impl Default for ClientConfig {
             publish: None,
             chunk_size: 4096,
             drop_after: None,
-            wait_for_publisher: seconds(30),
-            join_after: seconds(0),
             time_codes: false,
             tls: TlsConfig::default(),
         }
@@ -171,7 +161,6 @@ impl ClientConfig {
             ("request_timeout", self.request_timeout),
             ("no_media", self.no_media),
             ("silence", self.silence),
-            ("wait_for_publisher", self.wait_for_publisher),
         ] {
             if span.0.is_zero() {
                 return Err((key, format!("`{key}` must be longer than nothing")));

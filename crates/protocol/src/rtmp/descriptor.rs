@@ -12,7 +12,9 @@ use super::metrics::RTMP;
 use super::server::reference::SERVER;
 use super::source::Tracks;
 use super::url::{self, Url};
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Seat, Surroundings, Transport};
+use crate::descriptor::{
+    Keys, Location, MakeClients, Protocol, Seat, StreamName, Surroundings, Transport,
+};
 use crate::media::frames::metrics::FRAMES_GROUP;
 use crate::media::source::SourceConfig;
 use crate::metrics::CLIENTS;
@@ -45,7 +47,7 @@ fn read_url(text: &str) -> Result<Location, String> {
             true => url::DEFAULT_TLS_PORT,
             false => url::DEFAULT_PORT,
         },
-        stream_name: Some(url.stream_name()),
+        stream: Some(StreamName::new(url.stream_name(), url.host(), &url.path())),
     })
 }
 
@@ -127,8 +129,6 @@ impl MakeClients for Clients {
         }
         if let Some(source) = &self.source {
             client = client.publishing(source.clone());
-        } else if self.surroundings.publishes(url) {
-            client = client.waiting_for_publisher();
         }
         Ok(Box::new(client))
     }

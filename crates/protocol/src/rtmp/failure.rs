@@ -90,8 +90,6 @@ reasons! {
         Reset = "reset";
         /// The server took nothing off the connection for so long that it was given up.
         Stuck = "stuck";
-        /// The population that publishes the stream did not publish it in time.
-        NoPublisher = "no_publisher";
     }
 }
 

@@ -109,13 +109,18 @@ impl Url {
         format!("{scheme}://{}/{}", self.authority, self.app)
     }
 
-    /// What the stream is called by those who publish and play it in one run: host, port,
-    /// application and stream, without what stands behind a question mark, such as a token.
+    /// Topic of messages about the stream: host, port, application and stream, without what follows
+    /// a question mark, such as a token.
     pub fn stream_name(&self) -> String {
+        let host = self.host.to_ascii_lowercase();
+        format!("{host}:{}/{}", self.port, self.path())
+    }
+
+    /// Application and stream without their queries.
+    pub fn path(&self) -> String {
         let stream = self.stream.split('?').next().unwrap_or_default();
         let app = self.app.split('?').next().unwrap_or_default();
-        let (host, port) = (&self.host, self.port);
-        format!("{}:{port}/{app}/{stream}", host.to_ascii_lowercase())
+        format!("{app}/{stream}")
     }
 }
 

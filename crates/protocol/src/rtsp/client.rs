@@ -32,7 +32,6 @@ use self::request::Pending;
 use self::said::Said;
 use self::timeline::Timeline;
 use self::tunnel::Tunnel;
-use self::waiting::Appointment;
 use super::codec::{Decoder, Item, MESSAGES_A_READ, Method, Overflow, USELESS_BYTES};
 use super::config::ClientConfig;
 use super::failure::Failure;
@@ -43,6 +42,7 @@ use crate::auth::Authenticator;
 use crate::media::rtp::{RtpReceiver, StreamSummary};
 use crate::media::source::MediaSource;
 use crate::metrics as clients;
+use crate::publication::Publisher;
 use crate::remote_receiver::Link;
 use crate::session::{
     ChannelId, Closed, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session, Sinks,
@@ -62,15 +62,12 @@ mod silent;
 mod tests;
 mod timeline;
 mod tunnel;
-mod waiting;
 
 /// How far a client has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Not started.
     Idle,
-    /// Somebody else of the run is to publish the stream.
-    Waiting,
     /// The connection is being made.
     Connecting,
     /// OPTIONS is to be answered.
@@ -174,8 +171,7 @@ pub struct Client {
     publishing: Option<Box<Publishing>>,
     /// The topic on which is said whether the stream is published: by its name as it was given.
     published_as: String,
-    /// The publisher that it waits for, where it does.
-    appointment: Option<Box<Appointment>>,
+    publisher: Publisher,
     /// What the wall clock showed, since 1970, when time began; none where nobody said.
     wall_clock: Option<Duration>,
     /// The earliest of all that is due, as it was after the last input that could change it.
@@ -246,7 +242,7 @@ impl Client {
             look: None,
             ending: None,
             publishing: None,
-            appointment: None,
+            publisher: Publisher::default(),
             wall_clock: None,
             deadline: None,
             url,
@@ -265,12 +261,6 @@ impl Client {
     /// Publishes a source, and does not play.
     pub fn publishing(mut self, source: Arc<MediaSource>) -> Client {
         self.publishing = Some(Box::new(Publishing::new(source)));
-        self
-    }
-
-    /// Begins only when another client of the run publishes the stream.
-    pub fn waiting_for_publisher(mut self) -> Client {
-        self.appointment = Some(Box::new(Appointment::new()));
         self
     }
 
@@ -354,7 +344,7 @@ impl Client {
     /// The method whose answer the session hangs on.
     fn waits_for(&self) -> Method {
         match self.phase {
-            Phase::Idle | Phase::Waiting | Phase::Connecting | Phase::Options => Method::Options,
+            Phase::Idle | Phase::Connecting | Phase::Options => Method::Options,
             Phase::Announce => Method::Announce,
             Phase::Describe => Method::Describe,
             Phase::Setup(_) => Method::Setup,
@@ -525,22 +515,8 @@ impl Client {
                 // Many servers close instead of answering.
                 self.finish(cx);
             }
-            Phase::Playing if self.publisher_has_left() || self.media_is_over(cx) => {
+            Phase::Playing if self.publisher.has_left() || self.media_is_over(cx) => {
                 self.ending = Some((self.end_of_media(cx), cx.now));
-                self.finish(cx);
-            }
-            Phase::Playing
-                if how == Closed::End
-                    && self.said.is_asked_to_end()
-                    && self.arrivals(cx).is_some() =>
-            {
-                let hints = self.said.hints();
-                let detail = format!("the server closed the connection ({ends}){hints}");
-                let outcome = Outcome::EndedByServer {
-                    at: cx.now,
-                    failure: Failure::EndedByServer.with(detail),
-                };
-                self.ending = Some((outcome, cx.now));
                 self.finish(cx);
             }
             Phase::Playing if let Some(detail) = early => {
@@ -565,7 +541,22 @@ impl Client {
                     Closed::Tls(error) => format!("{error} {when}"),
                 };
                 let detail = format!("{detail}{useless} ({ends})");
-                self.fail(cx, Failure::of_closed(how, &method), detail);
+                let ends = how == Closed::End && self.phase == Phase::Playing;
+                if !ends || self.length.is_some() || self.arrivals(cx).is_none() {
+                    return self.fail(cx, Failure::of_closed(how, &method), detail);
+                }
+                let in_order = self.said.is_asked_to_end();
+                let failure = match in_order {
+                    true => Failure::EndedByServer,
+                    false => Failure::of_closed(how, &method),
+                };
+                let outcome = Outcome::EndedByServer {
+                    at: cx.now,
+                    in_order,
+                    failure: failure.with(format!("{detail}{}", self.said.hints())),
+                };
+                self.ending = Some((outcome, cx.now));
+                self.finish(cx);
             }
         }
     }
@@ -581,7 +572,8 @@ impl Session for Client {
                 if self.phase == Phase::Idle {
                     self.due = due;
                     self.started = cx.now;
-                    self.begin(cx);
+                    self.connect(cx);
+                    self.reach_receiver(cx);
                 }
             }
             Input::Opened {
@@ -662,7 +654,7 @@ impl Session for Client {
             Input::Stop { until } => self.stop(cx, until),
             Input::Deadline | Input::Datagrams { .. } | Input::Exchanged { .. } => {}
             Input::FlowEnded { flow } => self.sending_failed(cx, flow),
-            Input::Told { message, .. } => self.told(cx, message),
+            Input::Told { message, .. } => self.publisher.hear(message, cx.now),
         }
         // Whatever it was: what is due by now is done now, so that nothing hangs on being called at
         // one particular moment.
@@ -680,7 +672,6 @@ impl Session for Client {
         pending
             .chain(ending)
             .chain(self.connection.tunnel.as_ref().and_then(Tunnel::deadline))
-            .chain(self.waits_until())
             .chain(self.check)
             .chain(self.link_due)
             .any(|due| due <= now)
@@ -718,7 +709,6 @@ impl Client {
             .chain(ending)
             .chain(tunnel)
             .chain(self.link_due)
-            .chain(self.waits_until())
             .chain(recording.into_iter().flatten())
             .chain(playing.into_iter().flatten())
             .min()
@@ -743,7 +733,6 @@ impl Client {
             self.overdue_requests(cx);
             self.overdue_tunnel(cx);
             self.overdue_receiver(cx);
-            self.overdue_publisher(cx);
         }
         if self.phase == Phase::Recording {
             self.due_keep_alive(cx);

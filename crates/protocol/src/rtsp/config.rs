@@ -92,10 +92,6 @@ pub struct ClientConfig {
     /// Each publishes to its URL, which is to be its own: `pick` is `own` unless something else is
     /// written. Default: nothing, they play.
     pub publish: Option<SourceConfig>,
-    /// How long a client waits for its stream where another population of the scenario publishes
-    /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
-    /// Default 30s.
-    pub wait_for_publisher: TimeSpan,
     /// Whether time codes are looked for in the frames where no population of the scenario
     /// publishes: another run, on another machine, does. In a run that publishes they always are.
     /// Default false: that spares some work with each packet.
@@ -128,7 +124,6 @@ impl Default for ClientConfig {
             media: None,
             follow: Follow::default(),
             publish: None,
-            wait_for_publisher: seconds(30),
             time_codes: false,
             tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -146,7 +141,6 @@ impl ClientConfig {
             ("no_media", self.no_media),
             ("silence", self.silence),
             ("end_silence", self.end_silence),
-            ("wait_for_publisher", self.wait_for_publisher),
         ] {
             if span.0.is_zero() {
                 return Err((key, format!("`{key}` must be longer than nothing")));

@@ -12,7 +12,8 @@ use super::metrics::RTSP;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
 use crate::descriptor::{
-    self, Keys, Location, MakeClients, Probe, Protocol, Seat, Surroundings, USUAL_STREAMS,
+    self, Keys, Location, MakeClients, Probe, Protocol, Seat, StreamName, Surroundings,
+    USUAL_STREAMS,
 };
 use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{MediaSource, SourceConfig};
@@ -52,7 +53,11 @@ fn read_url(text: &str) -> Result<Location, String> {
             true => url::DEFAULT_TLS_PORT,
             false => url::DEFAULT_PORT,
         },
-        stream_name: Some(url.stream_name()),
+        stream: Some(StreamName::new(
+            url.stream_name(),
+            url.host(),
+            url.target().split('?').next().unwrap_or_default(),
+        )),
     })
 }
 
@@ -171,8 +176,6 @@ impl MakeClients for Clients {
         }
         if let Some(source) = &self.source {
             client = client.publishing(source.clone());
-        } else if self.surroundings.publishes(url) {
-            client = client.waiting_for_publisher();
         }
         Ok(Box::new(client))
     }

@@ -22,8 +22,6 @@ reasons! {
         TimeoutAnnounce = "timeout_announce";
         /// RECORD was not answered in time.
         TimeoutRecord = "timeout_record";
-        /// Nobody of the run had published the stream in time.
-        NoPublisher = "no_publisher";
         /// The server cannot read the request (400).
         Status400 = "status_400";
         /// The server wants a name and password, and none were given or it refused them (401).

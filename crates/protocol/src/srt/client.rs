@@ -20,6 +20,7 @@ use super::url::Url;
 use crate::connect_failure::ConnectFailure;
 use crate::metrics as clients;
 use crate::mix::mix;
+use crate::publication::Publisher;
 use crate::session::{
     ChannelId, Context, Datagram, Input, Media, Open, Output, Reading, Session, SinkId, Sinks,
     StreamRow,
@@ -35,14 +36,12 @@ mod publish;
 mod sweeps;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
 use hands::Hands;
 use player::Player;
 use playing::{Playing, Seen};
 use publish::Publishing;
 use sweeps::Sweeps;
-use waiting::Appointment;
 
 /// So many malformed packets in a row, and the server speaks something else.
 const MALFORMED_MAX: u32 = 1000;
@@ -62,8 +61,6 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 enum Phase {
     /// Not started.
     Idle,
-    /// The stream is not published yet.
-    Waiting,
     /// The socket is being made.
     Opening,
     /// Hands are being shaken.
@@ -117,8 +114,7 @@ pub struct Client {
     sample_at: Time,
     /// What the wall clock showed, since 1970, when time began.
     wall_clock: Option<Duration>,
-    /// Of a client that waits for who publishes its stream.
-    appointment: Option<Appointment>,
+    publisher: Publisher,
 }
 
 impl Client {
@@ -163,7 +159,7 @@ impl Client {
             check: None,
             sample_at: Time::NEVER,
             wall_clock: None,
-            appointment: None,
+            publisher: Publisher::default(),
         })
     }
 
@@ -473,7 +469,7 @@ impl Session for Client {
         match input {
             Input::Start { due } if self.phase == Phase::Idle => {
                 (self.due, self.started) = (due, cx.now);
-                self.set_out(cx);
+                self.open(cx);
             }
             Input::Opened { local, remote, .. } => self.opened(cx, local, remote),
             Input::OpenFailed { error, .. } => {
@@ -497,7 +493,7 @@ impl Session for Client {
                 let detail = format!("nobody is there, {} ({})", self.when(cx.now), self.ends());
                 self.fail(cx, failure, detail);
             }
-            Input::Told { message, .. } => self.told(cx, message),
+            Input::Told { message, .. } => self.publisher.hear(message, cx.now),
             Input::FlowEnded { .. } => self.sending_ended(cx),
             Input::Stop { until } => self.stop(cx, until),
             _ => {}
@@ -520,7 +516,6 @@ impl Session for Client {
         let own = self.check.unwrap_or(Time::NEVER);
         let due = match self.phase {
             Phase::Idle | Phase::Opening | Phase::Ended => return None,
-            Phase::Waiting => own,
             Phase::Handshake => {
                 let hands = self.hands.as_ref();
                 hands.map_or(own, |hands| hands.due())

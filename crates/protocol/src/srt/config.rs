@@ -193,14 +193,6 @@ pub struct ClientConfig {
     /// How much more than the media a client may send for the sake of retransmissions, in percent:
     /// 5 to 100. Messages have no such bound. Default 25.
     pub overhead: u32,
-    /// How long a client waits for its stream where another population of the scenario publishes
-    /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
-    /// Default 30s.
-    pub wait_for_publisher: TimeSpan,
-    /// How long after its stream was published a client that waited for it asks for it. Some
-    /// servers have a stream only once they have seen some of its media: MediaMTX takes up to a
-    /// second. Its delays count from when it asks. Default 0s.
-    pub join_after: TimeSpan,
 }
 
 /// Advice for a key that populations once had.
@@ -229,8 +221,6 @@ impl Default for ClientConfig {
             publish: None,
             max_bandwidth: None,
             overhead: 25,
-            wait_for_publisher: seconds(30),
-            join_after: seconds(0),
         }
     }
 }
@@ -248,7 +238,6 @@ impl ClientConfig {
             ("no_media", self.no_media),
             ("silence", self.silence),
             ("peer_idle", self.peer_idle),
-            ("wait_for_publisher", self.wait_for_publisher),
         ] {
             if span.0.is_zero() {
                 return Err((key, format!("`{key}` must be longer than nothing")));

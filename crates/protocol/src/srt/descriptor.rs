@@ -12,7 +12,9 @@ use super::made::Made;
 use super::metrics::SRT;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Seat, Surroundings, Transport};
+use crate::descriptor::{
+    Keys, Location, MakeClients, Protocol, Seat, StreamName, Surroundings, Transport,
+};
 use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
 use crate::media::source::SourceConfig;
 use crate::media::ts::metrics::TS;
@@ -52,7 +54,11 @@ fn read_url(text: &str) -> Result<Location, String> {
     Ok(Location {
         is_secure: false,
         default_port: url::DEFAULT_PORT,
-        stream_name: Some(url.stream_name()),
+        stream: Some(StreamName::new(
+            url.stream_name(),
+            url.host(),
+            &url.resource(),
+        )),
     })
 }
 
@@ -149,8 +155,6 @@ impl MakeClients for Clients {
         }
         if let Some(made) = &self.made {
             client = client.publishing(made.clone());
-        } else if self.surroundings.publishes(url) {
-            client = client.waiting_for_publisher();
         }
         Ok(Box::new(client))
     }

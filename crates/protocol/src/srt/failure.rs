@@ -69,8 +69,6 @@ reasons! {
         Reset = "reset";
         /// Nothing can be sent.
         NotSent = "not_sent";
-        /// The population that publishes the stream did not publish it in time.
-        NoPublisher = "no_publisher";
     }
 }
 

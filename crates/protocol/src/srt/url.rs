@@ -249,9 +249,13 @@ impl Url {
     /// What the stream is called by those who publish and play it in one run: host, port, and what
     /// the stream id names.
     pub fn stream_name(&self) -> String {
-        let id = self.stream_id.as_ref().map_or("", StreamId::as_str);
         let host = self.host.to_ascii_lowercase();
-        format!("{host}:{}/{}", self.port, resource(id))
+        format!("{host}:{}/{}", self.port, self.resource())
+    }
+
+    /// The stream that the stream id names; empty without one.
+    pub fn resource(&self) -> String {
+        resource(self.stream_id.as_ref().map_or("", StreamId::as_str))
     }
 }
 

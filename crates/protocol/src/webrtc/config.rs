@@ -242,10 +242,6 @@ pub struct ClientConfig {
     /// as `NAME_golden`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub golden: Option<Golden>,
-    /// How long a client waits for its stream where another population of the scenario publishes
-    /// it: then it has failed with `no_publisher`. Its delays count from when the stream was there.
-    /// Default 30s.
-    pub wait_for_publisher: TimeSpan,
     /// Whether time codes are looked for in the frames where no population of the scenario
     /// publishes: the server does, or another run on another machine. In a run that publishes they
     /// always are. Needs `receive: decrypted`. Default false.
@@ -295,7 +291,6 @@ impl Default for ClientConfig {
             last_n: None,
             room: None,
             golden: None,
-            wait_for_publisher: seconds(30),
             time_codes: false,
             tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -313,7 +308,6 @@ impl ClientConfig {
             ("dtls_timeout", self.dtls_timeout),
             ("no_media", self.no_media),
             ("silence", self.silence),
-            ("wait_for_publisher", self.wait_for_publisher),
         ] {
             if span.0.is_zero() {
                 return Err((key, format!("`{key}` must be longer than nothing")));

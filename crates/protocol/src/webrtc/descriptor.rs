@@ -17,7 +17,9 @@ use super::tracks::FEEDBACK_WITHIN;
 use super::turn::TurnTransport;
 use super::url::{Place, SCHEMES, Url};
 use crate::browser::{Golden, Page};
-use crate::descriptor::{self, Crowd, Keys, Location, MakeClients, Protocol, Seat, Surroundings};
+use crate::descriptor::{
+    self, Crowd, Keys, Location, MakeClients, Protocol, Seat, StreamName, Surroundings,
+};
 use crate::http1;
 use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{MediaSource, SourceConfig};
@@ -80,7 +82,14 @@ fn read_url(text: &str) -> Result<Location, String> {
         is_secure: url.at.is_secure(),
         // What was written, or what is usual for the scheme.
         default_port: url.at.port(),
-        stream_name: url.stream_name(),
+        stream: Some(StreamName {
+            is_awaited: !url.is_room(),
+            ..StreamName::new(
+                url.topic(),
+                &url.host(),
+                &url.stream_path().unwrap_or_default(),
+            )
+        }),
     })
 }
 
@@ -189,6 +198,10 @@ impl Keys for ClientConfig {
 
     fn published(&self) -> Option<&SourceConfig> {
         self.publish.as_ref().or(self.feed.as_ref())
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.source().is_some()
     }
 
     fn source_file(&self) -> Option<&PathBuf> {
@@ -312,8 +325,6 @@ impl MakeClients for Clients {
             if let Some(talk) = self.talk {
                 client = client.talking(Talk::new(talk, self.member(url, seat)));
             }
-        } else if self.surroundings.publishes(url) {
-            client = client.waiting_for_publisher();
         }
         Ok(Box::new(client))
     }

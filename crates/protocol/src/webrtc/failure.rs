@@ -99,8 +99,6 @@ reasons! {
         MediaStopped = "media_stopped";
         /// Nothing can be sent.
         NotSent = "not_sent";
-        /// The population that publishes the stream did not publish it in time.
-        NoPublisher = "no_publisher";
     }
 }
 

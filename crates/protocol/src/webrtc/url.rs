@@ -222,23 +222,56 @@ impl Url {
         self.place == Place::Whip
     }
 
-    /// The name of the stream, by which who plays and who publishes it find each other: of WHIP and
-    /// WHEP the URL without what tells the two apart. None of a room: who is in it does both.
-    pub fn stream_name(&self) -> Option<String> {
+    /// Whether it leads to a room, in which many publish.
+    pub fn is_room(&self) -> bool {
+        matches!(self.place, Place::Room(_) | Place::LiveKit(_))
+    }
+
+    /// Topic of messages about what is published there. For WHIP and WHEP, it is the URL without the
+    /// segment that differs between them.
+    pub fn topic(&self) -> String {
+        let (path, query) = self.parts();
+        let path = path.join("/");
         let kind = match &self.place {
-            Place::Room(_) | Place::LiveKit(_) => return None,
+            Place::Room(id) => format!("/room/{id}"),
+            Place::LiveKit(name) => format!("/room/{name}"),
             Place::Mountpoint(id) => format!("/streaming/{id}"),
             Place::Whep | Place::Whip => String::new(),
         };
-        let host = self.at.host().to_ascii_lowercase();
+        let query = query.map_or(String::new(), |query| format!("?{query}"));
+        format!("{}:{}/{path}{query}{kind}", self.host(), self.at.port())
+    }
+
+    /// Path of the stream on its server, by which other protocols find it. SRS names the stream in
+    /// the query: `?app=live&stream=one`.
+    pub fn stream_path(&self) -> Option<String> {
+        if !matches!(self.place, Place::Whep | Place::Whip) {
+            return None;
+        }
+        let (path, query) = self.parts();
+        let value = |name: &str| {
+            let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+        };
+        Some(match (value("app"), value("stream")) {
+            (Some(app), Some(stream)) => format!("{app}/{stream}"),
+            _ => path.join("/"),
+        })
+    }
+
+    /// The server's host, in lower case.
+    pub fn host(&self) -> String {
+        self.at.host().to_ascii_lowercase()
+    }
+
+    /// Segments of the path without `whip` and `whep`, and the query.
+    fn parts(&self) -> (Vec<&str>, Option<&str>) {
         let (path, query) = match self.at.target().split_once('?') {
-            Some((path, query)) => (path, format!("?{query}")),
-            None => (self.at.target(), String::new()),
+            Some((path, query)) => (path, Some(query)),
+            None => (self.at.target(), None),
         };
         let named = |part: &&str| !part.is_empty() && !matches!(*part, "whip" | "whep");
-        let parts: Vec<&str> = path.split('/').filter(named).collect();
-        let port = self.at.port();
-        Some(format!("{host}:{port}/{}{query}{kind}", parts.join("/")))
+        (path.split('/').filter(named).collect(), query)
     }
 }
 
@@ -338,12 +371,12 @@ mod tests {
         assert_eq!((url.at.port(), url.at.target()), (443, "/below/here"));
         assert_eq!(url.to_string(), "livekit+wss://h/below/here/room");
         assert_eq!(parse("livekit+ws://[::1]:9/r").at.port(), 9);
-        assert_eq!(url.stream_name(), None);
+        assert!(url.is_room());
     }
 
     #[test]
     fn publishers_and_players_of_a_stream_find_each_other() {
-        let name = |url: &str| parse(url).stream_name();
+        let name = |url: &str| parse(url).topic();
         assert_eq!(
             name("whep+http://H:8889/live/whep"),
             name("whip+http://h:8889/live/whip")
@@ -356,7 +389,22 @@ mod tests {
             name("whep+http://h/live/one/whep"),
             name("whip+http://h/live/two/whip")
         );
-        assert_eq!(name("janus+ws://h/videoroom/1"), None);
+        assert_ne!(
+            name("janus+ws://h/videoroom/1"),
+            name("janus+ws://h/videoroom/2")
+        );
+        let path = |url: &str| parse(url).stream_path();
+        for (url, wanted) in [
+            ("whep+http://h:8889/live/one/whep", Some("live/one")),
+            ("whip+http://h/one/whip?token=x", Some("one")),
+            (
+                "whep+http://h:1985/rtc/v1/whep/?app=live&stream=a",
+                Some("live/a"),
+            ),
+            ("janus+ws://h/videoroom/1", None),
+        ] {
+            assert_eq!(path(url).as_deref(), wanted, "{url}");
+        }
     }
 
     #[test]

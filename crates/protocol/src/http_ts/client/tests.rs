@@ -157,8 +157,13 @@ impl Bench {
     /// The reason to fail if the scenario does not say that streams end.
     fn ended_by_server(&mut self) -> &'static str {
         match self.ended().1 {
-            Outcome::EndedByServer { at, failure } => {
+            Outcome::EndedByServer {
+                at,
+                in_order,
+                failure,
+            } => {
                 assert_eq!(at, self.now);
+                assert_eq!(in_order, failure.reason == "ended_by_server");
                 failure.reason
             }
             other => panic!("{other:?} is no end by the server"),

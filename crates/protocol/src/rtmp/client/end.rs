@@ -46,7 +46,7 @@ impl Client {
                 None => self.finish(cx, Outcome::Completed),
             };
         }
-        if self.publisher_has_left() {
+        if self.publisher.has_left() {
             return self.live_stream_over(cx, cx.now, text);
         }
         let since = known.map_or(cx.now, |known| known.since);
@@ -60,10 +60,11 @@ impl Client {
             return self.fail(cx, failure, detail);
         }
         self.look_for_silent_stream(cx, at);
-        let outcome = match self.publisher_has_left() {
+        let outcome = match self.publisher.has_left() {
             true => Outcome::Completed,
             false => Outcome::EndedByServer {
                 at,
+                in_order: true,
                 failure: Failure::EndedByServer.with(text),
             },
         };
@@ -126,7 +127,7 @@ impl Client {
         if let Some(unpublished) = self.unpublished.take() {
             return self.live_stream_over(cx, unpublished.since, unpublished.text);
         }
-        if self.publisher_has_left() && self.has_played() {
+        if self.publisher.has_left() && self.has_played() {
             return self.finish(cx, Outcome::Completed);
         }
         let failure = match self.phase {
@@ -137,7 +138,15 @@ impl Client {
             _ => Failure::ClosedInCommand,
         };
         let detail = format!("the server closed the connection {when} ({ends})");
-        self.fail(cx, failure, detail);
+        if failure != Failure::ClosedInMedia {
+            return self.fail(cx, failure, detail);
+        }
+        let outcome = Outcome::EndedByServer {
+            at: cx.now,
+            in_order: false,
+            failure: failure.with(detail),
+        };
+        self.finish(cx, outcome);
     }
 
     /// How far it was, in words.
@@ -161,16 +170,6 @@ impl Client {
         if !looks || self.check.is_none_or(|check| cx.now < check) {
             return;
         }
-        if self.phase == Phase::Waiting {
-            if self.joins(cx) {
-                return;
-            }
-            let detail = format!(
-                "{} was not published within {}",
-                self.url, self.config.wait_for_publisher
-            );
-            return self.fail(cx, Failure::NoPublisher, detail);
-        }
         if self.phase != Phase::Playing {
             let within = self.config.request_timeout.to_string();
             return match self.no_answer(&within) {
@@ -192,7 +191,7 @@ impl Client {
             self.check = Some(until);
             return;
         }
-        if self.publisher_has_left() {
+        if self.publisher.has_left() {
             return self.finish(cx, Outcome::Completed);
         }
         let detail = format!(
@@ -250,7 +249,7 @@ impl Client {
         if let Some((failure, detail)) = failed {
             return self.fail(cx, failure, detail);
         }
-        if !self.publisher_has_left() {
+        if !self.publisher.has_left() {
             self.look_for_silent_stream(cx, cx.now);
         }
         self.finish(cx, Outcome::Stopped);
@@ -260,7 +259,7 @@ impl Client {
     /// is shorter than the time-outs would pass against a server that says nothing.
     fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
         let waited = now.since(self.answered.unwrap_or(self.asked));
-        let waits = !matches!(self.phase, Phase::Idle | Phase::Waiting | Phase::Ended);
+        let waits = !matches!(self.phase, Phase::Idle | Phase::Ended);
         let waits = waits && self.phase != Phase::Publishing;
         if self.has_played() || !waits || waited < IN_VAIN {
             return None;
@@ -280,7 +279,7 @@ impl Client {
 
     /// Whether media has come to a stop, long enough ago not to be a gap like those before.
     fn fell_silent(&self, now: Time) -> Option<(Failure, String)> {
-        if self.publisher_has_left() {
+        if self.publisher.has_left() {
             return None;
         }
         let playing = self.playing.as_ref()?;

@@ -8,6 +8,7 @@ use measure::Time;
 
 use super::{CHANNEL, CONNECTION, Client, Phase, send};
 use crate::mix::mix;
+use crate::publication;
 use crate::rtmp::codec::amf0::Value;
 use crate::rtmp::codec::message::Command;
 use crate::rtmp::codec::write;
@@ -104,7 +105,7 @@ impl Client {
             channel: CHANNEL,
         });
         cx.out.push_back(Output::Playing { at: cx.now });
-        self.say_published(cx, true);
+        publication::tell(cx, self.url.stream_name(), publication::live(&[]));
     }
 
     /// When what was sent is counted next.
@@ -148,7 +149,7 @@ impl Client {
             cx.out.push_back(Output::StopFlow { flow });
             cx.flows.remove(flow);
         }
-        self.say_published(cx, false);
+        publication::tell(cx, self.url.stream_name(), publication::gone(None));
     }
 }
 

@@ -13,6 +13,7 @@ use crate::rtmp::metrics::RTMP;
 use crate::rtmp::server::{ServedClient, Server, ServerConfig};
 use crate::rtmp::source::Tracks;
 use crate::testing::{Door, End, Pair, PairSettings, SessionNumber, Side};
+use crate::waiting::{Awaited, Waiting};
 
 mod odd_servers;
 
@@ -68,7 +69,14 @@ fn fails(faults: &[&str]) -> (&'static str, String) {
     let mut pair = pair(faults, config);
     pair.run(Duration::from_secs(30));
     match pair.outcome(CLIENT) {
-        Some(Outcome::Failed(failure)) => (failure.reason, failure.detail.clone()),
+        Some(
+            Outcome::Failed(failure)
+            | Outcome::EndedByServer {
+                in_order: false,
+                failure,
+                ..
+            },
+        ) => (failure.reason, failure.detail.clone()),
         other => panic!("{faults:?}: {other:?}"),
     }
 }
@@ -104,9 +112,14 @@ fn published(faults: &[&str], config: ClientConfig) -> Pair {
     let mut pair = Pair::new(settings(), Box::new(publisher), move |number| {
         server.session(number.0 as u64)
     });
-    let player = client(ClientConfig::default()).waiting_for_publisher();
-    pair.add_client(Box::new(player));
+    pair.add_client(waiting(*client(ClientConfig::default())));
     pair
+}
+
+/// A client that waits for its stream.
+fn waiting(client: Client) -> Box<Waiting> {
+    let awaited = Awaited::stream(client.url.stream_name());
+    Box::new(Waiting::new(Box::new(client), Arc::new(awaited)))
 }
 
 #[test]

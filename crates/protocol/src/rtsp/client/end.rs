@@ -41,11 +41,6 @@ impl Client {
         }
         let (failure, since, what) = match self.phase {
             Phase::Idle | Phase::Recording | Phase::TearingDown | Phase::Ended => return None,
-            Phase::Waiting => (
-                Failure::NoPublisher,
-                self.started,
-                format!("{} was not published", self.url),
-            ),
             Phase::Connecting => (
                 ConnectFailure::TimedOut.into(),
                 self.started,
@@ -91,7 +86,7 @@ impl Client {
         let mut timeline = self.timeline.iter();
         if self.phase != Phase::Playing
             || timeline.any(|timeline| !timeline.plays())
-            || self.publisher_has_left()
+            || self.publisher.has_left()
             || self.media_is_over(cx)
             || self.ended_early(cx).is_some()
         {

@@ -403,6 +403,7 @@ impl Client {
                 let detail = format!("{detail}{}", self.said.hints());
                 let outcome = Outcome::EndedByServer {
                     at: last,
+                    in_order: true,
                     failure: Failure::EndedByServer.with(detail),
                 };
                 return self.tear_down(cx, outcome, None);
@@ -419,7 +420,7 @@ impl Client {
         match self.length {
             Some(length) => reached_end(length, last.since(first)),
             None => {
-                self.publisher_has_left() || self.streams.iter().any(|stream| stream.bye.is_some())
+                self.publisher.has_left() || self.streams.iter().any(|stream| stream.bye.is_some())
             }
         }
     }
@@ -461,7 +462,7 @@ impl Client {
 
     /// The outcome after the end of the media.
     pub(super) fn end_of_media(&self, cx: &mut Context<'_>) -> Outcome {
-        if self.length.is_some() || self.publisher_has_left() {
+        if self.length.is_some() || self.publisher.has_left() {
             return Outcome::Completed;
         }
         let (first, last) = self.arrivals(cx).unwrap_or((cx.now, cx.now));
@@ -473,6 +474,7 @@ impl Client {
         );
         Outcome::EndedByServer {
             at: last,
+            in_order: true,
             failure: Failure::EndedByServer.with(detail),
         }
     }

@@ -14,6 +14,7 @@ use super::{Client, Phase};
 use crate::media::rtcp::{self, Packet, ReportBlock};
 use crate::media::rtp::{Faults, FlowSettings, REPORT_EVERY, RtpFlow};
 use crate::media::source::MediaSource;
+use crate::publication;
 use crate::rtsp::codec::{Method, Response};
 use crate::rtsp::config;
 use crate::rtsp::describe;
@@ -322,7 +323,7 @@ impl Client {
         }
         self.first_media = Some(cx.now);
         cx.out.push_back(Output::Playing { at: cx.now });
-        self.say_published(cx, true);
+        publication::tell(cx, self.published_as.clone(), publication::live(&[]));
     }
 
     /// Does what is due while media is sent.
@@ -452,7 +453,7 @@ impl Client {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
             cx.flows.with(stream.flow, RtpFlow::pause);
         }
-        self.say_published(cx, false);
+        publication::tell(cx, self.published_as.clone(), publication::gone(None));
         self.count_sent(cx);
         if self.connection.ends.is_some() {
             self.send_reports(cx, true);

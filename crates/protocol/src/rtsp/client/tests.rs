@@ -277,7 +277,12 @@ impl Bench {
     /// The reason of a failure.
     fn failed(&mut self) -> (&'static str, String) {
         match self.ended().1 {
-            Outcome::Failed(failure) => (failure.reason, failure.detail),
+            Outcome::Failed(failure)
+            | Outcome::EndedByServer {
+                in_order: false,
+                failure,
+                ..
+            } => (failure.reason, failure.detail),
             other => panic!("{other:?} is no failure"),
         }
     }

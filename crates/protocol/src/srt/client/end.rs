@@ -28,7 +28,7 @@ impl Client {
         let failure = match self.phase {
             Phase::Publishing | Phase::Finishing => Failure::ShutdownInPublishing,
             _ if !self.has_played() => Failure::ShutdownBeforeMedia,
-            _ if self.publisher_has_left() => return self.finish(cx, Outcome::Completed),
+            _ if self.publisher.has_left() => return self.finish(cx, Outcome::Completed),
             _ => Failure::PeerShutdown,
         };
         let detail = format!(
@@ -39,7 +39,12 @@ impl Client {
         match failure {
             Failure::PeerShutdown => {
                 let failure = failure.with(detail);
-                self.finish(cx, Outcome::EndedByServer { at, failure });
+                let outcome = Outcome::EndedByServer {
+                    at,
+                    in_order: true,
+                    failure,
+                };
+                self.finish(cx, outcome);
             }
             _ => self.fail(cx, failure, detail),
         }
@@ -70,16 +75,6 @@ impl Client {
             return;
         }
         match self.phase {
-            Phase::Waiting => {
-                if self.joins(cx) {
-                    return;
-                }
-                let detail = format!(
-                    "{} was not published within {}",
-                    self.url, self.config.wait_for_publisher
-                );
-                self.fail(cx, Failure::NoPublisher, detail);
-            }
             Phase::Playing => self.look_for_media(cx),
             Phase::Finishing => self.finish(cx, Outcome::Stopped),
             _ => self.check = None,
@@ -96,7 +91,7 @@ impl Client {
             self.check = Some(until);
             return;
         }
-        if self.publisher_has_left() {
+        if self.publisher.has_left() {
             return self.finish(cx, Outcome::Completed);
         }
         let detail = format!(
@@ -159,7 +154,7 @@ impl Client {
     /// Whether media has come to a stop, long enough ago not to be a gap like those before.
     fn silent(&self, now: Time) -> Option<(Failure, String)> {
         let (first, last) = self.seen.first.zip(self.seen.last)?;
-        if self.publisher_has_left() {
+        if self.publisher.has_left() {
             return None;
         }
         let (came, silent) = (last.since(first), now.since(last));
@@ -205,7 +200,8 @@ impl Client {
         self.check = None;
         self.end_publishing(cx, waited);
         let had = self
-            .stream_had()
+            .publisher
+            .had()
             .filter(|_| matches!(outcome, Outcome::Completed | Outcome::EndedByServer { .. }));
         if let Some(sink) = self.player
             && let Some(playing) = cx.sinks.get::<Player>(sink).playing()

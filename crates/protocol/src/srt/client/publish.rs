@@ -6,6 +6,8 @@ use std::time::Duration;
 use measure::Time;
 
 use super::{Client, Phase};
+use crate::mix::mix;
+use crate::publication;
 use crate::session::{ChannelId, Context, FlowId, Output, Reading};
 use crate::srt::arq::flow::Left;
 use crate::srt::arq::sender::{Bandwidth, SentMessages};
@@ -194,6 +196,11 @@ impl Publishing {
 }
 
 impl Client {
+    /// Number of the source, by which stamps of a run's streams differ.
+    fn source(&self) -> u64 {
+        mix(&[self.seed, 4])
+    }
+
     /// Sends from now on, and tells who waits for it.
     pub(super) fn publish(&mut self, cx: &mut Context<'_>, mut negotiated: Negotiated) {
         let source = self.source();
@@ -253,7 +260,7 @@ impl Client {
             cx.recorder.record(histogram, delay);
         }
         cx.out.push_back(Output::Playing { at: cx.now });
-        self.say_published(cx);
+        publication::tell(cx, self.url.stream_name(), publication::live(&[]));
     }
 
     /// Makes no more media, and waits until what was sent is acknowledged and played, but not
@@ -310,6 +317,7 @@ impl Client {
             .add(m::MESSAGES_UNACKED, messages.taken - settled);
         cx.out.push_back(Output::StopFlow { flow });
         cx.flows.remove(flow);
-        self.say_gone(cx, made);
+        let had = (self.source(), made);
+        publication::tell(cx, self.url.stream_name(), publication::gone(Some(had)));
     }
 }

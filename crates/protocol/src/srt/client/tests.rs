@@ -20,6 +20,7 @@ use crate::srt::config;
 use crate::srt::metrics::SRT;
 use crate::srt::server::{ServedClient, Server, ServerConfig, ServerFaults};
 use crate::testing::{End, Pair, PairSettings, SessionNumber, Side};
+use crate::waiting::{Awaited, Waiting};
 
 /// Five seconds at 1 Mb/s, 1,316 bytes each.
 const PACKETS: u64 = 475;
@@ -77,6 +78,12 @@ impl Played {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// A client that waits for its stream.
+fn waiting(client: Client) -> Box<Waiting> {
+    let awaited = Awaited::stream(client.url.stream_name());
+    Box::new(Waiting::new(Box::new(client), Arc::new(awaited)))
 }
 
 fn begin(settings: PairSettings, client: Client, server: ServerConfig) -> Pair {
@@ -256,7 +263,7 @@ fn what_is_published_is_passed_on_to_who_plays_it() {
         "streamid=own&latency=500",
     );
     let mut pair = begin(settings, publisher, server(&[]));
-    let player = pair.add_client(Box::new(player.waiting_for_publisher()));
+    let player = pair.add_client(waiting(player));
     pair.run(Duration::from_secs(5));
     pair.stop(CLIENT, Duration::from_secs(5));
     assert_eq!(pair.run(Duration::from_secs(20)), End::Ended);
@@ -297,7 +304,7 @@ fn what_is_lost_at_the_very_end_is_known_where_the_publisher_tells_how_much_ther
     let publisher = publisher.publishing(Arc::new(looped));
     let player = client(&settings, ClientConfig::default(), "streamid=read:own");
     let mut pair = begin(settings, publisher, server(&[]));
-    let player = pair.add_client(Box::new(player.waiting_for_publisher()));
+    let player = pair.add_client(waiting(player));
     pair.run(Duration::from_secs(5));
     pair.stop(CLIENT, Duration::from_secs(5));
     assert_eq!(pair.run(Duration::from_secs(20)), End::Ended);

@@ -78,16 +78,8 @@ impl Client {
             return;
         }
         self.check = None;
-        match self.phase {
-            Phase::Waiting => {
-                let detail = format!(
-                    "{} was not published within {}",
-                    self.url, self.config.wait_for_publisher
-                );
-                self.fail(cx, Failure::NoPublisher, detail);
-            }
-            Phase::Active => self.look_for_media(cx),
-            _ => {}
+        if self.phase == Phase::Active {
+            self.look_for_media(cx);
         }
     }
 
@@ -116,7 +108,7 @@ impl Client {
             self.check = Some(until);
             return;
         }
-        if self.publisher_has_left() {
+        if self.publisher.has_left() {
             return self.end(cx, Outcome::Completed);
         }
         let when = self.when(Some(course), course.last);
@@ -158,18 +150,6 @@ impl Client {
     /// is shorter than the time-outs would pass against a server that says nothing.
     fn in_vain(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let now = cx.now;
-        if self.phase == Phase::Waiting {
-            let waited = now.since(self.due);
-            let failed = waited >= IN_VAIN && !self.publisher_has_left();
-            return failed.then(|| {
-                let waited = waited.as_secs_f64();
-                let detail = format!(
-                    "{} was not published within {waited:.3} s, until the client was stopped",
-                    self.url
-                );
-                (Failure::NoPublisher, detail)
-            });
-        }
         let long = |since: Time| now.since(since) >= IN_VAIN;
         let within = |since: Time| {
             let waited = now.since(since).as_secs_f64();
@@ -217,7 +197,7 @@ impl Client {
 
     /// Whether media has come to a stop, long enough ago not to be a gap like those before.
     fn silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
-        let expected = self.expects_since.filter(|_| !self.publisher_has_left())?;
+        let expected = self.expects_since.filter(|_| !self.publisher.has_left())?;
         let course = self.course(cx.sinks)?;
         let (came, silent) = (
             course.last.since(course.first),
@@ -268,9 +248,10 @@ impl Client {
             self.silent_until = Some(cx.now);
         }
         let outcome = match failure.is_end() && self.course(cx.sinks).is_some() {
-            true if self.publisher_has_left() => Outcome::Completed,
+            true if self.publisher.has_left() => Outcome::Completed,
             true => Outcome::EndedByServer {
                 at: cx.now,
+                in_order: true,
                 failure: failure.with(detail),
             },
             false => Outcome::Failed(failure.with(detail)),

@@ -20,6 +20,7 @@ use crate::media::source::{LAYERS, MediaSource, SourceConfig};
 use crate::media::talk::Talk;
 use crate::metrics as clients;
 use crate::mix::mix;
+use crate::publication::Publisher;
 use crate::session::{
     ChannelError, ChannelId, Closed, Context, Input, MediaEvent, Note, Open, Outcome, Output, Port,
     Session, Sinks, StreamRow, Times,
@@ -34,12 +35,10 @@ mod negotiate;
 mod publish;
 mod relay;
 mod silent;
-mod waiting;
 
 use link::Link;
 use publish::Feed;
 use relay::Returning;
-use waiting::Appointment;
 
 /// How often reports are sent on what came.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -59,8 +58,6 @@ const GRID: Duration = Duration::from_millis(20);
 enum Phase {
     /// Not started.
     Idle,
-    /// The stream is not published yet.
-    Waiting,
     /// It is at work.
     Active,
     /// The server is told that it leaves.
@@ -128,7 +125,7 @@ pub struct Client {
     wall_clock: Option<Duration>,
     /// Whether frames may bear time codes.
     time_codes: bool,
-    appointment: Option<Appointment>,
+    publisher: Publisher,
 }
 
 impl Client {
@@ -236,7 +233,7 @@ impl Client {
             rows: Vec::new(),
             wall_clock: None,
             time_codes: false,
-            appointment: None,
+            publisher: Publisher::default(),
         })
     }
 
@@ -551,7 +548,7 @@ impl Session for Client {
             _ if self.phase == Phase::Ended => return,
             Input::Start { due } if self.phase == Phase::Idle => {
                 (self.due, self.started) = (due, cx.now);
-                self.set_out(cx);
+                self.set_to_work(cx);
             }
             Input::Opened { channel, local, .. } => self.opened(cx, channel, local),
             Input::OpenFailed { channel, error } => self.open_failed(cx, channel, error),
@@ -594,7 +591,7 @@ impl Session for Client {
                 sink,
                 event: MediaEvent::Numbered,
             } => self.media_is_numbered(cx, sink),
-            Input::Told { message, .. } => self.told(cx, message),
+            Input::Told { message, .. } => self.publisher.hear(message, cx.now),
             Input::FlowEnded { flow } => self.sending_ended(cx, flow),
             Input::Stop { until } => self.stop(cx, until),
             _ => {}
@@ -625,7 +622,7 @@ impl Session for Client {
                 let returning = returning.min().unwrap_or(Time::NEVER);
                 return Some(said.min(self.leave_by).min(returning));
             }
-            Phase::Waiting | Phase::Active => {}
+            Phase::Active => {}
         }
         let mut due = self.due_beside_links();
         let mut all_stand = !self.links.is_empty();

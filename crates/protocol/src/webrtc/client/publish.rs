@@ -17,6 +17,7 @@ use crate::media::rtp::{
 };
 use crate::media::source::{LAYERS, MediaSource};
 use crate::mix::mix;
+use crate::publication;
 use crate::session::{Context, FlowId, Flows, Note, Output, Reading};
 use crate::webrtc::again::Again;
 use crate::webrtc::failure::Failure;
@@ -668,6 +669,20 @@ impl Client {
         self.links[at].sent.streams.push(Outgoing::new(flow, ssrc));
         cx.out.push_back(Output::StartFlow { flow, channel });
         true
+    }
+
+    /// Tells players whether the stream is published.
+    pub(super) fn say_published(&mut self, cx: &mut Context<'_>, is_live: bool) {
+        if self.source.is_none() || !self.published {
+            return;
+        }
+        let message = match is_live {
+            true => publication::live(&self.sent_kinds()),
+            // Others in the room may go on.
+            false if self.url.is_room() => return,
+            false => publication::gone(None),
+        };
+        publication::tell(cx, self.url.topic(), message);
     }
 
     /// Says that the stream is there, once the server seems to have it.

@@ -19,7 +19,7 @@ impl Client {
         }
         let silence = self.config.silence.0;
         // After that nothing was to come.
-        let until = self.publisher_left_at().unwrap_or(cx.now);
+        let until = self.publisher.left_at().unwrap_or(cx.now);
         let mut courses = Vec::new();
         let muted_until = |track: &str| self.signalling.muted_until(track);
         for link in &self.links {
@@ -57,7 +57,7 @@ impl Client {
         for (_, kind, course) in courses {
             let what = match course {
                 Course::Stopped(silent) => format!("no packet for {:.3} s", silent.as_secs_f64()),
-                Course::NeverCame(waited) if waited >= patience && self.publisher_sends(kind) => {
+                Course::NeverCame(waited) if waited >= patience && self.publisher.sends(kind) => {
                     "no packet".to_owned()
                 }
                 _ => continue,

@@ -172,7 +172,11 @@ impl Bench {
     /// When the server ended the stream, after the answer to play, and in which words.
     fn ended_by_server(&self) -> (Duration, &str) {
         match &self.outcome {
-            Some(Outcome::EndedByServer { at, failure }) => {
+            Some(Outcome::EndedByServer {
+                at,
+                in_order: true,
+                failure,
+            }) => {
                 assert_eq!(failure.reason, "ended_by_server");
                 (at.since(self.begun), &failure.detail)
             }

@@ -58,7 +58,7 @@ fn played(video: u64, key: u8) -> (Outcome, u64) {
     let publisher = publisher.publishing(Arc::new(file(video, key)));
     let player = client(&settings, ClientConfig::default(), "streamid=read:own");
     let mut pair = begin(settings, publisher, server(&[]));
-    let player = pair.add_client(Box::new(player.waiting_for_publisher()));
+    let player = pair.add_client(waiting(player));
     pair.run(Duration::from_secs(6));
     pair.stop(player, Duration::ZERO);
     pair.stop(CLIENT, Duration::ZERO);

@@ -142,7 +142,7 @@ fn messages_are_published_and_passed_on_whole() {
             ..serves(MADE, &[])
         };
         let mut pair = begin(settings, publisher, server);
-        let player = pair.add_client(Box::new(player.waiting_for_publisher()));
+        let player = pair.add_client(waiting(player));
         pair.run(Duration::from_secs(5));
         pair.stop(CLIENT, Duration::from_secs(20));
         assert_eq!(pair.run(Duration::from_secs(40)), End::Ended);

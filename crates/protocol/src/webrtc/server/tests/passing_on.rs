@@ -3,6 +3,8 @@
 use super::*;
 use crate::media::source::{AudioCodec, MediaSource};
 use crate::media::talk::{Member, Talk, TalkConfig};
+use crate::waiting::{Awaited, Waiting};
+use crate::webrtc::url::Url;
 use measure::units::TimeSpan;
 
 /// What clients publish: sound and pictures.
@@ -26,10 +28,17 @@ fn publisher_by(config: ClientConfig, name: &str, seed: u64) -> Client {
     client.publishing(Arc::new(source.expect("it can be made")))
 }
 
-fn player(name: &str, seed: u64, nack: bool) -> Client {
+/// A client that waits for the stream of that name.
+fn waiting(client: Client, name: &str) -> Waiting {
+    let url = Url::parse(&url("whep", name)).expect("it is one");
+    let awaited = Awaited::stream(url.topic());
+    Waiting::new(Box::new(client), Arc::new(awaited))
+}
+
+fn player(name: &str, seed: u64, nack: bool) -> Waiting {
     let config = receiving(Receive::Decrypted, nack);
     let client = client(config, &url("whep", name), seed);
-    client.looking_for_codes().waiting_for_publisher()
+    waiting(client.looking_for_codes(), name)
 }
 
 /// A publisher and two players, for some seconds, and then no more publisher; what the server did
@@ -234,7 +243,7 @@ fn players_read_who_talks_and_silence_is_no_lost_stream() {
         let mut played = Played::begin(settings(seed), voice("own", seed), server(&[]));
         // Headers are enough: they are not encrypted.
         let config = receiving(Receive::Headers, false);
-        let player = client(config, &url("whep", "own"), 99).waiting_for_publisher();
+        let player = waiting(client(config, &url("whep", "own"), 99), "own");
         let player = played.pair.add_client(Box::new(player));
         played.pair.run(Duration::from_millis(20_000 + 700 * seed));
         let levels = played.pair.recorder(Side::Client).histogram(m::AUDIO_LEVEL);

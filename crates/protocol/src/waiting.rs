@@ -1,0 +1,229 @@
+//! Clients that wait until another client of the run publishes their stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+
+use crate::publication::is_live;
+use crate::session::{Context, Failure, Input, Outcome, Output, Session, Sinks, StreamRow};
+
+/// Reason for the failure of a client whose stream was not published in time.
+pub const NO_PUBLISHER: &str = "no_publisher";
+
+/// A client that is stopped after this time without its stream has failed. Otherwise a short run
+/// would pass although nobody published anything.
+const IN_VAIN: Duration = Duration::from_secs(1);
+
+/// The streams that a client waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// The client's URL, as reports may show it.
+    pub url: String,
+    /// Topics of the publishers. The first stream that is published counts.
+    pub topics: Vec<String>,
+    /// Maximum time to wait.
+    pub patience: Duration,
+    /// Time between the publication of the stream and the client's request.
+    pub join_after: Duration,
+}
+
+impl Awaited {
+    /// One stream, for at most 30 s.
+    pub fn stream(topic: impl Into<String>) -> Awaited {
+        let topic = topic.into();
+        Awaited {
+            url: topic.clone(),
+            topics: vec![topic],
+            patience: Duration::from_secs(30),
+            join_after: Duration::ZERO,
+        }
+    }
+}
+
+/// A client of any protocol that waits for its stream. It starts when the stream is published, and
+/// its delays count from then.
+pub struct Waiting {
+    client: Box<dyn Session>,
+    awaited: Arc<Awaited>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    Waits {
+        due: Time,
+        since: Time,
+        /// Time to join, or to give up without `live`.
+        until: Time,
+        live: Option<Live>,
+        /// Whether the stream was published, and ended before the client joined.
+        missed: bool,
+    },
+    /// The client is at work. It plays the stream with this topic.
+    Joined(usize),
+    Ended,
+}
+
+/// A published stream.
+#[derive(Debug)]
+struct Live {
+    /// Position of its topic.
+    topic: usize,
+    message: Arc<str>,
+}
+
+impl Waiting {
+    /// A client that is not started yet.
+    pub fn new(client: Box<dyn Session>, awaited: Arc<Awaited>) -> Waiting {
+        Waiting {
+            client,
+            awaited,
+            state: State::Idle,
+        }
+    }
+
+    fn begin(&mut self, cx: &mut Context<'_>, due: Time) {
+        for topic in &self.awaited.topics {
+            let topic = topic.clone();
+            cx.out.push_back(Output::Listen { topic });
+        }
+        self.state = State::Waits {
+            due,
+            since: cx.now,
+            until: cx.now + self.awaited.patience,
+            live: None,
+            missed: false,
+        };
+    }
+
+    /// Handles an input while the client waits.
+    fn wait(&mut self, cx: &mut Context<'_>, input: &Input<'_>) {
+        let State::Waits {
+            since,
+            until,
+            live,
+            missed,
+            ..
+        } = &mut self.state
+        else {
+            return;
+        };
+        match input {
+            Input::Told { topic, message } => {
+                let mut topics = self.awaited.topics.iter();
+                let position = topics.position(|own| own == topic);
+                let (Some(position), Some(is_live)) = (position, is_live(message)) else {
+                    return;
+                };
+                let is_own = live.as_ref().is_none_or(|own| own.topic == position);
+                if is_live && live.is_none() {
+                    let message = Arc::clone(message);
+                    *live = Some(Live {
+                        topic: position,
+                        message,
+                    });
+                    *until = cx.now + self.awaited.join_after;
+                } else if !is_live && is_own && live.take().is_some() {
+                    *missed = true;
+                    *until = cx.now + self.awaited.patience;
+                }
+            }
+            Input::Stop { .. } => {
+                let waited = cx.now.since(*since);
+                let in_vain = waited >= IN_VAIN && live.is_none() && !*missed;
+                let outcome = match in_vain {
+                    true => self.failed(&format!(
+                        "{:.3} s, until the client was stopped",
+                        waited.as_secs_f64()
+                    )),
+                    false => Outcome::Stopped,
+                };
+                return self.end(cx, outcome);
+            }
+            _ => {}
+        }
+        self.look(cx);
+    }
+
+    /// Joins or gives up, if it is time.
+    fn look(&mut self, cx: &mut Context<'_>) {
+        let State::Waits {
+            due, until, live, ..
+        } = &mut self.state
+        else {
+            return;
+        };
+        if cx.now < *until {
+            return;
+        }
+        let Some(Live { topic, message }) = live.take() else {
+            let within = measure::units::TimeSpan(self.awaited.patience).to_string();
+            let outcome = self.failed(&within);
+            return self.end(cx, outcome);
+        };
+        // Nobody could have played it sooner.
+        let due = cx.now.max(*due);
+        self.state = State::Joined(topic);
+        let message = &message;
+        let topic = &*self.awaited.topics[topic];
+        self.client.handle(cx, Input::Told { topic, message });
+        self.client.handle(cx, Input::Start { due });
+    }
+
+    fn failed(&self, within: &str) -> Outcome {
+        Outcome::Failed(Failure {
+            reason: NO_PUBLISHER,
+            detail: format!("{} was not published within {within}", self.awaited.url),
+        })
+    }
+
+    fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        self.state = State::Ended;
+        cx.out.push_back(Output::Ended(outcome));
+    }
+}
+
+impl Session for Waiting {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        match (&self.state, &input) {
+            (State::Joined(own), Input::Told { topic, .. }) => {
+                // Streams that others of its topics stand for are none of its business.
+                if self.awaited.topics[*own] == *topic {
+                    self.client.handle(cx, input);
+                }
+            }
+            (State::Joined(_), _) => self.client.handle(cx, input),
+            (State::Idle, Input::Start { due }) => self.begin(cx, *due),
+            (State::Idle, Input::Stop { .. }) => self.end(cx, Outcome::Stopped),
+            (State::Waits { .. }, _) => self.wait(cx, &input),
+            (State::Idle | State::Ended, _) => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match &self.state {
+            State::Waits { until, .. } => Some(*until),
+            State::Joined(_) => self.client.deadline(),
+            State::Idle | State::Ended => None,
+        }
+    }
+
+    fn awaits(&self, now: Time) -> bool {
+        match self.state {
+            State::Joined(_) => self.client.awaits(now),
+            _ => true,
+        }
+    }
+
+    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
+        match self.state {
+            State::Joined(_) => self.client.streams(sinks),
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

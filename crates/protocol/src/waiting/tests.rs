@@ -1,0 +1,161 @@
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use measure::Recorder;
+
+use super::*;
+use crate::publication::{gone, live};
+use crate::session::{Flows, Outbox};
+
+/// A client that notes its inputs.
+struct Noted(Arc<Mutex<Vec<String>>>);
+
+impl Session for Noted {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        let text = match input {
+            Input::Start { due } => format!("start {}, due {}", at(cx.now), at(due)),
+            Input::Told { message, .. } => format!("told {message}"),
+            other => format!("{other:?}"),
+        };
+        self.0.lock().expect("no test panics with it").push(text);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// Seconds since time began.
+fn at(time: Time) -> f64 {
+    time.as_secs_f64()
+}
+
+struct Bench {
+    waiting: Waiting,
+    now: Time,
+    inputs: Arc<Mutex<Vec<String>>>,
+    listens: Vec<String>,
+    outcome: Option<Outcome>,
+}
+
+impl Bench {
+    /// A client that was due at 1 s, and waits for "a" and "b" from 2 s on, for 10 s.
+    fn new(join_after: u64) -> Bench {
+        let inputs = Arc::new(Mutex::new(Vec::new()));
+        let awaited = Awaited {
+            url: "rtmp://h/a".to_owned(),
+            topics: vec!["a".to_owned(), "b".to_owned()],
+            patience: Duration::from_secs(10),
+            join_after: Duration::from_secs(join_after),
+        };
+        let client = Box::new(Noted(inputs.clone()));
+        let mut bench = Bench {
+            waiting: Waiting::new(client, Arc::new(awaited)),
+            now: Time::from_start(Duration::from_secs(2)),
+            inputs,
+            listens: Vec::new(),
+            outcome: None,
+        };
+        let due = Time::from_start(Duration::from_secs(1));
+        bench.input(Input::Start { due });
+        assert_eq!(bench.listens, ["a", "b"]);
+        bench
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let mut out = VecDeque::new();
+        let mut cx = Context {
+            now: self.now,
+            recorder: &mut Recorder::new(crate::registry::RTMP_PROTOCOL.catalogue),
+            sinks: &mut Sinks::default(),
+            flows: &mut Flows::default(),
+            out: &mut out,
+            outbox: &mut Outbox::default(),
+        };
+        self.waiting.handle(&mut cx, input);
+        for output in out {
+            match output {
+                Output::Listen { topic } => self.listens.push(topic),
+                Output::Ended(outcome) => self.outcome = Some(outcome),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn told(&mut self, topic: &str, message: &Arc<str>) {
+        self.input(Input::Told { topic, message });
+    }
+
+    /// Goes to its deadline.
+    fn deadline(&mut self) -> f64 {
+        self.now = self.waiting.deadline().expect("it waits");
+        self.input(Input::Deadline);
+        at(self.now)
+    }
+
+    fn stop(&mut self, seconds: u64) -> Option<&'static str> {
+        self.now = Time::from_start(Duration::from_secs(seconds));
+        self.input(Input::Stop { until: self.now });
+        let outcome = self.outcome.as_ref().expect("it has ended");
+        outcome.failure().map(|failure| failure.reason)
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        self.inputs.lock().expect("no test panics with it").clone()
+    }
+}
+
+#[test]
+fn client_starts_when_its_stream_is_published() {
+    let mut bench = Bench::new(0);
+    bench.now = Time::from_start(Duration::from_secs(5));
+    bench.told("b", &live(&["video"]));
+    let started = ["told live video", "start 5, due 5"];
+    assert_eq!(bench.inputs(), started);
+    assert_eq!(bench.waiting.deadline(), None);
+    // It hears of its own stream only.
+    bench.told("a", &gone(None));
+    assert_eq!(bench.inputs(), started);
+    bench.told("b", &gone(None));
+    assert_eq!(bench.inputs()[2..], ["told gone"]);
+}
+
+#[test]
+fn client_joins_after_the_time_that_the_server_needs() {
+    let mut bench = Bench::new(3);
+    bench.told("a", &live(&[]));
+    assert_eq!(bench.deadline(), 5.0);
+    assert_eq!(bench.inputs(), ["told live", "start 5, due 5"]);
+    // The stream ends before, and comes back.
+    let mut bench = Bench::new(3);
+    bench.told("a", &live(&[]));
+    bench.told("b", &gone(None));
+    bench.told("a", &gone(None));
+    assert_eq!(at(bench.waiting.deadline().expect("it waits")), 12.0);
+    bench.now = Time::from_start(Duration::from_secs(7));
+    bench.told("b", &live(&[]));
+    assert_eq!(bench.deadline(), 10.0);
+    assert_eq!(bench.inputs(), ["told live", "start 10, due 10"]);
+}
+
+#[test]
+fn client_that_waits_in_vain_fails() {
+    let mut bench = Bench::new(0);
+    assert_eq!(bench.deadline(), 12.0);
+    let Some(Outcome::Failed(failure)) = &bench.outcome else {
+        panic!("{:?}", bench.outcome);
+    };
+    assert_eq!(failure.reason, NO_PUBLISHER);
+    assert_eq!(failure.detail, "rtmp://h/a was not published within 10s");
+    assert!(bench.inputs().is_empty());
+    // Stopped before: only a wait of a second counts, and only without any stream.
+    assert_eq!(Bench::new(0).stop(2), None);
+    assert_eq!(Bench::new(0).stop(3), Some(NO_PUBLISHER));
+    let mut bench = Bench::new(9);
+    bench.told("a", &live(&[]));
+    assert_eq!(bench.stop(4), None);
+    let mut bench = Bench::new(9);
+    bench.told("a", &live(&[]));
+    bench.told("a", &gone(None));
+    assert_eq!(bench.stop(4), None);
+}

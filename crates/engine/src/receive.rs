@@ -262,6 +262,7 @@ impl Run {
             let service = Serving {
                 apart: false,
                 own_files: false,
+                max_sessions: usize::MAX,
                 accept: accept.clone(),
                 tls: None,
             };

@@ -36,6 +36,9 @@ pub struct ServeOptions {
     /// piece that it cuts (UDP_SEGMENT; udp(7)): a capture on the same machine shows such a piece
     /// as one packet.
     pub apart: bool,
+    /// Maximum number of sessions at each address. Further connections are closed at once; callers
+    /// over UDP hear that there is no room.
+    pub max_sessions: usize,
     /// How long sessions get to end when it is stopped.
     pub stop_timeout: Duration,
 }
@@ -85,10 +88,11 @@ pub fn serve(
     let serving = || Serving {
         apart: options.apart,
         own_files: options.server.own_files,
+        max_sessions: options.max_sessions,
         accept: accept.clone(),
         tls: tls.clone(),
     };
-    let (duties, listening) = stand(&options.listen, &*server, serving)?;
+    let (duties, listening) = stand(&options.listen, &*server, options.max_sessions, serving)?;
     let url = |&address| server.url(address, options.tls.is_some());
     let listening: Vec<String> = listening.iter().map(url).collect();
     let mut crew = Crew::start(duties, options.stop_timeout, server.seed())?;
@@ -101,6 +105,7 @@ pub fn serve(
         });
     };
     tell(&tally.so_far());
+    let mut refused = Vec::new();
     attend(
         &crew,
         &clock,
@@ -123,6 +128,14 @@ pub fn serve(
                     line
                 }
                 Heard::WorkerReport(WorkerReport::Record(record)) => tally.done(record),
+                Heard::WorkerReport(WorkerReport::Event {
+                    kind: "sessions_refused",
+                    text,
+                    ..
+                }) => {
+                    refused.push(format!("{text} (--max-sessions)"));
+                    None
+                }
                 Heard::WorkerReport(_) => None,
             };
             match (&mut report, line) {
@@ -135,13 +148,16 @@ pub fn serve(
         report.line(&tally.last_line())?;
         report.finish()?;
     }
-    Ok(tally.at_the_end())
+    let mut lines = tally.at_the_end();
+    lines.append(&mut refused);
+    Ok(lines)
 }
 
 /// The duties of workers that serve these addresses, one each, and where they listen.
 fn stand(
     listen_on: &[SocketAddr],
     server: &dyn Serve,
+    max_sessions: usize,
     serving: impl Fn() -> Serving,
 ) -> Result<(Vec<Duty>, Vec<SocketAddr>), EngineError> {
     let mut duties = Vec::new();
@@ -157,6 +173,7 @@ fn stand(
             socket,
             endpoint,
             population: 0,
+            max_sessions,
         });
         let connections = ports.connections.map(|listener| (listener, serving()));
         listening.push(ports.bound);

@@ -54,6 +54,11 @@ pub mod common {
     pub const REPORT: &str = "report";
     /// Each datagram is handed to the kernel by itself.
     pub const NO_GSO: &str = "no-gso";
+    /// Maximum number of sessions at each address.
+    pub const MAX_SESSIONS: &str = "max-sessions";
+    /// Help of [`MAX_SESSIONS`].
+    pub const MAX_SESSIONS_HELP: &str =
+        "Maximum number of connections at each address; further ones are refused";
 }
 
 /// A flag of a reference server.

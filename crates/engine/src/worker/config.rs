@@ -24,6 +24,8 @@ pub(crate) struct Serving {
     /// Whether its worker has a table of descriptors of its own, and with it the process's limit to
     /// itself.
     pub(crate) own_files: bool,
+    /// Maximum number of sessions of its worker.
+    pub(crate) max_sessions: usize,
     pub(crate) accept: Accept,
     /// What it speaks TLS with; none where its connections are plain.
     pub(crate) tls: Option<net::tls::Server>,

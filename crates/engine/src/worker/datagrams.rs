@@ -32,6 +32,8 @@ pub(crate) struct EndpointPlan {
     pub(crate) endpoint: Box<dyn Endpoint>,
     /// The population that its sessions' figures belong to.
     pub(crate) population: usize,
+    /// Maximum number of its sessions.
+    pub(crate) max_sessions: usize,
 }
 
 /// A UDP socket of a session, or of an endpoint.
@@ -108,6 +110,7 @@ struct EndpointState {
     endpoint: Box<dyn Endpoint>,
     place: usize,
     population: usize,
+    max_sessions: usize,
     peers: HashMap<PeerId, SessionKey>,
     closed: bool,
 }
@@ -227,6 +230,7 @@ impl Datagrams {
             endpoint: plan.endpoint,
             place,
             population: plan.population,
+            max_sessions: plan.max_sessions.min(PEERS_MAX),
             peers: HashMap::new(),
             closed: false,
         });
@@ -531,7 +535,7 @@ impl Datagrams {
             ..
         } = self;
         let state = &mut endpoints[index];
-        let room = !state.closed && state.peers.len() < PEERS_MAX;
+        let room = !state.closed && state.peers.len() < state.max_sessions;
         answer.clear();
         let route = state.endpoint.route(now, datagram, room, answer);
         let foreign = match route {

@@ -17,6 +17,9 @@ const ACCEPTED_A_TURN: usize = 1024;
 struct Acceptor {
     accept: Accept,
     tls: Option<net::tls::Server>,
+    max_sessions: usize,
+    /// Whether it has refused a connection for want of room.
+    is_full: bool,
 }
 
 /// The listeners of a worker, and what becomes of what they accept.
@@ -58,6 +61,8 @@ impl Listeners {
         self.acceptors.push(Acceptor {
             accept: serving.accept,
             tls: serving.tls,
+            max_sessions: serving.max_sessions,
+            is_full: false,
         });
         Ok(())
     }
@@ -101,6 +106,18 @@ impl Listeners {
         }
     }
 
+    /// Whether a connection is refused while there are so many sessions. Returns what to note about
+    /// the first of them.
+    pub(super) fn refuses(&mut self, place: usize, sessions: usize) -> (bool, Option<String>) {
+        let acceptor = &mut self.acceptors[place];
+        if sessions < acceptor.max_sessions {
+            return (false, None);
+        }
+        let first = !std::mem::replace(&mut acceptor.is_full, true);
+        let text = first.then(|| format!("connections were refused: there were {sessions} sessions"));
+        (true, text)
+    }
+
     /// TLS for a connection of that listener; nothing where it is a plain one.
     pub(super) fn layer(&self, place: usize) -> io::Result<Option<Layer>> {
         let tls = self.acceptors[place].tls.as_ref();
@@ -123,6 +140,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn connections_beyond_the_maximum_are_refused_and_noted_once() {
+        let waker = net::Waker::new().expect("linux has it");
+        let (reports, _) = crossbeam_channel::unbounded();
+        let runtime = Runtime::new(&waker, reports).expect("linux has it");
+        let mut listeners = Listeners::default();
+        let plain = Plain::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let serving = Serving {
+            apart: false,
+            own_files: false,
+            max_sessions: 2,
+            accept: Arc::new(|_| unreachable!("no session begins")),
+            tls: None,
+        };
+        let added = listeners.add(&runtime, plain, serving);
+        added.expect("it can be polled");
+        assert_eq!(listeners.refuses(0, 1), (false, None));
+        let (refused, text) = listeners.refuses(0, 2);
+        assert!(refused && text.is_some_and(|text| text.contains("2 sessions")));
+        assert_eq!(listeners.refuses(0, 3), (true, None));
+        assert_eq!(listeners.refuses(0, 1), (false, None));
+    }
+
+    #[test]
     fn connections_are_accepted_a_bounded_number_at_a_time_until_it_is_closed() {
         let waker = net::Waker::new().expect("linux has it");
         let (reports, _) = crossbeam_channel::unbounded();
@@ -133,6 +173,7 @@ mod tests {
         let serving = Serving {
             apart: false,
             own_files: false,
+            max_sessions: usize::MAX,
             accept: Arc::new(|_| unreachable!("no session begins")),
             tls: None,
         };

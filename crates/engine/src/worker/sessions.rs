@@ -263,6 +263,11 @@ impl Sessions {
         self.slots.is_empty()
     }
 
+    /// Number of sessions.
+    pub(super) fn count(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(super) fn keys(&self) -> Vec<SessionKey> {
         let key = |(place, slot): (usize, &Slot)| SessionKey {
             place,

@@ -27,6 +27,7 @@ pub(crate) fn serve(arguments: &Serve, console: Console) -> Result<Exit, Failure
         tls: file(common::TLS_CERT).zip(file(common::TLS_KEY)),
         report: file(common::REPORT),
         apart: flags.has(common::NO_GSO),
+        max_sessions: flags.get(common::MAX_SESSIONS).unwrap_or(usize::MAX),
         stop_timeout: STOP_TIMEOUT,
     };
     let mut attended = Attended::begin(console)?;

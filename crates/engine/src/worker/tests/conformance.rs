@@ -53,6 +53,7 @@ fn server(case: &Case, log: &Log) -> (Duty, SocketAddr) {
             let serving = Serving {
                 apart: false,
                 own_files: false,
+                max_sessions: usize::MAX,
                 accept,
                 tls: matches!(case.server, Server::Tls(_)).then(tls),
             };
@@ -66,6 +67,7 @@ fn server(case: &Case, log: &Log) -> (Duty, SocketAddr) {
                 socket,
                 endpoint: endpoint(log.clone()),
                 population: 0,
+                max_sessions: usize::MAX,
             });
             at
         }

@@ -71,6 +71,14 @@ impl Worker {
         for number in 0.. {
             match self.listeners.accept(place, number, &mut self.runtime) {
                 Accepting::One(socket) => {
+                    let (refused, text) = self.listeners.refuses(place, self.sessions.count());
+                    if let Some(text) = text {
+                        self.note("sessions_refused", None, text);
+                    }
+                    if refused {
+                        drop(socket);
+                        continue;
+                    }
                     let runtime = &mut self.runtime;
                     let layer = || self.listeners.layer(place);
                     match self.connections.accept(runtime, socket, place, layer) {

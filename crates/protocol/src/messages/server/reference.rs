@@ -135,6 +135,13 @@ const FLAGS: &[Flag] = {
         )
         .default("1"),
         Flag::new(
+            Service,
+            common::MAX_SESSIONS,
+            Takes::Number("NUMBER", 1, 1_000_000),
+            common::MAX_SESSIONS_HELP,
+        )
+        .default("100000"),
+        Flag::new(
             Output,
             common::REPORT,
             Takes::File,

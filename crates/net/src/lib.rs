@@ -11,6 +11,7 @@ pub mod claim;
 pub mod clock;
 pub mod connect;
 pub mod files;
+pub mod memory;
 pub mod multicast;
 pub mod namespace;
 pub mod options;

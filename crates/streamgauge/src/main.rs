@@ -29,6 +29,10 @@ use crate::args::{Cli, Command};
 use crate::console::Console;
 use crate::exit::Exit;
 
+/// Ends as a tester that is at its end, if there is no memory left.
+#[global_allocator]
+static MEMORY: net::memory::OrExit = net::memory::OrExit(110);
+
 fn main() -> ExitCode {
     // Before the arguments are taken apart: the command line of a server is not ours to read.
     let mut arguments = std::env::args_os().skip(1);

@@ -16,6 +16,7 @@ mod counters;
 mod error;
 mod exporters;
 mod groups;
+mod guard;
 mod launched;
 mod log;
 mod message;
@@ -45,6 +46,7 @@ pub use error::SutError;
 pub use exporters::Exporters;
 #[cfg(any(test, fuzzing))]
 pub use exporters::read_any as read_any_samples;
+pub use guard::Guard;
 pub use launched::StopReport;
 pub use message::{Exit, SUBCOMMAND};
 pub use observe::{CpuSource, Observation};

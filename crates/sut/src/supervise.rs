@@ -26,6 +26,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cgroup::{self, Cgroup};
+use crate::guard;
 use crate::message::{Exit, Request, SupervisorMessage};
 use crate::proc;
 use crate::stage::{self, Stage};
@@ -44,6 +45,12 @@ pub fn supervise_main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         .is_some()
     {
         return stage::main(arguments);
+    }
+    if arguments
+        .next_if(|first| first == guard::ARGUMENT)
+        .is_some()
+    {
+        return guard::main(arguments);
     }
     let Some(order) = Order::parse(arguments) else {
         return 104;

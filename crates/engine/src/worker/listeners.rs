@@ -114,7 +114,8 @@ impl Listeners {
             return (false, None);
         }
         let first = !std::mem::replace(&mut acceptor.is_full, true);
-        let text = first.then(|| format!("connections were refused: there were {sessions} sessions"));
+        let text =
+            first.then(|| format!("connections were refused: there were {sessions} sessions"));
         (true, text)
     }
 

@@ -1,5 +1,6 @@
 //! However a run ends, it ends clean and what was measured is kept.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,6 +12,8 @@ use crate::support::{
 };
 
 const CLIENTS: usize = 5;
+
+const SIGABRT: i32 = 6;
 
 /// Starts a run without an end, and waits until its clients play.
 fn endless(folder: &Path, url: &str, port: u16) -> Process {
@@ -284,4 +287,28 @@ fn a_stream_that_the_server_ends_fails_its_viewers_unless_streams_end() {
             }
         }
     });
+}
+
+#[test]
+fn a_run_without_memory_is_invalid_and_no_abort() {
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
+    let mut without = 0;
+    // The memory of the program without clients depends on its build.
+    for mebibytes in [25, 50, 100, 200, 400, 800] {
+        let words = "exec \"$0\" load $1 -c 2000 -d 3s --transport tcp --workers 1";
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("ulimit -v {}; {words}", mebibytes << 10)])
+            .arg(streamgauge::<&str>([]).get_program())
+            .arg(server.url());
+        let finished = Process::start(command, folder.path()).finish(Duration::from_secs(60));
+        // The kernel itself ends a program that it cannot load (SIGSEGV).
+        assert_ne!(finished.status.signal(), Some(SIGABRT), "{finished:?}");
+        if finished.stderr.contains("out of memory") {
+            without += 1;
+            assert_eq!(finished.status.code(), Some(110), "{finished:?}");
+        }
+    }
+    assert!(without > 0, "no limit was too low");
 }

@@ -257,3 +257,33 @@ print(quick)
     assert!(quick > 0, "{finished:?}");
     assert!(begun.elapsed() >= Duration::from_millis(5400));
 }
+
+#[test]
+fn the_program_ends_if_the_link_is_killed() {
+    let Some(space) = network() else { return };
+    let folder = folder();
+    // The shell says its number, and stays.
+    let words = [
+        "link",
+        "--delay",
+        "1ms",
+        "--",
+        "sh",
+        "-c",
+        "echo $$; exec sleep 600",
+    ];
+    let command = streamgauge(words.map(OsStr::new));
+    let link = Process::start(space.within(&command), folder.path());
+    let program: u32 = wait_for("the program runs", PATIENCE, || {
+        link.told().trim().parse().ok()
+    });
+    let proc = format!("/proc/{program}/stat");
+    // A zombie has ended.
+    let runs = || {
+        let stat = fs::read_to_string(&proc).unwrap_or_default();
+        stat.contains(") S") || stat.contains(") R") || stat.contains(") D")
+    };
+    assert!(runs(), "it is the program's number");
+    link.signal("KILL");
+    wait_for("the program ends too", PATIENCE, || (!runs()).then_some(()));
+}

@@ -78,7 +78,7 @@ fn shake_hands(folder: &Path, is_client: bool) -> (Vec<u8>, bool) {
             let free = UdpSocket::bind("127.0.0.1:0").and_then(|own| own.local_addr());
             let address = free.expect("a free port");
             socket.connect(address).expect("it is on this machine");
-            // It asks for our certificate.
+            // `-Verify` asks for our certificate.
             OpenSsl::start(
                 folder,
                 &format!("s_server {common} -accept {address} -Verify 1"),

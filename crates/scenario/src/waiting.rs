@@ -44,7 +44,7 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
     }
 }
 
-/// What is wrong with a `waits_for` that names that population, and how to mend it.
+/// Fault of a `waits_for` that names that population, with advice; `None` if it is right.
 fn wrong(
     populations: &[Population],
     surroundings: &Surroundings,

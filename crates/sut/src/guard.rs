@@ -1,10 +1,10 @@
 //! A guard over a program that must not outlive streamgauge.
 //!
-//! It is a small process that holds one end of a socket pair. When the other end closes without a
-//! word, because streamgauge was killed, it kills the program. The program itself stays in its
-//! terminal's process group, so it is not started by the supervisor ([`crate::supervise_main`]). A
-//! parent-death signal (`PR_SET_PDEATHSIG` in prctl(2)) would come at the end of the thread that
-//! starts the program.
+//! The guard is a small process that holds one end of a socket pair. When the other end closes
+//! without a word, because streamgauge was killed, it kills the program. The program itself stays
+//! in its terminal's process group, so it is not started by the supervisor
+//! ([`crate::supervise_main`]). A parent-death signal (`PR_SET_PDEATHSIG` in prctl(2)) would come
+//! at the end of the thread that starts the program.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -65,7 +65,7 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> i32 {
     let Some(program) = number.and_then(Pid::from_raw) else {
         return 104;
     };
-    // It names the program even if its number is used again.
+    // A pidfd names the program even if its number is used again.
     let Ok(program) = pidfd_open(program, PidfdFlags::empty()) else {
         return 0;
     };

@@ -113,7 +113,7 @@ fn client_starts_when_its_stream_is_published() {
     let started = ["told live video", "start 5, due 5"];
     assert_eq!(bench.inputs(), started);
     assert_eq!(bench.waiting.deadline(), None);
-    // It hears of its own stream only.
+    // The client hears of its own stream only.
     bench.told("a", &gone(None));
     assert_eq!(bench.inputs(), started);
     bench.told("b", &gone(None));

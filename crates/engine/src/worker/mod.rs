@@ -44,6 +44,7 @@ mod windows;
 mod wiring;
 
 use std::io;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use measure::{Time, tester};
@@ -180,7 +181,7 @@ impl Worker {
             runtime,
             commands: config.commands,
             phase: Phase::Running,
-            windows: Windows::new(Time::ZERO),
+            windows: Windows::new(Time::ZERO, Duration::ZERO),
             names: Names::new(config.resolver, links.mailbox.clone()),
             links,
             pairs: Pairs::new(config.ports),
@@ -212,7 +213,8 @@ impl Worker {
 
     fn run(&mut self) -> io::Result<()> {
         let mut ready = Ready::new();
-        self.windows = Windows::new(self.runtime.clock.now());
+        let grace = self.rings.as_ref().map_or(Duration::ZERO, Rings::delay);
+        self.windows = Windows::new(self.runtime.clock.now(), grace);
         while !self.is_done() {
             self.work_that_is_due();
             let next = self.next_work();
@@ -292,7 +294,7 @@ impl Worker {
         let task = self.runtime.timers.next(wanted);
         self.windows
             .heartbeat()
-            .min(self.windows.ends())
+            .min(self.windows.closes())
             .min(task)
             .min(self.sending.next())
             .min(self.exchanges.next())
@@ -310,9 +312,8 @@ impl Worker {
         self.runtime.turn = now;
         self.connections.begin_turn();
         self.stop_some();
-        let window_ends = self.windows.ends();
-        if now >= window_ends {
-            self.read_all_media(window_ends);
+        if now >= self.windows.closes() {
+            self.read_all_media(self.windows.ends());
         }
         self.keep_time(now);
         self.let_go();

@@ -54,6 +54,9 @@ pub(super) struct Rings {
     dropped: u64,
 }
 
+/// Longest tick of the kernel's timer (`CONFIG_HZ` 100).
+const TICK: Duration = Duration::from_millis(10);
+
 /// Whose the media of a port is.
 #[derive(Clone, Copy)]
 struct Target {
@@ -113,6 +116,12 @@ impl Rings {
             deferred: DeferredInputs::default(),
             dropped: 0,
         })
+    }
+
+    /// Maximum time between the arrival of a packet and its sight: the kernel hands a block over
+    /// after its timeout, as exactly as its timer ticks.
+    pub(super) fn delay(&self) -> Duration {
+        self.settings.block_timeout + TICK
     }
 
     /// Opens the ring for the family of `local` if that has not been done.

@@ -21,17 +21,21 @@ pub(super) struct Windows {
     index: u64,
     begins: Time,
     heartbeat: Time,
+    /// Time between the end of a window and its close.
+    grace: Duration,
 }
 
 impl Windows {
-    /// The first window, of a loop that begins now.
-    pub(super) fn new(now: Time) -> Windows {
+    /// The first window, of a loop that begins now. Packets come into sight up to `grace` after
+    /// they arrive, so windows close that much after their end.
+    pub(super) fn new(now: Time, grace: Duration) -> Windows {
         // A worker that sets to work late must not look as if its loop were late.
         let soonest = now + Duration::from_nanos(1);
         Windows {
             index: 0,
             begins: Time::ZERO,
             heartbeat: beat_at(Time::ZERO, HEARTBEAT, soonest),
+            grace,
         }
     }
 
@@ -49,14 +53,19 @@ impl Windows {
         self.begins + WINDOW
     }
 
+    /// Time when the running window closes.
+    pub(super) fn closes(&self) -> Time {
+        self.ends() + self.grace
+    }
+
     /// When the next heartbeat comes.
     pub(super) fn heartbeat(&self) -> Time {
         self.heartbeat
     }
 
     /// Records how late each heartbeat comes that was due within the running window: a loop that
-    /// stood still for a second was late 25 times, not once. Says when the window has ended, where
-    /// it has.
+    /// stood still for a second was late 25 times, not once. Returns the end of the window if it
+    /// closes now.
     pub(super) fn beat(&mut self, now: Time, recorder: &mut Recorder) -> Option<Time> {
         let end = self.ends();
         while self.heartbeat <= now.min(end) {
@@ -64,7 +73,7 @@ impl Windows {
             recorder.record(tester::LAG, lag.as_nanos() as u64);
             self.heartbeat += HEARTBEAT;
         }
-        (now >= end).then_some(end)
+        (now >= self.closes()).then_some(end)
     }
 
     /// The next window begins.
@@ -93,7 +102,7 @@ mod tests {
     #[test]
     fn a_loop_that_stood_still_was_late_with_each_heartbeat() {
         let mut recorder = Recorder::new(tester::TESTER_CATALOGUE);
-        let mut windows = Windows::new(at(30));
+        let mut windows = Windows::new(at(30), Duration::ZERO);
         assert_eq!(windows.heartbeat(), at(40));
         assert_eq!(windows.beat(at(1050), &mut recorder), Some(at(1000)));
         assert_eq!(lags(&mut recorder), 25, "those of this window alone");
@@ -107,8 +116,19 @@ mod tests {
     #[test]
     fn a_worker_that_begins_late_is_not_late() {
         let mut recorder = Recorder::new(tester::TESTER_CATALOGUE);
-        let mut windows = Windows::new(at(500));
+        let mut windows = Windows::new(at(500), Duration::ZERO);
         assert_eq!(windows.beat(at(500), &mut recorder), None);
+        assert_eq!(lags(&mut recorder), 0);
+    }
+
+    #[test]
+    fn window_closes_after_what_came_in_it_is_in_sight() {
+        let mut recorder = Recorder::new(tester::TESTER_CATALOGUE);
+        let mut windows = Windows::new(at(0), Duration::from_millis(20));
+        assert_eq!(windows.beat(at(1019), &mut recorder), None);
+        assert_eq!(lags(&mut recorder), 25, "no heartbeat is recorded twice");
+        assert_eq!((windows.ends(), windows.closes()), (at(1000), at(1020)));
+        assert_eq!(windows.beat(at(1020), &mut recorder), Some(at(1000)));
         assert_eq!(lags(&mut recorder), 0);
     }
 }

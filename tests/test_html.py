@@ -590,6 +590,17 @@ class Page(unittest.TestCase):
                 self.run_in("document.querySelector('section:last-of-type details').open")
             )
             self.assertEqual(self.run_in("shown.charts.range.join()"), "1,2")
+            # So do they if the run has other charts than before, and another count in a summary.
+            self.run_in("shown.charts.refresh = () => false")
+            self.run_in(
+                "document.querySelector('section:last-of-type summary').textContent += ' 17'"
+            )
+            before = self.run_in("shown.run.course.times.length")
+            self.browser.wait(f"shown.run.course.times.length > {before}")
+            self.assertTrue(
+                self.run_in("document.querySelector('section:last-of-type details').open")
+            )
+            self.assertEqual(self.run_in("shown.charts.range.join()"), "1,2")
             # However long that took: the run ends when it is stopped.
             run.send_signal(signal.SIGINT)
             self.browser.wait("!document.querySelector('header.running')")

@@ -80,6 +80,22 @@ function table(caption, head, rows, attributes) {
         at === 0 ? el("th", { scope: "row" }, cell) : el("td", {}, cell)))))));
 }
 
+// Names of the open parts below a node: their summaries without numbers, which change during a run.
+function openParts(node) {
+  return [...node.querySelectorAll("details[open] > summary")].map(partName);
+}
+
+// Opens the parts below a node that have these names.
+function openAgain(node, names) {
+  for (const summary of node.querySelectorAll("summary")) {
+    if (names.includes(partName(summary))) summary.parentElement.open = true;
+  }
+}
+
+function partName(summary) {
+  return summary.textContent.replace(/[0-9][0-9.,]*/g, "").trim();
+}
+
 // A part that is closed at first, and made when it is opened.
 function closed(summary, make) {
   const details = el("details", {}, el("summary", {}, summary));

@@ -50,7 +50,9 @@ function listen() {
     if (last === null || !shown.refresh(run)) {
       const range = last === null || shown.charts.isWhole() ? null : shown.charts.range;
       const { scrollX, scrollY } = window;
+      const open = openParts(root);
       show();
+      openAgain(root, open);
       window.scrollTo(scrollX, scrollY);
       if (range) shown.charts.zoom(...range);
     }

@@ -35,11 +35,8 @@ class RunPage {
     PARTS.forEach((name, at) => {
       if (name === "course") return;
       const old = this.parts[at];
-      const open = [...old.querySelectorAll("details[open] > summary")].map((one) => one.textContent);
       const fresh = this.part(name);
-      for (const one of fresh.querySelectorAll("summary")) {
-        if (open.includes(one.textContent)) one.parentElement.open = true;
-      }
+      openAgain(fresh, openParts(old));
       old.replaceWith(fresh);
       this.parts[at] = fresh;
     });

@@ -234,7 +234,10 @@ clients:
         let delays = &report.0["populations"][name]["metrics"]["frame_delay"];
         assert!(delays["count"].as_f64() > Some(100.0), "{name}: {delays}");
         assert!(delays["p50"].as_f64() > Some(0.0), "{name}: {delays}");
-        assert_eq!(of(name, "frame_loss"), 0.0, "{name}");
+        // If the layer that was asked for is late by 250 ms, as on a busy machine, Janus shows the
+        // one below for a moment (`fallback`), and a frame is missing between them.
+        let missed = of(name, "frame_loss") * delays["count"].as_f64().unwrap_or_default();
+        assert!(missed < 1.5, "{name}: {missed}");
     }
 }
 

@@ -229,6 +229,8 @@ impl Worker {
         }
         let now = self.runtime.clock.now();
         self.runtime.notes.tell_of_left_out(now, self.links.index);
+        // All that came is counted. What is left after the end of a window is one of its own.
+        self.windows.close_at_their_end();
         self.keep_time(now);
         self.close_window(now);
         Ok(())

@@ -58,6 +58,11 @@ impl Windows {
         self.ends() + self.grace
     }
 
+    /// Lets windows close at their end from now on.
+    pub(super) fn close_at_their_end(&mut self) {
+        self.grace = Duration::ZERO;
+    }
+
     /// When the next heartbeat comes.
     pub(super) fn heartbeat(&self) -> Time {
         self.heartbeat
@@ -130,5 +135,9 @@ mod tests {
         assert_eq!((windows.ends(), windows.closes()), (at(1000), at(1020)));
         assert_eq!(windows.beat(at(1020), &mut recorder), Some(at(1000)));
         assert_eq!(lags(&mut recorder), 0);
+        windows.advance(at(1000));
+        assert_eq!(windows.beat(at(2010), &mut recorder), None);
+        windows.close_at_their_end();
+        assert_eq!(windows.beat(at(2010), &mut recorder), Some(at(2000)));
     }
 }

@@ -251,7 +251,8 @@ impl Client {
             true if self.publisher.has_left() => Outcome::Completed,
             true => Outcome::EndedByServer {
                 at: cx.now,
-                in_order: true,
+                // Servers hang up after a failure of ICE too, and nobody ends what a client sends.
+                in_order: failure != Failure::HungUp && self.source.is_none(),
                 failure: failure.with(detail),
             },
             false => Outcome::Failed(failure.with(detail)),

@@ -116,7 +116,10 @@ impl Client {
                 self.is_recorded = true;
                 self.stream_over(cx, &in_words(command));
             }
-            "NetStream.Play.Stop" | "NetStream.Play.UnpublishNotify" => {
+            "NetStream.Play.Stop" => self.stream_over(cx, &in_words(command)),
+            // Some servers say StreamIsRecorded of live streams too. Files have no publisher.
+            "NetStream.Play.UnpublishNotify" => {
+                self.is_recorded = false;
                 self.stream_over(cx, &in_words(command));
             }
             // Enhanced RTMP v2, "Reconnect Request": it goes on sending until the client leaves.

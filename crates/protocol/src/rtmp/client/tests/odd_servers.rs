@@ -397,6 +397,24 @@ fn end_by_the_server_is_an_event() {
 }
 
 #[test]
+fn stream_with_a_publisher_is_live_even_if_the_server_says_that_it_is_recorded() {
+    let mut bench = Bench::plays(true);
+    let mut recorded = Vec::new();
+    write::event(Event::StreamIsRecorded(1), &mut recorded);
+    bench.hears(&recorded);
+    bench.lasts(3, Some(KEY), Some(SOUND));
+    bench.status("NetStream.Play.UnpublishNotify");
+    bench.waits(3);
+    assert_eq!(bench.ended_by_server().0, Duration::from_secs(3));
+    // Without a publisher it is a file.
+    let mut bench = Bench::plays(true);
+    bench.hears(&recorded);
+    bench.lasts(3, Some(KEY), Some(SOUND));
+    bench.status("NetStream.Play.Stop");
+    assert_eq!(bench.outcome, Some(Outcome::Completed));
+}
+
+#[test]
 fn live_stream_is_over_unless_it_is_published_again_within_three_seconds() {
     for code in ["NetStream.Play.UnpublishNotify", "NetStream.Play.Stop"] {
         let unpublished = |seconds| {

@@ -163,7 +163,7 @@ impl Waiting {
             let outcome = self.failed(&within);
             return self.end(cx, outcome);
         };
-        // Nobody could have played it sooner.
+        // No client could have played the stream sooner.
         let due = cx.now.max(*due);
         self.state = State::Joined(topic);
         let message = &message;

@@ -70,8 +70,7 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> i32 {
         return 0;
     };
     let mut word = [0];
-    let said = io::stdin().read(&mut word);
-    if !matches!(said, Ok(1)) {
+    if io::stdin().read_exact(&mut word).is_err() {
         let _ = pidfd_send_signal(program, Signal::KILL);
     }
     0

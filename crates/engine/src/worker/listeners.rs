@@ -106,8 +106,8 @@ impl Listeners {
         }
     }
 
-    /// Whether a connection is refused while there are so many sessions. Returns what to note about
-    /// the first of them.
+    /// Whether a connection is refused because there are `sessions` already, and the note about the
+    /// first refusal.
     pub(super) fn refuses(&mut self, place: usize, sessions: usize) -> (bool, Option<String>) {
         let acceptor = &mut self.acceptors[place];
         if sessions < acceptor.max_sessions {

@@ -312,3 +312,25 @@ fn a_run_without_memory_is_invalid_and_no_abort() {
     }
     assert!(without > 0, "no limit was too low");
 }
+
+#[test]
+fn servers_refuse_more_sessions_than_they_may_have() {
+    for (protocol, url) in [
+        ("rtsp", "rtsp://127.0.0.1:{}/1"),
+        ("srt", "srt://127.0.0.1:{}"),
+    ] {
+        let folder = folder();
+        let port = free_port().to_string();
+        let arguments = ["serve", protocol, "--port", &port, "--max-sessions", "2"];
+        let server = Process::start(streamgauge(arguments), folder.path());
+        wait_for("the server listens", Duration::from_secs(60), || {
+            server.told().contains("listening on").then_some(())
+        });
+        let url = url.replace("{}", &port);
+        let load = ["load", &url, "-c", "3", "-d", "3s", "--json", "out.json"];
+        run(folder.path(), load).expect(99);
+        let report = Report::read(&folder.path().join("out.json"));
+        let ended = (report.clients("failed"), report.clients("stopped"));
+        assert_eq!(ended, (1, 2), "{protocol}");
+    }
+}

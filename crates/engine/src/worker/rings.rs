@@ -351,16 +351,18 @@ impl Target {
             if !self.local.is_unspecified() && self.local != datagram.to.ip() {
                 continue;
             }
+            // The kernel gives a connected socket none of these, so only the ring can report an
+            // answer from another address.
+            if let From::Connected(peer) = self.from
+                && peer != datagram.from
+            {
+                foreign(&mut self.knows_others, whose, datagram.from.ip(), runtime);
+                continue;
+            }
             if self.mark.is_some_and(|mark| !mark.is_on(datagram.bytes)) {
                 continue;
             }
-            match self.from {
-                From::Connected(peer) if peer != datagram.from => {
-                    foreign(&mut self.knows_others, whose, datagram.from.ip(), runtime);
-                    continue;
-                }
-                _ => self.seen += 1,
-            }
+            self.seen += 1;
             if let From::Host(peer) = self.from
                 && peer != datagram.from.ip()
             {

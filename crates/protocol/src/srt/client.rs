@@ -22,8 +22,8 @@ use crate::metrics as clients;
 use crate::mix::mix;
 use crate::publication::Publisher;
 use crate::session::{
-    ChannelId, Context, Datagram, Input, Media, Open, Output, Reading, Session, SinkId, Sinks,
-    StreamRow,
+    ChannelId, Context, Datagram, Input, Media, MediaEvent, Open, Output, Reading, Session, SinkId,
+    Sinks, StreamRow,
 };
 use crate::url::{UrlError, Why};
 
@@ -84,6 +84,8 @@ pub struct Client {
     phase: Phase,
     /// Our end and the server's, once it stands.
     ends: Option<(SocketAddr, Option<SocketAddr>)>,
+    /// Source of datagrams from another address than the server's.
+    elsewhere: Option<IpAddr>,
     clock: SocketClock,
     socket_id: u32,
     /// The socket: the first one, or of a rendezvous the one after those that heard that nobody is
@@ -140,6 +142,7 @@ impl Client {
             seed,
             phase: Phase::Idle,
             ends: None,
+            elsewhere: None,
             clock: SocketClock::new(Time::ZERO),
             // Not 0, and of 30 bits, as those of libsrt.
             socket_id: (mix(&[seed, 1]) as u32 & 0x3fff_ffff).max(1),
@@ -493,6 +496,10 @@ impl Session for Client {
                 let detail = format!("nobody is there, {} ({})", self.when(cx.now), self.ends());
                 self.fail(cx, failure, detail);
             }
+            Input::Media {
+                event: MediaEvent::Foreign { from },
+                ..
+            } => self.elsewhere = Some(from),
             Input::Told { message, .. } => self.publisher.hear(message, cx.now),
             Input::FlowEnded { .. } => self.sending_ended(cx),
             Input::Stop { until } => self.stop(cx, until),

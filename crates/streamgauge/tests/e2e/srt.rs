@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -333,4 +334,35 @@ fn server_on_all_addresses_answers_from_the_one_that_was_asked() {
     let report = Report::read(&folder.path().join("out.json"));
     assert!(number(report.metric("pkt_recv")) > 0);
     served(server, folder.path());
+}
+
+#[test]
+fn answer_from_another_address_is_named() {
+    let folder = folder();
+    let bind = |address| std::net::UdpSocket::bind((address, 0)).expect("a free port");
+    let (asked, answering) = (bind("127.0.0.1"), bind("127.0.0.2"));
+    let url = format!("srt://{}", asked.local_addr().expect("bound"));
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let within = Some(Duration::from_millis(100));
+            asked.set_read_timeout(within).expect("it is not zero");
+            let mut request = [0; 1500];
+            while !ended.load(Ordering::Relaxed) {
+                if let Ok((length, from)) = asked.recv_from(&mut request) {
+                    let sent = answering.send_to(&request[..length], from);
+                    sent.expect("loopback takes it");
+                }
+            }
+        });
+        let arguments = ["load", &url, "-c", "1", "-d", "3s", "--receive", "ring"];
+        let ran = run(folder.path(), arguments);
+        ended.store(true, Ordering::Relaxed);
+        let shown = ran.stdout + &ran.stderr;
+        // Lines are wrapped.
+        let words: Vec<_> = shown.split_whitespace().collect();
+        let named = "datagrams came from 127.0.0.2, which do not count";
+        let has_no_ring = shown.contains("CAP_NET_RAW");
+        assert!(has_no_ring || words.join(" ").contains(named), "{shown}");
+    });
 }

@@ -260,9 +260,13 @@ impl Client {
 
     /// Where it goes from and to, for details of failures.
     pub(super) fn ends(&self) -> String {
-        match self.ends {
+        let ends = match self.ends {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
             _ => format!("{}:{}", self.url.host(), self.url.port()),
+        };
+        match self.elsewhere {
+            Some(from) => format!("{ends}; datagrams came from {from}, which do not count"),
+            None => ends,
         }
     }
 }

@@ -369,3 +369,46 @@ fn a_track_that_the_server_says_will_not_come_is_silent_once_unless_it_came() {
         assert_eq!((reasons.count(), notes.count() as u64), (said, silent));
     }
 }
+
+#[test]
+fn hang_up_after_media_is_no_orderly_end() {
+    let ended = |failure: Failure, media: bool| {
+        let mut scene = Scene::new(true);
+        let sink = scene.client.links[0].sink.expect("it receives");
+        if media {
+            scene.at(100, |_, cx| {
+                cx.sinks.get::<Tracks>(sink).agree(vec![Agreed {
+                    payload_type: 96,
+                    kind: MediaKind::Video,
+                    codec: None,
+                    clock_rate: 90_000,
+                    is_rtx: false,
+                    apt: None,
+                    nack: false,
+                    asks_by: None,
+                }]);
+                let bytes = [0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 50, 7];
+                let arrival = Arrival {
+                    at: cx.now,
+                    bytes: &bytes,
+                    length: bytes.len(),
+                    overhead: 0,
+                };
+                cx.sinks.packet(sink, &arrival, cx.recorder);
+            });
+        }
+        scene.at(1_000, |client, cx| {
+            client.fail(cx, failure, String::new());
+        });
+        match scene.client.outcome {
+            Some(Outcome::EndedByServer { in_order, .. }) => Some(in_order),
+            Some(Outcome::Failed(_)) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    // Janus hangs up after a failure of ICE, too.
+    assert_eq!(ended(Failure::HungUp, true), Some(false));
+    assert_eq!(ended(Failure::EndedByServer, true), Some(true));
+    assert_eq!(ended(Failure::EndedByServer, false), None);
+    assert_eq!(ended(Failure::IceFailed, true), None);
+}

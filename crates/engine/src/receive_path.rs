@@ -373,6 +373,7 @@ pub(crate) fn settings(
     RingSettings {
         bytes,
         whole_if: needs.map_or(0, |needs| needs.whole_if),
+        whole_sample: needs.and_then(|needs| needs.whole_sample),
         brief: needs.filter(|_| !time_codes).map(|needs| Brief {
             unless: needs.more_if,
             bytes: needs.first,

@@ -31,6 +31,8 @@ const WHOLE: u32 = 0x4_0000;
 
 const NET_OFF: u32 = libc::SKF_NET_OFF as u32;
 const HARDWARE_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_HATYPE) as u32;
+/// A random number, which the kernel draws for each load.
+const RANDOM: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
 const ETHERNET_BYTES: u32 = 14;
 /// A tag that the packet still has.
 const VLAN_BYTES: u32 = 4;
@@ -163,6 +165,19 @@ impl Program {
         }
     }
 
+    /// Keeps a random share of packets whole.
+    fn keep_sample(&mut self, wanted: &FilterRule) {
+        if let Some(bits) = wanted.whole_sample {
+            self.load(libc::BPF_W, RANDOM);
+            let mask = u32::MAX
+                .checked_shr(32 - u32::from(bits.min(32)))
+                .unwrap_or(0);
+            // No bits: every packet.
+            self.push(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask);
+            self.jump_if(0, Mark::KeepAll);
+        }
+    }
+
     /// Goes to where all is kept if the packet may stand for several.
     fn keep_all_of_long(&mut self) {
         self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0);
@@ -221,6 +236,8 @@ pub(super) struct FilterRule {
     pub(super) snapshot: u32,
     /// UDP of whose payload's first byte any of these bits is set is kept whole.
     pub(super) whole_if: u8,
+    /// Share of UDP datagrams that are kept whole: one in 2 to the power of this, at random.
+    pub(super) whole_sample: Option<u8>,
     /// Of what UDP only the first bytes of the payload are kept.
     pub(super) brief: Option<Brief>,
     /// TCP too, of which its header is kept.
@@ -279,7 +296,8 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
         ..
     } = wanted;
     let at = base.offset();
-    let by_first_byte = wanted.whole_if != 0 || wanted.brief.is_some();
+    let by_first_byte =
+        wanted.whole_if != 0 || wanted.brief.is_some() || wanted.whole_sample.is_some();
     let [tcp, payload] = [3, 4].map(|number| Mark::Within(number, base));
     let udp = if by_first_byte { payload } else { Mark::Accept };
     match wanted.family {
@@ -301,6 +319,7 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
             port(program, ports, udp);
             if by_first_byte {
                 program.mark(payload);
+                program.keep_sample(wanted);
                 // An empty one has no first byte.
                 program.push(
                     libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
@@ -356,6 +375,7 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
             port(program, ports, udp);
             if by_first_byte {
                 program.mark(payload);
+                program.keep_sample(wanted);
                 program.load(libc::BPF_H, at.wrapping_add(40 + 4));
                 program.at_least(UDP_BYTES + 1, Mark::Accept);
                 program.load(libc::BPF_B, at.wrapping_add(40 + UDP_BYTES));
@@ -423,6 +443,7 @@ mod tests {
         /// Where the network header is.
         network: usize,
         hardware: u32,
+        random: u32,
     }
 
     /// Runs a program as linux/filter.h describes it: a load that fails ends it with 0.
@@ -434,6 +455,8 @@ mod tests {
         let load = |at: u32, size: usize| {
             let at = if at == HARDWARE_TYPE {
                 return Some(packet.hardware);
+            } else if at == RANDOM {
+                return Some(packet.random);
             } else if at >= NET_OFF {
                 packet.network + (at - NET_OFF) as usize
             } else {
@@ -468,6 +491,7 @@ mod tests {
             const RET_A: u32 = libc::BPF_RET | libc::BPF_A;
             const TXA: u32 = libc::BPF_MISC | libc::BPF_TXA;
             const ADD: u32 = libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K;
+            const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
             match code {
                 LD_W => a = load(k, 4)?,
                 LD_H => a = load(k, 2)?,
@@ -482,6 +506,7 @@ mod tests {
                 JSET => branch(a & k != 0),
                 TXA => a = x,
                 ADD => a = a.wrapping_add(k),
+                AND => a &= k,
                 RET => return Some(k),
                 RET_A => return Some(a),
                 _ => panic!("an instruction that the filter should not need: {code:#x}"),
@@ -530,6 +555,7 @@ mod tests {
                     ports: 5000..=5003,
                     snapshot: 164,
                     whole_if,
+                    whole_sample: None,
                     brief: None,
                     segments,
                 },
@@ -542,6 +568,10 @@ mod tests {
     }
 
     fn says_with(wanted: &FilterRule, packet: &[u8]) -> u32 {
+        says_by(wanted, packet, 1)
+    }
+
+    fn says_by(wanted: &FilterRule, packet: &[u8], random: u32) -> u32 {
         let (family, program) = (wanted.family, program(wanted));
         let links: [(u32, &[u8]); 4] = [
             (libc::ARPHRD_ETHER.into(), &[]),
@@ -562,6 +592,7 @@ mod tests {
                 bytes: &bytes,
                 network,
                 hardware,
+                random,
             };
             run(&program, &shown)
         });
@@ -610,6 +641,7 @@ mod tests {
                 ports: 5000..=5003,
                 snapshot: 164,
                 whole_if: bits,
+                whole_sample: None,
                 brief: None,
                 segments: true,
             };
@@ -636,6 +668,64 @@ mod tests {
     }
 
     #[test]
+    fn sample_of_datagrams_is_kept_whole() {
+        for (brief, less) in [
+            (None, 164),
+            (
+                Some(Brief {
+                    unless: 0x1f,
+                    bytes: 12,
+                }),
+                18 + 8 + 12,
+            ),
+        ] {
+            for (bits, random, whole) in [
+                (6, 0, true),
+                (6, 64, true),
+                (6, 0xffff_ffc0, true),
+                (6, 1, false),
+                (6, 63, false),
+                (0, 12_345, true),
+                (32, 0, true),
+                (32, 1 << 31, false),
+            ] {
+                let says = |family, packet: &[u8]| {
+                    let rule = FilterRule {
+                        family,
+                        ports: 5000..=5003,
+                        snapshot: 164,
+                        whole_if: 0,
+                        whole_sample: Some(bits),
+                        brief,
+                        segments: true,
+                    };
+                    says_by(&rule, packet, random)
+                };
+                let expected = |ip_header: u32| match (whole, brief) {
+                    (true, _) => WHOLE,
+                    (false, None) => less,
+                    (false, Some(_)) => less + ip_header,
+                };
+                let mut packet = v4(17, 0, 0, 5000, 1200);
+                packet[24..26].copy_from_slice(&1208u16.to_be_bytes());
+                packet[28] = 0x80;
+                assert_eq!(says(Family::V4, &packet), expected(20));
+                packet[22] = 0xff;
+                assert_eq!(says(Family::V4, &packet), 0, "another port");
+                assert_eq!(
+                    says(Family::V4, &v4(6, 0, 0, 5000, 1200)),
+                    SEGMENT_KEPT,
+                    "TCP is no media"
+                );
+                let mut packet = v6(&[17], 0, 5000);
+                packet[44..46].copy_from_slice(&104u16.to_be_bytes());
+                packet[48] = 0x80;
+                assert_eq!(says(Family::V6, &packet), expected(40));
+            }
+        }
+    }
+
+    #[test]
     fn of_what_bears_no_bit_only_the_first_bytes_are_kept() {
         let brief = Some(Brief {
             unless: 0x1f,
@@ -652,6 +742,7 @@ mod tests {
                 ports: 5000..=5003,
                 snapshot: 164,
                 whole_if: 0x20,
+                whole_sample: None,
                 brief,
                 segments: true,
             };
@@ -731,9 +822,9 @@ mod tests {
             for family in [Family::V4, Family::V6] {
                 for segments in [false, true] {
                     let brief = Some(Brief { unless: 0x1f, bytes: 12 });
-                    let program = program(&FilterRule { family, ports: 1..=65_535, snapshot: 164, whole_if: 0x20, brief, segments });
+                    let program = program(&FilterRule { family, ports: 1..=65_535, snapshot: 164, whole_if: 0x20, whole_sample: Some(6), brief, segments });
                     for hardware in [1, 772, 65_534] {
-                        let kept = run(&program, &Shown { bytes: &bytes, network, hardware });
+                        let kept = run(&program, &Shown { bytes: &bytes, network, hardware, random: 1 });
                         let known = [0, 164, WHOLE].contains(&kept) || (segments && kept == SEGMENT_KEPT);
                         let brief = kept.wrapping_sub(18 + 8 + 12);
                         prop_assert!(known || brief <= 60);

@@ -129,6 +129,9 @@ pub struct RingSettings {
     /// Datagrams of whose payload's first byte any of these bits is set are kept whole as well. Not
     /// looked at in IPv6 behind extension headers. Default: 0, none.
     pub whole_if: u8,
+    /// Share of datagrams that the kernel keeps whole: one in 2 to the power of this, chosen at
+    /// random. IPv6 datagrams behind extension headers are never chosen. Default: none.
+    pub whole_sample: Option<u8>,
     /// Of which datagrams less is kept. Default: of none.
     pub brief: Option<Brief>,
 }
@@ -156,6 +159,7 @@ impl RingSettings {
             block_timeout: Duration::from_millis(10),
             snapshot: SNAPSHOT,
             whole_if: 0,
+            whole_sample: None,
             brief: None,
         }
     }
@@ -324,6 +328,7 @@ impl PacketRing {
             ports: settings.ports.clone(),
             snapshot,
             whole_if: settings.whole_if,
+            whole_sample: settings.whole_sample,
             brief,
             segments: settings.segments,
         };

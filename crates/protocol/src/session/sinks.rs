@@ -108,6 +108,9 @@ pub struct Needs {
     pub all: bool,
     /// The whole datagram, where any of these bits is set in its first byte.
     pub whole_if: u8,
+    /// The whole of a random sample of datagrams, one in 2 to the power of this: for checks that
+    /// need all bytes, but not of every datagram.
+    pub whole_sample: Option<u8>,
     /// More than the first [`Needs::first`] bytes, up to some 80 of the payload, where any of these
     /// is set.
     pub more_if: u8,
@@ -123,6 +126,7 @@ impl Needs {
     pub const ALL: Needs = Needs {
         all: true,
         whole_if: u8::MAX,
+        whole_sample: None,
         more_if: u8::MAX,
         first: 0,
         within: None,
@@ -133,6 +137,11 @@ impl Needs {
         Needs {
             all: self.all || other.all,
             whole_if: self.whole_if | other.whole_if,
+            whole_sample: self
+                .whole_sample
+                .into_iter()
+                .chain(other.whole_sample)
+                .min(),
             more_if: self.more_if | other.more_if,
             first: self.first.max(other.first),
             within: self.within.into_iter().chain(other.within).min(),
@@ -301,11 +310,18 @@ mod tests {
         let needs = |whole_if, more_if, first| Needs {
             all: false,
             whole_if,
+            whole_sample: None,
             more_if,
             first,
             within: None,
         };
         let both = needs(0x20, 0x1f, 12).and(needs(0x80, 1, 16));
         assert_eq!(both, needs(0xa0, 0x1f, 16));
+        let sample = |whole_sample| Needs {
+            whole_sample,
+            ..needs(0, 0, 12)
+        };
+        assert_eq!(sample(Some(6)).and(sample(None)), sample(Some(6)));
+        assert_eq!(sample(Some(6)).and(sample(Some(3))), sample(Some(3)));
     }
 }

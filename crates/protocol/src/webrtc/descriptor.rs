@@ -13,7 +13,7 @@ use super::golden;
 use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
 use super::signalling::janus::Subscribe;
-use super::tracks::FEEDBACK_WITHIN;
+use super::tracks::{AUTHENTICATED_SAMPLE, FEEDBACK_WITHIN};
 use super::turn::TurnTransport;
 use super::url::{Place, SCHEMES, Url};
 use crate::browser::{Golden, Page};
@@ -40,6 +40,8 @@ pub static PROTOCOL: Protocol = Protocol {
     datagrams: Some(Needs {
         // The length of padding is encrypted: no packet is needed as a whole.
         whole_if: 0,
+        // To authenticate the first ones of each stream.
+        whole_sample: Some(AUTHENTICATED_SAMPLE),
         within: Some(FEEDBACK_WITHIN),
         ..rtp::NEEDS
     }),

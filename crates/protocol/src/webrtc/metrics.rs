@@ -31,8 +31,8 @@ measure::metrics! {
         PEERS_CONNECTED = "peers_connected", Count, "";
         /// Offers in which the server let ICE begin anew, by other credentials.
         ICE_RESTARTS = "ice_restarts", Count, "RFC 8445, 9";
-        /// Datagrams of media or of reports whose authentication failed. Of media only where it is
-        /// decrypted.
+        /// Datagrams of media or of reports whose authentication failed. With `receive: headers`
+        /// only the first packets of each stream are authenticated.
         UNAUTHENTIC = "unauthentic", Count, "RFC 3711, 3.3";
         /// The same, that had come before.
         REPLAYED = "replayed", Count, "RFC 3711, 3.3.2";

@@ -46,6 +46,11 @@ const HEADER_MAX: usize = 96;
 /// Maximum delay from arrival to counting. Browsers send a NACK within some 20 ms of a gap.
 pub(super) const FEEDBACK_WITHIN: Duration = Duration::from_millis(8);
 
+/// Share of packets that a packet ring keeps whole, so that streams can be authenticated: one in 64
+/// (two to the power of this). More would cost memory bandwidth; fewer would notice plain media and
+/// foreign keys later.
+pub(super) const AUTHENTICATED_SAMPLE: u8 = 6;
+
 /// Unknown media above this part of all packets (a tenth), and of at least this number, fails a
 /// client.
 const UNKNOWN_PART: u64 = 10;
@@ -108,6 +113,9 @@ struct Track {
     key_frame: Option<u32>,
     /// Number of packets that are still to be authenticated.
     unchecked: u8,
+    /// True if the latest whole packet was not authentic and no earlier one was. No packet of the
+    /// stream counts then.
+    foreign: bool,
     /// None where it carries retransmissions.
     receiver: Option<Box<RtpReceiver>>,
     /// What is to be asked for; none where nothing is.
@@ -270,17 +278,22 @@ impl Tracks {
             return true;
         };
         let checked = check.packet(arrival);
+        let mut believed = checked != Checked::Unauthentic;
         match (track, checked) {
             (None, _) => self.first_checked = checked,
-            (Some(_), Checked::Unauthentic) => {}
-            (Some(track), Checked::Authentic) => track.unchecked -= 1,
-            // The index of later ones is not certain.
-            (Some(track), Checked::Unknown) => track.unchecked = 0,
+            (Some(track), Checked::Unauthentic) => track.foreign = track.unchecked == CHECKED,
+            (Some(track), Checked::Authentic) => {
+                track.unchecked -= 1;
+                track.foreign = false;
+            }
+            // Retransmissions are too rare for the sample of packets that a ring keeps whole.
+            (Some(track), Checked::Unknown) if track.receiver.is_none() => track.unchecked = 0,
+            (Some(track), Checked::Unknown) => believed = !track.foreign,
         }
         if place.is_ok() && self.tracks.iter().all(|track| track.unchecked == 0) {
             check.rest();
         }
-        checked != Checked::Unauthentic
+        believed
     }
 
     /// Says which header extension tells how loud sound is, from now on.
@@ -530,10 +543,10 @@ impl Tracks {
                 asks_by: agreed.asks_by,
                 demands: 0,
                 unchecked: match (&self.check, self.first_checked) {
-                    (None, _) => CHECKED,
-                    (Some(_), Checked::Unknown) => 0,
+                    (None, _) | (Some(_), Checked::Unknown) => CHECKED,
                     (Some(_), _) => CHECKED - 1,
                 },
+                foreign: false,
                 receiver,
                 gone: false,
             },

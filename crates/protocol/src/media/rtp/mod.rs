@@ -45,6 +45,7 @@ pub const NEEDS: Needs = Needs {
     within: None,
     all: false,
     whole_if: 0x20,
+    whole_sample: None,
     more_if: 0x1f,
     first: header::FIXED_LENGTH as u8,
 };

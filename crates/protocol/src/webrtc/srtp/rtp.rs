@@ -100,6 +100,29 @@ impl RtpOpener {
         Ok(())
     }
 
+    /// Takes note of a packet that is not opened, because only its header is known. Without it, the
+    /// index of a later packet could not be found after a rollover.
+    pub fn pass_over(&mut self, header: &[u8]) {
+        let Some(&[_, _, high, low, _, _, _, _, a, b, c, d]) = header.first_chunk() else {
+            return;
+        };
+        let ssrc = u32::from_be_bytes([a, b, c, d]);
+        let place = self.sources.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc);
+        let place = match place {
+            Ok(place) => place,
+            Err(_) if self.sources.len() >= SOURCES_MAX => return,
+            Err(place) => {
+                self.sources.insert(place, (ssrc, Box::new(Window::new())));
+                place
+            }
+        };
+        let window = &mut self.sources[place].1;
+        let index = estimate(window.highest(), u16::from_be_bytes([high, low]));
+        if window.is_new(index) {
+            window.add(index);
+        }
+    }
+
     fn open_as(
         &self,
         packet: &[u8],

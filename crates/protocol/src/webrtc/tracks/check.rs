@@ -26,7 +26,8 @@ pub(super) struct Check {
 pub(super) enum Checked {
     Authentic,
     Unauthentic,
-    /// The packet ring did not keep the whole packet, so it cannot be authenticated.
+    /// The packet ring did not keep the whole packet, so it cannot be authenticated. A ring keeps a
+    /// random sample of packets whole.
     Unknown,
 }
 
@@ -42,10 +43,11 @@ impl Check {
     }
 
     pub(super) fn packet(&mut self, arrival: &Arrival<'_>) -> Checked {
+        let opener = self.opener.get_or_insert_with(|| self.keys.rtp_opener());
         if arrival.bytes.len() < arrival.length {
+            opener.pass_over(arrival.bytes);
             return Checked::Unknown;
         }
-        let opener = self.opener.get_or_insert_with(|| self.keys.rtp_opener());
         match opener.open(arrival.bytes, &mut self.plain) {
             Err(SrtpError::Unauthentic | SrtpError::Malformed) => {
                 self.unauthentic += 1;

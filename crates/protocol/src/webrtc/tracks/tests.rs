@@ -693,19 +693,23 @@ fn first_packets_of_each_stream_have_to_be_authentic() {
         let keys = SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[own; 56], client);
         keys.expect("it is long enough")
     };
-    let receive = |own: u8, whole: bool| {
+    // One packet in `whole` is captured whole.
+    let receive = |own: u8, whole: u16, first: u16| {
         let (mut tracks, mut recorder) = tracks();
         tracks.check_first(Some(keys(7, true)));
         let mut sealer = keys(own, false).rtp_sealer();
-        for (ssrc, sequence) in (1..=10).flat_map(|number| [(50, number), (60, number)]) {
-            let mut bytes = packet(0x80, 96, sequence, ssrc);
+        for (ssrc, number) in (1..=10).flat_map(|number| [(50, number), (60, number)]) {
+            let mut bytes = packet(0x80, 96, first.wrapping_add(number), ssrc);
             // By no keys.
             if own > 0 {
                 sealer.seal(&mut bytes).expect("it is in order");
             }
             let arrival = Arrival {
                 at: Time::from_nanos(1_000_000),
-                bytes: if whole { &bytes } else { &bytes[..60] },
+                bytes: match number % whole {
+                    0 => &bytes,
+                    _ => &bytes[..60],
+                },
                 length: bytes.len(),
                 overhead: 28,
             };
@@ -724,10 +728,15 @@ fn first_packets_of_each_stream_have_to_be_authentic() {
         )
     };
     let good = vec![(10, 10), (10, 10)];
-    assert_eq!(receive(7, true), (good.clone(), 0));
-    assert_eq!(receive(8, true), (vec![], 40), "other keys");
-    assert_eq!(receive(0, true), (vec![], 40), "not encrypted");
-    // The ring has not kept enough of them.
-    assert_eq!(receive(7, false), (good.clone(), 0));
-    assert_eq!(receive(8, false), (good, 0));
+    assert_eq!(receive(7, 1, 0), (good.clone(), 0));
+    assert_eq!(receive(8, 1, 0), (vec![], 40), "other keys");
+    assert_eq!(receive(0, 1, 0), (vec![], 40), "not encrypted");
+    // A ring keeps a sample whole. What comes before its first packet counts.
+    let caught = vec![(3, 3), (3, 3)];
+    assert_eq!(receive(7, 4, 0), (good.clone(), 0));
+    assert_eq!(receive(7, 4, 65_533), (good.clone(), 0), "a rollover first");
+    assert_eq!(receive(8, 4, 0), (caught.clone(), 8), "other keys");
+    assert_eq!(receive(0, 4, 0), (caught, 8), "not encrypted");
+    // The sample had none of them.
+    assert_eq!(receive(8, 11, 0), (good, 0));
 }

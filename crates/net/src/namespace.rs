@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -63,6 +64,14 @@ impl Namespace {
     /// There is no /proc.
     pub fn current() -> io::Result<Namespace> {
         File::open("/proc/thread-self/ns/net").map(Namespace)
+    }
+
+    /// Inode of the namespace: that of `/proc/PID/ns/net` of each process in it (namespaces(7)).
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn inode(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.ino())
     }
 
     /// Moves the calling thread into it; what it starts from now on is there too.

@@ -1,17 +1,22 @@
-//! A guard over a program that must not outlive streamgauge.
+//! A guard over programs that must not outlive streamgauge.
 //!
 //! The guard is a small process that holds one end of a socket pair. When the other end closes
-//! without a word, because streamgauge was killed, it kills the program. The program itself stays
-//! in its terminal's process group, so it is not started by the supervisor
-//! ([`crate::supervise_main`]). A parent-death signal (`PR_SET_PDEATHSIG` in prctl(2)) would come
+//! without a word, because streamgauge was killed, it kills all processes of a network namespace
+//! that streamgauge made. It starts before the first of them, so none escapes.
+//!
+//! The programs stay in their terminal's process group, so they are not started by the supervisor
+//! ([`crate::supervise_main`]). A parent-death signal (`PR_SET_PDEATHSIG` in prctl(2)) would be sent
 //! at the end of the thread that starts the program.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -23,7 +28,13 @@ pub(crate) const ARGUMENT: &str = "--guard";
 /// Message that the program ended.
 const DONE: u8 = b'd';
 
-/// Kills a program if this process ends before [`Guard::release`].
+/// Time within which processes that start meanwhile are found too.
+const KILL_WITHIN: Duration = Duration::from_secs(2);
+
+/// Interval between searches for processes.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Kills the processes of a network namespace if this process ends before [`Guard`] is dropped.
 #[derive(Debug)]
 pub struct Guard {
     child: Child,
@@ -31,16 +42,16 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Guards a program, which must be a child that was not waited for.
+    /// Guards a network namespace, given by its inode. This process must not be in it.
     ///
     /// # Errors
     /// The guard cannot be started.
-    pub fn over(program: Pid) -> io::Result<Guard> {
+    pub fn over(network: u64) -> io::Result<Guard> {
         let (socket, theirs) = UnixStream::pair()?;
         let child = Command::new("/proc/self/exe")
             .arg0("streamgauge")
             .args([SUBCOMMAND, ARGUMENT])
-            .arg(program.as_raw_nonzero().to_string())
+            .arg(network.to_string())
             .env_clear()
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
@@ -50,10 +61,12 @@ impl Guard {
             .spawn()?;
         Ok(Guard { child, socket })
     }
+}
 
-    /// Ends the guard, because the program has ended.
-    pub fn release(mut self) {
-        // If the guard was killed, there is nobody to tell.
+impl Drop for Guard {
+    /// Ends the guard, because the program has ended or was not started.
+    fn drop(&mut self) {
+        // The guard may have been killed.
         let _ = self.socket.write_all(&[DONE]);
         let _ = self.child.wait();
     }
@@ -61,17 +74,45 @@ impl Guard {
 
 /// Runs as a guard. Returns the exit status of this process.
 pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> i32 {
-    let number = arguments.next().and_then(|own| own.to_str()?.parse().ok());
-    let Some(program) = number.and_then(Pid::from_raw) else {
+    let network = arguments.next().and_then(|own| own.to_str()?.parse().ok());
+    let Some(network) = network else {
         return 104;
     };
-    // A pidfd names the program even if its number is used again.
-    let Ok(program) = pidfd_open(program, PidfdFlags::empty()) else {
-        return 0;
-    };
     let mut word = [0];
-    if io::stdin().read_exact(&mut word).is_err() {
-        let _ = pidfd_send_signal(program, Signal::KILL);
+    if io::stdin().read_exact(&mut word).is_ok() {
+        return 0;
+    }
+    let until = Instant::now() + KILL_WITHIN;
+    while kill_all(network) && Instant::now() < until {
+        std::thread::sleep(SEARCH_INTERVAL);
     }
     0
+}
+
+/// Kills the processes of a network namespace. Returns `true` if there were any.
+fn kill_all(network: u64) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return false;
+    };
+    let mut found = false;
+    for process in processes.flatten() {
+        let name = process.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let is_inside = || {
+            let of = fs::metadata(format!("/proc/{id}/ns/net"));
+            of.is_ok_and(|of| of.ino() == network)
+        };
+        // The second look is for a number that was used again before the pidfd named its process.
+        if is_inside()
+            && let Some(id) = Pid::from_raw(id)
+            && let Ok(process) = pidfd_open(id, PidfdFlags::empty())
+            && is_inside()
+        {
+            found = true;
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+    }
+    found
 }

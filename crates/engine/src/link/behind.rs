@@ -73,6 +73,14 @@ impl Behind {
         self.emulator.goes_first()
     }
 
+    /// Inode of the network namespace behind the link.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn network(&self) -> io::Result<u64> {
+        self.inside.inode()
+    }
+
     /// Starts a program behind the link.
     ///
     /// # Errors

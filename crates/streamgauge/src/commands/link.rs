@@ -56,13 +56,12 @@ pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Fai
              packets leave late",
         );
     }
+    // Without this process there is no network.
+    let guard = behind.network().and_then(sut::Guard::over);
+    let guard =
+        guard.map_err(|error| Failure::bad(format_args!("cannot guard the program: {error}")))?;
     let mut child = start(&arguments.command, &behind)?;
     let program = Pid::from_child(&child);
-    // Without this process there is no network.
-    let guard = sut::Guard::over(program).map_err(|error| {
-        let _ = child.kill();
-        Failure::bad(format_args!("cannot guard the program: {error}"))
-    })?;
     let forward = std::thread::spawn(move || {
         for signal in signals.forever() {
             let signal = match signal {
@@ -76,7 +75,7 @@ pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Fai
         }
     });
     let ended = child.wait();
-    guard.release();
+    drop(guard);
     handle.close();
     let _ = forward.join();
     let record = behind.stop();

@@ -1,10 +1,12 @@
-//! How to speak to media servers, without touching the network.
+//! Protocols of media servers, without I/O.
 //!
-//! Everything here is sans-IO: bytes and time go in, transmissions, channel requests, events and
-//! the next deadline come out. The crate's manifest has no means to do anything else. The contract
-//! between a protocol and the engine that runs it is in [`session`]; what protocols share is in
-//! [`media`]; each protocol is one folder, where a [`descriptor::Protocol`] says what it is, and
-//! one line in [`registry`].
+//! The crate is sans-IO: bytes and time go in; transmissions, channel requests, events and the next
+//! deadline come out. Its manifest has no dependency that could do I/O or read a clock.
+//!
+//! * [`session`] is the contract between a protocol and the engine that runs it.
+//! * [`media`] holds what protocols share.
+//! * Each protocol is one folder. Its [`descriptor::Protocol`] declares the protocol, and one line
+//!   of [`registry`] lists it.
 
 pub mod auth;
 pub mod browser;

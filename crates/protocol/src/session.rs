@@ -1,19 +1,21 @@
 //! The contract between a protocol and the engine that runs it.
 //!
 //! A [`Session`] is one side of one conversation: a client's with a server, or a reference server's
-//! with one client. The engine feeds it [`Input`]s and carries out the [`Output`]s that it leaves
-//! in its [`Context`]; between the two it owns no socket, reads no clock and starts nothing. So the
-//! same session runs over real sockets, and in tests over a seeded virtual network in virtual time.
+//! with one client. The engine delivers [`Input`]s to it and carries out the [`Output`]s that it
+//! leaves in its [`Context`]. A session owns no socket, reads no clock and starts no thread. The
+//! same session therefore runs over real sockets, and in tests over a seeded virtual network in
+//! virtual time.
 //!
 //! There are two planes:
 //!
 //! * **Control**: bytes and datagrams go into [`Session::handle`], bytes come out as
-//!   [`Output::Send`]. May allocate; costs what a request costs.
-//! * **Media**: what arrives is counted by a [`Sink`], what leaves is made by a [`Flow`]. Both live
-//!   beside all others of their worker, in [`Sinks`] and [`Flows`]; the engine updates them packet
-//!   by packet without calling the session, which hears only of a [`MediaEvent`]. Where media and control share a byte stream (RTSP's interleaved frames) the
-//!   session takes the stream apart and hands the packets to its sinks itself: the read was a batch
-//!   already.
+//!   [`Output::Send`] and [`Output::Transmit`]. The control plane may allocate: it works once per
+//!   request, not once per packet.
+//! * **Media**: a [`Sink`] counts received packets, a [`Flow`] makes packets to send. They live in
+//!   the worker's [`Sinks`] and [`Flows`]. The engine updates them packet by packet without calling
+//!   the session, which receives only [`MediaEvent`]s. If media and control share a byte stream
+//!   (RTSP's interleaved frames), the session splits the stream and passes the packets to its sinks
+//!   itself: one read already is a batch.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -42,50 +44,63 @@ pub use sinks::{Arrival, Media, MediaEvent, MediaMark, Needs, Sink, SinkId, Sink
 pub use streams::StreamRow;
 
 /// One side of one conversation.
+///
+/// The first input is [`Input::Start`]. The last output is [`Output::Ended`]; the session receives
+/// no input after it.
 pub trait Session {
-    /// Takes one input in, and leaves in `cx.out` what is to be done about it.
+    /// Handles one input and appends to `cx.out` the outputs that follow from it.
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>);
 
-    /// When [`Input::Deadline`] is to come, unless something else happens first.
+    /// Time at which the engine delivers [`Input::Deadline`]; `None` if no deadline is set.
+    ///
+    /// The engine reads it again after each input, so a session may move or clear it at any time.
     fn deadline(&self) -> Option<Time>;
 
-    /// Whether what has arrived and was not handed over as yet could change what the session makes
-    /// of its deadline: because an answer, or media, is waited for. Not where it is only to send
-    /// something.
+    /// Returns `true` if input that has arrived but is not delivered yet could change what the
+    /// session does at its deadline, because the session waits for an answer or for media.
+    ///
+    /// The engine then reads the session's sockets before it delivers [`Input::Deadline`]. It may
+    /// delay the deadline of a session that returns `false`, because that session only has
+    /// something to send. Default: `true`.
     fn awaits(&self, now: Time) -> bool {
         let _ = now;
         true
     }
 
-    /// What each stream of the session has come to so far, for the client's row in the run file
-    /// while it lives: what [`Output::Streams`] would say now. Asked every few seconds. Nothing,
-    /// for a session that receives no media or is over.
+    /// Current results of the session's streams: what [`Output::Streams`] would hold now.
+    ///
+    /// The engine asks every few seconds, for the client's row in the run file. Default: no rows,
+    /// for a session that receives no media or has ended.
     fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
         let _ = sinks;
         Vec::new()
     }
 }
 
-/// What a session may use while it handles an input.
+/// Parts of the engine that a session may use while it handles an input.
 pub struct Context<'a> {
-    /// The time now.
+    /// Current time.
     pub now: Time,
-    /// Where the population's figures are added to.
+    /// Counters and histograms of the session's population.
     pub recorder: &'a mut Recorder,
-    /// Receivers of media on this worker.
+    /// Receivers of media of this worker.
     pub sinks: &'a mut Sinks,
-    /// Senders of media on this worker.
+    /// Senders of media of this worker.
     pub flows: &'a mut Flows,
-    /// What is to be done, in order.
+    /// Outputs, carried out in order after the call.
     pub out: &'a mut VecDeque<Output>,
-    /// The bytes of the datagrams among it: see [`Context::transmit`].
+    /// Bytes of the datagrams among the outputs; see [`Context::transmit`].
     pub outbox: &'a mut Outbox,
 }
 
 impl Context<'_> {
-    /// Sends one datagram on a channel that [`Open::Udp`] opened, or that an [`Endpoint`] accepted,
-    /// when the outputs so far have been carried out. `write` appends its bytes; nothing is
-    /// allocated. Datagrams of one length that go to one place in a row leave by one system call.
+    /// Sends one datagram on a channel that [`Open::Udp`] opened or an [`Endpoint`] accepted, after
+    /// the outputs so far.
+    ///
+    /// `to` is the destination; `None` is the channel's peer. `write` appends the bytes of the
+    /// datagram and must not remove any; an empty datagram is not sent. The call allocates nothing
+    /// once the outbox has grown. Consecutive datagrams of equal length to one destination leave
+    /// with one system call.
     pub fn transmit(
         &mut self,
         channel: ChannelId,
@@ -96,377 +111,398 @@ impl Context<'_> {
     }
 }
 
-/// A channel of a session. The session chooses the numbers; each is used once.
+/// Number of a channel, unique within its session. The session chooses it and uses it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u32);
 
-/// Which socket of a channel that is a pair of UDP ports.
+/// One socket of a channel that is a pair of UDP ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Port {
-    /// The even port: media. Of channels that are no pair, the only one.
+    /// The even port: media. The only port of a channel that is not a pair.
     Media,
     /// The odd port: RTCP.
     Control,
 }
 
-/// What a session hears.
+/// An event that the engine delivers to a session.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// Set to work. Comes first, once. `due` is when the plan wanted it, which is what delays are
-    /// measured from.
+    /// First input, delivered once.
     Start {
-        /// When the session should have begun.
+        /// Planned start. Delays are measured from it, even if the session starts late.
         due: Time,
     },
-    /// A channel stands.
+    /// A channel is open: the answer to [`Output::Open`]. A reference server's session gets its
+    /// client's connection this way, as channel 0, without asking for it.
     Opened {
-        /// Which.
+        /// Channel that is open.
         channel: ChannelId,
-        /// Our end; of a pair of UDP ports the even one.
+        /// Local address; for a pair of UDP ports, that of the even port.
         local: SocketAddr,
-        /// The other end, where there is one.
+        /// Peer address; `None` if the channel is not connected.
         remote: Option<SocketAddr>,
     },
-    /// A channel could not be had.
+    /// A channel could not be opened: the answer to [`Output::Open`].
     OpenFailed {
-        /// Which.
+        /// Channel that was asked for.
         channel: ChannelId,
-        /// Why.
+        /// Reason of the failure.
         error: ChannelError,
     },
-    /// Bytes arrived on a stream channel (TCP, TLS), in order, cut anywhere.
+    /// Bytes of a stream channel (TCP, TLS or Unix), in order, split at arbitrary positions.
     Bytes {
-        /// On which.
+        /// Channel that the bytes came from.
         channel: ChannelId,
-        /// What; at most what one read gives.
+        /// At most one read's worth of bytes.
         bytes: &'a [u8],
-        /// When the last of them came, as far as that is known: else when they were read.
+        /// Kernel arrival time of the last byte; the time of reading if the kernel gave none.
         at: Time,
-        /// When each of them came: runs in order, of which the last ends with `bytes`. Empty where
-        /// nothing is known of it: then all came by `at`.
+        /// Arrival times of parts of `bytes`, in order; the last part ends with `bytes`. Empty if
+        /// unknown: then all bytes arrived by `at`.
         runs: &'a [Run],
     },
-    /// A datagram arrived that belongs to no sink.
+    /// A datagram of a port pair or multicast channel that no sink counts.
     Datagram {
-        /// On which channel.
+        /// Channel that the datagram came from.
         channel: ChannelId,
-        /// On which of its ports.
+        /// Port that received it.
         port: Port,
-        /// From where.
+        /// Address of the sender.
         from: SocketAddr,
-        /// What.
+        /// Payload of the datagram.
         bytes: &'a [u8],
-        /// When the kernel took it in.
+        /// Kernel arrival time.
         at: Time,
     },
-    /// Datagrams arrived on a channel that [`Open::Udp`] opened: in order, as many as were there at
-    /// one look. On one that an [`Endpoint`] accepted each comes alone.
+    /// Datagrams of a channel that [`Open::Udp`] or [`Open::UdpTo`] opened, in order, as many as
+    /// one read returned. On a channel that an [`Endpoint`] accepted, each datagram is delivered
+    /// alone.
     Datagrams {
-        /// On which channel.
+        /// Channel that the datagrams came from.
         channel: ChannelId,
-        /// What.
+        /// The datagrams, in order of arrival.
         datagrams: &'a [Datagram<'a>],
     },
-    /// The other side closed a channel, or it broke. Nothing more comes from it.
+    /// The peer closed a channel, or the channel broke. No more input comes from it.
     Closed {
-        /// Which.
+        /// Channel that is closed.
         channel: ChannelId,
-        /// How.
+        /// Cause of the end.
         how: Closed,
     },
-    /// Something happened in a sink that the session must know.
+    /// A sink reports an event that the session must act on.
     Media {
-        /// In which.
+        /// Sink that reports.
         sink: SinkId,
-        /// What.
+        /// The event.
         event: MediaEvent,
     },
-    /// A flow has sent its last packet, or cannot be sent: its channel is not there or has no peer.
-    /// Comes once. It sends no more, whatever it is given, until it is started again.
+    /// A flow has sent its last packet, or cannot be sent because its channel does not exist or has
+    /// no peer.
+    ///
+    /// Delivered once for each start. The flow sends nothing more, whatever is added to it, until
+    /// [`Output::StartFlow`] starts it again.
     FlowEnded {
-        /// Which.
+        /// Flow that ended.
         flow: FlowId,
     },
-    /// Another session of this run said something on a topic this one listens to.
+    /// Message from another session of this run, on a topic that this session subscribed to with
+    /// [`Output::Listen`].
     Told {
-        /// The topic.
+        /// Topic of the message.
         topic: &'a str,
-        /// What was said.
+        /// Text of the message.
         message: &'a Arc<str>,
     },
-    /// A connection that was handed over ([`Output::Exchange`]) is over; it is closed.
+    /// An exchange that took over a channel ([`Output::Exchange`]) ended. The channel is closed.
     Exchanged {
-        /// Which.
+        /// Channel that was handed over.
         channel: ChannelId,
-        /// How it ended.
+        /// Cause of the end.
         how: ExchangeEnded,
     },
-    /// The time that [`Session::deadline`] named has come.
+    /// The time that [`Session::deadline`] returned has come.
     Deadline,
-    /// Come to a clean end, and be through by `until`: then the engine cuts what is left. Before it
-    /// does, this comes once more with an `until` that has passed: [`Output::Ended`] is then to be
-    /// said in that very call, with the session's sinks and flows taken away.
+    /// Shut down gracefully before `until`.
+    ///
+    /// If the session is still alive at `until`, the engine delivers `Stop` once more, with an
+    /// `until` that has passed. The session must then remove its sinks and flows and emit
+    /// [`Output::Ended`] within that call. The engine removes a session that does not.
     Stop {
-        /// The time left.
+        /// Time by which the session must have ended.
         until: Time,
     },
 }
 
-/// What a session wants done.
+/// A request of a session to the engine.
 #[derive(Debug)]
 pub enum Output {
-    /// Open a channel. Answered by [`Input::Opened`] or [`Input::OpenFailed`], always.
+    /// Open a channel. The answer is always one [`Input::Opened`] or [`Input::OpenFailed`].
     Open {
-        /// Its number from now on.
+        /// Number of the new channel.
         channel: ChannelId,
-        /// What kind.
+        /// Kind of channel and its parameters.
         open: Open,
     },
-    /// Send bytes: on a stream channel in order after what was sent before, on a UDP channel as one
-    /// datagram to its peer.
+    /// Send bytes: on a stream channel in order, after the bytes sent before; on a port pair or a
+    /// multicast channel as one datagram to its peer. Single UDP sockets use [`Context::transmit`]
+    /// instead.
+    ///
+    /// A stream channel queues what the kernel does not take. If the bounded queue overflows, the
+    /// channel ends with [`Closed::Stuck`].
     Send {
-        /// On which channel.
+        /// Channel to send on.
         channel: ChannelId,
-        /// From which of its ports.
+        /// Port to send from.
         port: Port,
-        /// What.
+        /// Bytes to send.
         bytes: Vec<u8>,
     },
-    /// Send datagrams: see [`Context::transmit`], which makes it.
+    /// Send datagrams. Made by [`Context::transmit`].
     Transmit(Transmit),
-    /// Name the other end of a UDP channel: where [`Output::Send`] and flows go. Media from other
-    /// addresses than `media.ip()` is foreign: it is counted by the engine and not given to the
-    /// sink. Of a single socket ([`Open::Udp`]) it names where flows go, and datagrams that name no
-    /// other place, from then on; what comes is not changed by it.
+    /// Set the peer of a UDP channel: the destination of [`Output::Send`] and of flows. The engine
+    /// counts media from an address other than `media.ip()` as foreign, and passes none of it to
+    /// the sink.
+    ///
+    /// On a single socket ([`Open::Udp`]) this sets the destination of flows, and of datagrams
+    /// without a destination of their own, from then on. It does not restrict what is received.
     Peer {
-        /// Which channel.
+        /// UDP channel.
         channel: ChannelId,
-        /// Where media goes to and comes from.
+        /// Address that media goes to and comes from.
         media: SocketAddr,
-        /// Where RTCP goes to.
+        /// Address that RTCP goes to.
         control: SocketAddr,
     },
-    /// Close a channel when everything sent on it has left. No [`Input::Closed`] follows.
+    /// Close a channel once everything sent on it has left. No [`Input::Closed`] follows.
     Close {
-        /// Which.
+        /// Channel to close.
         channel: ChannelId,
     },
-    /// Have what comes on a TCP connection acknowledged that soon, though it is read seldom once
-    /// media comes. A server that sends nothing small before all is acknowledged (Nagle's
-    /// algorithm; RFC 9293, 3.7.4) would else be kept waiting for up to 40 ms.
+    /// Limit the delay of acknowledgements on a TCP connection, which the engine reads rarely once
+    /// it carries media.
+    ///
+    /// Without it, a server that holds back small segments until all data is acknowledged (Nagle's
+    /// algorithm; RFC 9293, 3.7.4) would wait for up to 40 ms.
     Acknowledge {
-        /// On which channel.
+        /// TCP channel.
         channel: ChannelId,
-        /// How soon.
+        /// Maximum delay of acknowledgements.
         acks: Acks,
     },
-    /// Read a channel that [`Open::Udp`] or [`Open::UdpTo`] opened so soon from now on. An answer
-    /// may be waited for at once, and the media behind it read late.
+    /// Change how soon a channel that [`Open::Udp`] or [`Open::UdpTo`] opened is read. A session
+    /// may thus wait for an answer at once and have the media after it read late.
     Read {
-        /// Which channel.
+        /// UDP channel.
         channel: ChannelId,
-        /// How soon.
+        /// New reading mode.
         reading: Reading,
     },
-    /// Let a flow send from now on; it then runs by its own schedule until it ends
-    /// ([`Input::FlowEnded`]).
+    /// Start a flow. It sends by its own schedule until it ends ([`Input::FlowEnded`]).
     StartFlow {
-        /// Which flow.
+        /// Flow to start.
         flow: FlowId,
-        /// On which channel: its packets are datagrams, or pieces of the connection's bytes.
+        /// Channel to send on: the packets are datagrams, or pieces of the connection's byte
+        /// stream.
         channel: ChannelId,
     },
-    /// Let a flow send no more. It can be started again. The session removes it from [`Flows`]
-    /// itself; what it has then sent is all.
+    /// Stop a flow. It can be started again. The session removes it from [`Flows`] itself; the
+    /// flow's counts are then final.
     StopFlow {
-        /// Which flow.
+        /// Flow to stop.
         flow: FlowId,
     },
-    /// Hand a stream channel over: from now on messages are sent and read on it without the
-    /// session, by the exchange's own plan. Ends with [`Input::Exchanged`]; until then the session
-    /// hears nothing of the channel.
+    /// Hand a stream channel over to an exchange, which sends and receives messages by its own
+    /// plan, without the session.
+    ///
+    /// The session receives no other input of the channel before [`Input::Exchanged`].
     Exchange {
-        /// Which.
+        /// Stream channel to hand over.
         channel: ChannelId,
-        /// What is sent, and what becomes of what comes.
+        /// Sender and receiver of the messages.
         exchange: Box<dyn Exchange>,
     },
-    /// Plan no more messages on a channel that was handed over: what is on its way leaves, the
-    /// other side is told that nothing more will come, and what it still sends is taken in until it
-    /// closes.
+    /// Shut an exchange down gracefully: plan no more messages, send those under way, tell the peer
+    /// that no more follow, and receive what it still sends until it closes.
     FinishExchange {
-        /// Which.
+        /// Channel that was handed over.
         channel: ChannelId,
     },
-    /// Hear what is said on a topic from now on, and what was last said on it before.
+    /// Subscribe to a topic. The last message published on it, if any, is delivered at once.
+    ///
+    /// The engine bounds the number of topics and notes `topic_refused` for one beyond the bound.
     Listen {
-        /// The topic.
+        /// Topic to subscribe to.
         topic: String,
     },
-    /// Say something to all sessions of the run that listen to the topic.
+    /// Publish a message to all sessions of the run that subscribed to the topic.
     Tell {
-        /// The topic.
+        /// Topic of the message.
         topic: String,
-        /// What.
+        /// Text of the message.
         message: Arc<str>,
     },
-    /// The first media packet of the session has arrived, on whichever channel. Said once; the
+    /// The first media packet of the session has arrived, on any of its channels. Emitted once. The
     /// engine counts the client as playing from then on.
     Playing {
-        /// When.
+        /// Arrival time of the packet.
         at: Time,
     },
-    /// What the server says of the media, by a session that is there to ask for it.
+    /// The server's description of the media. Emitted by sessions that only ask for it.
     Described(Box<measure::media::MediaDescription>),
-    /// What each stream of the session came to, said before [`Output::Ended`]: for the client's row
-    /// in the run file.
+    /// Final results of the session's streams, for the client's row in the run file. Emitted before
+    /// [`Output::Ended`].
     Streams(Vec<StreamRow>),
-    /// Something for the run's list of events. The engine bounds how many are kept.
+    /// An entry of the run's list of events. The engine bounds the number of entries of a kind and
+    /// counts the rest.
     Note(Note),
-    /// What the session did, for the report of whoever runs it.
+    /// A record of what the session did, for the report of the command that runs it.
     Record(Record),
-    /// The session is over; whatever it still has open is to be closed, and its sinks and flows
-    /// are gone. The last output.
+    /// The session ended: the last output. The session has removed its sinks and flows; the engine
+    /// closes its channels.
     Ended(Outcome),
 }
 
-/// How soon what comes on a connection is acknowledged.
+/// Maximum delay of TCP acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// Within two ticks of the kernel's clock (2 to 20 ms), where it can be told so (Linux 6.15);
-    /// it costs nothing.
+    /// Two ticks of the kernel's clock (2 to 20 ms), on Linux 6.15 or newer. Costs nothing.
     Soon,
-    /// At once, because what comes is read at once: each segment costs a wake-up.
+    /// Immediately, because the connection is read as soon as data arrives. Each segment costs a
+    /// wake-up.
     AtOnce,
 }
 
-/// A channel to open.
+/// Kind of a channel to open, with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Open {
     /// A TCP connection.
     Tcp {
-        /// Name or address.
+        /// Host name or address.
         host: String,
-        /// Port.
+        /// TCP port.
         port: u16,
-        /// How long connecting may take, looking up the name included.
+        /// Maximum time to resolve the name and connect.
         timeout: Duration,
     },
-    /// A TLS connection over TCP; bytes on the channel are the plain ones.
+    /// A TLS connection over TCP. The channel carries plain text; the engine encrypts and decrypts.
     Tls {
-        /// Name or address.
+        /// Host name or address.
         host: String,
-        /// Port.
+        /// TCP port.
         port: u16,
-        /// How long connecting and the handshake may take.
+        /// Maximum time to resolve the name, connect and complete the handshake.
         timeout: Duration,
-        /// What the certificate must be for, where that is not `host`. Whose certificates are
-        /// trusted is the population's ([`crate::tls::TlsConfig`]).
+        /// Name that the certificate must be valid for; `None` means `host`. The population's
+        /// [`crate::tls::TlsConfig`] decides which certificates are trusted.
         server_name: Option<String>,
     },
-    /// A connection to a Unix socket of streams (unix(7)). It stands at once or cannot be had. Its
-    /// ends have no addresses: unspecified ones stand for them.
+    /// A connection to a Unix stream socket (unix(7)). It opens or fails at once. Both addresses of
+    /// [`Input::Opened`] are unspecified.
     Unix {
-        /// The socket's path.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// A UDP socket. What comes is heard as [`Input::Datagrams`], whoever sent it; with a peer only
-    /// what that one sent. Media goes to a sink instead, where one is named.
+    /// A UDP socket. Datagrams are delivered as [`Input::Datagrams`], from any sender, or with
+    /// `peer` from that peer only. Those that `media` matches go to its sink instead.
     Udp {
-        /// The local address to bind; port 0 for any, unspecified for any address.
+        /// Local address to bind. Port 0 means any port, an unspecified address any address.
         local: SocketAddr,
-        /// The only one to speak to (connect(2)). Then an answer that nobody is there (ICMP port
-        /// unreachable) ends the channel with [`Closed::Reset`].
+        /// The only peer (connect(2)). If it is unreachable (ICMP port unreachable), the channel
+        /// ends with [`Closed::Reset`].
         peer: Option<SocketAddr>,
-        /// How soon it is read.
+        /// How soon the socket is read.
         reading: Reading,
-        /// What of it is media, and what counts that.
+        /// Datagrams that are media, and the sink that counts them; `None` if there are none.
         media: Option<Media>,
     },
-    /// The same with any local address, to a peer that is named: it is looked up as for a
-    /// connection, and connected to the first of its addresses to which there is a way. Those of
-    /// IPv4 are first: whether anybody is at an address, nothing tells before something is sent.
-    /// The peer's address is the remote end of [`Input::Opened`].
+    /// A UDP socket with any local address, connected to a named peer.
+    ///
+    /// The name is resolved as for a TCP connection. The socket connects to the first address that
+    /// has a route, IPv4 addresses first: before a datagram is sent, UDP cannot tell whether a peer
+    /// listens at an address. [`Input::Opened`] has the peer's address as `remote`.
     UdpTo {
-        /// Name or address.
+        /// Host name or address.
         host: String,
-        /// Port.
+        /// UDP port of the peer.
         port: u16,
-        /// The local port to bind; 0 for any. Where somebody has it, the channel fails with
+        /// Local port to bind; 0 for any. If the port is in use, the channel fails with
         /// [`ChannelError::NoPorts`].
         local_port: u16,
-        /// How long looking the name up may take.
+        /// Maximum time to resolve the name.
         timeout: Duration,
-        /// How soon it is read.
+        /// How soon the socket is read.
         reading: Reading,
-        /// What of it is media, and what counts that.
+        /// Datagrams that are media, and the sink that counts them; `None` if there are none.
         media: Option<Media>,
     },
-    /// A pair of UDP ports, an even one for media and the odd one above it for RTCP.
+    /// A pair of UDP ports: an even one for media and the next one for RTCP.
     UdpPair {
-        /// The local address to bind; unspecified for any.
+        /// Local address to bind; unspecified for any.
         local: IpAddr,
-        /// What counts the datagrams on the even port. Without one they come as
+        /// Sink that counts the datagrams of the even port. With `None` they are delivered as
         /// [`Input::Datagram`].
         sink: Option<SinkId>,
-        /// Whether the pair may be one that other sessions of this worker use too. What arrives is
-        /// then told apart by the sender's address, so a peer must be named before anything is
-        /// heard. A server can so stand for thousands of clients without two descriptors each.
+        /// `true` to share the pair with other sessions of this worker, so that a server needs no
+        /// two descriptors for each of thousands of clients. Datagrams are then assigned to
+        /// sessions by the sender's address: the session receives none before it sets its peer with
+        /// [`Output::Peer`].
         shared: bool,
     },
     /// Membership in a multicast group, on a pair of ports as the group uses them.
     ///
-    /// One copy of what is sent to the group serves all of this worker's sessions that join it
-    /// alike; each has its own sink. A sink counts what arrives after the channel's
-    /// [`Output::Peer`] was said, which names the only sender whose datagrams count, or with an
-    /// unspecified address any, and where RTCP goes to.
+    /// One socket pair serves all sessions of this worker that join the group with the same
+    /// parameters; each session has a sink of its own. A sink counts packets that arrive after the
+    /// channel's [`Output::Peer`]. `Peer` sets the only sender whose datagrams count (an
+    /// unspecified address means any sender) and the destination of RTCP.
     ///
-    /// To the network these sessions are one receiver: what they send is sent of the one that
-    /// joined first alone, and it alone hears of other receivers' RTCP. What a sender says in RTCP,
-    /// all hear.
+    /// To the network these sessions are one receiver. Only the session that joined first sends,
+    /// and only that session receives other receivers' RTCP. All sessions receive the sender's
+    /// RTCP.
     Multicast {
-        /// The group.
+        /// Address of the group.
         group: IpAddr,
-        /// The port for media.
+        /// Port for media.
         port: u16,
-        /// The port for RTCP.
+        /// Port for RTCP.
         control: u16,
-        /// The only sources to take packets from, where the membership is source-specific (RFC
-        /// 4607); else none.
+        /// Source addresses of a source-specific membership (RFC 4607). Empty for a membership with
+        /// any source.
         sources: Vec<IpAddr>,
-        /// Through which interface.
+        /// Interface to join through.
         interface: Interface,
-        /// How many hops live what is sent to the group.
+        /// Time to live (hop limit) of datagrams sent to the group.
         ttl: u8,
-        /// What counts the datagrams of the media port. Without one they come as
-        /// [`Input::Datagram`], cut off after 2048 bytes.
+        /// Sink that counts the datagrams of the media port. With `None` they are delivered as
+        /// [`Input::Datagram`], truncated to 2048 bytes.
         sink: Option<SinkId>,
     },
-    /// A pair of UDP ports to send to multicast groups from. Other sessions of this worker use the
-    /// pair too; nothing is heard on it.
+    /// A pair of UDP ports to send to multicast groups. Other sessions of this worker share it. It
+    /// receives nothing.
     MulticastSender {
-        /// The local address to bind; unspecified for any.
+        /// Local address to bind; unspecified for any.
         local: IpAddr,
-        /// The interface by which the datagrams leave. Without one it is that of `local`, and where
-        /// that is unspecified, the one that the routes name.
+        /// Interface that the datagrams leave by. `None` means the interface of `local`, or if that
+        /// is unspecified, the one of the routing table.
         interface: Option<Interface>,
-        /// How many hops they live.
+        /// Time to live (hop limit) of the datagrams.
         ttl: u8,
     },
 }
 
-/// An interface of this machine.
+/// A network interface of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interface {
-    /// The one that has this address.
+    /// The interface that has this address.
     With(IpAddr),
-    /// The one of this name.
+    /// The interface of this name.
     Named(String),
 }
 
-/// Where a pair of UDP ports is to be bound for the peer of a connection from `local`. A link-local
-/// address of IPv6 means an interface too, which an address alone does not say (RFC 4007, 6): then
-/// any, and the peer's address decides.
+/// Returns the address to bind a pair of UDP ports to, for the peer of a connection from `local`.
+///
+/// A link-local IPv6 address is ambiguous without its interface (RFC 4007, section 6). For it the
+/// result is the unspecified address, and the peer's address decides the interface.
 pub fn bind_beside(local: IpAddr) -> IpAddr {
     match local {
         IpAddr::V6(address) if address.is_unicast_link_local() => Ipv6Addr::UNSPECIFIED.into(),
@@ -474,36 +510,36 @@ pub fn bind_beside(local: IpAddr) -> IpAddr {
     }
 }
 
-/// Another port of the address that a connection has at its other end. Its interface is kept, where
-/// it means one.
+/// Returns the peer address of a connection with another port. The scope of an IPv6 link-local
+/// address is kept.
 pub fn beside(remote: SocketAddr, port: u16) -> SocketAddr {
     let mut address = remote;
     address.set_port(port);
     address
 }
 
-/// Why a channel could not be opened.
+/// Reason why a channel could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChannelError {
-    /// Nobody listens there.
+    /// No process listens at the address.
     Refused,
-    /// There is no way there.
+    /// No route to the host.
     Unreachable,
-    /// The name has no address.
+    /// The host name has no address.
     NameNotFound,
-    /// It did not stand in time.
+    /// The connection was not established before the timeout.
     TimedOut,
-    /// There was a connection, but TLS could not be had on it.
+    /// TCP connected, but TLS failed.
     Tls(TlsError),
-    /// This machine has no free port pair left for it: the tester's own limit.
+    /// No free local port or port pair: a limit of the tester.
     NoPorts,
-    /// This process has no file descriptor left for it: the tester's own limit.
+    /// No free file descriptor in this process: a limit of the tester.
     NoFiles,
-    /// This machine grants no more memberships in multicast groups: the tester's own limit.
+    /// The kernel refused another multicast membership: a limit of the tester.
     NoMembership,
-    /// This machine has no such interface.
+    /// The network interface does not exist on this machine.
     NoInterface,
-    /// Anything else; the number is the operating system's.
+    /// Any other error, with the operating system's error number.
     Other(i32),
 }
 
@@ -512,13 +548,13 @@ impl fmt::Display for ChannelError {
         out.write_str(match self {
             ChannelError::Refused => "connection refused",
             ChannelError::Unreachable => "no route to the host",
-            ChannelError::NameNotFound => "the host's name has no address",
-            ChannelError::TimedOut => "no connection in time",
+            ChannelError::NameNotFound => "the host name has no address",
+            ChannelError::TimedOut => "connection timed out",
             ChannelError::Tls(error) => return error.fmt(out),
             ChannelError::NoPorts => "this machine has no free port left",
             ChannelError::NoFiles => "this process has no file descriptor left",
             ChannelError::NoMembership => {
-                "this machine grants no more memberships in multicast groups or of their sources (sysctl \
+                "this machine grants no more multicast memberships or group sources (sysctl \
                  net.ipv4.igmp_max_memberships, net.ipv4.igmp_max_msf, net.ipv6.mld_max_msf)"
             }
             ChannelError::NoInterface => "this machine has no such network interface",
@@ -527,43 +563,44 @@ impl fmt::Display for ChannelError {
     }
 }
 
-/// How a channel ended.
+/// Cause of the end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Closed {
-    /// The other side closed it in order.
+    /// The peer closed it in order.
     End,
-    /// The other side reset it, or it broke.
+    /// The peer reset it, or it broke.
     Reset,
-    /// The other side took nothing off it for so long that its bounded queue ran over.
+    /// The peer read nothing for so long that the bounded send queue overflowed.
     Stuck,
-    /// What came over it was no more what TLS demands, or the other side broke TLS off.
+    /// The peer violated or aborted TLS.
     Tls(TlsError),
 }
 
-/// How a session ended.
+/// Result of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As planned: the media played to its known end, or the run's own publisher left.
+    /// The session ended as planned: the media played to its known end, or the run's own publisher
+    /// left.
     Completed,
-    /// It was told to stop, and did so in order.
+    /// The session shut down gracefully after [`Input::Stop`].
     Stopped,
-    /// The server ended the stream at a time that nobody had announced. The scenario decides whether
+    /// The server ended the stream at a time that was not announced. The scenario decides whether
     /// that is planned.
     EndedByServer {
         /// Time of the end.
         at: Time,
-        /// Whether the server said so by the protocol. Otherwise it closed the connection, as after
-        /// a crash.
+        /// `true` if the server announced the end by the protocol. `false` if it closed the
+        /// connection, as after a crash.
         in_order: bool,
-        /// The client's failure, if the end is not planned.
+        /// Failure of the client if the end is not planned.
         failure: Failure,
     },
-    /// It failed.
+    /// The session failed.
     Failed(Failure),
 }
 
 impl Outcome {
-    /// The failure of the session. An end by the server counts as one.
+    /// Returns the failure of the session. An end by the server counts as one.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Outcome::EndedByServer { failure, .. } | Outcome::Failed(failure) => Some(failure),
@@ -572,26 +609,26 @@ impl Outcome {
     }
 }
 
-/// Why a session failed.
+/// Reason why a session failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// A stable name out of the protocol's enumerated set: a row of the report.
+    /// Stable name from the protocol's enumerated set: a row of the report.
     pub reason: &'static str,
-    /// What exactly happened, for the run file: what was asked, what came, so that one finds the
-    /// packet. At most a few hundred characters.
+    /// Details for the run file: the request and the answer, exact enough to find the packet in a
+    /// capture. At most a few hundred characters.
     pub detail: String,
 }
 
-/// Something for the list of events.
+/// An entry of the run's list of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// A stable name, so that like events can be counted.
+    /// Stable name, by which equal events are counted.
     pub kind: &'static str,
-    /// What happened.
+    /// Description of the event.
     pub text: String,
 }
 
-/// Finds out when bytes of a read came, from its runs, one after the other.
+/// Arrival times of the bytes of one read, looked up at increasing offsets.
 #[derive(Clone, Debug)]
 pub struct Times<'a> {
     runs: &'a [Run],
@@ -599,13 +636,14 @@ pub struct Times<'a> {
 }
 
 impl<'a> Times<'a> {
-    /// The times of [`Input::Bytes`].
+    /// Takes `runs` and `at` of [`Input::Bytes`].
     pub fn new(runs: &'a [Run], at: Time) -> Times<'a> {
         Times { runs, by: at }
     }
 
-    /// When what ends at that offset was there as a whole, and whether that is the time of the very
-    /// segment that brought its last byte. Offsets are asked for in order.
+    /// Returns the time by which all bytes before offset `end` had arrived, and `true` if that is
+    /// the arrival time of the segment that brought the last of them. Offsets must not decrease
+    /// from call to call.
     #[inline]
     pub fn of(&mut self, end: usize) -> (Time, bool) {
         while let [run, rest @ ..] = self.runs {

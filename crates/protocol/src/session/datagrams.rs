@@ -1,4 +1,4 @@
-//! Datagrams of sessions: many at a time, each with its address, in and out.
+//! Datagrams of sessions, sent and received in batches.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -8,61 +8,65 @@ use measure::Time;
 
 use super::{ChannelId, Output, Session};
 
-/// A datagram that has arrived.
+/// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Who sent it.
+    /// Address of the sender.
     pub from: SocketAddr,
-    /// When the kernel took it in.
+    /// Kernel arrival time.
     pub at: Time,
-    /// All of it.
+    /// The whole payload.
     pub bytes: &'a [u8],
 }
 
-/// How soon the datagrams of a channel are read. Times of arrival are the kernel's either way.
+/// Maximum delay until the datagrams of a channel are read. Arrival times are the kernel's in every
+/// mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// As soon as they come.
+    /// As soon as they arrive.
     AtOnce,
-    /// Within that time. One wake-up serves the sockets of all sessions. If a packet ring brings
+    /// Within this time. One wake-up serves the sockets of all sessions. If a packet ring brings
     /// the media, the rest is read as with [`Reading::Late`].
     Soon(Duration),
     /// As [`Reading::Soon`], for sessions with a deadline every few milliseconds. If a packet ring
-    /// brings the media, the rest is read at deadlines, at most every 40 ms.
+    /// brings the media, the rest is read at deadlines, but at most every 40 ms.
     MediaSoon(Duration),
-    /// Whenever the worker is awake for something else, but every 40 ms, and before the session
-    /// hears of anything else. For media, where answers may wait: nobody is woken for it.
+    /// Whenever the worker is awake anyway, every 40 ms at the latest, and before the session
+    /// receives any other input. For media of sessions whose answers may wait: it causes no
+    /// wake-up.
     Late,
-    /// When the session's deadline comes, before it hears of anything else, and at the end of each
-    /// window. For media of a session that has a deadline every few milliseconds anyway: the worker
-    /// does not even look whether something has come. Where a packet ring brings the media, what
-    /// else comes is read every 40 ms.
+    /// At the session's deadlines before other input, and at the end of each window.
+    ///
+    /// For media of a session with a deadline every few milliseconds: the worker does not even poll
+    /// the socket. If a packet ring brings the media, the rest is read at deadlines too, but at
+    /// most every 40 ms.
     AtDeadlines,
 }
 
-/// A part of what a session sends: one datagram, or several to one place of which all but the last
-/// are equally long. Its bytes are in the [`Outbox`] of the call that made it.
+/// Datagrams that a session sends: one, or several to one destination, of equal length except for
+/// the last. Their bytes are in the [`Outbox`] of the same call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// On which channel.
+    /// Channel to send on.
     pub channel: ChannelId,
-    /// Where to. `None` is the peer that the channel was opened with.
+    /// Destination. `None` means the channel's peer.
     pub to: Option<SocketAddr>,
-    /// How long each datagram is; the last one may be shorter.
+    /// Length of each datagram in bytes; the last one may be shorter.
     pub segment_size: usize,
-    /// Where its bytes are.
+    /// Range of the bytes in the [`Outbox`].
     pub place: Range<usize>,
 }
 
 impl Transmit {
-    /// The most datagrams in one: the kernel takes no more (`UDP_MAX_SEGMENTS` was 64 up to
+    /// Maximum number of datagrams in one transmit: a kernel limit (`UDP_MAX_SEGMENTS` was 64 up to
     /// Linux 6.8).
     const SEGMENTS_MAX: usize = 64;
 
-    /// The most bytes in one: what fits into the length of an IPv6 or IPv4 packet with its headers.
+    /// Maximum number of bytes in one transmit, which fit into the length field of an IPv4 or IPv6
+    /// packet with its headers.
     const BYTES_MAX: usize = 65_000;
 
-    /// Whether a datagram of that length can follow in the same one.
+    /// Returns `true` if a datagram of `length` bytes can be appended.
     fn takes(&self, channel: ChannelId, to: Option<SocketAddr>, length: usize) -> bool {
         let bytes = self.place.len();
         (self.channel, self.to) == (channel, to)
@@ -73,24 +77,24 @@ impl Transmit {
     }
 }
 
-/// The bytes of what a session sends as datagrams in one call. It belongs to the worker and is used
-/// again and again, so that no datagram is allocated.
+/// Bytes of the datagrams that a session sends in one call. The worker reuses it, so that sending
+/// allocates nothing.
 #[derive(Debug, Default)]
 pub struct Outbox(Vec<u8>);
 
 impl Outbox {
-    /// The bytes of a [`Transmit`] of the same call.
+    /// Bytes of a [`Transmit`] from the same call.
     pub fn bytes(&self, transmit: &Transmit) -> &[u8] {
         &self.0[transmit.place.clone()]
     }
 
-    /// Forgets everything, for the next call.
+    /// Empties the outbox for the next call.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Adds a datagram that `write` appends to what is there already, after the outputs so far. One
-    /// of no bytes is none.
+    /// Adds a datagram after the outputs so far. `write` appends its bytes. An empty datagram is
+    /// not sent.
     pub(crate) fn add(
         &mut self,
         out: &mut std::collections::VecDeque<Output>,
@@ -103,7 +107,7 @@ impl Outbox {
         let end = self.0.len();
         assert!(
             begin <= end,
-            "a datagram is appended, and nothing taken away"
+            "`write` appends a datagram and must not remove any bytes"
         );
         if begin == end {
             return;
@@ -124,37 +128,38 @@ impl Outbox {
     }
 }
 
-/// A session behind an [`Endpoint`], as the endpoint numbers it. Each number is used once.
+/// Number of a session behind an [`Endpoint`]. The endpoint chooses it and uses it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u64);
 
-/// What becomes of a datagram that came to an [`Endpoint`].
+/// Destination of a datagram that an [`Endpoint`] received.
 pub enum Route {
-    /// It is for that session, which hears it as [`Input::Datagrams`](super::Input::Datagrams). One
-    /// for a session that is over is dropped, and counted as foreign.
+    /// An existing session, which receives it as [`Input::Datagrams`](super::Input::Datagrams). If
+    /// that session has ended, the datagram is dropped and counted as foreign.
     Session(PeerId),
-    /// It begins that session: the session is started, hears that channel 0 stands with the sender
-    /// as its remote end, and then the datagram.
+    /// A new session. The engine starts it, delivers [`Input::Opened`](super::Input::Opened) for
+    /// channel 0 with the sender as `remote`, and then the datagram.
     Accept(PeerId, Box<dyn Session>),
-    /// What was written is sent back to its sender, and nothing else is done: a challenge, a
-    /// refusal.
+    /// No session: the endpoint answers the sender itself, with a challenge or a refusal.
     Answer,
-    /// Nobody wants it. It is counted as foreign.
+    /// No session: the datagram is dropped and counted as foreign.
     Drop,
 }
 
-/// The server's side of one UDP port: it sees every datagram, and finds or makes the session that
-/// it belongs to, by whatever the protocol tells sessions apart by (an address, a socket id, an ICE
-/// user fragment).
+/// The server's side of one UDP port. It receives every datagram, and finds or makes the session
+/// that the datagram belongs to, by the protocol's own key (an address, a socket id, an ICE user
+/// fragment).
 ///
-/// It is called for each datagram, after the session of the one before has heard that one. So it
-/// must be quick, and nothing that a stranger sends may make
-/// it grow without bound: before a peer has proven its address (RFC 6347, 4.2.1), [`Route::Answer`]
-/// keeps nothing.
+/// The engine calls it for each datagram, after the session of the previous datagram has received
+/// that one. The endpoint must therefore be fast, and its memory must not grow with datagrams of
+/// unknown senders: before a peer has proven its address (RFC 6347, section 4.2.1),
+/// [`Route::Answer`] keeps no state.
 pub trait Endpoint: Send {
-    /// Whose a datagram is. With [`Route::Answer`], `answer` holds what is sent back; it comes
-    /// empty. Without `room` there are as many sessions as may be, and [`Route::Accept`] is
-    /// refused.
+    /// Returns the destination of a datagram.
+    ///
+    /// For [`Route::Answer`] the endpoint writes the answer to `answer`, which is empty before the
+    /// call. If `room` is `false`, the maximum number of sessions is reached and [`Route::Accept`]
+    /// is refused.
     fn route(
         &mut self,
         now: Time,
@@ -163,7 +168,7 @@ pub trait Endpoint: Send {
         answer: &mut Vec<u8>,
     ) -> Route;
 
-    /// A session is over: nothing is to be sent to it any more.
+    /// A session has ended. No further datagram is routed to it.
     fn ended(&mut self, session: PeerId);
 }
 
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_of_one_length_to_one_place_are_one_transmit() {
+    fn equal_datagrams_to_one_address_share_a_transmit() {
         let (mut outbox, mut out) = (Outbox::default(), VecDeque::new());
         let to = "10.0.0.1:5".parse().ok();
         let other = "10.0.0.2:5".parse().ok();
@@ -191,7 +196,7 @@ mod tests {
             (1, to, 100),
             (1, to, 100),
             (1, to, 60),
-            // After a shorter one the next is another's.
+            // A shorter datagram ends the transmit.
             (1, to, 60),
             (1, to, 61),
             (1, other, 61),
@@ -213,14 +218,14 @@ mod tests {
         ];
         assert_eq!(lengths(&out), expected);
         let Some(Output::Transmit(first)) = out.front() else {
-            panic!("it is one");
+            panic!("the first output is a transmit");
         };
         let cut: Vec<usize> = outbox.bytes(first).chunks(100).map(<[u8]>::len).collect();
         assert_eq!(cut, [100, 100, 60]);
     }
 
     #[test]
-    fn a_transmit_is_no_more_than_the_kernel_takes() {
+    fn transmit_stays_within_kernel_limits() {
         for (length, most) in [(10, 64), (1400, 46)] {
             let (mut outbox, mut out) = (Outbox::default(), VecDeque::new());
             for _ in 0..200 {
@@ -235,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_two_datagrams_stays_there() {
+    fn output_between_datagrams_keeps_its_position() {
         let (mut outbox, mut out) = (Outbox::default(), VecDeque::new());
         outbox.add(&mut out, ChannelId(0), None, |bytes| bytes.push(1));
         out.push_back(Output::Close {

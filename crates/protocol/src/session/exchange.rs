@@ -1,8 +1,8 @@
 //! A connection that a session has handed over ([`super::Output::Exchange`]): messages are sent and
-//! read on it without the session.
+//! received on it without the session.
 //!
-//! An [`Exchange`] does no I/O: bytes to be sent come out, bytes that came go in. Who runs the
-//! session holds one for each such connection, and calls it for each message and each read.
+//! An [`Exchange`] does no I/O: received bytes go in, bytes to send come out. The engine holds one
+//! exchange for each such connection and calls it for each message and each read.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,53 +11,53 @@ use measure::{Recorder, Time};
 
 use super::{Closed, Failure, Pace};
 
-/// How many bytes may wait to be sent on a connection before nothing more is read from it: the
-/// other side does not read what it asked for.
+/// Send backlog in bytes above which the engine stops reading a connection: its peer does not read
+/// the answers to its requests. 256 KiB.
 pub const CONGESTED: usize = 256 * 1024;
 
-/// What an exchange may use while it is called.
+/// Parts of the engine that an exchange may use during a call.
 #[derive(Debug)]
 pub struct Tools<'a> {
-    /// The time now.
+    /// Current time.
     pub now: Time,
-    /// Where the population's figures are added to.
+    /// Counters and histograms of the population.
     pub recorder: &'a mut Recorder,
-    /// What is to be sent is added to it.
+    /// Bytes to send are appended here.
     pub out: &'a mut Vec<u8>,
-    /// Room to compare in; what is in it means nothing.
+    /// Scratch buffer. Its contents are undefined at the start of a call.
     pub scratch: &'a mut Vec<u8>,
 }
 
-/// What is to be done after an exchange was called.
+/// Action that the engine takes after a call of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// Nothing but to send what was added.
+    /// Send the bytes that were added, and continue.
     Go,
-    /// All that was planned is through: nothing more is to be sent after this.
+    /// The plan is complete: send the bytes that were added and plan nothing more.
     Finish,
-    /// The connection is to be closed.
+    /// Close the connection.
     Close,
 }
 
-/// How a connection that was handed over ended.
+/// Cause of the end of a connection that was handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Both sides had nothing more to say.
+    /// Both sides ended their sending in order.
     InOrder,
-    /// It was to be closed.
+    /// The exchange asked for it with [`After::Close`].
     OnPurpose,
-    /// The other side closed it first, or it broke.
+    /// The peer closed the connection first, or it broke.
     Closed(Closed),
-    /// What came is of no use.
+    /// The exchange rejected the received bytes.
     Failed(Failure),
 }
 
-/// What all exchanges of a population have in common. That of the first counts.
+/// Plan that all exchanges of a population share. The engine uses that of the first exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// When their messages are sent.
+    /// Times at which messages are sent.
     pub pace: Pace,
-    /// Counts a round over all of them, which took so long.
+    /// Records the duration of one round over all connections.
     pub round_ended: fn(Duration, &mut Recorder),
 }
 
@@ -70,107 +70,110 @@ impl Default for Plan {
     }
 }
 
-/// One side of the messages on a connection. What is not written does nothing, as for a side that
-/// only answers.
+/// One side of the messages on a connection.
+///
+/// The default methods do nothing, which suits a side that only answers.
 pub trait Exchange: fmt::Debug {
-    /// By what its messages are planned.
+    /// Plan of the messages. Default: nothing is planned.
     fn plan(&self) -> Plan {
         Plan::default()
     }
 
-    /// Whether it matters when bytes came: then the kernel is asked for their time.
+    /// Returns `true` if arrival times matter: the engine then asks the kernel for them. Default:
+    /// `false`, and the times are those of reading.
     fn wants_times(&self) -> bool {
         false
     }
 
-    /// Whether it still sends after the other side has said that nothing more comes from there, as
-    /// who answers does. Else that is the end, unless this side has [finished](Exchange::finish).
+    /// Returns `true` if this side still sends after the peer has closed its sending direction, as
+    /// a side that answers does. With `false`, the default, that ends the connection unless this
+    /// side has [finished](Exchange::finish).
     fn outlives_peer(&self) -> bool {
         false
     }
 
-    /// Sets to work: adds what may be sent at once, where nothing is planned.
+    /// Starts the exchange: adds messages that may be sent at once without a plan.
     fn begin(&mut self, tools: &mut Tools<'_>) {
         let _ = tools;
     }
 
-    /// Adds the message that is due by [`Exchange::plan`]; nothing where none may be sent. The hot
-    /// path.
+    /// Adds the message that is due by [`Exchange::plan`], or nothing if none may be sent now. The
+    /// hot path.
     fn write_planned(&mut self, tools: &mut Tools<'_>) {
         let _ = tools;
     }
 
-    /// That message, which is what `tools.out` holds, was sent. It was planned for `planned`.
+    /// Called after that message, which `tools.out` holds, was sent. It was planned for `planned`.
     fn planned_sent(&mut self, planned: Time, tools: &mut Tools<'_>) -> After {
         let _ = (planned, tools);
         After::Go
     }
 
-    /// That message was not sent, and never will be: the connection does not take it.
+    /// Called if that message was dropped because the connection did not accept it.
     fn planned_not_sent(&mut self, recorder: &mut Recorder) {
         let _ = recorder;
     }
 
-    /// Takes bytes in that came, the last of them at `at`.
+    /// Handles received bytes, the last of which arrived at `at`.
     ///
     /// # Errors
-    /// They are of no use: the connection is to be given up.
+    /// If the bytes are invalid. The engine then closes the connection.
     fn received(&mut self, bytes: &[u8], at: Time, tools: &mut Tools<'_>)
     -> Result<After, Failure>;
 
-    /// When [`Exchange::due`] is to be called; at any time nothing else is due.
+    /// Time at which [`Exchange::due`] must be called; `None` if nothing is scheduled.
     fn next_due(&self) -> Option<Time> {
         None
     }
 
-    /// Adds what was to wait until now.
+    /// Adds messages that were scheduled for now.
     fn due(&mut self, tools: &mut Tools<'_>) -> After {
         let _ = tools;
         After::Go
     }
 
-    /// Has a look at what has not happened. Called about once a second.
+    /// Checks for timeouts. Called about once a second.
     fn look(&mut self, tools: &mut Tools<'_>) -> After {
         let _ = tools;
         After::Go
     }
 
-    /// Whether [`Exchange::acknowledged`] would tell anything new.
+    /// Returns `true` if [`Exchange::acknowledged`] has something to measure.
     fn wants_acknowledged(&self) -> bool {
         false
     }
 
-    /// Takes up what has been acknowledged: of all bytes sent `waiting` have not; TLS adds
-    /// `sealing` to each message.
+    /// Records how far sent bytes have been acknowledged. `waiting` is the number of bytes sent and
+    /// not acknowledged; TLS adds `sealing` bytes to each message.
     fn acknowledged(&mut self, waiting: u64, sealing: usize, recorder: &mut Recorder) {
         let _ = (waiting, sealing, recorder);
     }
 
-    /// Plans nothing more.
+    /// Stops planning messages.
     fn finish(&mut self) {}
 
-    /// How long answers are waited for when nothing more is planned, before the other side is told
-    /// so: many servers answer nothing any more once they are. None where no answer is to come.
+    /// Time to wait for outstanding answers before the peer is told that no more messages follow,
+    /// because many servers stop answering then. `None` if no answer is outstanding.
     fn patience(&self) -> Option<Duration> {
         None
     }
 
-    /// Adds what tells the other side that nothing more comes, where messages have a way of their
-    /// own to say so. Called when nothing else is to be sent.
+    /// Adds the message that announces the end of sending, if the message protocol has one. Called
+    /// when nothing else is left to send.
     fn goodbye(&mut self, out: &mut Vec<u8>) {
         let _ = out;
     }
 
-    /// Whether the other side is to answer that before the connection is closed.
+    /// Returns `true` if the peer must answer that message before the connection is closed.
     fn waits_for_goodbye(&self) -> bool {
         false
     }
 
-    /// How many bytes wait in it to be sent later.
+    /// Number of bytes that the exchange holds back to send later.
     fn waiting(&self) -> usize {
         0
     }
 
-    /// Counts what can only be known at the end. Called once.
+    /// Records the final counts. Called once.
     fn ended(&mut self, how: &Ended, recorder: &mut Recorder);
 }

@@ -1,4 +1,4 @@
-//! The senders of media of one worker, at home or lent to what sends for it.
+//! Senders of media of one worker, held by the worker or lent to the thread that sends for it.
 
 use std::any::Any;
 use std::fmt;
@@ -8,65 +8,69 @@ use bytes::Bytes;
 use measure::Time;
 use slab::Slab;
 
-/// A place in [`Flows`].
+/// Handle of a sender in [`Flows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowId(usize);
 
-/// A sender of media with a schedule of its own. Once started it is asked for its packets by
-/// whoever sends for its worker, on another thread where they are datagrams. It may make them there
-/// as it likes: encrypt them, or send again what its session was asked for.
+/// A sender of media with a schedule of its own.
+///
+/// Once started, it is polled for packets by whatever sends for its worker; for datagrams that is
+/// another thread. It may build packets there: encrypt them, or answer retransmission requests that
+/// its session passed on.
 pub trait Flow: Any + fmt::Debug + Send {
-    /// When the next packet is due; [`Time::NEVER`] while none is, and `None` where none will
-    /// follow: then it has ended. What a session does to it may make that earlier.
+    /// Time at which the next packet is due: [`Time::NEVER`] while none is, `None` after the last
+    /// packet. A call of the session may make it earlier.
     fn next_due(&self) -> Option<Time>;
 
-    /// The next packet, if it is due.
+    /// Returns the next packet if it is due.
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket>;
 
-    /// Tells what became of a packet: when it left, or that the network stack did not take it.
-    /// Comes for each packet, in the order in which they were handed out.
+    /// Reports the fate of a packet: the time it left, or `None` if the network stack rejected it.
+    /// Called once for each packet, in the order of [`Flow::next_packet`].
     fn left(&mut self, tag: Tag, left: Option<Handover>);
 
-    /// Whether the times at which each packet leaves are wanted exactly: then it has a system call
-    /// of its own.
+    /// Returns `true` if each packet needs an exact send time: it is then sent with a system call
+    /// of its own. Default: `false`.
     fn wants_times(&self) -> bool {
         false
     }
 
-    /// Whether its packets are to be spaced evenly rather than to leave together with those of
-    /// others.
+    /// Returns `true` if packets are to be spaced evenly instead of leaving in batches with those
+    /// of other flows. Default: `false`.
     fn wants_even_spacing(&self) -> bool {
         false
     }
 
-    /// Whether it sends parts of a stream in a connection, none of which may be missing. Then it is
-    /// asked for a packet only while nothing else waits on the connection, and is told that a packet
-    /// has left when the kernel has taken all of it, of which it keeps little that is not sent. It
-    /// hands out no further packet before.
+    /// Returns `true` for a flow that sends parts of a byte stream, none of which may be missing.
+    /// Default: `false`.
+    ///
+    /// Such a flow is polled only while nothing else is queued on the connection. [`Flow::left`] is
+    /// called once the kernel has taken the whole packet; until then no other packet is polled. The
+    /// kernel keeps only little unsent data of the connection.
     fn waits_for_room(&self) -> bool {
         false
     }
 }
 
-/// A packet whose time has come: a datagram, or a piece of a connection's bytes.
+/// A packet that is due: a datagram, or a piece of a connection's byte stream.
 #[derive(Clone, Debug)]
 pub struct FlowPacket {
-    /// When it was due.
+    /// Planned send time.
     pub due: Time,
-    /// Its first bytes: the protocol's headers, and in a connection what frames them.
+    /// First bytes: the protocol's headers, and on a connection the framing.
     pub header: PacketHeader,
-    /// The rest, which may be shared with all other receivers of the same media.
+    /// Remaining bytes, which may be shared with all other receivers of the same media.
     pub payload: Bytes,
-    /// To be handed back to [`Flow::left`].
+    /// Identifies the packet in [`Flow::left`].
     pub tag: Tag,
 }
 
-/// Which packet of its flow one is, as the flow numbers them.
+/// Identifies a packet within its flow. The flow chooses the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub u64);
 
-/// The first bytes of a packet, at most [`PacketHeader::ROOM`]. They are copied, so they are for
-/// what each packet has of its own.
+/// First bytes of a packet, at most [`PacketHeader::ROOM`]. They are copied, so they hold only what
+/// differs from packet to packet.
 #[derive(Clone, Copy)]
 pub struct PacketHeader {
     bytes: [u8; PacketHeader::ROOM],
@@ -74,19 +78,19 @@ pub struct PacketHeader {
 }
 
 impl PacketHeader {
-    /// The most bytes.
+    /// Maximum number of bytes.
     pub const ROOM: usize = 40;
 
-    /// None.
+    /// An empty header.
     pub const EMPTY: PacketHeader = PacketHeader {
         bytes: [0; PacketHeader::ROOM],
         length: 0,
     };
 
-    /// The same with more behind it.
+    /// Returns the header with `more` appended.
     ///
     /// # Panics
-    /// If that is longer than there is room.
+    /// If the result is longer than [`PacketHeader::ROOM`].
     #[inline]
     #[must_use]
     pub fn with(mut self, more: &[u8]) -> PacketHeader {
@@ -113,21 +117,21 @@ impl fmt::Debug for PacketHeader {
     }
 }
 
-/// When the network stack took a packet: not before `began`, not after `ended`.
+/// Time at which the network stack took a packet: between `began` and `ended`.
 ///
-/// Of a datagram both are read around the system call; on the loopback interface it also arrives
-/// between them. So it is of a packet in a connection, unless the connection was full: then it
-/// waits on.
+/// For a datagram both are read around the system call; on the loopback interface the datagram also
+/// arrives between them. The same holds for a packet on a connection, unless the connection was
+/// full and the packet had to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handover {
-    /// Right before the call.
+    /// Time right before the system call.
     pub began: Time,
-    /// Right after it.
+    /// Time right after the system call.
     pub ended: Time,
 }
 
 impl Handover {
-    /// At a time that is known exactly.
+    /// A handover at an exactly known time.
     pub fn at(time: Time) -> Handover {
         Handover {
             began: time,
@@ -136,32 +140,31 @@ impl Handover {
     }
 }
 
-/// Whoever a flow was lent to ([`Flows::lend`]): how its session still reaches it.
+/// Access to a flow that was lent ([`Flows::lend`]).
 ///
-/// While the flow is away it may send at any moment, but neither while it is reached nor after it
-/// was taken back.
+/// A lent flow may send at any moment, except while it is accessed and after it was taken back.
 pub trait Lender {
-    /// Calls `reach`, once, with the flow, which sends nothing meanwhile.
+    /// Calls `reach` once with the flow. The flow sends nothing during the call.
     fn with(&mut self, reach: &mut dyn FnMut(&mut dyn Flow));
 
-    /// Gives the flow back. What it says it has sent is then final.
+    /// Returns the flow. Its counts are then final.
     fn take(self: Box<Self>) -> Box<dyn Flow>;
 }
 
-/// All senders of one worker, side by side.
+/// All senders of one worker.
 #[derive(Debug, Default)]
 pub struct Flows(Slab<Place>);
 
-/// What a session does wrong that asks for a flow of another type.
+/// Panic message for a session that asks for a flow with the wrong type.
 const OTHER_TYPE: &str = "a session takes its flow for another than it made";
 
-/// Why nobody finds a flow between its places: nothing else is called meanwhile.
+/// Reason why no caller sees [`Place::Between`]: nothing else runs within the call.
 const BETWEEN: &str = "a flow is between its places only within one call";
 
 enum Place {
     Home(Box<dyn Flow>),
     Lent(Box<dyn Lender>),
-    /// On its way between the two: only within [`Flows::lend`] and [`Flows::take_back`].
+    /// Transient state within [`Flows::lend`] and [`Flows::take_back`].
     Between,
 }
 
@@ -181,11 +184,10 @@ impl Flows {
         FlowId(self.0.insert(Place::Home(Box::new(flow))))
     }
 
-    /// What `reach` makes of the sender in that place, which is of that type: see [`Flows::reach`].
+    /// Calls `reach` with a sender of type `F` and returns the result; see [`Flows::reach`].
     ///
     /// # Panics
-    /// If it was taken out, or is of another type: only its session does that, and knows what it
-    /// made.
+    /// If the sender was removed or has another type. Only the session that made it may call this.
     pub fn with<F: Flow, R>(&mut self, id: FlowId, reach: impl FnOnce(&mut F) -> R) -> R {
         self.reach(id, |flow| {
             let flow: &mut dyn Any = flow;
@@ -193,11 +195,12 @@ impl Flows {
         })
     }
 
-    /// What `reach` makes of the sender in that place. One that is sending may wait for this, or be
-    /// waited for: what takes long is to be done elsewhere.
+    /// Calls `reach` with a sender and returns the result.
+    ///
+    /// A lent flow and this call block each other, so `reach` must be short.
     ///
     /// # Panics
-    /// If it was taken out: only its session does that.
+    /// If the sender was removed. Only the session that made it may call this.
     pub fn reach<R>(&mut self, id: FlowId, reach: impl FnOnce(&mut dyn Flow) -> R) -> R {
         match &mut self.0[id.0] {
             Place::Home(flow) => reach(&mut **flow),
@@ -215,11 +218,11 @@ impl Flows {
         }
     }
 
-    /// Takes a sender out, back from where it was lent to. It sends no more, so what it says it has
-    /// sent is final.
+    /// Removes a sender and takes it back if it was lent. It sends nothing more, so its counts are
+    /// final.
     ///
     /// # Panics
-    /// If it was taken out already: only its session does that.
+    /// If the sender was already removed. Only the session that made it may call this.
     pub fn remove(&mut self, id: FlowId) -> Box<dyn Flow> {
         match self.0.remove(id.0) {
             Place::Home(flow) => flow,
@@ -228,25 +231,25 @@ impl Flows {
         }
     }
 
-    /// The same, of that type.
+    /// Removes a sender of type `F`, as [`Flows::remove`] does.
     ///
     /// # Panics
-    /// If it was taken out already, or is of another type.
+    /// If the sender was already removed or has another type.
     pub fn take<F: Flow>(&mut self, id: FlowId) -> Box<F> {
         let flow: Box<dyn Any> = self.remove(id);
         flow.downcast().expect(OTHER_TYPE)
     }
 
-    /// Whether a sender is in that place, at home or lent.
+    /// Returns `true` if the sender has not been removed, lent or not.
     pub fn contains(&self, id: FlowId) -> bool {
         self.0.contains(id.0)
     }
 
-    /// Lends a sender that is at home: `lend` takes it and says how it is reached from now on. Says
-    /// whether it was at home.
+    /// Lends a sender: `lend` takes it and returns the access to it. Returns `false` if it is
+    /// already lent.
     ///
     /// # Panics
-    /// If it was taken out.
+    /// If the sender was removed.
     pub fn lend(
         &mut self,
         id: FlowId,
@@ -265,8 +268,7 @@ impl Flows {
         }
     }
 
-    /// Takes a sender back from where it was lent to; nothing, where it is at home or was taken
-    /// out.
+    /// Takes a lent sender back. Does nothing if it is not lent or was removed.
     pub fn take_back(&mut self, id: FlowId) {
         let Some(place) = self.0.get_mut(id.0) else {
             return;
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_reached_at_home_and_away() {
+    fn lent_flow_stays_accessible_to_its_session() {
         let mut flows = Flows::default();
         let (other, id) = (flows.insert(flow()), flows.insert(flow()));
         let start = Time::from_nanos(5);
@@ -337,8 +339,8 @@ mod tests {
         let away = lend(&mut flows, id);
         assert!(flows.contains(id) && away.borrow().is_some());
         assert_eq!(flows.reach(id, |flow| flow.next_due()), Some(start));
-        assert!(!flows.lend(id, |_| unreachable!("it is not at home")));
-        // What is done to it there is done to it.
+        assert!(!flows.lend(id, |_| unreachable!("it is already lent")));
+        // Calls reach the lent flow itself.
         flows.with(id, RtpFlow::pause);
         flows.take_back(id);
         assert!(away.borrow().is_none());

@@ -1,31 +1,31 @@
-//! What sessions say for the reports of whoever runs them.
+//! Records that sessions leave for reports.
 
 use std::any::Any;
 use std::fmt;
 
-/// What a session did, in a type of its protocol's own: a reference server's for a line of its
-/// report, a source's for what it sent. The engine passes it on without knowing what it is.
+/// A record of what a session did, in a type of its protocol. A reference server's session reports
+/// its requests, a source what it sent. The engine passes the record on without knowing its type.
 #[derive(Debug)]
 pub struct Record(Box<dyn Anything>);
 
-/// What can be a [`Record`].
+/// Types that can be a [`Record`].
 trait Anything: Any + fmt::Debug + Send {}
 
 impl<T: Any + fmt::Debug + Send> Anything for T {}
 
 impl Record {
-    /// A record of that type.
+    /// Wraps a value.
     pub fn new<T: Any + fmt::Debug + Send>(record: T) -> Record {
         Record(Box::new(record))
     }
 
-    /// What it is, where it is of that type.
+    /// Returns the value, or `None` if it has another type.
     pub fn get<T: Any>(&self) -> Option<&T> {
         let record: &dyn Any = &*self.0;
         record.downcast_ref()
     }
 
-    /// The same, taken out; none where it is of another type.
+    /// Extracts the value. Returns `None` if it has another type.
     pub fn take<T: Any>(self) -> Option<Box<T>> {
         let record: Box<dyn Any> = self.0;
         record.downcast().ok()
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_of_its_own_type_alone() {
+    fn record_downcasts_only_to_its_own_type() {
         let record = Record::new("text".to_owned());
         assert_eq!(record.get::<String>().map(String::as_str), Some("text"));
         assert_eq!(record.get::<u8>(), None);

@@ -1,7 +1,7 @@
-//! When which of many connections sends its next message: pure, without a clock.
+//! Schedule of the next messages of many connections. Pure: it reads no clock.
 //!
-//! One schedule is for all connections of a population on a worker, so that the worker has one time
-//! to wake for, and not one for each.
+//! All connections of a population on a worker share one schedule, so that the worker has a single
+//! time to wake for.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,48 +10,49 @@ use measure::Time;
 
 use crate::mix::mix;
 
-/// By what messages are planned.
+/// Plan by which messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// One message on each connection in turn, then so long a sleep, and again: the rounds come as
-    /// the machine lets them.
+    /// Rounds of one message on each connection in turn, with a sleep of this length after each
+    /// round. The rate depends on the machine.
     Sleep(Duration),
-    /// One message on each connection in turn, a round so often by planned times, however long one
-    /// takes.
+    /// Rounds of one message on each connection in turn. Rounds are planned at this interval,
+    /// however long one takes.
     Every(Duration),
-    /// A message on each connection so often by planned times, the connections spread evenly at
-    /// random.
+    /// One message on each connection, planned at this interval. Connections start at random,
+    /// evenly distributed offsets.
     Rate(Duration),
-    /// When answers let it: nothing is planned.
+    /// Nothing is planned: messages are sent as answers arrive.
     Answers,
 }
 
-/// Not among the connections.
+/// Position of a connection that is not in the order.
 const NOWHERE: u32 = u32::MAX;
 
-/// What is to be done next.
+/// Next step of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// A round begins that was planned for this time.
     RoundBegins(Time),
-    /// This connection is to send, what was planned for this time.
+    /// A connection sends a message that was planned for this time.
     Send(u32, Time),
-    /// The round that began then has been once round.
+    /// The round that began at this time has served all connections.
     RoundEnded(Time),
 }
 
-/// The order of the connections of a population on one worker. They are named by small numbers.
+/// Schedule of a population's connections on one worker. Connections have small numbers.
 #[derive(Debug)]
 pub struct Schedule {
     pace: Pace,
-    /// In rounds: the connections in their order.
+    /// In rounds: the connections in the order of sending.
     order: Vec<u32>,
-    /// Where in `order` each is, by its number; else how often a number was given out again.
+    /// By connection number. In rounds: position in `order`. By rate: number of times the number
+    /// was released.
     places: Vec<u32>,
-    /// By rate: when the next message of each is due, the earliest first, each with how often its
-    /// number had been given out.
+    /// By rate: due time of each connection's next message, the earliest first, with the
+    /// connection's number and how often that number had been released.
     queue: VecDeque<(Time, u32, u32)>,
-    /// The round under way: when it was planned, when it began, who is next and where it ends.
+    /// Current round.
     round: Option<Round>,
     next_round: Time,
 }
@@ -77,8 +78,8 @@ impl Schedule {
         }
     }
 
-    /// Takes a connection in. `seed` decides where in the interval its messages lie, where that is
-    /// spread.
+    /// Adds a connection. With [`Pace::Rate`], `seed` decides the offset of its messages within the
+    /// interval.
     pub fn join(&mut self, number: u32, now: Time, seed: u64) {
         let index = number as usize;
         match self.pace {
@@ -103,7 +104,7 @@ impl Schedule {
         }
     }
 
-    /// Takes a connection out.
+    /// Removes a connection.
     pub fn leave(&mut self, number: u32) {
         let Some(place) = self.places.get_mut(number as usize) else {
             return;
@@ -120,7 +121,8 @@ impl Schedule {
         }
     }
 
-    /// Takes out who is at that place, so that nobody else misses the round or gets two turns.
+    /// Removes the connection at position `at` so that no other connection misses its turn or gets
+    /// two in the current round.
     fn take_out(&mut self, mut at: usize) {
         if let Some(round) = &mut self.round {
             let mut borders = [0; 2];
@@ -156,7 +158,7 @@ impl Schedule {
 
     fn plan(&mut self, at: Time, number: u32) {
         let serial = self.places[number as usize];
-        // Nearly always at the end: all have one interval.
+        // Nearly always the end, because all connections have one interval.
         let place = match self.queue.back() {
             Some((last, ..)) if *last > at => self.queue.partition_point(|(due, ..)| *due <= at),
             _ => self.queue.len(),
@@ -164,20 +166,21 @@ impl Schedule {
         self.queue.insert(place, (at, number, serial));
     }
 
-    /// Whether its connections are gone round.
+    /// Returns `true` if messages are sent in rounds.
     pub fn goes_round(&self) -> bool {
         matches!(self.pace, Pace::Sleep(_) | Pace::Every(_))
     }
 
-    /// Nothing could be sent in the last round: the next one does not come before that, unless it
-    /// is planned.
+    /// Delays the next round until `until`, after a round in which nothing could be sent. Rounds at
+    /// planned times are not delayed.
     pub fn put_off(&mut self, until: Time) {
         if let Pace::Sleep(_) = self.pace {
             self.next_round = self.next_round.max(until);
         }
     }
 
-    /// When there is something to be done next; a time that has passed while a round is under way.
+    /// Time of the next step; [`Time::ZERO`] while a round is under way, [`Time::NEVER`] if nothing
+    /// is planned.
     #[inline]
     pub fn next_due(&self) -> Time {
         match self.pace {
@@ -191,7 +194,7 @@ impl Schedule {
         }
     }
 
-    /// What is to be done, where anything is.
+    /// Returns the next step, or `None` if nothing is due.
     #[inline]
     pub fn next(&mut self, now: Time) -> Option<Due> {
         match self.pace {
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_go_once_round_and_sleep_or_keep_their_planned_times() {
+    fn rounds_serve_each_connection_once_and_keep_their_pace() {
         let span = Duration::from_millis(100);
         for (pace, second) in [(Pace::Sleep(span), ms(130)), (Pace::Every(span), ms(110))] {
             let mut schedule = Schedule::new(pace);
@@ -265,7 +268,7 @@ mod tests {
             let sends = [4, 2, 9].map(|number| Due::Send(number, ms(10)));
             assert_eq!(schedule.next(ms(20)), Some(Due::RoundBegins(ms(10))));
             assert_eq!(schedule.next(ms(20)), Some(sends[0]));
-            // It is under way: whoever comes now is in the next.
+            // The round is under way: a connection that joins now is served in the next.
             schedule.join(5, ms(25), 0);
             assert!(schedule.next_due() <= ms(20));
             assert_eq!(
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_keeps_planned_times_and_spreads_connections() {
+    fn rate_keeps_planned_times_and_spreads_connections() {
         let mut schedule = Schedule::new(Pace::Rate(Duration::from_millis(100)));
         for number in 0..100 {
             schedule.join(number, ms(0), u64::from(number));
@@ -308,7 +311,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn in_a_round_everybody_has_one_turn_whoever_leaves(
+        fn each_connection_sends_once_per_round_despite_leavers(
             count in 1u32..40,
             leaving in prop::collection::vec((0u32..40, 0usize..40), 0..30),
             joining in prop::collection::vec(0usize..40, 0..5),

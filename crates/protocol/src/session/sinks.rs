@@ -1,4 +1,4 @@
-//! What receives media packet by packet, without the session.
+//! Receivers of media, which count packets without the session.
 
 use std::any::Any;
 use std::fmt;
@@ -8,87 +8,94 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use slab::Slab;
 
-/// A receiver of media that is updated packet by packet. It belongs to one worker, and to the
-/// session that made it, which reads it by its own type: see [`Sinks::get`].
+/// A receiver of media that is updated packet by packet.
+///
+/// A sink belongs to one worker and to the session that made it. That session reads it by its
+/// concrete type; see [`Sinks::get`].
 pub trait Sink: Any + fmt::Debug {
-    /// Counts a packet. Costs some tens of nanoseconds and allocates nothing.
+    /// Counts a packet, and returns an event that the session must act on. Must cost no more than
+    /// some tens of nanoseconds and allocate nothing.
     fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent>;
 }
 
-/// Something that happened in a sink and that its session must act on.
+/// An event in a sink that its session must act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaEvent {
     /// The first packet has arrived.
     First {
-        /// When.
+        /// Arrival time of the packet.
         at: Time,
     },
-    /// The first packet has arrived of the position that the receiver was told of last, as far as
-    /// what the server said of it tells.
+    /// The first packet of the newest position has arrived, as far as the server's description of
+    /// that position identifies it.
     Position {
-        /// When.
+        /// Arrival time of the packet.
         at: Time,
     },
-    /// The media's clock jumped, in a stream that has changed its position.
+    /// The media clock jumped in a stream that has changed its position.
     ClockJumped {
-        /// When the first packet came after it.
+        /// Arrival time of the first packet after the jump.
         at: Time,
     },
-    /// The stream began anew with another source.
+    /// The stream restarted with another synchronisation source.
     SourceChanged {
-        /// The new synchronisation source.
+        /// New synchronisation source.
         ssrc: u32,
     },
-    /// This packet makes feedback due: it shows a gap, or an acknowledgement has to be sent. Not
-    /// repeated before the session has sent its feedback.
+    /// The packet makes feedback due: it shows a gap, or requires an acknowledgement. Not repeated
+    /// before the session has sent its feedback.
     FeedbackDue {
         /// Arrival time of the packet.
         at: Time,
     },
-    /// First datagram from another address than the server's. Such datagrams do not count.
+    /// First datagram from an address other than the server's. Such datagrams do not count.
     Foreign {
-        /// The address.
+        /// Address of the sender.
         from: IpAddr,
     },
-    /// The first packet with a number of its transport, where the session looks for them seldom.
+    /// First packet with a transport-wide sequence number. Reported if the session checks for such
+    /// numbers only rarely.
     Numbered,
 }
 
-/// A packet of media, as a worker hands it to a sink.
+/// A media packet that a worker passes to a sink.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// When it arrived.
+    /// Arrival time of the packet.
     pub at: Time,
-    /// Its first bytes: all, or as many as were captured.
+    /// First bytes of the packet: all of them, or as many as were captured.
     pub bytes: &'a [u8],
-    /// How long it really is, from the first of `bytes`.
+    /// Length of the whole packet in bytes, counted from the first of `bytes`.
     pub length: usize,
-    /// What it took on the wire beyond that: the headers of IP and UDP, or the framing in a stream.
+    /// Further bytes on the wire: the IP and UDP headers, or the framing in a stream.
     pub overhead: usize,
 }
 
-/// What of the datagrams of one socket is media, and what counts it.
+/// The datagrams of one socket that are media, and the sink that counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Media {
-    /// What counts it.
+    /// Sink that counts the media.
     pub sink: SinkId,
-    /// What tells it from the rest.
+    /// Test that tells media from the other datagrams.
     pub mark: MediaMark,
 }
 
-/// Tells media from the rest of a socket's datagrams by their first two bytes, where several
-/// protocols share it: of those that have a first byte as media has (RFC 7983, 7), some have a
-/// second byte that makes them control (RFC 5761, 4).
+/// Test that tells media from other datagrams of a socket that several protocols share, by the
+/// first two bytes.
+///
+/// The first byte tells media and control from other protocols (RFC 7983, section 7). The second
+/// byte tells control from media (RFC 5761, section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaMark {
-    /// The least and the greatest first byte of media.
+    /// Minimum and maximum of the first byte of media.
     pub first: [u8; 2],
-    /// The least and the greatest second byte of what is none all the same.
+    /// Minimum and maximum of the second byte of datagrams that are not media despite their first
+    /// byte.
     pub but_second: Option<[u8; 2]>,
 }
 
 impl MediaMark {
-    /// Whether a datagram is media.
+    /// Returns `true` if the datagram is media.
     #[inline]
     pub fn is_on(&self, datagram: &[u8]) -> bool {
         let within = |byte: &u8, [least, greatest]: [u8; 2]| (least..=greatest).contains(byte);
@@ -100,29 +107,29 @@ impl MediaMark {
     }
 }
 
-/// How much of each datagram a kind of sink reads. Its first byte tells: so a filter in the kernel
-/// can keep no more of it.
+/// Bytes of each datagram that a type of sink reads, decided by the first byte. A filter in the
+/// kernel then keeps no more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// The whole of each datagram.
+    /// `true` if the sink reads every datagram whole.
     pub all: bool,
-    /// The whole datagram, where any of these bits is set in its first byte.
+    /// A datagram is kept whole if any of these bits is set in its first byte.
     pub whole_if: u8,
-    /// The whole of a random sample of datagrams, one in 2 to the power of this: for checks that
-    /// need all bytes, but not of every datagram.
+    /// A random sample of datagrams is kept whole, one in 2 to the power of this, for checks that
+    /// need all bytes of some datagrams. Default: none.
     pub whole_sample: Option<u8>,
-    /// More than the first [`Needs::first`] bytes, up to some 80 of the payload, where any of these
-    /// is set.
+    /// If any of these bits is set in the first byte, more than [`Needs::first`] bytes are kept: up
+    /// to some 80 of the payload.
     pub more_if: u8,
-    /// How many bytes are enough else.
+    /// Number of bytes that suffice for all other datagrams.
     pub first: u8,
-    /// Maximum delay from arrival to counting, because feedback may be due. By default, packets are
-    /// gathered for 100 ms, which costs least.
+    /// Maximum delay from arrival to counting, for sinks whose packets make feedback due. With
+    /// `None` packets are gathered for 100 ms, which costs least.
     pub within: Option<Duration>,
 }
 
 impl Needs {
-    /// What a sink needs that reads payloads: all of each datagram.
+    /// Needs of a sink that reads payloads: every datagram whole.
     pub const ALL: Needs = Needs {
         all: true,
         whole_if: u8::MAX,
@@ -132,7 +139,7 @@ impl Needs {
         within: None,
     };
 
-    /// What sinks of both kinds need.
+    /// Returns needs that satisfy both.
     pub fn and(self, other: Needs) -> Needs {
         Needs {
             all: self.all || other.all,
@@ -149,15 +156,16 @@ impl Needs {
     }
 }
 
-/// A place in [`Sinks`].
+/// Handle of a receiver in [`Sinks`]. After the receiver was removed it stays invalid, even if
+/// another receiver uses its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SinkId {
     place: usize,
-    /// Which of those that had the place: it is used again.
+    /// Tells receivers apart that used the same slot one after the other.
     serial: u64,
 }
 
-/// All receivers of one worker, side by side.
+/// All receivers of one worker.
 #[derive(Debug, Default)]
 pub struct Sinks {
     places: Slab<(u64, Box<dyn Sink>)>,
@@ -174,7 +182,7 @@ impl Sinks {
         }
     }
 
-    /// Counts a packet. A packet for a receiver that was taken out is in no figure.
+    /// Counts a packet. Ignores it if the receiver was removed.
     #[inline]
     pub fn packet(
         &mut self,
@@ -185,7 +193,7 @@ impl Sinks {
         self.sink(id)?.packet(arrival, recorder)
     }
 
-    /// The receiver in that place, of whatever kind, unless it was taken out.
+    /// Returns a receiver of any type, or `None` if it was removed.
     #[inline]
     pub fn sink(&mut self, id: SinkId) -> Option<&mut dyn Sink> {
         match self.places.get_mut(id.place) {
@@ -194,7 +202,7 @@ impl Sinks {
         }
     }
 
-    /// The same, to be looked at.
+    /// Returns a shared reference to a receiver, or `None` if it was removed.
     #[inline]
     pub fn peek(&self, id: SinkId) -> Option<&dyn Sink> {
         match self.places.get(id.place) {
@@ -203,20 +211,22 @@ impl Sinks {
         }
     }
 
-    /// The receiver in that place, as its session made it.
+    /// Returns a receiver by its concrete type.
     ///
     /// # Panics
-    /// If it was taken out, or is of another type: only its session does that.
+    /// If the receiver was removed or has another type. Only the session that made it may call
+    /// this.
     pub fn get<T: Sink>(&mut self, id: SinkId) -> &mut T {
         let sink: Option<&mut dyn Any> = self.sink(id).map(|sink| sink as _);
         sink.and_then(|sink| sink.downcast_mut())
             .expect("a session uses the sinks that it made, until it takes them out")
     }
 
-    /// Takes a receiver out.
+    /// Removes a receiver.
     ///
     /// # Panics
-    /// If it was taken out already, or is of another type: only its session does that.
+    /// If the receiver was already removed or has another type. Only the session that made it may
+    /// call this.
     pub fn remove<T: Sink>(&mut self, id: SinkId) -> Box<T> {
         assert!(self.contains(id), "a session takes a sink out twice");
         let sink: Box<dyn Any> = self.places.remove(id.place).1;
@@ -224,7 +234,7 @@ impl Sinks {
             .expect("a session knows the sinks that it made")
     }
 
-    /// Whether a receiver is in that place.
+    /// Returns `true` if the receiver has not been removed.
     pub fn contains(&self, id: SinkId) -> bool {
         self.peek(id).is_some()
     }
@@ -234,7 +244,7 @@ impl Sinks {
 mod tests {
     use super::*;
 
-    /// Counts packets, and says when the first came.
+    /// Sums packet lengths and reports the first packet.
     #[derive(Debug, Default)]
     struct Bytes(usize);
 
@@ -256,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn sinks_of_several_kinds_stand_side_by_side() {
+    fn sinks_of_different_types_share_a_worker() {
         let mut recorder = Recorder::new(measure::Catalogue(&[]));
         let mut sinks = Sinks::default();
         let ids = [sinks.insert(Bytes::default()), sinks.insert(Nothing)];
@@ -274,14 +284,14 @@ mod tests {
         assert_eq!(sinks.get::<Bytes>(ids[0]).0, 14);
         assert_eq!(sinks.remove::<Bytes>(ids[0]).0, 14);
         assert!(!sinks.contains(ids[0]) && sinks.contains(ids[1]));
-        // Its place is another's now.
+        // The slot was reused.
         let other = sinks.insert(Bytes::default());
         assert_eq!(sinks.packet(ids[0], &arrival, &mut recorder), None);
         assert_eq!(sinks.get::<Bytes>(other).0, 0);
     }
 
     #[test]
-    fn media_is_told_by_its_first_bytes() {
+    fn media_mark_checks_the_first_two_bytes() {
         let rtp = MediaMark {
             first: [128, 191],
             but_second: Some([192, 223]),
@@ -290,7 +300,7 @@ mod tests {
             (&[0x80, 96][..], true),
             (&[0xbf, 0xe0], true),
             (&[0x80], true),
-            // A sender report, STUN, DTLS, and nothing.
+            // RTCP sender report, STUN, DTLS, empty datagram.
             (&[0x80, 200], false),
             (&[0, 1], false),
             (&[22, 254], false),
@@ -306,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_keeps_what_all_kinds_of_sinks_need() {
+    fn combined_needs_satisfy_both_sinks() {
         let needs = |whole_if, more_if, first| Needs {
             all: false,
             whole_if,

@@ -1,4 +1,4 @@
-//! What protocols over TLS share: the keys of a scenario, and how TLS can fail.
+//! Shared parts of protocols over TLS: keys of a scenario and failures.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How clients speak TLS, where a URL asks for it.
+/// TLS settings of clients, for URLs that require TLS.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
-    /// Whether the server's certificate is checked: that somebody who is trusted has signed it,
-    /// that it is valid now, and for this server. Default true.
+    /// Verify the server's certificate: a trusted issuer, its validity period and its name. Default
+    /// true.
     pub verify: bool,
-    /// A file (PEM) of the certificates that are trusted, relative to the scenario file: of
-    /// authorities, or the server's own. Default: what this machine trusts.
+    /// PEM file of trusted certificates, relative to the scenario file: certificate authorities, or
+    /// the server's own certificate. Default: the trust store of this machine.
     pub ca: Option<PathBuf>,
-    /// The name that the certificate must be for, and that the server is told (SNI; RFC 6066, 3).
+    /// Name that the certificate must be valid for, also sent to the server as SNI (RFC 6066, 3).
     /// Default: the URL's host.
     pub server_name: Option<String>,
 }
@@ -32,10 +32,10 @@ impl Default for TlsConfig {
 }
 
 impl TlsConfig {
-    /// Whether these values make sense together; if not, why.
+    /// Checks that the settings are consistent. The error says why not.
     pub fn check(&self) -> Result<(), String> {
         if !self.verify && self.ca.is_some() {
-            return Err("`tls`: a `ca` says whom to trust, and `verify: false` trusts everybody; take one out".to_owned());
+            return Err("`tls`: `ca` has no effect with `verify: false`, which accepts every certificate; remove one of them".to_owned());
         }
         let name = self.server_name.as_deref();
         if name.is_some_and(|name| name.is_empty() || name.bytes().any(|b| !b.is_ascii_graphic())) {
@@ -45,32 +45,32 @@ impl TlsConfig {
     }
 }
 
-/// Why TLS could not be had, or ended.
+/// Reason why TLS could not be established, or failed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TlsError {
-    /// The server's certificate, or one above it, has expired.
+    /// A certificate of the server's chain has expired.
     Expired,
-    /// The server's certificate, or one above it, is not valid yet.
+    /// A certificate of the server's chain is not yet valid.
     NotYetValid,
-    /// Nobody who is trusted has signed the server's certificate.
+    /// The server's certificate has no trusted issuer.
     UnknownIssuer,
     /// The server's certificate is for another name.
     WrongName,
-    /// Something else is wrong with the server's certificate.
+    /// The server's certificate is invalid for another reason.
     BadCertificate,
-    /// Both sides have no version, cipher or signature in common.
+    /// The peers have no TLS version, cipher suite or signature scheme in common.
     Incompatible,
-    /// The other side broke it off with the alert of this number (RFC 8446, 6.2).
+    /// The peer aborted TLS with the alert of this number (RFC 8446, 6.2).
     Alert(u8),
-    /// The other side does not speak TLS.
+    /// The peer does not speak TLS.
     NotTls,
-    /// What came breaks the rules of TLS.
+    /// The peer violated the TLS protocol.
     Broken,
-    /// The connection ended during the handshake.
+    /// The connection closed during the handshake.
     Closed,
-    /// The handshake came to no end in time.
+    /// The handshake did not finish before the timeout.
     TimedOut,
-    /// Our own settings are none that TLS can be spoken with.
+    /// The local TLS settings are unusable.
     Unusable,
 }
 
@@ -78,19 +78,19 @@ impl fmt::Display for TlsError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             TlsError::Expired => "the server's certificate has expired",
-            TlsError::NotYetValid => "the server's certificate is not valid yet",
-            TlsError::UnknownIssuer => "the server's certificate is of nobody who is trusted",
+            TlsError::NotYetValid => "the server's certificate is not yet valid",
+            TlsError::UnknownIssuer => "the server's certificate has no trusted issuer",
             TlsError::WrongName => "the server's certificate is for another name",
-            TlsError::BadCertificate => "the server's certificate will not do",
-            TlsError::Incompatible => "no version or cipher of TLS in common",
+            TlsError::BadCertificate => "the server's certificate is invalid",
+            TlsError::Incompatible => "no TLS version or cipher suite in common",
             TlsError::Alert(number) => {
-                return write!(out, "TLS broken off by the other side, alert {number}");
+                return write!(out, "the peer aborted TLS with alert {number}");
             }
-            TlsError::NotTls => "the other side does not speak TLS",
-            TlsError::Broken => "what came breaks the rules of TLS",
-            TlsError::Closed => "the connection ended during the TLS handshake",
-            TlsError::TimedOut => "the TLS handshake came to no end in time",
-            TlsError::Unusable => "TLS cannot be spoken with these settings",
+            TlsError::NotTls => "the peer does not speak TLS",
+            TlsError::Broken => "the peer violated the TLS protocol",
+            TlsError::Closed => "the connection closed during the TLS handshake",
+            TlsError::TimedOut => "the TLS handshake timed out",
+            TlsError::Unusable => "the TLS settings are unusable",
         })
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_are_checked_unless_it_is_said() {
+    fn certificates_are_verified_by_default() {
         let config: TlsConfig = serde_json::from_str("{}").expect("valid");
         assert_eq!(config, TlsConfig::default());
         assert!(config.verify && config.check().is_ok());
@@ -112,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn senseless_values_are_refused() {
+    fn inconsistent_settings_are_rejected() {
         for text in [
             r#"{"verify":false,"ca":"a.pem"}"#,
             r#"{"server_name":""}"#,
             r#"{"server_name":"a b"}"#,
         ] {
-            let config: TlsConfig = serde_json::from_str(text).expect("it can be read");
+            let config: TlsConfig = serde_json::from_str(text).expect("valid syntax");
             assert!(config.check().is_err(), "{text}");
         }
     }

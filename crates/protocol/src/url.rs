@@ -1,22 +1,21 @@
-//! What URLs of all protocols have in common (RFC 3986, 3): user information, host, port and what
-//! follows them. Which schemes there are, and what a path means, each protocol says itself.
+//! Common parts of all protocols' URLs (RFC 3986, 3): user information, host, port and the rest.
+//! Each protocol defines its schemes and the meaning of a path.
 
 use std::fmt;
 
-/// The longest URL taken, in bytes.
+/// Maximum length of a URL in bytes.
 pub const MAX_URL: usize = 4096;
 
-/// A name with a password.
+/// A user name with a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user's name.
     pub user: String,
-    /// The password; empty where there is none.
+    /// Password; empty if there is none.
     pub password: String,
 }
 
 impl Credentials {
-    /// The name and the password of user information (RFC 3986, 3.2.1), percent-decoded.
+    /// Parses user information (RFC 3986, 3.2.1) and percent-decodes it.
     pub fn parse(user_info: &str) -> Credentials {
         let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
         Credentials {
@@ -34,39 +33,38 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Why no client can be sent to a URL.
+/// A URL that is not valid for a client, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlError {
-    /// The URL as it may be shown; empty where it is too long.
+    /// URL without credentials, for display; empty if it is too long.
     pub url: String,
-    /// What is wrong with it.
     pub why: Why,
 }
 
-/// What is wrong with a URL.
+/// Reason why a URL is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// None of the protocol's schemes.
-    #[error("is no {kind}: it must begin with {schemes}")]
+    /// The scheme is not one of the protocol's.
+    #[error("is not a valid {kind}: it must begin with {schemes}")]
     Scheme {
-        /// What it should be.
+        /// Kind of URL that is expected.
         kind: &'static str,
-        /// The schemes that there are, in words.
+        /// Permitted schemes, as text.
         schemes: &'static str,
     },
-    /// No host, or none that can be read.
-    #[error("names no host")]
+    /// The host is missing or malformed.
+    #[error("has no host")]
     Host,
-    /// A port that is none.
+    /// The port is invalid.
     #[error("has a port that is not a number from 1 to 65535")]
     Port,
-    /// Blanks or control characters.
-    #[error("holds a blank or a control character; write a blank as %20")]
+    /// The URL contains spaces or control characters.
+    #[error("contains a space or a control character; write a space as %20")]
     Character,
-    /// Longer than [`MAX_URL`].
+    /// The URL is longer than [`MAX_URL`].
     #[error("the URL is longer than {MAX_URL} bytes")]
     TooLong,
-    /// Something that a protocol says in its own words.
+    /// A reason specific to a protocol.
     #[error("{0}")]
     Other(String),
 }
@@ -85,7 +83,7 @@ impl fmt::Display for UrlError {
 impl std::error::Error for UrlError {}
 
 impl Why {
-    /// The error of that URL, which is shown without its password.
+    /// Returns the error for a URL, which is shown without credentials.
     pub fn of(self, url: &str) -> UrlError {
         let url = match self {
             Why::TooLong => String::new(),
@@ -95,7 +93,7 @@ impl Why {
     }
 }
 
-/// The scheme of a URL in small letters; empty where there is none.
+/// Returns the scheme of a URL in lowercase; empty if it has none.
 ///
 /// # Errors
 /// [`Why::TooLong`].
@@ -107,25 +105,25 @@ pub fn scheme(url: &str) -> Result<String, UrlError> {
     }
 }
 
-/// A URL, taken apart.
+/// The parts of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts<'a> {
-    /// What stands before the `@`, as it is written; none without an `@`.
+    /// Text before the `@`, not decoded; `None` without an `@`.
     pub user_info: Option<&'a str>,
-    /// Name or address; an IPv6 address without its brackets, with its zone.
+    /// Host name or address; an IPv6 address has no brackets, but keeps its zone.
     pub host: String,
-    /// The zone of an IPv6 address, which stands in `host` too.
+    /// Zone of an IPv6 address, which `host` contains too.
     pub zone: Option<&'a str>,
-    /// The port, where one is named.
+    /// Port; `None` if the URL has none.
     pub port: Option<u16>,
-    /// Host and port as they are sent: as written, without a zone.
+    /// Host and port as sent in requests: as written, without a zone.
     pub authority: String,
-    /// Path and query as they are written; empty where there are none.
+    /// Path and query as written; empty if the URL has neither.
     pub target: &'a str,
 }
 
 impl Parts<'_> {
-    /// Takes an absolute URL apart, whatever its scheme.
+    /// Splits an absolute URL of any scheme.
     ///
     /// # Errors
     /// [`Why::TooLong`], [`Why::Character`], [`Why::Host`] or [`Why::Port`].
@@ -139,7 +137,7 @@ impl Parts<'_> {
         }
         let (_, rest) = url.split_once("://").ok_or_else(|| wrong(Why::Host))?;
         let (authority, target) = split_authority(rest);
-        // A fragment is the client's own.
+        // A fragment is not sent to the server.
         let target = target.split_once('#').map_or(target, |(target, _)| target);
         let (user_info, place) = match authority.rsplit_once('@') {
             Some((user_info, place)) => (Some(user_info), place),
@@ -156,7 +154,7 @@ impl Parts<'_> {
                     Some(zone) => format!("{address}%{zone}"),
                     None => address.to_owned(),
                 };
-                // A zone means something on this machine alone (RFC 6874, 4).
+                // A zone has a meaning on this machine only (RFC 6874, 4).
                 let sent = format!("[{address}]{port}");
                 (host, zone, sent, port.strip_prefix(':').unwrap_or(""))
             }
@@ -186,12 +184,12 @@ impl Parts<'_> {
     }
 }
 
-/// What stands behind `://`: the authority, and what follows it.
+/// Splits the text after `://` into the authority and the rest.
 pub fn split_authority(rest: &str) -> (&str, &str) {
     rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
 }
 
-/// The URL without name and password, fit for requests and messages.
+/// Returns the URL without credentials, for requests and messages.
 pub(crate) fn without_credentials(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let (authority, _) = split_authority(&url[start..]);
@@ -201,8 +199,8 @@ pub(crate) fn without_credentials(url: &str) -> String {
     }
 }
 
-/// An IPv6 address as URLs write it, and its zone, where it has one: `fe80::1%25eth0`
-/// (RFC 6874, 2), or with a bare `%` as people write it.
+/// Splits an IPv6 address of a URL and its optional zone: `fe80::1%25eth0` (RFC 6874, 2), or with a
+/// bare `%` as users write it.
 fn split_zone(host: &str) -> Option<(&str, Option<&str>)> {
     let (address, zone) = match host.split_once('%') {
         Some((address, zone)) => (address, Some(zone.strip_prefix("25").unwrap_or(zone))),
@@ -212,7 +210,7 @@ fn split_zone(host: &str) -> Option<(&str, Option<&str>)> {
     (zone != Some("")).then_some((address, zone))
 }
 
-/// Decodes `%41` (RFC 3986, 2.1); a `%` that begins no such thing stands for itself.
+/// Decodes percent-encoding (RFC 3986, 2.1). An invalid sequence is kept as it is.
 pub fn percent_decode(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -232,24 +230,25 @@ pub fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Resolves a reference that a server sent, such as the value of `Location` or `Content-Base`,
-/// against the absolute URL that was asked for (RFC 3986, 5.2). The result is an absolute URL that
-/// can be asked for:
+/// Resolves a reference from a server, such as the value of `Location` or `Content-Base`, against
+/// the absolute URL of the request (RFC 3986, 5.2). The result is an absolute URL that can be
+/// requested:
 ///
-/// - An absolute reference stays as it is, one with an authority or a path alone takes the rest
-///   from `base`. An empty one is `base` itself.
-/// - Dot segments are removed from its path (5.2.4).
-/// - What must not stand in a path or query is percent-encoded: blanks, control characters,
-///   characters beyond ASCII (each byte of their UTF-8) and the delimiters ``"<>\^`{|}``. A `%`
-///   stays, whatever follows it. So do browsers, curl and ffmpeg. A fragment is kept.
-/// - Name and password are those of the reference, never those of `base`.
+/// - An absolute reference stays unchanged; one that has only an authority or a path takes the rest
+///   from `base`. An empty reference is `base` itself.
+/// - Dot segments are removed from the path (5.2.4).
+/// - Characters that are illegal in a path or query are percent-encoded: spaces, control
+///   characters, characters beyond ASCII (each byte of their UTF-8) and the delimiters
+///   ``"<>\^`{|}``. A `%` stays, whatever follows it. Browsers, curl and ffmpeg do the same. A
+///   fragment is kept.
+/// - Credentials are those of the reference, never those of `base`.
 ///
-/// Bytes that are not UTF-8 must be encoded before, by [`percent_encode_bytes`], as
+/// Bytes that are not UTF-8 must be encoded first with [`percent_encode_bytes`], as
 /// [`crate::http1::Headers`] does for fields that hold a URL.
 ///
 /// # Errors
-/// [`Why::TooLong`] if the reference or the result is longer than [`MAX_URL`]. Whether the result
-/// has a host and a scheme that a protocol knows is for its own parser to say.
+/// [`Why::TooLong`] if the reference or the result is longer than [`MAX_URL`]. Host and scheme of
+/// the result are checked by the protocol's own parser.
 pub fn resolve(base: &str, reference: &str) -> Result<String, UrlError> {
     let reference = reference.trim();
     if reference.len() > MAX_URL || base.len() > MAX_URL {
@@ -292,7 +291,7 @@ pub fn resolve(base: &str, reference: &str) -> Result<String, UrlError> {
     }
 }
 
-/// True if a reference that begins so, up to its first `:`, names a scheme (RFC 3986, 3.1).
+/// Returns `true` if the text before the first `:` of a reference is a scheme (RFC 3986, 3.1).
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text
@@ -300,12 +299,12 @@ fn is_scheme(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// The path of a target, and the query and fragment behind it.
+/// Splits a target into its path and the query with the fragment.
 fn split_path(target: &str) -> (&str, &str) {
     target.split_at(target.find(['?', '#']).unwrap_or(target.len()))
 }
 
-/// The path of an absolute URL without the segments `.` and `..` (RFC 3986, 5.2.4).
+/// Removes the segments `.` and `..` from the path of an absolute URL (RFC 3986, 5.2.4).
 fn remove_dot_segments(path: &str) -> String {
     let Some(segments) = path.strip_prefix('/') else {
         return path.to_owned();
@@ -326,7 +325,7 @@ fn remove_dot_segments(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// Percent-encodes what must not stand in a path or query. A `%` stays.
+/// Percent-encodes characters that are illegal in a path or query. A `%` stays.
 fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -341,8 +340,8 @@ fn percent_encode(text: &str) -> String {
     out
 }
 
-/// Text of bytes of which each beyond ASCII is percent-encoded (RFC 3986, 2.1). It keeps what a
-/// server wrote in another encoding than UTF-8: `T\xe9l\xe9` becomes `T%E9l%E9`.
+/// Converts bytes to text and percent-encodes each byte beyond ASCII (RFC 3986, 2.1). This keeps
+/// text in an encoding other than UTF-8: `T\xe9l\xe9` becomes `T%E9l%E9`.
 pub fn percent_encode_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -376,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_split_into_parts() {
         let all = parts("x://us%40er:p@ss@Host:81/a/b?c=d#e");
         assert_eq!(all.user_info, Some("us%40er:p@ss"));
         assert_eq!((&*all.host, all.zone, all.port), ("Host", None, Some(81)));
@@ -391,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_stand_in_brackets_and_zones_are_not_sent() {
+    fn ipv6_addresses_need_brackets_and_zones_are_not_sent() {
         let url = parts("x://[::1]:99");
         assert_eq!(
             (&*url.host, url.port, &*url.authority),
@@ -408,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_urls_are_rejected_with_the_reason() {
         for url in ["h/a", "x://", "x://:1/", "x://u:p@/"] {
             assert_eq!(why(url), Why::Host, "{url}");
         }
@@ -426,20 +425,20 @@ mod tests {
     }
 
     #[test]
-    fn errors_show_no_password() {
+    fn errors_do_not_reveal_passwords() {
         for url in ["x://u:secret@:80/", "x://u:secret@h:0/@", "u:secret@h"] {
             let error = Parts::of(url).expect_err(url).to_string();
             assert!(!error.contains("secret"), "{error}");
         }
         let error = Why::Other("something else".to_owned()).of("x://u:p@h");
         assert_eq!(error.to_string(), "`x://h`: something else");
-        assert_eq!(Why::Host.of("x://u@/").to_string(), "`x:///` names no host");
+        assert_eq!(Why::Host.of("x://u@/").to_string(), "`x:///` has no host");
         let long = Why::TooLong.of("x://h").to_string();
         assert_eq!(long, "the URL is longer than 4096 bytes");
     }
 
     #[test]
-    fn names_and_passwords_are_decoded() {
+    fn credentials_are_percent_decoded() {
         let credentials = Credentials::parse("us%40er:p%3Aw:d%zz%4");
         assert_eq!(credentials.user, "us@er");
         assert_eq!(credentials.password, "p:w:d%zz%4");
@@ -448,8 +447,8 @@ mod tests {
     }
 
     #[test]
-    fn references_resolve_as_in_the_standard() {
-        // RFC 3986, 5.4, with `http` in place of `a`, and a scheme that is another.
+    fn references_resolve_as_in_rfc_3986() {
+        // RFC 3986, 5.4, with `http` instead of `a`, and one reference with another scheme.
         let base = "http://a/b/c/d;p?q";
         for (reference, expected) in [
             ("g:h", "g:h"),
@@ -494,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn references_become_legal() {
+    fn illegal_characters_of_references_are_escaped() {
         for (reference, expected) in [
             ("/live/My Channel.ts", "/live/My%20Channel.ts"),
             (" /a\tb\u{1} ", "/a%09b%01"),
@@ -516,7 +515,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_reference_resolves_to_what_can_be_asked_for(reference in any::<String>()) {
+        fn any_reference_resolves_to_a_valid_target(reference in any::<String>()) {
             if let Ok(url) = resolve("x://h:1/a/b?c", &reference)
                 && let Some((_, rest)) = url.split_once("://")
             {
@@ -527,10 +526,10 @@ mod tests {
         }
 
         #[test]
-        fn what_is_sent_is_read_again(url in "x://([a-z:%@]{0,9}@)?([a-z]{1,9}|\\[[a-f0-9:]{2,9}\\])(:[0-9]{0,5})?[/?#a-z]{0,9}") {
+        fn authority_and_target_parse_again(url in "x://([a-z:%@]{0,9}@)?([a-z]{1,9}|\\[[a-f0-9:]{2,9}\\])(:[0-9]{0,5})?[/?#a-z]{0,9}") {
             if let Ok(read) = Parts::of(&url) {
                 let again = format!("x://{}{}", read.authority, read.target);
-                let again = Parts::of(&again).expect("it was read");
+                let again = Parts::of(&again).expect("the URL was parsed before");
                 prop_assert_eq!(again, Parts { user_info: None, ..read });
             }
         }

@@ -209,9 +209,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (url, part) in [
-            ("http://h/a/b", "is no RTMP URL"),
+            ("http://h/a/b", "is not a valid RTMP URL"),
             ("rtmp://h", "names no application"),
-            ("rtmp:///a/b", "names no host"),
+            ("rtmp:///a/b", "has no host"),
             ("rtmp://u:p@h/a/b", "no name and password"),
         ] {
             let error = Url::parse(url, None).expect_err(url).to_string();

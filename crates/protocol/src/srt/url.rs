@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_without_the_passphrase() {
         for (url, part) in [
-            ("rtmp://h:1", "is no SRT URL"),
+            ("rtmp://h:1", "is not a valid SRT URL"),
             ("srt://h", "names no port"),
             ("srt://h:1/live", "?streamid=live"),
             ("srt://u:p@h:1", "no name and password"),

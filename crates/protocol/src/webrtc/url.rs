@@ -410,9 +410,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_without_the_password() {
         for (url, part) in [
-            ("http://h/whep", "is no WebRTC URL"),
-            ("whep+ws://h/whep", "is no WebRTC URL"),
-            ("whep+http://u:secret@/", "names no host"),
+            ("http://h/whep", "is not a valid WebRTC URL"),
+            ("whep+ws://h/whep", "is not a valid WebRTC URL"),
+            ("whep+http://u:secret@/", "has no host"),
             ("janus+http://h//videoroom/9", "two slashes"),
             ("janus+http://h//api/videoroom/9", "two slashes"),
             ("janus+ws://h", "/videoroom/ROOM"),

@@ -1,4 +1,4 @@
-//! What a page tells of itself once a second.
+//! Figures that a page posts once a second.
 
 use std::time::Duration;
 
@@ -8,45 +8,44 @@ use serde::Deserialize;
 use super::metrics as m;
 use crate::metrics::STARTUP_DELAY;
 
-/// The most values of one kind that are taken out of one message: streams or PeerConnections.
+/// Maximum number of values of one kind read from one message: streams or PeerConnections.
 const VALUES_MAX: usize = 2_000;
 
-/// The longest that any delay may be, in seconds: beyond it the page is wrong.
+/// Maximum plausible delay in seconds. Longer ones are ignored.
 const SECONDS_MAX: f64 = 3_600.0;
 
-/// The longest text of a page that is kept, in characters.
+/// Maximum length of a page's text in characters.
 const TEXT_MAX: usize = 300;
 
-/// How far a page is.
+/// State of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It waits for the run, or for what it is to play.
+    /// Waiting for the run, or for the stream.
     #[default]
     Waiting,
-    /// It is there: it sends or receives.
+    /// Connected: media is sent or received.
     Playing,
-    /// It could not get there, or was sent away.
+    /// The page could not connect, or was disconnected.
     Failed,
-    /// It has left as it was told to.
+    /// The page has disconnected as commanded.
     Left,
 }
 
-/// What a page posts.
+/// A message that a page posts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// The number of the message, from 1.
+    /// Number of the message, from 1.
     pub number: u64,
-    /// How far the page is.
     pub state: State,
-    /// Why it failed, and what else is worth an event.
+    /// Reason of a failure, or another text for the list of events.
     pub text: String,
-    /// How long after it began the first media came, in seconds.
+    /// Delay from the start to the first media, in seconds.
     pub first_media: Option<f64>,
-    /// Streams of which packets came since the last message.
+    /// Number of streams that received packets since the last message.
     streams: u32,
-    /// What was counted since the page was opened.
+    /// Totals since the page was opened.
     totals: Totals,
     jitter: Vec<f64>,
     jitter_buffer_delay: Vec<f64>,
@@ -54,7 +53,7 @@ pub struct Figures {
     round_trip_time: Vec<f64>,
 }
 
-/// Counts, as the page adds them up. All but what is lost only grow.
+/// Totals of a page. All except the lost packets only increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct Totals {
@@ -102,10 +101,10 @@ impl Totals {
 }
 
 impl Figures {
-    /// Reads what a page posted.
+    /// Parses a message of a page.
     ///
     /// # Errors
-    /// It is no such message.
+    /// If the message is malformed.
     pub fn parse(bytes: &[u8]) -> Result<Figures, String> {
         let mut figures: Figures =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
@@ -124,7 +123,7 @@ impl Figures {
     }
 }
 
-/// What has been seen of one page.
+/// Last recorded totals of one page.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     number: u64,
@@ -133,7 +132,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Records what is new since the last figures; says whether anything is.
+    /// Records the changes since the last message. Returns `false` if the message is not newer.
     pub fn record(&mut self, figures: &Figures, recorder: &mut Recorder) -> bool {
         if figures.number <= self.number {
             return false;
@@ -141,7 +140,8 @@ impl Seen {
         self.number = figures.number;
         let counts = figures.totals.counts().into_iter();
         for ((counter, now), (_, before)) in counts.zip(self.totals.counts()) {
-            // Each is rounded for itself, so that rounding never adds up. What is no number is 0.
+            // Each total is rounded on its own, so that rounding errors do not accumulate. NaN
+            // counts as 0.
             let (now, before) = (now.round() as i64, before.round() as i64);
             recorder.add(counter, now.wrapping_sub(before) as u64);
         }
@@ -163,12 +163,12 @@ impl Seen {
         true
     }
 
-    /// How many streams the figures are of that were recorded last.
+    /// Number of streams in a message.
     pub fn streams(figures: &Figures) -> f64 {
         f64::from(figures.streams)
     }
 
-    /// Whether any media went either way.
+    /// Returns `true` if any media was received or sent.
     pub fn has_media(&self) -> bool {
         self.totals.packets_received > 0.0 || self.totals.packets_sent > 0.0
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_counts_in_all_is_recorded_once() {
+    fn totals_of_a_page_are_recorded_once() {
         let mut recorder = Recorder::new(BROWSER_CATALOGUE);
         let mut seen = Seen::default();
         let first = figures(
@@ -200,13 +200,13 @@ mod tests {
         );
         assert!(!seen.has_media());
         assert!(seen.record(&first, &mut recorder));
-        // The same message again, as a page posts it that heard no answer.
+        // The same message again, as from a page that received no response.
         assert!(!seen.record(&first, &mut recorder));
         assert_eq!(recorder.counter(m::PACKETS_RECEIVED), 10);
         assert_eq!(recorder.counter(m::FREEZE_NANOSECONDS), 500_000_000);
-        let jitter = recorder.histogram(m::JITTER).expect("two are good");
+        let jitter = recorder.histogram(m::JITTER).expect("two values are valid");
         assert_eq!(jitter.to_sparse().count(), 2);
-        let startup = recorder.histogram(STARTUP_DELAY).expect("media came");
+        let startup = recorder.histogram(STARTUP_DELAY).expect("media arrived");
         assert_eq!(startup.to_sparse().count(), 1);
         recorder.take_window();
         let second = figures(
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_page_of_ours_posts_does_no_harm() {
+    fn malformed_or_huge_messages_are_handled() {
         for wrong in ["", "1", r#"{"state":"dancing"}"#, r#"{"number":-1}"#] {
             assert!(Figures::parse(wrong.as_bytes()).is_err(), "{wrong}");
         }

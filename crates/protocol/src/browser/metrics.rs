@@ -1,4 +1,4 @@
-//! What a browser tells of itself, and what it costs.
+//! Metrics that a browser reports, and its resource usage.
 
 use measure::summary::{Part, When};
 use measure::{Catalogue, SummaryRow};
@@ -6,94 +6,94 @@ use measure::{Catalogue, SummaryRow};
 use crate::metrics::CLIENTS;
 
 measure::metrics! {
-    /// What a browser's `getStats` says, added up over its PeerConnections, and what its processes
-    /// take. Names are those of the W3C, in our spelling.
+    /// Values of a browser's `getStats`, summed over its PeerConnections, and the resource usage of
+    /// its processes. Names are those of the W3C in snake case.
     pub BROWSER after CLIENTS;
     counters {
-        /// Packets of media that the browser received, retransmissions included.
+        /// Media packets that the browser received, including retransmissions.
         PACKETS_RECEIVED = "packets_received", Count, "W3C webrtc-stats, RTCReceivedRtpStreamStats";
-        /// Packets that the browser says are lost: expected less received. Negative in a second in
-        /// which more came late than was lost.
+        /// Packets that the browser reports as lost: expected minus received. Negative in a second
+        /// in which more packets arrived late than were lost.
         PACKETS_LOST = "packets_lost", Count,
             "W3C webrtc-stats, RTCReceivedRtpStreamStats; RFC 3550, 6.4.1";
-        /// Bytes of payload that the browser received, without headers and padding.
+        /// Payload bytes that the browser received, without headers and padding.
         BYTES_RECEIVED = "bytes_received", Bytes, "W3C webrtc-stats, RTCInboundRtpStreamStats";
-        /// Whole frames of video that the browser received.
+        /// Complete video frames that the browser received.
         FRAMES_RECEIVED = "frames_received", Count, "W3C webrtc-stats, RTCInboundRtpStreamStats";
-        /// Frames of video that the browser decoded.
+        /// Video frames that the browser decoded.
         FRAMES_DECODED = "frames_decoded", Count, "W3C webrtc-stats, RTCInboundRtpStreamStats";
-        /// Frames of video that the browser dropped before or after decoding them, because they
-        /// came too late to be shown.
+        /// Video frames that the browser dropped before or after decoding because they were too
+        /// late to be shown.
         FRAMES_DROPPED = "frames_dropped", Count, "W3C webrtc-stats, RTCInboundRtpStreamStats";
         /// Key frames that the browser decoded.
         KEY_FRAMES_DECODED = "key_frames_decoded", Count,
             "W3C webrtc-stats, RTCInboundRtpStreamStats";
-        /// Times that a video stood still: for three times as long as a frame usually takes, and
-        /// for 150 ms longer than one.
+        /// Video freezes: no new frame for three times the usual frame interval, and for 150 ms
+        /// longer than it.
         FREEZES = "freezes", Count, "W3C webrtc-stats, freezeCount";
-        /// For how long videos stood still in all, in nanoseconds.
+        /// Total duration of video freezes in nanoseconds.
         FREEZE_NANOSECONDS = "freeze_nanoseconds", Count, "W3C webrtc-stats, totalFreezesDuration";
-        /// Samples of audio that were played as they came, of all streams.
+        /// Audio samples that were played as received, over all streams.
         RECEIVED_SAMPLES = "received_samples", Count,
             "W3C webrtc-stats, totalSamplesReceived less concealedSamples";
-        /// Samples of audio that were made up because what should have been played was not there.
+        /// Audio samples that were concealed because the ones to be played were missing.
         CONCEALED_SAMPLES = "concealed_samples", Count, "W3C webrtc-stats, concealedSamples";
-        /// Requests for packets that the browser sent.
+        /// Retransmission requests that the browser sent, in packets.
         NACKS_SENT = "nacks_sent", Count, "RFC 4585, 6.2.1";
-        /// Requests for a key frame that the browser sent.
+        /// Key frame requests that the browser sent.
         PLIS_SENT = "plis_sent", Count, "RFC 4585, 6.3.1";
-        /// Packets of media that the browser sent, retransmissions included.
+        /// Media packets that the browser sent, including retransmissions.
         PACKETS_SENT = "packets_sent", Count, "W3C webrtc-stats, RTCSentRtpStreamStats";
-        /// Bytes of payload that the browser sent.
+        /// Payload bytes that the browser sent.
         BYTES_SENT = "bytes_sent", Bytes, "W3C webrtc-stats, RTCSentRtpStreamStats";
-        /// Frames of video that the browser encoded.
+        /// Video frames that the browser encoded.
         FRAMES_ENCODED = "frames_encoded", Count, "W3C webrtc-stats, RTCOutboundRtpStreamStats";
-        /// Packets of these that the server says never reached it. Negative in a second in which
-        /// the server takes some of it back.
+        /// Sent packets that the server reports as lost. Negative in a second in which the server
+        /// corrects an earlier report.
         REPORTED_LOST = "reported_lost", Count, "W3C webrtc-stats, RTCRemoteInboundRtpStreamStats";
-        /// Seconds of which the browser told nothing.
+        /// Seconds without figures from the browser.
         SILENT_SECONDS = "silent_seconds", Count, "";
     }
     gauges {
-        /// Streams of media of which packets came in the last second.
+        /// Media streams that received packets in the last second.
         STREAMS = "streams", Count, "", Sum;
-        /// Processor time of all processes of the browser, in seconds per second: 1.0 is one core
-        /// kept busy.
+        /// Processor time of all processes of the browser, in seconds per second: 1.0 is one busy
+        /// core.
         CPU = "cpu", Cores, "cgroups(7), cpuacct.usage or cpu.stat; proc(5), /proc/pid/stat", Sum;
-        /// The same of its process for the page, which decodes, encodes and encrypts.
+        /// Processor time of the process for the page, which decodes, encodes and encrypts.
         CPU_RENDERER = "cpu_renderer", Cores, "proc(5), /proc/pid/stat", Sum;
-        /// The same of its process that draws.
+        /// Processor time of the process that draws.
         CPU_GPU = "cpu_gpu", Cores, "proc(5), /proc/pid/stat", Sum;
-        /// The same of its processes for services, of which the network is one.
+        /// Processor time of the service processes, which include the network.
         CPU_UTILITY = "cpu_utility", Cores, "proc(5), /proc/pid/stat", Sum;
-        /// The same of its first process, which watches over the others.
+        /// Processor time of the main process, which manages the others.
         CPU_MAIN = "cpu_main", Cores, "proc(5), /proc/pid/stat", Sum;
-        /// Proportional set size of all its processes.
+        /// Proportional set size of all processes.
         PSS = "pss", Bytes, "proc(5), /proc/pid/smaps_rollup, Pss", Sum;
     }
     distributions {
         /// Jitter of each stream, once a second.
         JITTER = "jitter", Seconds, "W3C webrtc-stats, jitter; RFC 3550, 6.4.1";
-        /// How long frames and samples were in the jitter buffer before they were given out: the
-        /// mean of each stream, once a second.
+        /// Time that frames and samples spent in the jitter buffer: the mean of each stream, once a
+        /// second.
         JITTER_BUFFER_DELAY = "jitter_buffer_delay", Seconds, "W3C webrtc-stats, jitterBufferDelay";
-        /// How long a frame took to be decoded: the mean of each stream, once a second.
+        /// Decoding time of a frame: the mean of each stream, once a second.
         DECODE_TIME = "decode_time", Seconds, "W3C webrtc-stats, totalDecodeTime";
-        /// The round trip of each PeerConnection by its last check, once a second. Chromium rounds
-        /// it to milliseconds.
+        /// Round-trip time of each PeerConnection by its last connectivity check, once a second.
+        /// Chromium rounds it to milliseconds.
         ROUND_TRIP_TIME = "round_trip_time", Seconds, "W3C webrtc-stats, currentRoundTripTime";
     }
     derived {
         /// Lost packets as a share of lost and received ones.
         "packet_loss", Ratio, "", Share(PACKETS_LOST, PACKETS_RECEIVED);
-        /// For how long videos stood still in all.
+        /// Total duration of video freezes.
         "freeze_duration", Seconds, "W3C webrtc-stats, totalFreezesDuration",
             Scaled(FREEZE_NANOSECONDS, -9);
-        /// Payload that the browser received.
+        /// Bit rate of received payload.
         "received_bitrate", BitsPerSecond, "", Rate(BYTES_RECEIVED, 8);
-        /// Payload that the browser sent.
+        /// Bit rate of sent payload.
         "published_bitrate", BitsPerSecond, "", Rate(BYTES_SENT, 8);
-        /// Samples that were made up as a share of all that were played.
+        /// Concealed samples as a share of all samples played.
         "concealment", Ratio, "", Share(CONCEALED_SAMPLES, RECEIVED_SAMPLES);
     }
     summary {
@@ -101,7 +101,7 @@ measure::metrics! {
     }
 }
 
-/// What the summary of a run shows of a browser.
+/// Summary rows of a browser.
 const SUMMARY: &[SummaryRow] = &[
     SummaryRow::text(
         "received",
@@ -115,7 +115,7 @@ const SUMMARY: &[SummaryRow] = &[
         &[When::Above("packets_sent")],
         &[
             Part::Text("{published_bitrate} in {packets_sent} packets"),
-            Part::If("reported_lost", "; {} lost, the server says"),
+            Part::If("reported_lost", "; {} reported lost by the server"),
         ],
     ),
     SummaryRow::text(
@@ -129,7 +129,7 @@ const SUMMARY: &[SummaryRow] = &[
     SummaryRow::text(
         "audio",
         &[When::Above("concealed_samples")],
-        &[Part::Text("{concealment} of the samples made up")],
+        &[Part::Text("{concealment} of the samples concealed")],
     ),
     SummaryRow::distribution("jitter", &[When::HasData("jitter")], "jitter", "mean"),
     SummaryRow::distribution(
@@ -151,7 +151,7 @@ const SUMMARY: &[SummaryRow] = &[
         "mean",
     ),
     SummaryRow::text(
-        "its processes",
+        "processes",
         &[When::Above("cpu")],
         &[Part::Text(
             "{cpu} of a core: page {cpu_renderer}, drawing {cpu_gpu}, services {cpu_utility}, main \
@@ -162,7 +162,7 @@ const SUMMARY: &[SummaryRow] = &[
         "silent",
         &[When::Above("silent_seconds")],
         &[Part::Text(
-            "it told nothing of {silent_seconds:second|seconds}",
+            "no figures from the browser for {silent_seconds:second|seconds}",
         )],
     ),
     SummaryRow::distribution(
@@ -173,5 +173,5 @@ const SUMMARY: &[SummaryRow] = &[
     ),
 ];
 
-/// The metrics of the browsers beside a population.
+/// Metrics of a population's browsers.
 pub static BROWSER_CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &BROWSER]);

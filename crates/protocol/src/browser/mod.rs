@@ -1,5 +1,5 @@
-//! A real browser beside the clients of a population: it is sent to the same place, and tells what
-//! it sees itself. What the page does is its protocol's; what is counted is here.
+//! Real browsers that do the same as the clients of a population and report what they measure
+//! themselves. The protocol provides the page; this module records its figures.
 
 mod figures;
 pub mod metrics;
@@ -12,56 +12,56 @@ use serde::{Deserialize, Serialize};
 pub use figures::{Figures, Seen, State};
 pub use metrics::BROWSER_CATALOGUE;
 
-/// The kind of subject that a browser is, in run files.
+/// Kind of a browser's subject in run files.
 pub const KIND: &str = "browser";
 
-/// The most browsers of a population: each takes a good part of a processor core.
+/// Maximum number of browsers of a population: each one takes a good part of a processor core.
 const BROWSERS_MAX: u32 = 8;
 
-/// How many real browsers do what the clients of a population do.
+/// Real browsers that do the same as the clients of a population, for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Golden {
-    /// How many headless Chromiums, from 1 to 8.
+    /// Number of headless Chromium browsers, from 1 to 8.
     #[schemars(range(min = 1, max = 8))]
     pub chromium: u32,
 }
 
 impl Golden {
-    /// Whether these values make sense; if not, why.
+    /// Checks that the number is in range. The error says why not.
     pub(crate) fn check(self) -> Result<(), String> {
         match self.chromium {
             1..=BROWSERS_MAX => Ok(()),
             _ => Err(format!(
-                "`chromium` is a number of browsers from 1 to {BROWSERS_MAX}"
+                "`chromium` must be a number of browsers from 1 to {BROWSERS_MAX}"
             )),
         }
     }
 }
 
-/// What a browser is to open.
+/// The page that a browser opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The document. It asks `word` of the folder that it is in for what to do, and posts its
+    /// HTML document. It polls `word` in its own folder for its next command, and posts its
     /// [`Figures`] to `figures` there.
     pub html: String,
-    /// Whether certificates of any server are good.
+    /// `true` if the browser accepts any server certificate.
     pub is_insecure: bool,
 }
 
-/// What the page is told by whoever serves it.
+/// Command to the page from the engine that serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// The run has not begun.
+    /// Wait: the run has not begun.
     Wait,
-    /// Go to the server.
+    /// Connect to the server.
     Begin,
-    /// Leave it.
+    /// Disconnect.
     Leave,
 }
 
 impl Word {
-    /// As the page reads it.
+    /// Text form that the page reads.
     pub fn text(self) -> &'static str {
         match self {
             Word::Wait => "wait",
@@ -71,7 +71,7 @@ impl Word {
     }
 }
 
-/// The name of the subject that has the figures of the browsers beside a population.
+/// Returns the name of the subject with the figures of a population's browsers.
 pub fn subject(population: &str) -> String {
     format!("{population}_golden")
 }

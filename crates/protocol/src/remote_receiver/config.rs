@@ -1,4 +1,4 @@
-//! The keys of a scenario.
+//! Keys of a scenario.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -10,80 +10,79 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::Secret;
 
-/// Where the media of a population goes.
+/// Destination of a population's media.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MediaConfig {
-    /// The address of this machine that media is to be sent to. Default: the one from which the
-    /// server is reached.
+    /// Address of this machine that media is sent to. Default: the address from which the server is
+    /// reached.
     pub address: Option<IpAddr>,
-    /// The ports at which media is received, one pair after the other, such as `40000..` or
-    /// `40000..41999`; the first is even. Default: ports that no other run on this machine uses.
+    /// Ports that receive media, in consecutive pairs, such as `40000..` or `40000..41999`. The
+    /// first must be even. Default: ports that no other run on this machine uses.
     pub ports: Option<Ports>,
-    /// Where `streamgauge receive` listens on another machine, which then takes the media, counts
-    /// it and reports back: an address and a port. Instead of `address`: media goes to the address
-    /// at which the receiver is reached. Default: none.
+    /// Address and port of `streamgauge receive` on another machine, which receives the media,
+    /// counts it and reports back. Excludes `address`: media goes to the address at which the
+    /// receiver is reached. Default: none.
     #[schemars(with = "Option<String>")]
     pub receiver: Option<SocketAddr>,
-    /// The secret that the receiver was started with or has printed. Best set by the environment
-    /// (`STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET`). It is in no report. Without it a run with a
-    /// `receiver` does not begin.
+    /// Secret that the receiver was started with or has printed. Best set by the environment
+    /// (`STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET`). It appears in no report. A run with a
+    /// `receiver` requires it.
     pub secret: Option<Secret>,
-    /// Where the receiver hears the clients of this population, as it said when the run began. Set
-    /// by whoever runs them.
+    /// Address at which the receiver accepts the clients of this population, announced by it when
+    /// the run begins. Set by the engine.
     #[serde(skip)]
     pub clients_at: Option<SocketAddr>,
 }
 
 impl MediaConfig {
-    /// Whether these values make sense together; if not, why.
+    /// Checks that the values are consistent. The error says why not.
     pub fn check(&self) -> Result<(), String> {
         if let Some(address) = self.address
             && (address.is_unspecified() || address.is_multicast())
         {
             return Err(format!(
-                "`media.address`: {address} is no address that one machine has"
+                "`media.address`: {address} is not the address of a single machine"
             ));
         }
         match (self.receiver, &self.secret) {
             (Some(_), _) if self.address.is_some() => Err(
-                "`media`: a `receiver` takes media at its own address; take `address` out"
+                "`media`: a `receiver` receives media at its own address; remove `address`"
                     .to_owned(),
             ),
-            (None, Some(_)) => Err("`media.secret` is for a `receiver`".to_owned()),
+            (None, Some(_)) => Err("`media.secret` requires a `receiver`".to_owned()),
             _ => Ok(()),
         }
     }
 }
 
-/// Ports one after the other.
+/// A range of consecutive ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
     first: u16,
-    /// Where an end is named.
+    /// Last port; `None` if the range is open.
     last: Option<u16>,
 }
 
 impl Ports {
-    /// The first of them: even.
+    /// The first port, which is even.
     pub fn first(&self) -> u16 {
         self.first
     }
 
-    /// All of them, as many as there may be where no end is named.
+    /// All ports; an open range extends to the highest possible pair.
     pub fn range(&self) -> Range<u16> {
-        // One more than the last cannot be written for the very last port, which is odd and so
-        // never a media port.
+        // `last + 1` does not exist for port 65535, but that port is odd and so never a media port.
         self.first..self.last.unwrap_or(u16::MAX - 1).saturating_add(1)
     }
 
-    /// Whether an end is named.
+    /// Returns `true` if the range has a last port.
     pub fn ends(&self) -> bool {
         self.last.is_some()
     }
 }
 
-/// The lowest port that may be named: those below are the system's.
+/// Lowest valid port. Ports below are reserved for the system.
 const LOWEST: u16 = 1024;
 
 impl FromStr for Ports {
@@ -92,7 +91,7 @@ impl FromStr for Ports {
     fn from_str(text: &str) -> Result<Ports, String> {
         let wrong = || {
             format!(
-                "`{}` names no ports; write `40000..` or `40000..41999`",
+                "`{}` is not a range of ports; write `40000..` or `40000..41999`",
                 text.escape_debug().take(40).collect::<String>()
             )
         };
@@ -104,12 +103,12 @@ impl FromStr for Ports {
         };
         if first < LOWEST || !first.is_multiple_of(2) {
             return Err(format!(
-                "ports begin with an even one from {LOWEST}, because RTP takes that and RTCP the next; not with {first}"
+                "the first port must be even and at least {LOWEST}, because RTP uses it and RTCP the next one; it is {first}"
             ));
         }
         if last.is_some_and(|last| last <= first) {
             return Err(format!(
-                "`{text}` has no pair of ports; write the last one behind the first"
+                "`{text}` contains no pair of ports; the last port must be greater than the first"
             ));
         }
         Ok(Ports { first, last })
@@ -154,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_read_and_written() {
+    fn port_ranges_are_parsed_and_displayed() {
         let open: Ports = "40000..".parse().expect("good");
         assert_eq!((open.range(), open.ends()), (40_000..65_535, false));
         let named: Ports = "40000..40099".parse().expect("good");
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_must_be_one_machines() {
+    fn address_must_be_that_of_a_single_machine() {
         let with = |address: &str| MediaConfig {
             address: Some(address.parse().expect("an address")),
             ..MediaConfig::default()

@@ -1,5 +1,4 @@
-//! A client's side: asks a receiver on another machine to take its media, and hears from it what
-//! came.
+//! Client side: asks a receiver on another machine to receive its media, and gets its counts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,38 +9,38 @@ use super::messages::{Asked, LINE_MAX, Lines, Said, StreamState, VERSION, line};
 use super::proof::{Secret, proof};
 use crate::session::{ChannelId, Context, Output, Port};
 
-/// Something that a receiver said.
+/// A message of a receiver.
 #[derive(Debug)]
 pub enum Heard {
-    /// It takes a stream's media at this port of its own.
+    /// The receiver takes a stream's media at one of its ports.
     Opened {
-        /// Which stream.
+        /// Number of the stream.
         stream: usize,
-        /// The even port.
+        /// Even port of the pair.
         port: u16,
     },
     /// The first packet of a stream arrived.
     First {
-        /// Which stream.
+        /// Number of the stream.
         stream: usize,
-        /// When, by this machine's clock: wrong by at most half of a round trip.
+        /// Arrival time by this machine's clock, off by at most half of a round trip.
         at: Time,
     },
-    /// How a stream stands: what was counted, and when its first and last packets came.
+    /// Interim counts of a stream.
     Seen {
-        /// When, by this machine's clock.
+        /// Arrival times of the first and the last packet by this machine's clock.
         arrivals: Option<(Time, Time)>,
-        /// What it said.
+        /// The counts as received.
         state: StreamState,
     },
-    /// The sender of a stream has said that it ended.
+    /// The sender of a stream has announced its end (RTCP BYE).
     Bye {
-        /// Which stream.
+        /// Number of the stream.
         stream: usize,
-        /// When, by this machine's clock.
+        /// Arrival time by this machine's clock.
         at: Time,
     },
-    /// All was counted, and the ports are closed.
+    /// The final counts have arrived, and the ports are closed.
     Closed,
 }
 
@@ -50,22 +49,22 @@ pub enum Heard {
 pub struct Link {
     channel: ChannelId,
     secret: Secret,
-    /// The receiver as it was reached.
+    /// Address of the receiver's connection.
     reached: Option<SocketAddr>,
     lines: Lines,
-    /// What is to be asked when it may be.
+    /// Requests to send once the receiver has sent its challenge.
     waiting: Vec<Asked>,
     proved: bool,
-    /// When ports were asked for, and the shortest time until they were there.
+    /// Time of the last request for ports, and the shortest time until a response.
     asked: Option<Time>,
     round_trip: Option<Duration>,
-    /// Whether the last was said by either side.
+    /// `true` once the last message was sent.
     pub(crate) closing: bool,
     pub(crate) closed: bool,
 }
 
 impl Link {
-    /// Over that channel, which is being opened.
+    /// Creates a link over a channel that is being opened.
     pub fn new(channel: ChannelId, secret: Secret) -> Link {
         Link {
             channel,
@@ -81,27 +80,26 @@ impl Link {
         }
     }
 
-    /// Its channel.
     pub fn channel(&self) -> ChannelId {
         self.channel
     }
 
-    /// The channel stands, to that address.
+    /// Records that the channel is open.
     pub fn opened(&mut self, remote: Option<SocketAddr>) {
         self.reached = remote;
     }
 
-    /// The receiver as it was reached.
+    /// Address of the receiver's connection.
     pub fn reached(&self) -> Option<SocketAddr> {
         self.reached
     }
 
-    /// How long the receiver takes to answer, at the least.
+    /// Shortest response time of the receiver so far.
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
 
-    /// Asks something, as soon as the receiver listens.
+    /// Sends a request, or queues it until the receiver has sent its challenge.
     pub fn ask(&mut self, cx: &mut Context<'_>, asked: Asked) {
         match self.proved {
             true => self.send(cx, &asked),
@@ -120,10 +118,10 @@ impl Link {
         });
     }
 
-    /// Takes in what came, and hands on what was said.
+    /// Handles received bytes and returns the receiver's messages.
     ///
     /// # Errors
-    /// It refuses, or is none: why.
+    /// If the receiver refuses, or is not a receiver.
     pub fn bytes(
         &mut self,
         cx: &mut Context<'_>,
@@ -138,12 +136,12 @@ impl Link {
         self.lines = lines;
         let mut heard = Vec::new();
         for said in said {
-            let said = said.map_err(|error| format!("it is no receiver: {error}"))?;
+            let said = said.map_err(|error| format!("not a streamgauge receiver: {error}"))?;
             self.take(cx, said, at, &mut heard)?;
         }
         match fed {
             Ok(()) => Ok(heard),
-            Err(_) => Err("it is no receiver: a line is too long".to_owned()),
+            Err(_) => Err("not a streamgauge receiver: line too long".to_owned()),
         }
     }
 
@@ -157,11 +155,11 @@ impl Link {
         match said {
             Said::Hello { version, challenge } => {
                 if self.proved {
-                    return Err("it is no receiver: it begins twice".to_owned());
+                    return Err("not a streamgauge receiver: second challenge".to_owned());
                 }
                 if version != VERSION {
                     return Err(format!(
-                        "it speaks version {version}, and this program {VERSION}: start the same streamgauge on both machines"
+                        "protocol version {version} differs from this program's {VERSION}: start the same streamgauge on both machines"
                     ));
                 }
                 let proof = proof(&self.secret, &challenge);
@@ -171,24 +169,24 @@ impl Link {
                     self.send(cx, &asked);
                 }
             }
-            Said::Refused { why } => return Err(format!("it refuses: {why}")),
+            Said::Refused { why } => return Err(format!("refused: {why}")),
             Said::Opened {
                 stream,
                 address,
                 port,
             } => {
-                // Else it could have media sent to somebody who knows nothing of it.
+                // Otherwise a receiver could direct media to an uninvolved host.
                 if let Some(reached) = self.reached
                     && reached.ip() != address
                 {
                     return Err(format!(
-                        "it says that its address is {address}, and was reached at {}: media is sent to no address but the \
-                         one that agreed to it",
+                        "it states the address {address}, but was reached at {}: media is sent only to the address \
+                         that agreed to receive it",
                         reached.ip()
                     ));
                 }
                 if port == 0 || port % 2 == 1 {
-                    return Err(format!("it names port {port}"));
+                    return Err(format!("invalid media port {port}"));
                 }
                 if let Some(asked) = self.asked {
                     let took = at.since(asked);
@@ -222,8 +220,8 @@ impl Link {
         Heard::Seen { arrivals, state }
     }
 
-    /// When that was, by this machine's clock, which was so long ago when it was said: it took half
-    /// of a round trip to come here.
+    /// Time of an event by this machine's clock. It happened `age` nanoseconds before its message
+    /// was sent, which took half of a round trip to arrive.
     fn when(&self, heard: Time, age: u64) -> Time {
         let way = self.round_trip.unwrap_or_default() / 2;
         let before = Duration::from_nanos(age).saturating_add(way);

@@ -1,7 +1,7 @@
-//! What a client and its receiver say to each other: lines of JSON over a TCP connection, one
-//! message each.
+//! Messages between a client and its receiver: lines of JSON over a TCP connection, one message
+//! each.
 //!
-//! Ages are how long ago something was when it was said, so that the two need no common clock.
+//! Events carry their age at the time of sending, so that the two sides need no common clock.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,155 +10,147 @@ use serde::{Deserialize, Serialize};
 use crate::media::rtp::StreamCounts;
 use mediagen::steps;
 
-/// The version of this language. Both must speak the same.
+/// Version of the protocol. Both sides must have the same.
 pub const VERSION: u32 = 1;
 
-/// The longest line, in bytes.
+/// Maximum length of a line in bytes.
 pub const LINE_MAX: usize = 64 * 1024;
 
-/// Most streams of one client.
+/// Maximum number of streams of one client.
 pub const STREAMS_MAX: u8 = 32;
 
-/// Most payload types of one stream.
+/// Maximum number of payload types of one stream.
 const TYPES_MAX: usize = 128;
 
-/// What a receiver says.
+/// A message from a receiver to a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// Comes first.
+    /// First message.
     Hello {
         /// See [`VERSION`].
         version: u32,
-        /// What has to be answered with its [`proof`](super::proof).
+        /// Must be answered with its [`proof`](super::proof).
         challenge: String,
     },
-    /// It takes the stream's media at this port, and RTCP at the next.
+    /// The receiver takes the stream's media at this port, and RTCP at the next one.
     Opened {
-        /// Which stream.
         stream: u8,
-        /// Its own address.
+        /// Address of the receiver.
         address: IpAddr,
-        /// The even port.
+        /// Even port of the pair.
         port: u16,
     },
-    /// It will not; the connection ends.
+    /// Refusal. The connection then ends.
     Refused {
-        /// Why.
+        /// Reason of the refusal.
         why: String,
     },
     /// The first packet of a stream has arrived.
     First {
-        /// Which stream.
         stream: u8,
-        /// How long ago, in nanoseconds.
+        /// Age in nanoseconds.
         age: u64,
     },
-    /// How a stream stands, every now and then.
+    /// Interim counts of a stream, sent periodically.
     Seen(StreamState),
-    /// The sender of a stream has said that it ended (RTCP BYE).
+    /// The sender of a stream has announced its end (RTCP BYE).
     Bye {
-        /// Which stream.
         stream: u8,
-        /// How long ago, in nanoseconds.
+        /// Age in nanoseconds.
         age: u64,
     },
-    /// All is counted, and the ports are closed. The last.
+    /// Last message: counting is finished, and the ports are closed.
     Closed {
-        /// How each stream ended.
+        /// Final counts of each stream.
         streams: Vec<StreamState>,
     },
 }
 
-/// What has come of a stream.
+/// Counts of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StreamState {
-    /// Which stream.
     pub stream: u8,
-    /// How long ago its first and last packets came, in nanoseconds.
+    /// Ages of the first and the last packet in nanoseconds.
     pub ages: Option<(u64, u64)>,
-    /// What was counted.
     pub counts: StreamCounts,
 }
 
-/// What a client asks of a receiver.
+/// A message from a client to a receiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asked {
-    /// It may ask: see [`proof`](super::proof).
+    /// Proof that the client knows the secret; see [`proof`](super::proof).
     Proof {
-        /// Of the challenge.
+        /// Response to the challenge.
         proof: String,
     },
-    /// Take a stream's media.
+    /// Request to receive a stream's media.
     Open(StreamOrder),
-    /// A server was found that will send.
+    /// The server that will send a stream.
     Peer {
-        /// Which stream.
         stream: u8,
-        /// Where media comes from; other addresses' packets do not count.
+        /// Source address of the media. Packets from other addresses do not count.
         media: SocketAddr,
-        /// Where its RTCP goes to; port 0 where that is not known.
+        /// Destination of the receiver's RTCP; port 0 if unknown.
         control: SocketAddr,
     },
-    /// The server said with which sequence number the stream begins.
+    /// The server's first sequence number of a stream.
     Base {
-        /// Which stream.
         stream: u8,
-        /// The number.
         sequence: u16,
-        /// The timestamp of the packet with that number, where it tells which that is: see
+        /// Timestamp of the packet with that number, if it identifies the packet: see
         /// [`RtpReceiver::set_base`](crate::media::rtp::RtpReceiver::set_base).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rtptime: Option<u32>,
     },
-    /// All streams are over: count them to the end, and close the ports.
+    /// All streams have ended: finish counting and close the ports.
     Close,
 }
 
-/// A stream whose media is to be taken.
+/// A stream to receive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamOrder {
-    /// Its number, from 0.
+    /// Number of the stream, from 0.
     pub stream: u8,
-    /// See [`ReceiverConfig`](crate::media::rtp::ReceiverConfig).
+    /// RTP clock rate; see [`ReceiverConfig`](crate::media::rtp::ReceiverConfig).
     pub clock_rate: u32,
-    /// The same.
+    /// Accepted payload types.
     pub payload_types: Vec<u8>,
-    /// The same, in nanoseconds.
+    /// Playout buffer in nanoseconds.
     pub playout_buffer: u64,
-    /// Whether receiver reports are sent (RFC 3550, 6.4.2).
+    /// `true` to send receiver reports (RFC 3550, 6.4.2).
     pub reports: bool,
-    /// How often it is to be said how the stream stands, in nanoseconds.
+    /// Interval between interim counts in nanoseconds.
     pub every: u64,
 }
 
 impl StreamOrder {
-    /// Whether it can be meant.
+    /// Returns `true` if the order is within the limits.
     pub(super) fn is_sound(&self) -> bool {
         self.stream < STREAMS_MAX && self.payload_types.len() <= TYPES_MAX
     }
 }
 
-/// A message as it is sent.
+/// Serializes a message with its line end.
 pub fn line(message: &impl Serialize) -> Vec<u8> {
     let mut line =
-        serde_json::to_vec(message).expect("messages have no map with keys that are no text");
+        serde_json::to_vec(message).expect("messages contain no maps with keys other than text");
     line.push(b'\n');
     line
 }
 
-/// Takes lines out of what comes.
+/// Splits received bytes into lines.
 #[derive(Debug, Default)]
 pub struct Lines(Vec<u8>);
 
-/// A line is longer than is taken.
+/// A line exceeds the maximum length.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLong;
 
 impl Lines {
-    /// Takes bytes in, and hands out each line that is whole; what is held never grows past `most`.
+    /// Adds bytes and passes each complete line to `each`. Never buffers more than `most` bytes.
     pub fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -196,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_come_whole_wherever_they_were_cut(
+        fn lines_are_complete_wherever_input_is_split(
             lines in proptest::collection::vec("[a-z]{0,20}", 0..10),
             cuts in proptest::collection::vec(1usize..7, 1..20),
         ) {
@@ -211,13 +203,13 @@ mod tests {
                 rest = later;
                 taken
                     .feed(now, 20, |line| found.push(String::from_utf8(line.to_vec()).expect("letters")))
-                    .expect("none is longer");
+                    .expect("no line is longer");
             }
             prop_assert_eq!(found, lines);
         }
 
         #[test]
-        fn what_is_held_is_bounded(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn buffered_bytes_are_bounded(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut taken = Lines::default();
             for part in bytes.chunks(7) {
                 if taken.feed(part, 16, |line| assert!(line.len() <= 16)).is_err() {
@@ -229,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_taken_in_linear_time() {
+    fn lines_are_split_in_linear_time() {
         for text in ["\n", "x", "{}\n", &format!("{}\n", "x".repeat(60_000))] {
             let make = |size| text.bytes().cycle().take(size).collect();
             steps::assert_linear("lines", 8, make, |pieces| {
@@ -245,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_as_they_were_written() {
+    fn messages_survive_serialization() {
         let wanted = StreamOrder {
             stream: 1,
             clock_rate: 90_000,

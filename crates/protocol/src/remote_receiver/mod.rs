@@ -1,11 +1,11 @@
-//! Media that goes elsewhere than the signalling: to another address of this machine, or to another
-//! machine where `streamgauge receive` counts it.
+//! Media with a destination other than the origin of the signalling: another address of this
+//! machine, or another machine where `streamgauge receive` counts it.
 //!
-//! * `config`: the keys of a scenario;
-//! * [`messages`]: what a client and its receiver say to each other;
-//! * `proof`: how a client shows that it may ask;
-//! * `link`: the client's side;
-//! * `receiver`: the receiver's side, a session for each client.
+//! * `config`: keys of a scenario
+//! * [`messages`]: messages between a client and its receiver
+//! * `proof`: authentication of a client
+//! * `link`: client side
+//! * `receiver`: receiver side, one session for each client
 
 mod config;
 mod link;

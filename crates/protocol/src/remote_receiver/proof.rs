@@ -1,4 +1,4 @@
-//! How somebody shows to a receiver that he knows its secret, without saying it.
+//! Proof of knowing a receiver's secret without sending it.
 
 use std::fmt;
 
@@ -7,13 +7,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::Sha256;
 
-/// What a receiver and those who may use it know. It is shown nowhere.
+/// Secret shared by a receiver and its clients. It is never displayed.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// A secret of these words.
     pub fn new(text: impl Into<String>) -> Secret {
         Secret(text.into())
     }
@@ -41,18 +40,18 @@ impl JsonSchema for Secret {
     }
 }
 
-/// The challenge for the connection of that number: no two are the same, and without the key none
-/// can be foretold.
+/// Returns the challenge of a connection. Challenges are unique, and unpredictable without the key.
 pub fn challenge_of(key: &[u8], number: u64) -> String {
     hex(&hmac(key, &number.to_be_bytes()))
 }
 
-/// What shows that one knows the secret, of that challenge.
+/// Returns the proof of knowing the secret, for a challenge.
 pub fn proof(secret: &Secret, challenge: &str) -> String {
     hex(&hmac(secret.0.as_bytes(), challenge.as_bytes()))
 }
 
-/// Whether a proof is that of the challenge. Takes as long for any that is as long.
+/// Returns `true` if the proof matches the challenge. Runs in constant time for proofs of equal
+/// length.
 pub(super) fn proves(said: &str, secret: &Secret, challenge: &str) -> bool {
     let right = proof(secret, challenge);
     let differences = said
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_hmac_as_others_make_it() {
+    fn hmac_matches_the_rfc_4231_examples() {
         // RFC 4231, 4.3 and 4.7.
         let made = hmac(b"Jefe", b"what do ya want for nothing?");
         let known = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_knows_the_secret_can_prove_it() {
+    fn only_the_right_secret_gives_a_valid_proof() {
         let secret = Secret::new("one two");
         let challenge = challenge_of(&[7; 32], 1);
         assert_ne!(challenge, challenge_of(&[7; 32], 2));

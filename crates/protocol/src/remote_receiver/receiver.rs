@@ -1,8 +1,8 @@
-//! The receiver's side: takes the media of one client, whose signalling is elsewhere.
+//! Receiver side: receives the media of one client, whose signalling runs elsewhere.
 //!
-//! A client that shows it knows the secret asks for streams; each gets a pair of ports at the
-//! address where the client has reached this machine, and is told it before any server is. Whatever
-//! ends the connection closes the ports.
+//! A client that proves it knows the secret requests streams. Each stream gets a pair of ports at
+//! the address where the client has reached this machine, and the client learns the ports before
+//! any server does. The end of the connection, for whatever reason, closes the ports.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,49 +25,49 @@ use crate::session::{
     bind_beside,
 };
 
-/// The connection.
+/// Channel of the connection.
 const CONTROL: ChannelId = ChannelId(0);
 
-/// How long a new connection may take to show that it knows the secret.
+/// Maximum time for a new connection to prove that it knows the secret.
 pub const PROOF_WITHIN: Duration = Duration::from_secs(3);
 
-/// How many connections may be unproven at a time where fewer streams than this may be open.
+/// Minimum of the bound on unproven connections, if fewer streams may be open.
 const UNPROVEN_MIN: usize = 64;
 
-/// What share of the unproven connections is dropped when there are too many: one message then
-/// makes room for several newcomers.
+/// Share of the unproven connections that is dropped at the bound (1/8): one message then makes
+/// room for several new ones.
 const DROPPED_SHARE: usize = 8;
 
-/// On which topic unproven sessions hear that they are dropped. The message is the number of the
-/// newest that is.
+/// Topic of the messages that drop unproven sessions. A message is the number of the newest session
+/// to drop.
 const DROPPED: &str = "unproven connections of a receiver";
 
-/// The longest line of somebody who has not shown it. As he does, he may ask for streams: some
-/// hundred bytes each.
+/// Maximum length of a line from an unproven connection, in bytes. Its proof may be followed by
+/// requests for streams, of some hundred bytes each.
 const STRANGERS_LINE_MAX: usize = 4096;
 
-/// How often the state of streams is said at the least, and at the most.
+/// Permitted interval between interim counts.
 const EVERY: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_millis(500);
 
-/// Under which terms a receiver takes media. Shared by all its sessions.
+/// Terms under which a receiver accepts clients, shared by all its sessions.
 #[derive(Debug)]
 pub struct Terms {
     secret: Secret,
-    /// What challenges are made from.
+    /// Random key of the challenges.
     key: [u8; 32],
-    /// Most streams at a time.
+    /// Maximum number of open streams.
     most: usize,
     open: AtomicUsize,
     refused: AtomicU64,
-    /// The numbers of connections that have not yet shown that they know the secret. A lower number
-    /// is older.
+    /// Numbers of the connections that have not yet proven that they know the secret. A lower
+    /// number is older.
     unproven: Mutex<BTreeSet<u64>>,
 }
 
 impl Terms {
-    /// Media is taken for those who know `secret`, of `most` streams at a time. `key` is random,
-    /// and known to nobody else.
+    /// Terms for clients that know `secret`, with at most `most` open streams. `key` must be random
+    /// and private.
     pub fn new(secret: Secret, key: [u8; 32], most: usize) -> Terms {
         Terms {
             secret,
@@ -79,24 +79,24 @@ impl Terms {
         }
     }
 
-    /// How many connections may be unproven at a time: as many as streams may be open, because a
-    /// run may start all its clients at once, and at least 64.
+    /// Maximum number of unproven connections: the maximum number of streams, because a run may
+    /// start all its clients at once, and at least 64.
     pub fn unproven_max(&self) -> usize {
         self.most.max(UNPROVEN_MIN)
     }
 
-    /// How many connections have not yet shown that they know the secret.
+    /// Number of connections that have not yet proven that they know the secret.
     pub fn unproven(&self) -> usize {
         self.numbers().len()
     }
 
     fn numbers(&self) -> std::sync::MutexGuard<'_, BTreeSet<u64>> {
-        // A set is whole between any two calls, so a panic elsewhere leaves nothing half done.
+        // Each change of the set is atomic, so a panic elsewhere leaves no inconsistent state.
         self.unproven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an unproven connection. Where that is one too many, it returns the number of the
-    /// newest of those that have to go: an eighth of all, and the oldest, which had the most time.
+    /// Adds an unproven connection. If it exceeds the bound, the oldest eighth is removed, which
+    /// had the most time, and the number of the newest removed connection is returned.
     fn arrived(&self, number: u64) -> Option<u64> {
         let mut numbers = self.numbers();
         numbers.insert(number);
@@ -110,38 +110,37 @@ impl Terms {
         Some(last)
     }
 
-    /// A connection is proven, or gone.
+    /// Removes a connection that is proven or closed.
     fn no_longer_unproven(&self, number: u64) {
         self.numbers().remove(&number);
     }
 
-    /// How many streams are open.
+    /// Number of open streams.
     pub fn streams(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// How many connections were refused, because whoever made them did not know the secret, or
-    /// spoke another language.
+    /// Number of refused connections, which did not know the secret or violated the protocol.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Counts one more that was refused.
+    /// Counts a refused connection.
     pub fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The challenge for the connection of that number.
+    /// Returns the challenge of a connection.
     pub fn challenge(&self, number: u64) -> String {
         challenge_of(&self.key, number)
     }
 
-    /// Whether that proves that one knows the secret.
+    /// Returns `true` if the proof matches the challenge and the secret.
     pub fn proves(&self, proof: &str, challenge: &str) -> bool {
         proves(proof, &self.secret, challenge)
     }
 
-    /// Takes a stream's place, if there is one.
+    /// Reserves a stream. Returns `false` if the maximum is reached.
     fn take(&self) -> bool {
         let more = |open| (open < self.most).then_some(open + 1);
         self.open
@@ -154,32 +153,30 @@ impl Terms {
     }
 }
 
-/// One stream that is received.
+/// A stream that is received.
 #[derive(Debug)]
 struct Stream {
     wanted: StreamOrder,
     sink: SinkId,
     channel: ChannelId,
-    /// Whether its ports stand.
+    /// `true` once its ports are open.
     stands: bool,
-    /// The server's port for RTCP; 0 where it is not known.
+    /// The server's port for RTCP; 0 if unknown.
     control_port: u16,
     report: Option<Time>,
     bye: bool,
 }
 
-/// What a session waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Until then, to hear who it is.
+    /// Waiting for the proof, until this time.
     Proof(Time),
-    /// Anything.
+    /// Proven: all requests are accepted.
     Open,
-    /// Nothing any more.
     Ended,
 }
 
-/// Takes the media of one client.
+/// Receives the media of one client.
 #[derive(Debug)]
 pub struct Receiver {
     terms: Arc<Terms>,
@@ -192,13 +189,13 @@ pub struct Receiver {
     local: Option<SocketAddr>,
     streams: Vec<Stream>,
     next_channel: u32,
-    /// When it is next said how the streams stand, and how often that is.
+    /// Time of the next interim counts, and their interval.
     tell: Option<Time>,
     every: Duration,
 }
 
 impl Receiver {
-    /// For the connection of that number. Numbers of sessions with the same terms must grow.
+    /// Creates the session of a connection. Numbers of sessions with the same terms must increase.
     pub fn new(terms: Arc<Terms>, number: u64) -> Receiver {
         let mut random = Pcg64Mcg::seed_from_u64(number);
         Receiver {
@@ -225,7 +222,7 @@ impl Receiver {
         });
     }
 
-    /// Refuses, and ends.
+    /// Refuses the client and ends.
     fn refuse(&mut self, cx: &mut Context<'_>, why: &str) {
         if self.phase == Phase::Ended {
             return;
@@ -241,7 +238,7 @@ impl Receiver {
             return;
         }
         let Ok(asked) = serde_json::from_slice::<Asked>(text) else {
-            return self.refuse(cx, "that is no message of this language");
+            return self.refuse(cx, "malformed message");
         };
         match (self.phase, asked) {
             (Phase::Ended, _) => {}
@@ -251,10 +248,10 @@ impl Receiver {
                         self.phase = Phase::Open;
                         self.terms.no_longer_unproven(self.number);
                     }
-                    false => self.refuse(cx, "the secret is another"),
+                    false => self.refuse(cx, "wrong secret"),
                 }
             }
-            (Phase::Proof(_), _) => self.refuse(cx, "first show that you know the secret"),
+            (Phase::Proof(_), _) => self.refuse(cx, "proof of the secret expected"),
             (Phase::Open, Asked::Proof { .. }) => {}
             (Phase::Open, Asked::Open(wanted)) => self.open(cx, wanted),
             (
@@ -302,10 +299,10 @@ impl Receiver {
         let Some(local) = self.local else { return };
         let known = self.stream(wanted.stream).is_some();
         if !wanted.is_sound() || known || self.streams.len() >= usize::from(STREAMS_MAX) {
-            return self.refuse(cx, "such a stream cannot be meant");
+            return self.refuse(cx, "invalid or duplicate stream");
         }
         if !self.terms.take() {
-            return self.refuse(cx, "it takes no more streams; see its --max-streams");
+            return self.refuse(cx, "no more streams; see --max-streams");
         }
         let receiver = RtpReceiver::new(&ReceiverConfig {
             clock_rate: wanted.clock_rate,
@@ -336,7 +333,7 @@ impl Receiver {
         });
     }
 
-    /// Ports of a stream stand.
+    /// The ports of a stream are open.
     fn opened(&mut self, cx: &mut Context<'_>, channel: ChannelId, port: u16) {
         let Some(local) = self.local else { return };
         let stream = self.streams.iter_mut().find(|s| s.channel == channel);
@@ -368,7 +365,7 @@ impl Receiver {
                 }
             }
             MediaEvent::SourceChanged { .. } => self.streams[index].bye = false,
-            // It is told of no other position than the first.
+            // The receiver is informed of the first position only.
             MediaEvent::Position { .. }
             | MediaEvent::ClockJumped { .. }
             | MediaEvent::FeedbackDue { .. }
@@ -377,7 +374,7 @@ impl Receiver {
         }
     }
 
-    /// RTCP of a stream. What cannot be read is let go: nothing hangs on it.
+    /// Handles RTCP of a stream. Malformed packets are ignored.
     fn reports(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8], at: Time) {
         for packet in rtcp::packets(bytes) {
             let stream = &mut self.streams[index];
@@ -386,11 +383,11 @@ impl Receiver {
                 Ok(Packet::SenderReport { info, .. }) => {
                     receiver.sender_report(&info, at, cx.recorder);
                 }
-                // Said once, however many come: one datagram has room for thousands.
+                // Reported once: a single datagram has room for thousands.
                 Ok(Packet::Bye { .. }) if stream.bye => {}
                 Ok(Packet::Bye { sources, .. }) => {
                     let ssrc = receiver.ssrc();
-                    // VLC's names no source, but 0.
+                    // VLC's BYE names no source, or source 0.
                     let means = |ssrc| sources.contains(&ssrc) || matches!(sources[..], [] | [0]);
                     if ssrc.is_none_or(means) {
                         if let Some(ssrc) = ssrc {
@@ -398,7 +395,7 @@ impl Receiver {
                         }
                         stream.bye = true;
                         let stream = stream.wanted.stream;
-                        // What came before it is to be known first.
+                        // The counts before the BYE must arrive first.
                         self.tell_all(cx);
                         let age = age(cx.now, at);
                         self.say(cx, &Said::Bye { stream, age });
@@ -410,7 +407,7 @@ impl Receiver {
         }
     }
 
-    /// About 5 s (RFC 3550, 6.2).
+    /// Returns the next report interval, about 5 s (RFC 3550, 6.2).
     fn report_interval(&mut self, first: bool) -> Duration {
         const BANDWIDTH: f64 = 1e6;
         let random = self.random.next_u32() as f64 / (f64::from(u32::MAX) + 1.0);
@@ -453,7 +450,7 @@ impl Receiver {
         }
     }
 
-    /// Says how all streams stand of which anything has come.
+    /// Sends the counts of all streams that have received packets.
     fn tell_all(&mut self, cx: &mut Context<'_>) {
         for stream in &self.streams {
             let state = Receiver::state(stream, cx);
@@ -463,7 +460,7 @@ impl Receiver {
         }
     }
 
-    /// Counts to the end, closes all, and says what came.
+    /// Finishes counting, closes all channels, and sends the final counts.
     fn end(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Ended {
             return;
@@ -490,7 +487,7 @@ impl Receiver {
 
     fn due_work(&mut self, cx: &mut Context<'_>) {
         match self.phase {
-            Phase::Proof(until) if cx.now >= until => self.refuse(cx, "that took too long"),
+            Phase::Proof(until) if cx.now >= until => self.refuse(cx, "no proof in time"),
             Phase::Open => {
                 if self.tell.is_some_and(|tell| cx.now >= tell) {
                     self.tell = Some(cx.now + self.every);
@@ -532,7 +529,7 @@ impl Session for Receiver {
             Input::Told { message, .. } => {
                 let dropped = message.parse().is_ok_and(|last| self.number <= last);
                 if dropped && matches!(self.phase, Phase::Proof(_)) {
-                    self.refuse(cx, "newer connections took its place before it was proven");
+                    self.refuse(cx, "dropped for newer connections before it was proven");
                 }
             }
             Input::Opened {
@@ -540,7 +537,8 @@ impl Session for Receiver {
                 local,
                 ..
             } => {
-                // An address of IPv4 may come as one of IPv6 (RFC 4291, 2.5.5.2).
+                // An IPv4 address may be reported as an IPv4-mapped IPv6 address (RFC 4291,
+                // 2.5.5.2).
                 let ip = local.ip().to_canonical();
                 self.local = Some(SocketAddr::new(ip, local.port()));
                 let hello = Said::Hello {
@@ -551,7 +549,7 @@ impl Session for Receiver {
             }
             Input::Opened { channel, local, .. } => self.opened(cx, channel, local.port()),
             Input::OpenFailed { error, .. } => {
-                let why = format!("ports cannot be had: {error}");
+                let why = format!("cannot open ports: {error}");
                 self.say(cx, &Said::Refused { why });
                 self.end(cx);
             }
@@ -564,7 +562,7 @@ impl Session for Receiver {
                 let fed = lines.feed(bytes, most, |text| self.heard(cx, text));
                 self.lines = lines;
                 if fed.is_err() {
-                    self.refuse(cx, "a line is too long");
+                    self.refuse(cx, "line too long");
                 }
             }
             Input::Datagram {
@@ -597,7 +595,7 @@ impl Session for Receiver {
     }
 }
 
-/// How long ago that was, in nanoseconds.
+/// Age of an event in nanoseconds.
 fn age(now: Time, at: Time) -> u64 {
     u64::try_from(now.since(at).as_nanos()).unwrap_or(u64::MAX)
 }

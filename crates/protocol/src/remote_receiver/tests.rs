@@ -1,5 +1,4 @@
-//! A receiver with somebody at the other end who is written out by hand; and one that a client's
-//! link speaks to.
+//! A receiver against a scripted client, and a client's link against a scripted receiver.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -32,7 +31,7 @@ struct Bench {
     peers: Vec<(SocketAddr, SocketAddr)>,
     reports: usize,
     listens: usize,
-    /// What it told other sessions.
+    /// Messages published to other sessions.
     told: VecDeque<Arc<str>>,
     ended: bool,
 }
@@ -57,7 +56,7 @@ impl Bench {
         Bench::among(&Arc::new(Terms::new(secret(), [1; 32], most)), 7)
     }
 
-    /// One among others with the same terms.
+    /// A session among others with the same terms.
     fn among(terms: &Arc<Terms>, number: u64) -> Bench {
         let terms = terms.clone();
         let mut bench = Bench {
@@ -85,21 +84,21 @@ impl Bench {
         bench
     }
 
-    /// One that has shown that it knows the secret.
+    /// A session whose client has proven that it knows the secret.
     fn admitted(most: usize) -> Bench {
         let mut bench = Bench::new(most);
         bench.prove();
         bench
     }
 
-    /// Shows that it knows the secret.
+    /// Proves that the client knows the secret.
     fn prove(&mut self) {
         let Some(Said::Hello {
             version: VERSION,
             challenge,
         }) = self.said.pop_front()
         else {
-            panic!("it begins with a challenge");
+            panic!("a challenge comes first");
         };
         let proof = proof(&secret(), &challenge);
         self.ask(&Asked::Proof { proof });
@@ -168,7 +167,7 @@ impl Bench {
         self.bytes(&line(asked));
     }
 
-    /// Asks for a stream, and gives it ports.
+    /// Requests a stream and opens its ports.
     fn open(&mut self, stream: u8) {
         self.ask(&wanted(stream));
         let (channel, _) = *self.opened.last().expect("ports are wanted");
@@ -213,13 +212,13 @@ impl Bench {
                 assert!(self.ended);
                 why
             }
-            other => panic!("{other:?} is no refusal"),
+            other => panic!("{other:?} is not a refusal"),
         }
     }
 }
 
 #[test]
-fn a_stream_is_received_from_its_ports_to_its_end() {
+fn stream_is_received_from_open_to_close() {
     let mut bench = Bench::admitted(9);
     bench.open(0);
     assert_eq!(bench.terms.streams(), 1);
@@ -245,7 +244,7 @@ fn a_stream_is_received_from_its_ports_to_its_end() {
     bench.now += Duration::from_millis(300);
     bench.input(Input::Deadline);
     let Some(Said::Seen(state)) = bench.said.pop_front() else {
-        panic!("how it stands is said now and then");
+        panic!("interim counts are sent");
     };
     assert_eq!(state.ages, Some((303_000_000, 303_000_000)));
     assert_eq!((state.counts.expected, state.counts.received), (3, 1));
@@ -273,7 +272,7 @@ fn a_stream_is_received_from_its_ports_to_its_end() {
         bytes: &many,
         at,
     });
-    assert!(bench.said.is_empty(), "it is said once: {:?}", bench.said);
+    assert!(bench.said.is_empty(), "one BYE: {:?}", bench.said);
     bench.ask(&Asked::Close);
     assert!(matches!(bench.said.back(), Some(Said::Closed { streams }) if streams.len() == 1));
     assert!(bench.ended);
@@ -282,7 +281,7 @@ fn a_stream_is_received_from_its_ports_to_its_end() {
 }
 
 #[test]
-fn who_does_not_know_the_secret_opens_nothing() {
+fn clients_without_the_secret_are_refused() {
     for asked in [
         wanted(0),
         Asked::Close,
@@ -298,14 +297,14 @@ fn who_does_not_know_the_secret_opens_nothing() {
     }
     let mut bench = Bench::new(9);
     bench.bytes(&[b'x'; 5000]);
-    assert_eq!(bench.refusal(), "a line is too long");
+    assert_eq!(bench.refusal(), "line too long");
     let mut bench = Bench::new(9);
-    bench.now = bench.session.deadline().expect("it does not wait for ever");
+    bench.now = bench.session.deadline().expect("the wait is limited");
     bench.input(Input::Deadline);
-    assert_eq!(bench.refusal(), "that took too long");
+    assert_eq!(bench.refusal(), "no proof in time");
 }
 
-/// Sessions with the same terms, each of which hears what another tells.
+/// Sessions with the same terms, which receive each other's messages.
 struct Crowd {
     terms: Arc<Terms>,
     all: Vec<Bench>,
@@ -318,7 +317,7 @@ impl Crowd {
         Crowd { terms, all }
     }
 
-    /// One more comes; those that were there hear what it tells.
+    /// Adds a session and delivers its message to the others.
     fn comes(&mut self) -> usize {
         let number = self.all.len();
         let mut bench = Bench::among(&self.terms, number as u64);
@@ -338,7 +337,7 @@ impl Crowd {
 }
 
 #[test]
-fn idle_strangers_are_dropped_for_newcomers_and_proven_clients_never_are() {
+fn newcomers_replace_idle_connections_but_not_proven_ones() {
     for most in [1, 64, 100] {
         let mut crowd = Crowd::new(most);
         let bound = crowd.terms.unproven_max();
@@ -349,16 +348,16 @@ fn idle_strangers_are_dropped_for_newcomers_and_proven_clients_never_are() {
         let waiting = crowd.comes();
         for _ in 0..10 * bound {
             let number = crowd.comes();
-            assert!(!crowd.all[number].ended, "the newcomer has its place");
+            assert!(!crowd.all[number].ended, "the newcomer is accepted");
             assert!(crowd.terms.unproven() <= bound);
         }
-        assert!(crowd.all[waiting].ended, "the oldest idle one was dropped");
+        assert!(crowd.all[waiting].ended, "the oldest was dropped");
         assert!(crowd.all[waiting].refusal().contains("newer connections"));
-        assert!(!crowd.all[early].ended, "a proven one stays");
+        assert!(!crowd.all[early].ended, "a proven connection stays");
         let late = crowd.comes();
         crowd.all[late].prove();
         assert!(!crowd.all[late].ended);
-        // All but the two that are proven count as unproven until they are gone.
+        // All connections except the two proven ones count as unproven until they end.
         let idle = crowd.all.iter().filter(|bench| !bench.ended).count() - 2;
         assert_eq!(crowd.terms.unproven(), idle);
         crowd.all.clear();
@@ -375,7 +374,7 @@ fn unproven_connections_have_three_seconds() {
     assert!(!bench.ended);
     bench.now += Duration::from_millis(1);
     bench.input(Input::Deadline);
-    assert_eq!(bench.refusal(), "that took too long");
+    assert_eq!(bench.refusal(), "no proof in time");
     assert_eq!(bench.terms.unproven(), 0);
     let mut bench = Bench::admitted(9);
     bench.now += Duration::from_secs(60);
@@ -384,7 +383,7 @@ fn unproven_connections_have_three_seconds() {
 }
 
 #[test]
-fn no_more_streams_are_open_than_may_be() {
+fn number_of_open_streams_is_bounded() {
     let mut bench = Bench::admitted(1);
     bench.open(0);
     bench.ask(&wanted(1));
@@ -399,8 +398,8 @@ fn no_more_streams_are_open_than_may_be() {
     bench.refusal();
     let mut bench = Bench::admitted(9);
     bench.bytes(&vec![b'x'; 100_000]);
-    assert_eq!(bench.refusal(), "a line is too long");
-    // However it ends, its places are given back.
+    assert_eq!(bench.refusal(), "line too long");
+    // However a session ends, its streams are released.
     let mut bench = Bench::admitted(9);
     bench.open(0);
     let terms = bench.terms.clone();
@@ -410,7 +409,7 @@ fn no_more_streams_are_open_than_may_be() {
 
 proptest! {
     #[test]
-    fn nothing_breaks_on_hostile_bytes(
+    fn hostile_bytes_are_handled_without_panic(
         parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..10),
         admitted in any::<bool>(),
     ) {
@@ -423,7 +422,7 @@ proptest! {
     }
 }
 
-/// A client's link to a receiver that is written out by hand.
+/// A client's link to a scripted receiver.
 struct Near {
     link: Link,
     now: Time,
@@ -434,7 +433,7 @@ struct Near {
 }
 
 impl Near {
-    /// One that has asked for a stream, before the receiver has said anything.
+    /// A link that has requested a stream before the receiver has sent anything.
     fn new() -> Near {
         let mut link = Link::new(ChannelId(3), secret());
         link.opened(Some("10.0.0.3:8561".parse().expect("an address")));
@@ -467,13 +466,13 @@ impl Near {
         self.with(|link, cx| link.bytes(cx, &line(said), at))
     }
 
-    /// The same after so many milliseconds.
+    /// Delivers a message after some milliseconds.
     fn hear_after(&mut self, millis: u64, said: &Said) -> Result<Vec<Heard>, String> {
         self.now += Duration::from_millis(millis);
         self.hear(said)
     }
 
-    /// Lets it in.
+    /// Sends the challenge.
     fn greet(&mut self) {
         let hello = Said::Hello {
             version: VERSION,
@@ -500,9 +499,9 @@ fn opened(address: &str, port: u16) -> Said {
 }
 
 #[test]
-fn a_link_tells_times_by_its_own_clock() {
+fn link_converts_times_to_its_own_clock() {
     let mut near = Near::new();
-    assert_eq!(near.asked(), [], "nothing is asked of who has said nothing");
+    assert_eq!(near.asked(), [], "no request before the challenge");
     near.greet();
     let proof = proof(&secret(), "abc");
     assert_eq!(near.asked(), [Asked::Proof { proof }, wanted(0)]);
@@ -515,13 +514,13 @@ fn a_link_tells_times_by_its_own_clock() {
         age: 30_000_000,
     };
     let heard = near.hear_after(992, &first);
-    // 30 ms before it was said, and 4 ms on its way.
+    // 30 ms before the message was sent, and 4 ms in transit.
     let really = Time::from_start(Duration::from_millis(5966));
     assert!(matches!(heard.as_deref(), Ok([Heard::First { stream: 0, at }]) if *at == really));
 }
 
 #[test]
-fn a_receiver_can_name_no_address_but_its_own() {
+fn receiver_can_announce_only_its_own_address() {
     for (address, port) in [("10.0.0.9", 40_000), ("10.0.0.3", 0), ("10.0.0.3", 40_001)] {
         let mut near = Near::new();
         near.greet();
@@ -530,7 +529,7 @@ fn a_receiver_can_name_no_address_but_its_own() {
             "{address}:{port}"
         );
     }
-    // Who begins again would have any challenge answered.
+    // A receiver with a second challenge could have any challenge answered.
     let mut near = Near::new();
     near.greet();
     let again = Said::Hello {

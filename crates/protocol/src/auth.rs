@@ -1,4 +1,5 @@
-//! Basic and Digest authentication (RFC 7617; RFC 2617 and RFC 7616), both sides, of HTTP and RTSP.
+//! Basic and Digest authentication (RFC 7617; RFC 2617 and RFC 7616) for HTTP and RTSP, client and
+//! server side.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -14,17 +15,17 @@ mod challenge;
 
 pub use challenge::{Challenge, parse_challenges, parse_params};
 
-/// The hash of a Digest (RFC 7616, 6.1).
+/// Hash algorithm of Digest authentication (RFC 7616, 6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// `MD5`: where nothing is said.
+    /// `MD5`, the default if the challenge names none.
     Md5,
     /// `SHA-256`.
     Sha256,
 }
 
 impl Algorithm {
-    /// Its name in headers.
+    /// Name in header fields.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::Md5 => "MD5",
@@ -44,19 +45,19 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The value of `Authorization` that states `user:password` (RFC 7617, 2).
+/// Returns the value of `Authorization` for `user:password` (RFC 7617, 2).
 pub fn basic(user_info: &str) -> String {
     format!("Basic {}", BASE64.encode(user_info))
 }
 
-/// What goes into the response of a Digest.
+/// Inputs of a Digest response.
 struct Ingredients<'a> {
     algorithm: Algorithm,
-    /// Whether the hash of the password is bound to the nonces (`MD5-sess`).
+    /// `true` if the hash of the password is bound to the nonces (`MD5-sess`).
     session: bool,
     realm: &'a str,
     nonce: &'a str,
-    /// Count and client's nonce, where the server knows `qop=auth`.
+    /// Nonce count and client nonce; `None` if the server does not support `qop=auth`.
     qop: Option<(&'a str, &'a str)>,
     cnonce: &'a str,
     method: &'a str,
@@ -64,7 +65,7 @@ struct Ingredients<'a> {
 }
 
 impl Ingredients<'_> {
-    /// The response value (RFC 7616, 3.4.1; RFC 2617, 3.2.2.1).
+    /// Computes the response (RFC 7616, 3.4.1; RFC 2617, 3.2.2.1).
     fn response(&self, credentials: &Credentials) -> String {
         let hash = |text: &str| self.algorithm.hash(text);
         let Credentials { user, password } = credentials;
@@ -82,14 +83,15 @@ impl Ingredients<'_> {
     }
 }
 
-/// What a client answers challenges with.
+/// Scheme with which a client answers challenges.
 #[derive(Clone, Debug)]
 enum Scheme {
     Basic,
     Digest {
         algorithm: Algorithm,
         session: bool,
-        /// Whether the server named an algorithm; where it did not, old ones do not know the word.
+        /// `true` if the challenge named an algorithm. Old servers that did not may reject the
+        /// parameter.
         named: bool,
         realm: String,
         nonce: String,
@@ -99,7 +101,7 @@ enum Scheme {
 }
 
 impl Scheme {
-    /// Higher is stronger.
+    /// Rank of the scheme; a higher one is preferred.
     fn strength(&self) -> u8 {
         match self {
             Scheme::Basic => 0,
@@ -114,7 +116,7 @@ impl Scheme {
         }
     }
 
-    /// Whether both are Digest, with nonces that differ.
+    /// Returns `true` if both are Digest with different nonces.
     fn has_other_nonce(&self, other: &Scheme) -> bool {
         match (self, other) {
             (Scheme::Digest { nonce, .. }, Scheme::Digest { nonce: other, .. }) => nonce != other,
@@ -122,7 +124,7 @@ impl Scheme {
         }
     }
 
-    /// What a challenge asks for; `None` where it is something unknown.
+    /// Parses a challenge. Returns `None` for an unsupported scheme.
     fn of(challenge: &Challenge) -> Option<Scheme> {
         if challenge.scheme.eq_ignore_ascii_case("Basic") {
             return Some(Scheme::Basic);
@@ -141,7 +143,7 @@ impl Scheme {
         let qop = match challenge.param("qop").filter(|qop| !qop.is_empty()) {
             None => false,
             Some(qop) => {
-                // Only `auth-int` is offered: not to be had.
+                // Only `auth-int` is offered, which is not supported.
                 if !qop
                     .split(',')
                     .any(|q| q.trim().eq_ignore_ascii_case("auth"))
@@ -163,31 +165,31 @@ impl Scheme {
     }
 }
 
-/// The client's side: answers challenges with the name and password out of the URL.
+/// Client side: answers challenges with the credentials of the URL.
 #[derive(Debug)]
 pub struct Authenticator {
     credentials: Option<Credentials>,
     scheme: Option<Scheme>,
-    /// How often the nonce was used.
+    /// Nonce count: number of requests sent with the current nonce.
     count: u32,
     random: Pcg64Mcg,
 }
 
-/// What to do about an answer of 401.
+/// Reaction to a 401 response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Ask again, authorized by [`Authenticator::authorize`].
+    /// Repeat the request with the value of [`Authenticator::authorize`].
     Retry,
-    /// There is no name and password.
+    /// Fail: the URL has no credentials.
     NoCredentials,
-    /// The server accepts no scheme that is known here.
+    /// Fail: the server offers no supported scheme.
     NoScheme,
-    /// Name and password were sent, and refused.
+    /// Fail: the server rejected the credentials.
     Refused,
 }
 
 impl Authenticator {
-    /// Nothing is known yet of what the server wants.
+    /// Creates an authenticator that has seen no challenge.
     pub fn new(credentials: Option<Credentials>, seed: u64) -> Authenticator {
         Authenticator {
             credentials,
@@ -197,8 +199,10 @@ impl Authenticator {
         }
     }
 
-    /// Takes in the challenges of a 401. `sent` tells whether the request carried an authorization,
-    /// `again` whether it did so a second time: a server may replace its nonce once.
+    /// Handles the challenges of a 401 response.
+    ///
+    /// `sent` is `true` if the request carried an authorization, `again` if it was already the
+    /// second one to do so: a server may replace its nonce once.
     pub fn challenged(&mut self, headers: &Headers, sent: bool, again: bool) -> Answer {
         if self.credentials.is_none() {
             return Answer::NoCredentials;
@@ -212,7 +216,7 @@ impl Authenticator {
                     .is_some_and(|stale| stale.eq_ignore_ascii_case("true"));
                 Some((Scheme::of(&challenge)?, stale))
             })
-            // Of equals the first: the order is the server's preference.
+            // Of equally strong ones the first: the order is the server's preference.
             .reduce(|best, next| {
                 if next.0.strength() > best.0.strength() {
                     next
@@ -223,7 +227,7 @@ impl Authenticator {
         let Some((scheme, stale)) = strongest else {
             return Answer::NoScheme;
         };
-        // A nonce other than the one just answered is a fresh challenge, with or without `stale`.
+        // A nonce other than the one just answered is a new challenge, with or without `stale`.
         let is_fresh = stale
             || self
                 .scheme
@@ -237,7 +241,8 @@ impl Authenticator {
         Answer::Retry
     }
 
-    /// The value of `Authorization` for a request, once the server has said what it wants.
+    /// Returns the value of `Authorization` for a request; `None` without credentials or before the
+    /// first challenge.
     pub fn authorize(&mut self, method: &str, uri: &str) -> Option<String> {
         let credentials = self.credentials.as_ref()?;
         match self.scheme.as_ref()? {
@@ -296,16 +301,15 @@ fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// What a server accepts.
+/// Scheme that a server accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepts {
-    /// Basic.
     Basic,
-    /// Digest with this hash, `qop=auth`.
+    /// Digest with this algorithm and `qop=auth`.
     Digest(Algorithm),
 }
 
-/// The server's side: states challenges and checks what comes back.
+/// Server side: issues challenges and verifies authorizations.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     realm: String,
@@ -313,21 +317,21 @@ pub struct Verifier {
     accepts: Vec<Accepts>,
 }
 
-/// What a request's authorization is worth.
+/// Result of verifying a request's authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is right.
+    /// The authorization is valid.
     Granted,
-    /// There is none.
+    /// The request has no authorization.
     Missing,
-    /// It is right, but of an old nonce.
+    /// The authorization is valid for an old nonce.
     Stale,
-    /// It is wrong.
+    /// The authorization is invalid.
     Denied,
 }
 
 impl Verifier {
-    /// A server that lets one name in, by any of these schemes.
+    /// Creates a verifier that accepts one pair of credentials by any of these schemes.
     pub fn new(
         realm: impl Into<String>,
         credentials: Credentials,
@@ -340,7 +344,7 @@ impl Verifier {
         }
     }
 
-    /// The values of `WWW-Authenticate`, each for a header of its own.
+    /// Returns the values of `WWW-Authenticate`, one for each header field.
     pub fn challenges(&self, nonce: &str, stale: bool) -> Vec<String> {
         let realm = quoted(&self.realm);
         self.accepts
@@ -356,7 +360,8 @@ impl Verifier {
             .collect()
     }
 
-    /// Checks the value of `Authorization` of a request. Another nonce than `nonce` is stale.
+    /// Verifies the `Authorization` value of a request. A valid authorization with a nonce other
+    /// than `nonce` is stale.
     pub fn verify(
         &self,
         authorization: Option<&str>,
@@ -453,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vector_of_rfc_2617() {
+    fn digest_matches_the_rfc_2617_example() {
         let mut ingredients = Ingredients {
             algorithm: Algorithm::Md5,
             session: false,
@@ -469,7 +474,7 @@ mod tests {
             ingredients.response(&mufasa),
             "6629fae49393a05397450978507c4ef1"
         );
-        // The same without qop, as RFC 2069 had it.
+        // The same request without qop, as in RFC 2069.
         ingredients.qop = None;
         assert_eq!(
             ingredients.response(&mufasa),
@@ -478,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vectors_of_rfc_7616() {
+    fn digest_matches_the_rfc_7616_examples() {
         for (algorithm, response) in [
             (Algorithm::Md5, "8ca523f5e9506fed4657c9700eebdbec"),
             (
@@ -505,9 +510,9 @@ mod tests {
     }
 
     #[test]
-    fn basic_is_the_pair_in_base64() {
+    fn basic_encodes_the_credentials_in_base64() {
         let mut auth = Authenticator::new(Some(credentials("Aladdin", "open sesame")), 1);
-        assert_eq!(auth.authorize("OPTIONS", "*"), None, "not asked for yet");
+        assert_eq!(auth.authorize("OPTIONS", "*"), None, "no challenge yet");
         let headers = unauthorized(&["Basic realm=\"WallyWorld\""]);
         assert_eq!(auth.challenged(&headers, false, false), Answer::Retry);
         assert_eq!(
@@ -517,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_offer_is_taken() {
+    fn strongest_supported_scheme_is_chosen() {
         let mut auth = Authenticator::new(Some(credentials("u", "p")), 1);
         let headers = unauthorized(&[
             "Basic realm=\"r\", Digest realm=\"r\", nonce=\"1\"",
@@ -527,7 +532,7 @@ mod tests {
             "Negotiate",
         ]);
         assert_eq!(auth.challenged(&headers, false, false), Answer::Retry);
-        let value = auth.authorize("DESCRIBE", "rtsp://h/a").expect("asked for");
+        let value = auth.authorize("DESCRIBE", "rtsp://h/a").expect("challenge");
         assert!(
             value.contains("nonce=\"2\"") && value.contains("algorithm=SHA-256"),
             "{value}"
@@ -535,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_answered_says_so() {
+    fn unanswerable_challenges_are_reported() {
         let headers = unauthorized(&["Digest realm=\"r\", nonce=\"1\""]);
         let mut nobody = Authenticator::new(None, 1);
         assert_eq!(
@@ -555,14 +560,14 @@ mod tests {
         let stale = unauthorized(&["Digest realm=\"r\", nonce=\"2\", stale=TRUE"]);
         assert_eq!(auth.challenged(&stale, true, false), Answer::Retry);
         assert_eq!(auth.challenged(&stale, true, true), Answer::Refused);
-        // Another nonce is a fresh challenge, without `stale` as well.
+        // Another nonce is a new challenge, also without `stale`.
         assert_eq!(auth.challenged(&headers, true, false), Answer::Retry);
         assert_eq!(auth.challenged(&headers, true, false), Answer::Refused);
         assert_eq!(auth.challenged(&stale, true, true), Answer::Refused);
     }
 
     #[test]
-    fn both_sides_agree() {
+    fn client_and_server_agree_on_each_scheme() {
         let right = credentials("us\"er", "p:w");
         for accepts in [
             Accepts::Basic,
@@ -590,7 +595,7 @@ mod tests {
                     assert_eq!(verify("PLAY", "rtsp://h/", "n2"), Verdict::Stale);
                     assert_eq!(verify("PAUSE", "rtsp://h/", "n1"), Verdict::Denied);
                     assert_eq!(verify("PLAY", "rtsp://x/", "n1"), Verdict::Denied);
-                    let next = auth.authorize("PLAY", "rtsp://h/").expect("asked for");
+                    let next = auth.authorize("PLAY", "rtsp://h/").expect("challenge");
                     assert!(next.contains("nc=00000002"), "{next}");
                 }
             }

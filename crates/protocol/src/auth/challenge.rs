@@ -1,16 +1,16 @@
 //! `WWW-Authenticate` and `Authorization`: schemes with parameters (RFC 7235, 2.1).
 
-/// One scheme that a server accepts.
+/// One challenge of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
-    /// The scheme: `Basic`, `Digest`.
+    /// Scheme: `Basic`, `Digest`.
     pub scheme: String,
-    /// Its parameters, unquoted, in order.
+    /// Parameters, unquoted, in order.
     pub params: Vec<(String, String)>,
 }
 
 impl Challenge {
-    /// The parameter of that name, which is case-insensitive.
+    /// Returns the parameter of this name, which is case-insensitive.
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params
             .iter()
@@ -19,10 +19,10 @@ impl Challenge {
     }
 }
 
-/// The most schemes and parameters taken of one value.
+/// Maximum number of schemes and parameters parsed from one value.
 const MOST: usize = 64;
 
-/// Every challenge of a header value, which may hold several.
+/// Parses all challenges of a header value.
 pub fn parse_challenges(value: &str) -> Vec<Challenge> {
     let mut challenges: Vec<Challenge> = Vec::new();
     let mut rest = value;
@@ -51,7 +51,7 @@ pub fn parse_challenges(value: &str) -> Vec<Challenge> {
     challenges
 }
 
-/// `name=value` pairs between commas, as in the `Digest` form of `Authorization`.
+/// Parses comma-separated `name=value` pairs, as in the Digest form of `Authorization`.
 pub fn parse_params(value: &str) -> Vec<(String, String)> {
     let mut params = Vec::new();
     let mut rest = value;
@@ -66,7 +66,7 @@ pub fn parse_params(value: &str) -> Vec<(String, String)> {
     params
 }
 
-/// One `name=value` from the beginning, and what is behind it.
+/// Splits the first `name=value` from the rest of the text.
 fn take_param(text: &str) -> Option<(String, String, &str)> {
     let equals = text.find(['=', ',', '"', ' ', '\t'])?;
     let name = &text[..equals];
@@ -91,7 +91,7 @@ fn take_param(text: &str) -> Option<(String, String, &str)> {
             c => value.push(c),
         }
     }
-    // No closing mark: the rest is the value.
+    // Without a closing quote, the rest is the value.
     Some((name.to_owned(), value, ""))
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn challenges_as_servers_write_them() {
+    fn challenges_of_real_servers_are_parsed() {
         // Several in one value, as RFC 7235 allows.
         let both = parse_challenges(
             "Digest realm=\"a, \\\"b\\\"\", nonce=\"n=\", algorithm=SHA-256,stale=TRUE, Basic realm=\"x\"",
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(both[0].param("algorithm"), Some("SHA-256"));
         assert_eq!(both[0].param("stale"), Some("TRUE"));
         assert_eq!(both[1].scheme, "Basic");
-        // A camera's blanks around the sign, and no closing mark.
+        // From a camera: spaces around `=`, and no closing quote.
         let camera = parse_challenges("Digest realm = \"IPCAM\",nonce=\"abc");
         assert_eq!(camera[0].param("realm"), Some("IPCAM"));
         assert_eq!(camera[0].param("nonce"), Some("abc"));
@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_value_breaks_a_parser(value in "\\PC{0,60}|(Digest |Basic )?[a-z=;,\" 0-9-]{0,60}") {
+        fn parsers_accept_any_value_without_panic(value in "\\PC{0,60}|(Digest |Basic )?[a-z=;,\" 0-9-]{0,60}") {
             parse_challenges(&value);
             parse_params(&value);
         }

@@ -1,9 +1,8 @@
-//! HTTP/1.0 and 1.1 without I/O (RFC 9110, RFC 9112): heads of requests and answers are read and
-//! written, and bodies of answers are read, whatever is in them.
+//! HTTP/1.0 and 1.1 without I/O (RFC 9110, RFC 9112): heads of requests and responses are read and
+//! written, bodies of responses are read, whatever their content.
 //!
-//! The body of an answer is handed on as it comes and is never gathered. A head, a line of a
-//! chunk's size and trailers are bounded, so that no answer makes this hold more than [`MAX_HEAD`]
-//! bytes.
+//! The body of a response is passed on in pieces and never buffered. Heads, chunk size lines and
+//! trailers are bounded, so that no response makes the decoder hold more than [`MAX_HEAD`] bytes.
 
 use std::fmt;
 
@@ -21,22 +20,20 @@ pub(crate) use head::{
 pub use head::{Head, Headers, is_token, is_value};
 pub use url::{Url, UrlError};
 
-/// The longest head of an answer that is taken, and the longest trailers, in bytes.
+/// Maximum length in bytes of a response's head, and of its trailers.
 pub const MAX_HEAD: usize = 16 * 1024;
 
-/// The most header fields of an answer that are taken.
+/// Maximum number of header fields of a response.
 pub const MAX_HEADERS: usize = 128;
 
-/// The longest line that states the size of a chunk, extensions included (RFC 9112, 7.1.1), in
-/// bytes.
+/// Maximum length in bytes of a chunk size line, with extensions (RFC 9112, 7.1.1).
 pub const MAX_CHUNK_LINE: usize = 256;
 
-/// How many bytes of framing around chunks are taken beyond those that their contents make up for:
-/// a quarter of the bytes of a body makes up for as many of framing. A peer could else have each
-/// byte of a body cost as much as hundreds.
+/// Maximum number of bytes of chunk framing in excess of a quarter of the body's bytes. Without a
+/// limit, a peer could make each byte of a body cost as much as hundreds.
 pub const MAX_FRAMING: usize = 64 * 1024;
 
-/// Writes a request without a body. `headers` go behind `Host`; names and values must hold no line
+/// Writes a request without a body. `headers` follow `Host`; names and values must not contain line
 /// ends.
 pub fn write_request(
     method: &str,
@@ -50,7 +47,7 @@ pub fn write_request(
     write_head(&line, &fields)
 }
 
-/// A version of HTTP that speaks in lines of text.
+/// Version of HTTP with a text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// 1.0 (RFC 1945).
@@ -60,7 +57,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As a message names it.
+    /// Name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Version::Http10 => "HTTP/1.0",
@@ -69,58 +66,59 @@ impl Version {
     }
 }
 
-/// A part of an answer.
+/// A part of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// The status line and the header fields. Comes once: provisional answers (1xx) are passed
-    /// over.
+    /// The status line and the header fields. Returned once: interim responses (1xx) except 101 are
+    /// skipped.
     Head(Box<Head>),
-    /// Some of the body.
+    /// Part of the body.
     Body {
-        /// What.
         bytes: &'a [u8],
-        /// Where the first of them stands in what was fed.
+        /// Offset of the first of them in the input.
         start: usize,
     },
-    /// The answer is over, by its stated length or its last chunk. Whatever follows is none of it.
+    /// The response has ended, by its stated length or its last chunk. The bytes that follow do not
+    /// belong to it.
     End,
 }
 
-/// Why what came is no answer.
+/// Reason why the received bytes are not a valid response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It does not begin with the name of HTTP.
-    #[error("an answer that does not begin with HTTP/1.")]
+    /// The response does not begin with `HTTP/1.`.
+    #[error("response does not begin with HTTP/1.")]
     NotHttp,
-    /// A status line that cannot be read.
-    #[error("a status line that cannot be read")]
+    /// The status line is malformed.
+    #[error("malformed status line")]
     StatusLine,
-    /// A header field without a colon, or whose name is none.
-    #[error("a header field that cannot be read")]
+    /// A header field has no colon, or its name is not a token.
+    #[error("malformed header field")]
     HeaderField,
-    /// A head or trailers longer than [`MAX_HEAD`], or of more fields than [`MAX_HEADERS`]; or
-    /// provisional answers and blank lines before it that are as long together.
-    #[error("a head of more than {MAX_HEAD} bytes or {MAX_HEADERS} fields")]
+    /// The head or the trailers are longer than [`MAX_HEAD`] or have more fields than
+    /// [`MAX_HEADERS`], or the interim responses and blank lines before the head are longer in
+    /// total.
+    #[error("response head of more than {MAX_HEAD} bytes or {MAX_HEADERS} fields")]
     HeadTooLong,
-    /// A `Content-Length` that is not a number, or several that differ (RFC 9112, 6.3): the value
-    /// that cannot be used.
+    /// `Content-Length` is not a number, or several values differ (RFC 9112, 6.3). Holds the
+    /// unusable value.
     #[error("Content-Length `{0}` is not a number, or differs from another Content-Length")]
     Length(FieldText),
-    /// A transfer coding other than `chunked` (RFC 9112, 7): the field's value.
-    #[error("Transfer-Encoding `{0}`, where only chunked can be read")]
+    /// A transfer coding other than `chunked` (RFC 9112, 7). Holds the field's value.
+    #[error("unsupported Transfer-Encoding `{0}` (only chunked is supported)")]
     TransferCoding(FieldText),
-    /// The size of a chunk cannot be read, or its line is longer than [`MAX_CHUNK_LINE`].
-    #[error("a chunk whose size cannot be read")]
+    /// A chunk size is malformed, or its line is longer than [`MAX_CHUNK_LINE`].
+    #[error("malformed chunk size")]
     ChunkSize,
-    /// More than [`MAX_FRAMING`] bytes of chunks' framing, and little in them.
-    #[error("chunks so small that most of what comes is their framing")]
+    /// More than [`MAX_FRAMING`] bytes of chunk framing in excess of a quarter of the body.
+    #[error("chunks so small that most bytes are framing")]
     ChunksTooSmall,
-    /// A chunk is not over where its size says.
-    #[error("a chunk that is not over where its size says")]
+    /// A chunk does not end where its size says.
+    #[error("chunk without a line end after its last byte")]
     ChunkEnd,
 }
 
-/// The beginning of a field's value, as it may be shown: at most [`FieldText::MOST`] bytes of it.
+/// Printable beginning of a field's value: at most [`FieldText::MOST`] bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FieldText {
     bytes: [u8; FieldText::MOST],
@@ -129,10 +127,10 @@ pub struct FieldText {
 }
 
 impl FieldText {
-    /// The most bytes that are kept.
+    /// Maximum number of bytes kept.
     pub const MOST: usize = 40;
 
-    /// Keeps the beginning of `value`.
+    /// Keeps the first bytes of `value`.
     pub fn new(value: &str) -> FieldText {
         let mut bytes = [0; FieldText::MOST];
         let kept = &value.as_bytes()[..value.len().min(FieldText::MOST)];
@@ -158,50 +156,50 @@ impl fmt::Debug for FieldText {
     }
 }
 
-/// What it means for an answer that the connection has ended.
+/// State of a response when its connection has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtClose {
-    /// Nothing of an answer has come.
+    /// No byte of a response has arrived.
     Nothing,
-    /// The head has come in part.
+    /// Only part of the head has arrived.
     CutInHead,
-    /// The body was to be longer, or its last chunk is missing.
+    /// The body is incomplete, or its last chunk is missing.
     CutInBody,
-    /// The body went on until the connection ended (RFC 9112, 6.3, 8): whether something is missing
-    /// cannot be known.
+    /// The body extends to the end of the connection (RFC 9112, 6.3, 8): truncation cannot be
+    /// detected.
     UntilClose,
-    /// The answer was over before.
+    /// The response was complete.
     Over,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Head,
-    /// So many bytes of body are left.
+    /// Number of body bytes left.
     Length(u64),
     UntilClose,
     ChunkSize,
-    /// So many bytes of a chunk are left.
+    /// Number of bytes of the chunk left.
     Chunk(u64),
-    /// The line end behind a chunk.
+    /// The line end after a chunk.
     ChunkEnd,
     Trailers,
-    /// The end is to be said.
+    /// [`Item::End`] is still to be returned.
     Ending,
     Over,
 }
 
-/// Reads one answer, in pieces cut anywhere.
+/// Decoder of one response, fed in pieces that are split anywhere.
 #[derive(Debug)]
 pub struct Decoder {
     state: State,
-    /// A head, a line or trailers, as far as they have come.
+    /// Received part of a head, a line or trailers.
     gathered: Vec<u8>,
-    /// How many bytes of blank lines and provisional answers came before the head.
+    /// Bytes of blank lines and interim responses before the head.
     before: usize,
-    /// How many bytes of chunks' framing came, less what was made up for.
+    /// Bytes of chunk framing in excess of a quarter of the chunks' bytes.
     framing: usize,
-    /// How many bytes came in chunks that have made up for nothing yet.
+    /// Bytes of chunks that have not yet been deducted from `framing`.
     in_chunks: usize,
     failed: Option<Malformed>,
 }
@@ -213,7 +211,8 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder of the answer to a GET: a body may follow any head that does not forbid it.
+    /// Creates a decoder of the response to a GET: a body may follow any head that does not forbid
+    /// it.
     pub fn new() -> Decoder {
         Decoder {
             state: State::Head,
@@ -225,11 +224,11 @@ impl Decoder {
         }
     }
 
-    /// The next item in `bytes`, which came in one piece, from `at` on; `at` then stands behind it.
-    /// Nothing where more has to come.
+    /// Returns the next item in `bytes` from offset `at` on, and advances `at` past it. Returns
+    /// `None` if more bytes are needed. All bytes of one call must have arrived in one piece.
     ///
     /// # Errors
-    /// [`Malformed`]: nothing more can be read then, and the same is said ever after.
+    /// [`Malformed`]. Every later call then returns the same error.
     #[inline]
     pub fn next<'a>(
         &mut self,
@@ -303,8 +302,8 @@ impl Decoder {
         self.state = state;
     }
 
-    /// Gathers up to the end of a line; says whether it is whole. Nothing where more than `most`
-    /// bytes would be gathered.
+    /// Buffers bytes up to a line end, and returns whether the line is complete. Returns `None` if
+    /// more than `most` bytes would be buffered.
     fn gather(&mut self, rest: &[u8], at: &mut usize, most: usize) -> Option<bool> {
         let end = steps::find(rest, b'\n');
         let taken = end.map_or(rest.len(), |end| end + 1);
@@ -321,7 +320,7 @@ impl Decoder {
         if !whole {
             return Ok(());
         }
-        // That line, and what ends the chunk.
+        // The line, and the line end after the chunk.
         self.framing += self.gathered.len() + 2;
         self.framing = self.framing.saturating_sub(self.in_chunks / 4);
         self.in_chunks %= 4;
@@ -329,7 +328,7 @@ impl Decoder {
             return Err(Malformed::ChunksTooSmall);
         }
         let line = &self.gathered;
-        // Extensions mean nothing to us (RFC 9112, 7.1.1).
+        // Extensions are ignored (RFC 9112, 7.1.1).
         let size = line.split(|&byte| byte == b';').next().unwrap_or_default();
         let size = std::str::from_utf8(size.trim_ascii()).ok();
         let size = size.filter(|size| size.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -342,7 +341,7 @@ impl Decoder {
     }
 
     fn trailers(&mut self, rest: &[u8], at: &mut usize) -> Result<(), Malformed> {
-        // They are passed over; only where they end matters.
+        // Trailers are skipped; only their end matters.
         let before = self.gathered.len();
         let whole = self
             .gather(rest, at, MAX_HEAD)
@@ -360,7 +359,7 @@ impl Decoder {
         const NAME: &[u8] = b"HTTP/1.";
         let before = self.gathered.len();
         let whole = self.gather(rest, at, MAX_HEAD);
-        // Something else on this port need not be heard to its end.
+        // Another protocol on this port is detected by the first bytes.
         let begin = &self.gathered[..self.gathered.len().min(NAME.len())];
         if !NAME.starts_with(begin) && !matches!(begin, [b'\r' | b'\n', ..]) {
             return Err(Malformed::NotHttp);
@@ -373,8 +372,8 @@ impl Decoder {
             return Ok(None);
         }
         if start == 0 {
-            // Empty lines before a message are passed over (RFC 9112, 2.2); so are those before an
-            // answer.
+            // Empty lines before a request are ignored (RFC 9112, 2.2); those before a response
+            // too.
             self.came_before()?;
             self.gathered.clear();
             return Ok(None);
@@ -391,7 +390,7 @@ impl Decoder {
         Ok(Some(head))
     }
 
-    /// What was gathered comes before the head, and is passed over.
+    /// Counts the buffered bytes as skipped bytes before the head.
     fn came_before(&mut self) -> Result<(), Malformed> {
         self.before += self.gathered.len();
         match self.before > MAX_HEAD {
@@ -400,7 +399,7 @@ impl Decoder {
         }
     }
 
-    /// What it means that the connection has ended now.
+    /// State of the response if the connection has closed now.
     pub fn at_close(&self) -> AtClose {
         match self.state {
             State::Head if self.gathered.is_empty() => AtClose::Nothing,
@@ -416,7 +415,7 @@ impl Decoder {
     }
 }
 
-/// Where the last line of `gathered` begins: what was gathered before holds at most its beginning.
+/// Offset of the last line of `gathered`, whose first `before` bytes contain at most its beginning.
 fn line_start(gathered: &[u8], before: usize) -> usize {
     let before = &gathered[..before];
     let start = before.iter().rposition(|&byte| byte == b'\n');
@@ -425,7 +424,7 @@ fn line_start(gathered: &[u8], before: usize) -> usize {
     start
 }
 
-/// At most `most` bytes of body from the front of `rest`.
+/// Takes at most `most` bytes of body from the front of `rest`.
 #[inline]
 fn body<'a>(rest: &'a [u8], most: u64, at: &mut usize) -> Option<(Item<'a>, u64)> {
     let taken = usize::try_from(most).unwrap_or(usize::MAX).min(rest.len());
@@ -439,12 +438,12 @@ fn body<'a>(rest: &'a [u8], most: u64, at: &mut usize) -> Option<(Item<'a>, u64)
     Some((Item::Body { bytes, start }, taken as u64))
 }
 
-/// How the body of an answer to a GET ends (RFC 9112, 6.3).
+/// Body framing of the response to a GET (RFC 9112, 6.3).
 fn framing(head: &Head) -> Result<State, Malformed> {
     if matches!(head.status, 101 | 204 | 304) {
         return Ok(State::Ending);
     }
-    // `identity` is no coding: RFC 2616 (3.6) had it, and some servers still send it.
+    // `identity` is not a coding: RFC 2616 (3.6) defined it, and some servers still send it.
     let codings = head.headers.list("Transfer-Encoding");
     let mut codings = codings.filter(|coding| !coding.eq_ignore_ascii_case("identity"));
     if let Some(coding) = codings.next() {
@@ -464,15 +463,15 @@ fn framing(head: &Head) -> Result<State, Malformed> {
     })
 }
 
-/// The length that `Content-Length` states. `None` if the field is missing, or negative, which
-/// servers send if they do not know the length.
+/// Length stated by `Content-Length`. `None` if the field is missing, or negative, which servers
+/// send if they do not know the length.
 fn content_length(headers: &Headers) -> Result<Option<u64>, Malformed> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut length = None;
     for (place, text) in headers.list("Content-Length").enumerate() {
         let wrong = Malformed::Length(FieldText::new(text));
-        // Servers of live streams that print an unknown length write -1. Browsers and players read
-        // until the connection ends then.
+        // Servers of live streams that print an unknown length send -1. Browsers and players then
+        // read until the connection ends.
         let own = match text.strip_prefix('-') {
             Some(digits) if is_number(digits) => None,
             _ if is_number(text) => Some(text.parse::<u64>().map_err(|_| wrong)?),

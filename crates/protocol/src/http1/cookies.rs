@@ -1,39 +1,41 @@
-//! Cookies that servers set along one chain of redirects (RFC 6265), in memory that is bounded.
+//! Cookies that servers set along one chain of redirects (RFC 6265), in bounded memory.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use super::{Headers, Url};
 
-/// The most cookies that are kept. Further ones are refused.
+/// Maximum number of cookies. Further ones are rejected.
 const MOST: usize = 16;
 
-/// The longest cookie, name and value together, in bytes. Longer ones are refused.
+/// Maximum length of a cookie, name and value together, in bytes. Longer ones are rejected.
 const LONGEST: usize = 2048;
 
-/// A cookie, and to whom it may be given back.
+/// A cookie and the requests that it is sent with.
 #[derive(Clone, PartialEq, Eq)]
 struct Cookie {
     name: String,
     value: String,
-    /// In small letters.
+    /// Lowercase.
     domain: String,
-    /// Given back to this very host only, not to those below it.
+    /// `true` if the cookie is sent to this host only, not to its subdomains.
     host_only: bool,
     path: String,
-    /// Given back over TLS only.
+    /// `true` if the cookie is sent over TLS only.
     secure: bool,
 }
 
-/// The cookies of one client. It shows their names and never their values, which are secrets.
+/// The cookies of one client. Formatting shows their names and never their values, which are
+/// secrets.
 #[derive(Clone, Default)]
 pub(crate) struct Cookies(Vec<Cookie>);
 
 impl Cookies {
-    /// Stores the cookies of an answer. Returns true if this changes the cookies of later requests.
+    /// Stores the cookies of a response. Returns `true` if this changes the cookies of later
+    /// requests.
     ///
-    /// A cookie is deleted by a `Max-Age` of 0 or less. `Expires` is not read: a chain of redirects
-    /// is shorter than the life of a cookie.
+    /// A `Max-Age` of 0 or less deletes a cookie. `Expires` is ignored: a chain of redirects is
+    /// shorter than the life of a cookie.
     pub(crate) fn set(&mut self, url: &Url, headers: &Headers) -> bool {
         let mut changed = false;
         for text in headers.all("Set-Cookie") {
@@ -62,7 +64,7 @@ impl Cookies {
         changed
     }
 
-    /// Value of `Cookie` for a request of that URL, or `None` without matching cookies.
+    /// Returns the value of `Cookie` for a request of the URL, or `None` without matching cookies.
     pub(crate) fn for_request(&self, url: &Url) -> Option<String> {
         let host = url.host().to_ascii_lowercase();
         let path = path_of(url);
@@ -77,7 +79,7 @@ impl Cookies {
         (!own.is_empty()).then(|| own.join("; "))
     }
 
-    /// Forgets all.
+    /// Removes all cookies.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
@@ -100,13 +102,13 @@ impl fmt::Debug for Cookies {
 }
 
 impl Cookies {
-    /// True if no cookie is kept.
+    /// Returns `true` if there are no cookies.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Reads a value of `Set-Cookie` (5.2); also returns whether the cookie is to be kept rather than
+/// Parses a value of `Set-Cookie` (5.2). The flag is `true` if the cookie is kept, `false` if it is
 /// deleted.
 fn parse(url: &Url, text: &str) -> Option<(Cookie, bool)> {
     let mut parts = text.split(';');
@@ -150,7 +152,7 @@ fn parse(url: &Url, text: &str) -> Option<(Cookie, bool)> {
                 if domain.is_empty() || domain == host {
                     continue;
                 }
-                // A server may not set cookies for other hosts, or for a top-level domain.
+                // A server must not set cookies for other hosts or for a top-level domain.
                 if !is_below(&host, &domain) || !domain.contains('.') {
                     return None;
                 }
@@ -167,13 +169,13 @@ fn path_of(url: &Url) -> &str {
     target.split('?').next().unwrap_or(target)
 }
 
-/// True if a host's name is below a domain (5.1.3). Addresses are below none.
+/// Returns `true` if the host is a subdomain of `domain` (5.1.3). An address never is.
 fn is_below(host: &str, domain: &str) -> bool {
     let above = host.strip_suffix(domain);
     above.is_some_and(|above| above.ends_with('.')) && host.parse::<IpAddr>().is_err()
 }
 
-/// True if a path is one that a cookie is for (5.1.4).
+/// Returns `true` if the path matches a cookie's path (5.1.4).
 fn is_under(path: &str, of: &str) -> bool {
     path.strip_prefix(of)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || of.ends_with('/'))
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_go_back_where_they_belong() {
+    fn cookies_are_sent_only_to_matching_urls() {
         let from = "http://a.example.org/live/x?t=/y/z";
         for (value, asked, expected) in [
             ("s=1", "http://A.example.org:81/live/y", Some("s=1")),

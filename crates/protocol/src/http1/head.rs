@@ -1,4 +1,4 @@
-//! Heads of messages: a start line and header fields (RFC 9112, 2 to 5), read and written. RTSP has
+//! Message heads: a start line and header fields (RFC 9112, 2 to 5), read and written. RTSP has
 //! header fields of the same form (RFC 2326, 4.2).
 
 use std::borrow::Cow;
@@ -7,21 +7,20 @@ use super::{MAX_HEADERS, Malformed, Version};
 use crate::url::percent_encode_bytes;
 use mediagen::steps;
 
-/// The head of an answer.
+/// Head of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The version that the server speaks.
+    /// Version of the response.
     pub version: Version,
-    /// The status, from 100 to 999.
+    /// Status code, from 100 to 999.
     pub status: u16,
-    /// What the server says of the status, in words.
+    /// Reason phrase.
     pub reason: String,
-    /// The header fields.
     pub headers: Headers,
 }
 
 impl Head {
-    /// Reads a head, without the empty line at its end.
+    /// Parses a head without the empty line at its end.
     pub(super) fn parse(bytes: &[u8]) -> Result<Head, Malformed> {
         let mut lines = lines(bytes).filter(|line| !line.is_empty());
         let first = String::from_utf8_lossy(lines.next().unwrap_or_default());
@@ -40,8 +39,8 @@ impl Head {
 }
 
 impl Head {
-    /// Whether the connection can be used for another request after this answer (RFC 9112, 9.3):
-    /// one of HTTP/1.0 only if the server says so.
+    /// Returns `true` if the connection can be reused after this response (RFC 9112, 9.3): with
+    /// HTTP/1.0 only if the server says so.
     pub fn keeps_alive(&self) -> bool {
         let options = self.headers.list("Connection");
         let mut keeps = self.version == Version::Http11;
@@ -55,35 +54,35 @@ impl Head {
     }
 }
 
-/// Header fields, in the order in which they stand in the message. Names are case-insensitive.
+/// Header fields in message order. Names are case-insensitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
-/// What becomes of a line that is no header field.
+/// Treatment of lines that are not header fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldRules {
-    /// It makes the head unreadable; so does a name that is no token (RFC 9110, 5.6.2).
+    /// The head is malformed. A name that is not a token (RFC 9110, 5.6.2) is malformed too.
     Strict,
-    /// It is passed over, and a name is whatever stands before the colon.
+    /// The line is skipped. A name is any text before the colon.
     Lenient,
 }
 
-/// Why header fields could not be read.
+/// Reason why header fields could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldError {
-    /// A line is no header field.
+    /// A line is not a header field.
     Unreadable,
-    /// There are more than are taken.
+    /// There are too many fields.
     TooMany,
 }
 
 impl Headers {
-    /// No header.
+    /// Creates an empty list.
     pub const fn new() -> Headers {
         Headers(Vec::new())
     }
 
-    /// Reads at most `most` fields. Empty lines are passed over.
+    /// Parses at most `most` fields. Empty lines are skipped.
     pub(crate) fn parse<'a>(
         lines: impl Iterator<Item = &'a [u8]>,
         rules: FieldRules,
@@ -94,7 +93,7 @@ impl Headers {
         for line in lines.filter(|line| !line.is_empty()) {
             let line = text(line);
             if line.starts_with([' ', '\t']) {
-                // A folded line goes on with the value before (RFC 9112, 5.2).
+                // A folded line continues the value before it (RFC 9112, 5.2).
                 match fields.last_mut() {
                     Some((_, value)) => unfold(value, line.trim()),
                     None if strict => return Err(FieldError::Unreadable),
@@ -116,14 +115,14 @@ impl Headers {
         Ok(Headers(fields))
     }
 
-    /// The value of the first header of that name.
+    /// Returns the value of the first field of this name.
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut fields = self.0.iter();
         let found = fields.find(|(own, _)| own.eq_ignore_ascii_case(name))?;
         Some(&found.1)
     }
 
-    /// The values of all headers of that name.
+    /// Returns the values of all fields of this name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let own = self
             .0
@@ -132,8 +131,8 @@ impl Headers {
         own.map(|(_, value)| value.as_str())
     }
 
-    /// The elements of a field whose value is a list: those of all lines of that name, in order,
-    /// without empty ones (RFC 9110, 5.3 and 5.6.1). For elements that hold no quoted commas.
+    /// Returns the elements of a list-valued field, from all lines of this name, in order, without
+    /// empty ones (RFC 9110, 5.3 and 5.6.1). Elements must not contain quoted commas.
     pub fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let elements = self.all(name).flat_map(|value| value.split(','));
         elements
@@ -141,29 +140,29 @@ impl Headers {
             .filter(|element| !element.is_empty())
     }
 
-    /// True if a list names that token, in capital or small letters.
+    /// Returns `true` if the list contains the token, ignoring case.
     pub fn lists(&self, name: &str, token: &str) -> bool {
         self.list(name)
             .any(|element| element.eq_ignore_ascii_case(token))
     }
 
-    /// Adds a header after those that stand already.
+    /// Appends a field.
     pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.push((name.into(), value.into()));
     }
 
-    /// Takes all headers of that name out, and adds one.
+    /// Replaces all fields of this name by one.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.remove(name);
         self.push(name, value);
     }
 
-    /// Takes all headers of that name out.
+    /// Removes all fields of this name.
     pub fn remove(&mut self, name: &str) {
         self.0.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
     }
 
-    /// All headers, as name and value.
+    /// Returns all fields as name and value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()
@@ -171,8 +170,8 @@ impl Headers {
     }
 }
 
-/// The text of a line. Bytes that are not UTF-8 are lost, except in fields that hold a URL: there
-/// they are percent-encoded, because another URL would be asked for without them.
+/// Decodes a line. Bytes that are not UTF-8 are replaced, except in fields that hold a URL: there
+/// they are percent-encoded, because the URL would differ without them.
 fn text(line: &[u8]) -> Cow<'_, str> {
     const OF_URLS: [&[u8]; 3] = [b"Location", b"Content-Location", b"Content-Base"];
     let text = String::from_utf8_lossy(line);
@@ -184,7 +183,7 @@ fn text(line: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Adds what a folded line holds to a value.
+/// Appends a folded line to a value.
 fn unfold(value: &mut String, more: &str) {
     if !value.is_empty() && !more.is_empty() {
         value.push(' ');
@@ -192,7 +191,8 @@ fn unfold(value: &mut String, more: &str) {
     value.push_str(more);
 }
 
-/// Writes a header field. What could end its line becomes a space, or it would begin another.
+/// Writes a header field. Line ends and NUL become spaces, so that the value cannot begin another
+/// field.
 pub(crate) fn write_field(name: &str, value: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
@@ -203,7 +203,7 @@ pub(crate) fn write_field(name: &str, value: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes a whole head, the empty line at its end included. The start line must hold no line end.
+/// Writes a whole head with the empty line at its end. The start line must not contain line ends.
 pub(crate) fn write_head(start_line: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     debug_assert!(is_value(start_line));
     let mut out = Vec::with_capacity(256);
@@ -217,11 +217,11 @@ pub(crate) fn write_head(start_line: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-/// Checks further header fields of a request, as users write them. `own` are the names of those
-/// that the client writes itself; of each of these `instead` may say what to write.
+/// Checks additional header fields of a request that users configure. `own` are the names of fields
+/// that the client sets itself; `instead` may return an alternative for one of them.
 ///
 /// # Errors
-/// What is wrong with them, and what to do.
+/// The problem and its fix.
 pub(crate) fn check_further<'a>(
     fields: impl IntoIterator<Item = (&'a String, &'a String)>,
     own: &[&str],
@@ -237,38 +237,39 @@ pub(crate) fn check_further<'a>(
             ));
         }
         if let Some(own) = own.iter().find(|own| own.eq_ignore_ascii_case(name)) {
-            let help = instead(own).unwrap_or("take it out");
-            return Err(format!("`{name}` is the client's own; {help}"));
+            let help = instead(own).unwrap_or("remove it");
+            return Err(format!("the client sets `{name}` itself; {help}"));
         }
     }
     Ok(())
 }
 
-/// Whether a text can be the name of a header field (RFC 9110, 5.6.2).
+/// Returns `true` if the text is a token, which can be the name of a header field (RFC 9110,
+/// 5.6.2).
 pub fn is_token(text: &str) -> bool {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(token)
 }
 
-/// Whether a text can be the value of a header field (RFC 9110, 5.5): one line without control
-/// characters.
+/// Returns `true` if the text can be the value of a header field (RFC 9110, 5.5): one line without
+/// control characters.
 pub fn is_value(text: &str) -> bool {
     text.bytes()
         .all(|byte| byte == b'\t' || byte >= 0x20 && byte != 0x7f)
 }
 
-/// The lines of a head, which end in CRLF or LF.
+/// Lines of a head, which end in CRLF or LF.
 pub(crate) fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     head.split(|&byte| byte == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
-/// The start line of a head whose lines end in CRLF.
+/// Start line of a head whose lines end in CRLF.
 pub(crate) fn start_line(head: &[u8]) -> &[u8] {
     head.split(|&byte| byte == b'\r').next().unwrap_or_default()
 }
 
-/// The start line of a request (RFC 9112, 3).
+/// Start line of a request (RFC 9112, 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestLine<'a> {
     pub(crate) method: &'a str,
@@ -277,7 +278,7 @@ pub(crate) struct RequestLine<'a> {
 }
 
 impl RequestLine<'_> {
-    /// Reads a start line; none where it is no request's of HTTP/1.
+    /// Parses a start line. Returns `None` if it is not an HTTP/1 request.
     pub(crate) fn parse(line: &[u8]) -> Option<RequestLine<'_>> {
         let mut words = std::str::from_utf8(line).ok()?.split(' ');
         let (method, target, version) = (words.next()?, words.next()?, words.next()?);
@@ -294,12 +295,12 @@ impl RequestLine<'_> {
     }
 }
 
-/// The start line of an answer (RFC 9112, 4): version, status and reason.
+/// Parses the status line of a response (RFC 9112, 4): version, status and reason phrase.
 pub(crate) fn parse_status_line(line: &str) -> Result<(Version, u16, &str), Malformed> {
     let mut parts = line.splitn(3, ' ');
     let version = match parts.next().unwrap_or_default() {
         "HTTP/1.0" => Version::Http10,
-        // A higher minor number is understood as the highest that is known (RFC 9110, 2.5).
+        // A higher minor version is treated as the highest known one (RFC 9110, 2.5).
         name if name.strip_prefix("HTTP/1.").is_some_and(is_digit) => Version::Http11,
         _ => return Err(Malformed::StatusLine),
     };
@@ -314,21 +315,21 @@ fn is_digit(text: &str) -> bool {
     matches!(text.as_bytes(), [digit] if digit.is_ascii_digit())
 }
 
-/// That a head is longer than is taken.
+/// The head exceeds the maximum length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// Gathers a head whose lines end in CRLF, out of pieces cut anywhere. It holds no more than it
-/// may, and looks at each byte once or twice.
+/// Buffers a head whose lines end in CRLF, from pieces that are split anywhere. It buffers no more
+/// than its maximum, and scans each byte at most twice.
 #[derive(Debug)]
 pub(crate) struct HeadReader {
     head: Vec<u8>,
-    /// The longest head, the empty line at its end included, in bytes.
+    /// Maximum length of the head in bytes, with the empty line at its end.
     most: usize,
 }
 
 impl HeadReader {
-    /// One that takes at most so many bytes.
+    /// Creates a reader with a maximum of `most` bytes.
     pub(crate) const fn new(most: usize) -> HeadReader {
         HeadReader {
             head: Vec::new(),
@@ -336,12 +337,12 @@ impl HeadReader {
         }
     }
 
-    /// Takes bytes of the head in, out of `bytes`, and gives it once it is whole, without the empty
-    /// line at its end. What is behind it is left in `bytes`.
+    /// Consumes bytes of the head from `bytes`. Returns the head once it is complete, without the
+    /// empty line at its end; the bytes after it stay in `bytes`.
     pub(crate) fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, TooLong> {
         const END: &[u8] = b"\r\n\r\n";
         let before = self.head.len();
-        // The end may begin in what was there before.
+        // The end may begin in the bytes received before.
         let from = before.saturating_sub(END.len() - 1);
         let room = self.most - before;
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -365,12 +366,12 @@ impl HeadReader {
         }
     }
 
-    /// Whether nothing of a head has come.
+    /// Returns `true` if no byte of a head has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_empty()
     }
 
-    /// How many bytes are held.
+    /// Number of buffered bytes.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn held(&self) -> usize {
         self.head.len()
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_keep_their_bytes_whatever_they_encode() {
+    fn url_fields_keep_bytes_that_are_not_utf8() {
         let head = b"location : /T\xe9l\xe9\r\nX: \xe9\r\nContent-Base: /\xc3\xa9\r\n";
         let headers = Headers::parse(lines(head), FieldRules::Strict, 9).expect("sound fields");
         assert_eq!(headers.get("Location"), Some("/T%E9l%E9"));
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_say_what_becomes_of_a_line_that_is_no_field() {
+    fn field_rules_decide_on_malformed_lines() {
         use FieldRules::{Lenient, Strict};
         let sound = "A: 1\r\nB : 2\n C\r\n\r\n\t\r\nD:\r\n  e\r\n";
         for rules in [Strict, Lenient] {
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_stays_on_its_line() {
+    fn field_values_cannot_inject_lines() {
         let mut out = Vec::new();
         write_field("A", "b\r\nC: d\0", &mut out);
         assert_eq!(out, b"A: b  C: d \r\n");
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_gathered_up_to_their_end_and_no_further() {
+    fn head_reader_stops_at_the_end_of_the_head() {
         let text = b"GET / HTTP/1.1\r\nA: b\n\nC: d\r\n\r\nmore";
         for size in 1..text.len() {
             let mut reader = HeadReader::new(64);
@@ -447,13 +448,13 @@ mod tests {
             let mut taken = 0;
             for mut piece in text.chunks(size) {
                 let before = piece.len();
-                found = reader.take(&mut piece).expect("it fits");
+                found = reader.take(&mut piece).expect("the head fits");
                 taken += before - piece.len();
                 if found.is_some() {
                     break;
                 }
             }
-            let head = found.expect("it is whole");
+            let head = found.expect("the head is complete");
             assert_eq!(head, text[..taken - 4]);
             assert_eq!((taken, reader.held()), (text.len() - 4, 0));
             let line = RequestLine::parse(start_line(&head)).expect("a request");
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn start_lines_have_three_words() {
+    fn start_lines_need_three_words() {
         for wrong in [
             "",
             "GET /",

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// All that a decoder makes of pieces: its items with bodies joined, and how it ended.
+/// Decodes pieces: the items, the joined bodies, and the state at the close.
 fn decode(pieces: &[&[u8]]) -> (Vec<String>, Vec<u8>, Result<AtClose, Malformed>) {
     let mut decoder = Decoder::new();
     let (mut items, mut all) = (Vec::new(), Vec::new());
@@ -33,7 +33,7 @@ fn whole(text: &str) -> (Vec<String>, String, Result<AtClose, Malformed>) {
 }
 
 #[test]
-fn requests_name_their_host() {
+fn requests_have_a_host_field() {
     let url = Url::parse("http://u:p@h:81/a?b").expect("a URL");
     let request = write_request("GET", &url, Version::Http11, &[("Accept", "*/*")]);
     assert_eq!(
@@ -75,7 +75,7 @@ fn bodies_end_by_length_chunk_or_close() {
 }
 
 #[test]
-fn values_that_begin_or_end_with_a_fold_have_no_space_there() {
+fn folds_at_the_ends_of_a_value_add_no_space() {
     let text = b"HTTP/1.1 302 Found\r\nLocation:\r\n /x\r\nA: 1\r\n \t\r\n\r\n";
     let Ok(Some(Item::Head(head))) = Decoder::new().next(text, &mut 0) else {
         panic!("a head");
@@ -90,7 +90,7 @@ fn header_fields_are_found_whatever_their_case_and_folds() {
     let mut at = 0;
     let item = Decoder::new().next(text, &mut at).expect("a head");
     let Some(Item::Head(head)) = item else {
-        panic!("{item:?} is no head");
+        panic!("{item:?} is not a head");
     };
     assert_eq!((head.version, head.status), (Version::Http11, 302));
     assert_eq!(head.headers.get("Location"), Some("/x"));
@@ -98,7 +98,7 @@ fn header_fields_are_found_whatever_their_case_and_folds() {
 }
 
 #[test]
-fn an_unknown_length_lasts_until_the_connection_ends() {
+fn body_of_unknown_length_ends_with_the_connection() {
     for fields in [
         "Content-Length: -1",
         "Content-Length: -1, -1",
@@ -124,7 +124,7 @@ fn an_unknown_length_lasts_until_the_connection_ends() {
 }
 
 #[test]
-fn what_is_no_answer_is_said() {
+fn malformed_responses_are_reported() {
     let wrong = |text: &str| whole(text).2.expect_err(text);
     assert_eq!(wrong("ICY 200 OK\r\n\r\n"), Malformed::NotHttp);
     assert_eq!(wrong("G"), Malformed::NotHttp);
@@ -166,7 +166,7 @@ fn what_is_no_answer_is_said() {
         chunk(&format!("1;{}", "x".repeat(MAX_CHUNK_LINE))),
         Malformed::ChunkSize
     );
-    // A size that lies: more comes than it says.
+    // More bytes arrive than the size states.
     assert_eq!(chunk("2\r\nabc\r\n"), Malformed::ChunkEnd);
     assert_eq!(chunk("2\r\nab\rc"), Malformed::ChunkEnd);
     assert_eq!(
@@ -176,7 +176,7 @@ fn what_is_no_answer_is_said() {
 }
 
 #[test]
-fn an_endless_head_is_cut_off() {
+fn endless_head_is_rejected() {
     assert_eq!(
         whole(&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(1 << 20))).2,
         Err(Malformed::HeadTooLong)
@@ -199,7 +199,7 @@ fn an_endless_head_is_cut_off() {
 
 proptest! {
     #[test]
-    fn pieces_make_no_difference(
+    fn result_does_not_depend_on_how_input_is_split(
         head in prop::sample::select(vec![
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
             "HTTP/1.0 200\n\n",
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_borne(bytes in prop::collection::vec(any::<u8>(), 0..400), good in any::<bool>()) {
+    fn any_bytes_are_handled_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), good in any::<bool>()) {
         let head = if good { &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"[..] } else { b"" };
         let text = [head, &bytes].concat();
         let one_by_one: Vec<&[u8]> = text.chunks(1).collect();
@@ -237,13 +237,13 @@ proptest! {
 }
 
 #[test]
-fn answers_are_read_in_linear_time() {
+fn responses_are_read_in_linear_time() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let fields: String = (0..100).map(|n| format!("N{n}: {n}\r\n")).collect();
     for (what, first, again) in [
         ("blank lines", "", "\r\n".to_owned()),
         (
-            "provisional answers",
+            "interim responses (1xx)",
             "",
             "HTTP/1.1 100 \r\n\r\n".to_owned(),
         ),
@@ -284,7 +284,8 @@ fn answers_are_read_in_linear_time() {
                     match decoder.next(piece, &mut at) {
                         Ok(None) => break,
                         Ok(Some(Item::End)) | Err(_) => {
-                            // The next answer, on another connection, begins with what follows.
+                            // A new decoder continues, as for the next response on another
+                            // connection.
                             decoder = Decoder::new();
                             if at >= piece.len() {
                                 break;
@@ -299,7 +300,7 @@ fn answers_are_read_in_linear_time() {
 }
 
 #[test]
-fn what_comes_before_the_head_is_bounded() {
+fn bytes_before_the_head_are_bounded() {
     for before in [
         "\r\n",
         "HTTP/1.1 100 Continue\r\n\r\n",
@@ -316,9 +317,9 @@ fn what_comes_before_the_head_is_bounded() {
 }
 
 #[test]
-fn chunks_may_be_small_and_not_nearly_empty_for_ever() {
+fn small_chunks_are_accepted_but_not_endless_framing() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    // A packet of a transport stream each.
+    // One packet of a transport stream in each chunk.
     let sound = format!("bc\r\n{}\r\n", "x".repeat(188)).repeat(20_000);
     assert_eq!(whole(&format!("{head}{sound}")).2, Ok(AtClose::CutInBody));
     let tiny = "1\r\nx\r\n".repeat(20_000);

@@ -1,18 +1,18 @@
-//! URLs of HTTP (RFC 9110, 4.2).
+//! HTTP URLs (RFC 9110, 4.2).
 
 use std::fmt;
 
 pub use crate::url::UrlError;
 use crate::url::{Parts, Why, percent_decode, resolve};
 
-/// An absolute URL of HTTP.
+/// An absolute HTTP URL.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
     secure: bool,
-    /// Name or address, an IPv6 address without its brackets, with its zone.
+    /// Host name or address; an IPv6 address has no brackets, but may have a zone.
     host: String,
     port: u16,
-    /// Host and port as `Host` names them.
+    /// Host and port as in the `Host` field.
     authority: String,
     /// Path and query.
     target: String,
@@ -21,16 +21,16 @@ pub struct Url {
 }
 
 impl Url {
-    /// The port of `http` where a URL names none (RFC 9110, 4.2.1).
+    /// Port of an `http` URL that has none (RFC 9110, 4.2.1).
     pub const DEFAULT_PORT: u16 = 80;
 
-    /// The port of `https` where a URL names none (RFC 9110, 4.2.2).
+    /// Port of an `https` URL that has none (RFC 9110, 4.2.2).
     pub const DEFAULT_TLS_PORT: u16 = 443;
 
-    /// Takes an absolute URL apart.
+    /// Parses an absolute URL.
     ///
     /// # Errors
-    /// [`UrlError`].
+    /// [`UrlError`] if the URL is invalid.
     pub fn parse(url: &str) -> Result<Url, UrlError> {
         let (secure, default) = match crate::url::scheme(url)?.as_str() {
             "http" => (false, Url::DEFAULT_PORT),
@@ -59,55 +59,55 @@ impl Url {
         })
     }
 
-    /// Name or address of the server; an IPv6 address stands without brackets.
+    /// Host name or address of the server; an IPv6 address has no brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The server's port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether it is over TLS.
+    /// Returns `true` for `https`.
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// Host and port as they are written, without name and password.
+    /// Host and port as written, without credentials.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Path and query, `/` where there are none.
+    /// Path and query; `/` if the URL has neither.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// Name and password as `Authorization: Basic` has them before it codes them (RFC 7617, 2);
-    /// none where there are none.
+    /// `user:password` as in `Authorization: Basic` before encoding (RFC 7617, 2); `None` if the
+    /// URL has no credentials.
     pub fn user_info(&self) -> Option<&str> {
         self.credentials.as_deref()
     }
 
-    /// Whether both ask the same server for the same, whoever asks.
+    /// Returns `true` if both URLs mean the same resource of the same server, whatever the
+    /// credentials.
     pub fn is_same_place(&self, other: &Url) -> bool {
         let place = |url: &Url| (url.secure, url.host.to_ascii_lowercase(), url.port);
         self.target == other.target && place(self) == place(other)
     }
 
-    /// The URL that the server sends one on to: absolute, or relative to this one (RFC 9110,
-    /// 10.2.2), made legal as [`resolve`] says. The password goes along to the same host and port
-    /// only, and from TLS to TLS only.
+    /// Resolves the target of a redirect, absolute or relative to this URL (RFC 9110, 10.2.2),
+    /// escaped as [`resolve`] does. Credentials are kept only for the same host and port, and not
+    /// from TLS to plain text.
     ///
     /// # Errors
-    /// [`UrlError`].
+    /// [`UrlError`] if the target is invalid.
     pub fn redirect(&self, location: &str) -> Result<Url, UrlError> {
         if location.trim().is_empty() {
             return Err(Why::Host.of(""));
         }
         let mut url = Url::parse(&resolve(&self.to_string(), location)?)?;
-        // The zone is neither sent nor written here.
+        // The zone is neither sent nor displayed, so it is lost in `resolve`.
         if url.authority == self.authority {
             url.host.clone_from(&self.host);
         }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed_into_parts() {
         let url =
             Url::parse("http://me:p%40ss@Relay:8080/rtp/239.1.1.1:5000?a=b#c").expect("a URL");
         assert_eq!(
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_said_without_its_password() {
+    fn url_errors_do_not_reveal_passwords() {
         for wrong in [
             "h/a",
             "rtsp://h/a",
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_are_relative_or_not_and_take_the_password_no_further() {
+    fn redirects_resolve_and_keep_the_password_on_one_host() {
         let url = Url::parse("http://u:p@h:81/a/b?c").expect("a URL");
         let to = |location: &str| url.redirect(location).map(|url| url.to_string());
         assert_eq!(to("/x").as_deref(), Ok("http://h:81/x"));

@@ -1,5 +1,5 @@
-//! WebSockets (RFC 6455) without I/O, for both sides: the handshake that makes a connection one,
-//! and the frames that then go over it.
+//! WebSockets (RFC 6455) without I/O, for both sides: the opening handshake and the frames after
+//! it.
 
 mod frames;
 mod handshake;

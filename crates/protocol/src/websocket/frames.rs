@@ -1,19 +1,19 @@
-//! Frames of WebSockets (RFC 6455, 5).
+//! WebSocket frames (RFC 6455, 5).
 
 use mediagen::steps;
 
-/// The opcode of text (RFC 6455, 5.2).
+/// Opcode of a text frame (RFC 6455, 5.2).
 pub const TEXT: u8 = 1;
-/// The opcode of what is not text.
+/// Opcode of a binary frame.
 pub const BINARY: u8 = 2;
-/// The opcode of a close.
+/// Opcode of a close frame.
 pub const CLOSE: u8 = 8;
-/// The opcode of a ping.
+/// Opcode of a ping.
 pub const PING: u8 = 9;
-/// The opcode of what answers a ping.
+/// Opcode of a pong.
 pub const PONG: u8 = 10;
 
-/// The code of a close after all was done (RFC 6455, 7.4.1).
+/// Close code of a normal closure (RFC 6455, 7.4.1).
 pub const NORMAL: u16 = 1000;
 
 const CONTINUATION: u8 = 0;
@@ -21,13 +21,13 @@ const FIN: u8 = 0x80;
 const RESERVED: u8 = 0x70;
 const MASKED: u8 = 0x80;
 
-/// The longest payload of a control frame (RFC 6455, 5.5).
+/// Maximum payload of a control frame in bytes (RFC 6455, 5.5).
 const CONTROL_MAX: u64 = 125;
 
-/// The longest header.
+/// Maximum length of a header in bytes.
 const HEADER_MAX: usize = 14;
 
-/// How many bytes the header of a frame has.
+/// Length in bytes of the header of a frame with `length` bytes of payload.
 pub const fn overhead(length: usize, masked: bool) -> usize {
     let mask = if masked { 4 } else { 0 };
     match length {
@@ -37,7 +37,7 @@ pub const fn overhead(length: usize, masked: bool) -> usize {
     }
 }
 
-/// Writes the header of a frame that is a whole message.
+/// Writes the header of an unfragmented message.
 #[inline]
 pub fn write_header(opcode: u8, length: usize, mask: Option<u32>, out: &mut Vec<u8>) {
     let masked = if mask.is_some() { MASKED } else { 0 };
@@ -58,14 +58,14 @@ pub fn write_header(opcode: u8, length: usize, mask: Option<u32>, out: &mut Vec<
     }
 }
 
-/// Writes a control frame, of which the payload is cut off where it is too long.
+/// Writes a control frame. A payload that is too long is truncated.
 pub fn write_control(opcode: u8, payload: &[u8], mask: Option<u32>, out: &mut Vec<u8>) {
     let payload = &payload[..payload.len().min(CONTROL_MAX as usize)];
     write_message(opcode, payload, mask, out);
 }
 
-/// Writes a frame that is a whole message. Clients mask theirs with a number that nobody can
-/// foretell (RFC 6455, 5.3), servers do not.
+/// Writes an unfragmented message. Clients must mask theirs with an unpredictable key (RFC 6455,
+/// 5.3); servers must not.
 pub fn write_message(opcode: u8, payload: &[u8], mask: Option<u32>, out: &mut Vec<u8>) {
     write_header(opcode, payload.len(), mask, out);
     let from = out.len();
@@ -75,7 +75,7 @@ pub fn write_message(opcode: u8, payload: &[u8], mask: Option<u32>, out: &mut Ve
     }
 }
 
-/// Masks bytes that begin at that offset of a payload, or takes the mask off (RFC 6455, 5.3).
+/// Masks or unmasks bytes that begin at `offset` of a payload (RFC 6455, 5.3).
 #[inline]
 pub fn mask(key: u32, offset: usize, bytes: &mut [u8]) {
     let key = key.to_be_bytes();
@@ -84,48 +84,47 @@ pub fn mask(key: u32, offset: usize, bytes: &mut [u8]) {
     }
 }
 
-/// What is wrong with bytes that ought to be frames.
+/// Reason why bytes are not valid frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// A message longer than is taken.
-    #[error("a message of {0} bytes or more, which is longer than is taken")]
+    /// A message exceeds [`Limits::longest`]. Holds its length so far.
+    #[error("message of at least {0} bytes, which exceeds the limit")]
     TooLong(u64),
-    /// What no frame is.
-    #[error("a frame that RFC 6455 does not know: {0}")]
+    /// A violation of the protocol.
+    #[error("invalid WebSocket frame (RFC 6455): {0}")]
     Rule(&'static str),
 }
 
-/// A message that has come as a whole.
+/// A complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// How long it is, framing not counted.
+    /// Length of the payload in bytes.
     pub length: u64,
-    /// What it holds; none where it is longer than was to be kept.
+    /// Payload; `None` if it was too long to be kept ([`Limits::keep`]).
     pub body: Option<&'a [u8]>,
 }
 
-/// Something that has come.
+/// A received item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// A message.
     Frame(Frame<'a>),
-    /// A ping, to be answered with the same bytes (RFC 6455, 5.5.2).
+    /// A ping, to be answered with the same payload (RFC 6455, 5.5.2).
     Ping(&'a [u8]),
-    /// That the other side closes the WebSocket, with the code it gives (RFC 6455, 5.5.1).
+    /// The peer closes the WebSocket, with its close code (RFC 6455, 5.5.1).
     Close(Option<u16>),
 }
 
-/// How much of a message is taken.
+/// Limits for received messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Up to what length a message that comes in pieces is kept; of longer ones just the length is
-    /// told.
+    /// Maximum length in bytes of a fragmented or partly received message whose payload is kept. Of
+    /// a longer one only the length is reported.
     pub keep: usize,
-    /// Above what length a message is refused.
+    /// Maximum length of a message in bytes. A longer one is an error.
     pub longest: u64,
 }
 
-/// A header, taken apart.
+/// A parsed frame header.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     fin: bool,
@@ -134,36 +133,36 @@ struct Header {
     length: u64,
 }
 
-/// A frame of which not all has come.
+/// A partly received frame.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     header: Header,
-    /// How much of its payload has come.
+    /// Number of payload bytes received.
     come: u64,
 }
 
-/// Puts messages together out of frames. What it keeps is bounded by [`Limits::keep`].
+/// Reassembles messages from frames. The memory is bounded by [`Limits::keep`].
 #[derive(Clone, Debug, Default)]
 pub struct Assembly {
     head: Vec<u8>,
     open: Option<Open>,
-    /// The length so far of a message that has begun.
+    /// Length so far of an incomplete message.
     message: Option<u64>,
     kept: Vec<u8>,
     control: Vec<u8>,
 }
 
 impl Assembly {
-    /// Whether a message or a frame has begun and is not over.
+    /// Returns `true` if a message or a frame is incomplete.
     pub fn is_within(&self) -> bool {
         self.open.is_some() || self.message.is_some() || !self.head.is_empty()
     }
 
-    /// The next thing that is over. `masked` says whether what comes has to be masked; the other
-    /// way it must not be.
+    /// Returns the next complete item. `masked` is `true` if received frames must be masked;
+    /// otherwise they must not be.
     ///
     /// # Errors
-    /// What is no frame.
+    /// If the bytes are not a valid frame.
     pub fn next<'s, 'i: 's>(
         &'s mut self,
         masked: bool,
@@ -248,7 +247,7 @@ impl Assembly {
         }
     }
 
-    /// What a frame's header begins.
+    /// Starts a frame: checks its header against the message under way.
     fn begin(&mut self, header: &Header, limits: &Limits) -> Result<(), Malformed> {
         if header.opcode >= CLOSE {
             self.control.clear();
@@ -257,9 +256,9 @@ impl Assembly {
         let before = match (header.opcode, self.message) {
             (CONTINUATION, Some(length)) => length,
             (CONTINUATION, None) => {
-                return Err(Malformed::Rule("the continuation of nothing"));
+                return Err(Malformed::Rule("continuation with nothing to continue"));
             }
-            (_, Some(_)) => return Err(Malformed::Rule("a message within another")),
+            (_, Some(_)) => return Err(Malformed::Rule("new message within a fragmented one")),
             (_, None) => {
                 self.kept.clear();
                 0
@@ -295,20 +294,21 @@ impl Assembly {
     }
 }
 
-/// The header at the beginning of `bytes`, and its own length; none where more has to come.
+/// Parses the header at the beginning of `bytes` and returns it with its length. Returns `None` if
+/// more bytes are needed.
 fn header(bytes: &[u8], masked: bool) -> Result<Option<(Header, usize)>, Malformed> {
     let [first, second, rest @ ..] = bytes else {
         return Ok(None);
     };
     if first & RESERVED != 0 {
         return Err(Malformed::Rule(
-            "reserved bits are set, and no extension was agreed",
+            "reserved bits are set without a negotiated extension",
         ));
     }
     if (second & MASKED != 0) != masked {
         return Err(Malformed::Rule(match masked {
-            true => "a client's frame without a mask",
-            false => "a server's frame with a mask",
+            true => "client frame without a mask",
+            false => "server frame with a mask",
         }));
     }
     let (fin, opcode) = (first & FIN != 0, first & 0x0f);
@@ -327,11 +327,11 @@ fn header(bytes: &[u8], masked: bool) -> Result<Option<(Header, usize)>, Malform
         CONTINUATION | TEXT | BINARY => {}
         CLOSE | PING | PONG if length > CONTROL_MAX || !fin => {
             return Err(Malformed::Rule(
-                "a control frame that is too long or in pieces",
+                "control frame that is too long or fragmented",
             ));
         }
         CLOSE | PING | PONG => {}
-        _ => return Err(Malformed::Rule("an opcode that is not defined")),
+        _ => return Err(Malformed::Rule("undefined opcode")),
     }
     let (mask, size) = match masked {
         false => (None, size),

@@ -1,4 +1,4 @@
-//! How a connection becomes a WebSocket (RFC 6455, 4), and what is spoken over it.
+//! WebSocket opening handshake (RFC 6455, 4) with the choice of a subprotocol.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,23 +9,23 @@ use crate::http1::{self, Decoder, FieldRules, HeadReader, Headers, Item, TooLong
 use crate::mix::mix;
 use crate::url::{UrlError, Why};
 
-/// What the server adds to the client's key (RFC 6455, 1.3).
+/// GUID that the server appends to the client's key (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The longest request that a server takes.
+/// Maximum length of a request in bytes.
 const REQUEST_MAX: usize = 16 * 1024;
 
-/// The field that names subprotocols (RFC 6455, 11.3.4).
+/// Field of subprotocols (RFC 6455, 11.3.4).
 const PROTOCOL: &str = "Sec-WebSocket-Protocol";
 
-/// The field that names extensions (RFC 6455, 11.3.2).
+/// Field of extensions (RFC 6455, 11.3.2).
 const EXTENSIONS: &str = "Sec-WebSocket-Extensions";
 
-/// The URL whose server is asked for a WebSocket by `ws://host/chat` or `wss://host/chat`
-/// (RFC 6455, 3).
+/// Parses `ws://host/chat` or `wss://host/chat` (RFC 6455, 3) and returns the corresponding HTTP
+/// URL.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If the URL is invalid.
 pub fn parse_url(url: &str) -> Result<Url, UrlError> {
     match crate::url::scheme(url)?.as_str() {
         "ws" | "wss" => {}
@@ -37,12 +37,12 @@ pub fn parse_url(url: &str) -> Result<Url, UrlError> {
             return Err(why.of(url));
         }
     }
-    // All but the scheme is as in URLs of HTTP, and `s` behind it says that it is over TLS.
+    // Apart from the scheme, the URL is an HTTP URL; a final `s` of the scheme means TLS.
     let like = format!("http{}", &url["ws".len()..]);
     Url::parse(&like).map_err(|error| error.why.of(url))
 }
 
-/// A client's handshake.
+/// Client side of the handshake.
 #[derive(Debug)]
 pub struct Upgrade {
     decoder: Decoder,
@@ -52,11 +52,11 @@ pub struct Upgrade {
     status: Option<u16>,
 }
 
-/// How much of what a server says when it refuses is passed on, in bytes.
+/// Maximum number of bytes quoted from the body of a refusal.
 const WORDS_MAX: usize = 200;
 
 impl Upgrade {
-    /// The header fields that are the handshake's own.
+    /// Header fields that the handshake sets itself.
     pub const OWN_FIELDS: [&str; 9] = [
         "Host",
         "Connection",
@@ -69,14 +69,14 @@ impl Upgrade {
         "Transfer-Encoding",
     ];
 
-    /// A handshake, and the request that begins it. `protocols` are the subprotocols that the
-    /// client speaks, what it likes best first (RFC 6455, 1.9); what it draws follows from `seed`.
+    /// Starts a handshake and returns it with its request. `protocols` are the client's
+    /// subprotocols, preferred ones first (RFC 6455, 1.9). Random values follow from `seed`.
     pub fn begin(url: &Url, protocols: &[&str], seed: u64) -> (Upgrade, Vec<u8>) {
         Upgrade::begin_as(url, protocols, None, seed)
     }
 
-    /// The same, of a client that shows `authorization` (RFC 9110, 11.6.2); without it what the URL
-    /// has of name and password.
+    /// Starts a handshake with a value of `Authorization` (RFC 9110, 11.6.2). `None` means the
+    /// credentials of the URL.
     pub fn begin_as(
         url: &Url,
         protocols: &[&str],
@@ -89,8 +89,8 @@ impl Upgrade {
         Upgrade::begin_with(url, protocols, further.as_slice(), seed)
     }
 
-    /// The same, with further header fields. They stand in place of the client's own `User-Agent`
-    /// and of name and password in the URL. They must be none of [`Upgrade::OWN_FIELDS`].
+    /// Starts a handshake with additional header fields, which replace the default `User-Agent` and
+    /// the URL's credentials. None of them may be in [`Upgrade::OWN_FIELDS`].
     pub fn begin_with(
         url: &Url,
         protocols: &[&str],
@@ -138,21 +138,21 @@ impl Upgrade {
         (upgrade, request)
     }
 
-    /// The status of the server's answer, once there is one.
+    /// Status of the server's response; `None` before it.
     pub fn status(&self) -> Option<u16> {
         self.status
     }
 
-    /// The subprotocol that the server chose, once it has answered; none where it chose none.
+    /// Subprotocol that the server chose; `None` before the response, or if it chose none.
     pub fn protocol(&self) -> Option<&str> {
         self.protocol.as_deref()
     }
 
-    /// Takes the answer in, out of `bytes`; says whether it is whole. What is behind it is left in
-    /// `bytes`.
+    /// Consumes bytes of the response from `bytes`. Returns `true` once the handshake is complete;
+    /// the bytes after it stay in `bytes`.
     ///
     /// # Errors
-    /// What the server answered instead, and what of its words came with that.
+    /// If the response does not accept the handshake; the text quotes the beginning of its body.
     pub fn answered(&mut self, bytes: &mut &[u8]) -> Result<bool, String> {
         let mut at = 0;
         let item = self
@@ -161,7 +161,7 @@ impl Upgrade {
             .map_err(|malformed| malformed.to_string())?;
         let head = match item {
             Some(Item::Head(head)) => head,
-            Some(_) => return Err("a body without a head".to_owned()),
+            Some(_) => return Err("response body without a head".to_owned()),
             None => {
                 *bytes = &[];
                 return Ok(false);
@@ -169,7 +169,7 @@ impl Upgrade {
         };
         self.status = Some(head.status);
         if head.status != 101 {
-            let mut said = format!("it answered {} {}", head.status, head.reason);
+            let mut said = format!("server answered {} {}", head.status, head.reason);
             if let Ok(Some(Item::Body { bytes: words, .. })) = self.decoder.next(bytes, &mut at) {
                 let words = String::from_utf8_lossy(&words[..words.len().min(WORDS_MAX)]);
                 let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -179,26 +179,26 @@ impl Upgrade {
         }
         *bytes = &bytes[at..];
         if !head.headers.lists("Upgrade", "websocket") {
-            return Err("it answered 101 without `Upgrade: websocket`".to_owned());
+            return Err("101 response without `Upgrade: websocket`".to_owned());
         }
         if !head.headers.lists("Connection", "Upgrade") {
-            return Err("it answered 101 without `Connection: Upgrade`".to_owned());
+            return Err("101 response without `Connection: Upgrade`".to_owned());
         }
         let unasked = |name: &str, chosen: &str| {
             Err(format!(
-                "it chose `{name}: {chosen}`, for which nobody asked"
+                "server chose `{name}: {chosen}`, which was not offered"
             ))
         };
-        // No extension was asked for (RFC 6455, 4.1).
+        // The request offers no extension (RFC 6455, 4.1).
         if let Some(extension) = head.headers.list(EXTENSIONS).next() {
             return unasked(EXTENSIONS, extension);
         }
         let mut chosen = head.headers.list(PROTOCOL);
         let protocol = chosen.next();
-        // Some servers repeat the field. Two different choices are no choice (RFC 6455, 11.3.4).
+        // Some servers repeat the field. Two different choices are an error (RFC 6455, 11.3.4).
         if let Some(other) = chosen.find(|&other| Some(other) != protocol) {
             return Err(format!(
-                "it chose two subprotocols, `{}` and `{other}`",
+                "server chose two subprotocols, `{}` and `{other}`",
                 protocol.unwrap_or_default()
             ));
         }
@@ -210,12 +210,12 @@ impl Upgrade {
         }
         match head.headers.get("Sec-WebSocket-Accept") {
             Some(accept) if accept == self.accept => Ok(true),
-            _ => Err("its `Sec-WebSocket-Accept` does not belong to the key".to_owned()),
+            _ => Err("`Sec-WebSocket-Accept` does not match the key".to_owned()),
         }
     }
 }
 
-/// A server's handshake: the request, as far as it has come.
+/// Server side of the handshake.
 #[derive(Debug)]
 pub struct Acceptance {
     request: HeadReader,
@@ -230,7 +230,7 @@ impl Default for Acceptance {
 }
 
 impl Acceptance {
-    /// One of a server that speaks these subprotocols.
+    /// Creates a handshake of a server with these subprotocols.
     pub fn new(protocols: &[&str]) -> Acceptance {
         Acceptance {
             request: HeadReader::new(REQUEST_MAX),
@@ -239,28 +239,28 @@ impl Acceptance {
         }
     }
 
-    /// The subprotocol that was chosen, once the request was answered: of those that the client
-    /// offered the first that is known; none where there is none.
+    /// The chosen subprotocol: the first one offered by the client that the server knows. `None`
+    /// before the response, or if there is none.
     pub fn protocol(&self) -> Option<&str> {
         self.protocol.as_deref()
     }
 
-    /// Takes bytes of the request in, out of `bytes`, and gives the answer once it is whole. What
-    /// is behind it is left in `bytes`.
+    /// Consumes bytes of the request from `bytes`. Returns the response once the request is
+    /// complete; the bytes after it stay in `bytes`.
     ///
     /// # Errors
-    /// What is wrong with the request.
+    /// If the request is too long or has no key.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
         match self.request.take(bytes) {
             Ok(Some(request)) => self.answer(&request).map(Some),
             Ok(None) => Ok(None),
-            Err(TooLong) => Err("a request that does not end"),
+            Err(TooLong) => Err("request head too long"),
         }
     }
 
-    /// The answer to a request, of which the empty line at the end is left out.
+    /// Returns the response to a request without the empty line at its end.
     fn answer(&mut self, request: &[u8]) -> Result<Vec<u8>, &'static str> {
-        const NO_KEY: &str = "a request without `Sec-WebSocket-Key`";
+        const NO_KEY: &str = "request without `Sec-WebSocket-Key`";
         let lines = http1::lines(request).skip(1);
         let asked = Headers::parse(lines, FieldRules::Lenient, usize::MAX).map_err(|_| NO_KEY)?;
         let key = asked.get("Sec-WebSocket-Key").ok_or(NO_KEY)?;
@@ -294,7 +294,7 @@ mod tests {
     use mediagen::steps;
 
     #[test]
-    fn the_answer_is_that_of_the_example() {
+    fn accept_value_matches_the_rfc_example() {
         // RFC 6455, 1.3.
         assert_eq!(
             accept_of(b"dGhlIHNhbXBsZSBub25jZQ=="),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_name_a_server_of_http() {
+    fn websocket_urls_map_to_http_urls() {
         for (url, like) in [
             ("ws://u:p@h/chat?a", "http://h/chat?a"),
             ("WSS://[::1]:7", "https://[::1]:7/"),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_understand_each_other() {
+    fn client_and_server_complete_the_handshake() {
         let url = Url::parse("http://h:9000/chat?x=1").expect("a URL");
         let (mut client, request) = Upgrade::begin(&url, &[], 3);
         let mut server = Acceptance::default();
@@ -335,8 +335,8 @@ mod tests {
         assert_eq!(server.take(&mut &*first), Ok(None));
         let last = [last, b"more"].concat();
         let mut rest = &last[..];
-        let answer = server.take(&mut rest).expect("a good request");
-        let answer = answer.expect("it is whole");
+        let answer = server.take(&mut rest).expect("a valid request");
+        let answer = answer.expect("the request is complete");
         assert_eq!(rest, b"more");
         let with_more = [&answer[..], b"frames"].concat();
         let (mut first, mut rest) = with_more.split_at(20);
@@ -345,20 +345,20 @@ mod tests {
         assert_eq!(rest, b"frames");
     }
 
-    /// What both sides agree on.
+    /// Subprotocols that the client and the server have chosen.
     fn agreed(offered: &[&str], known: &[&str]) -> (Option<String>, Option<String>) {
         let url = Url::parse("http://h/").expect("a URL");
         let (mut client, request) = Upgrade::begin(&url, offered, 3);
         let mut server = Acceptance::new(known);
-        let answer = server.take(&mut &*request).expect("a good request");
-        let answer = answer.expect("it is whole");
+        let answer = server.take(&mut &*request).expect("a valid request");
+        let answer = answer.expect("the request is complete");
         assert_eq!(client.answered(&mut &*answer), Ok(true));
         let own = |name: Option<&str>| name.map(str::to_owned);
         (own(client.protocol()), own(server.protocol()))
     }
 
     #[test]
-    fn both_sides_agree_on_the_first_subprotocol_that_both_know() {
+    fn first_subprotocol_known_to_both_is_chosen() {
         let both = |name: &str| (Some(name.to_owned()), Some(name.to_owned()));
         assert_eq!(
             agreed(&["janus-protocol"], &["janus-protocol"]),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn further_fields_stand_in_place_of_own_ones() {
+    fn additional_fields_replace_default_ones() {
         let url = Url::parse("http://u:p@h/").expect("a URL");
         let request = |further: &[(&str, &str)]| {
             let (_, request) = Upgrade::begin_with(&url, &["a"], further, 3);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subprotocol_that_nobody_offered_is_refused() {
+    fn subprotocol_that_was_not_offered_is_rejected() {
         let url = Url::parse("http://h/").expect("a URL");
         for offered in [&[][..], &["a", "b"]] {
             let (mut client, request) = Upgrade::begin(&url, offered, 3);
@@ -407,13 +407,13 @@ mod tests {
             let answer = "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                           Sec-WebSocket-Protocol: c\r\n\r\n";
             let error = client.answered(&mut answer.as_bytes());
-            let error = error.expect_err("nobody offered it");
+            let error = error.expect_err("it was not offered");
             assert!(error.contains("Protocol: c`"), "{error}");
         }
     }
 
     #[test]
-    fn lists_in_the_answer_may_span_lines() {
+    fn lists_in_the_response_may_span_lines() {
         let url = Url::parse("http://h/").expect("a URL");
         let answered = |fields: &str| {
             let (mut client, _) = Upgrade::begin(&url, &["a", "b"], 3);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn who_speaks_no_websocket_is_found_out() {
+    fn invalid_handshakes_are_rejected() {
         let url = Url::parse("http://h/").expect("a URL");
         for (answer, why) in [
             (
@@ -470,7 +470,7 @@ mod tests {
             ),
             (
                 "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n",
-                "belong",
+                "match",
             ),
             (
                 "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
@@ -481,7 +481,7 @@ mod tests {
             let (mut client, _) = Upgrade::begin(&url, &[], 3);
             let error = client
                 .answered(&mut answer.as_bytes())
-                .expect_err("it is no WebSocket");
+                .expect_err("an invalid response");
             assert!(error.contains(why), "{error}");
         }
         let accept = |request: &[u8]| Acceptance::default().take(&mut &*request);
@@ -500,7 +500,7 @@ mod tests {
             let make = |size| request.bytes().cycle().take(size).collect();
             steps::assert_linear("a handshake", 40, make, |pieces| {
                 let mut server = Acceptance::default();
-                // The next client's, when one has asked.
+                // A new handshake continues, as for the next client.
                 for piece in pieces.flat_map(|piece| piece.chunks(500)) {
                     if !matches!(server.take(&mut &*piece), Ok(None)) {
                         server = Acceptance::default();

@@ -1,4 +1,4 @@
-//! The client: a hello, media, requests for what is missing, a goodbye.
+//! Client: sends hello, receives media, requests missing packets, says goodbye.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -17,23 +17,23 @@ use crate::session::{
 
 const CHANNEL: ChannelId = ChannelId(0);
 
-/// How often hello is said, until media comes.
+/// Interval between hellos until media arrives.
 const HELLO_EVERY: Duration = Duration::from_millis(250);
 
-/// A client that plays what is at one address.
+/// A client that plays the media of one address.
 #[derive(Debug)]
 pub(super) struct Client {
     config: ClientConfig,
     server: SocketAddr,
     phase: Phase,
     receiver: Receiver,
-    /// When it was due, when it set to work, when it said its first hello.
+    /// Planned start, actual start, and time of the first hello.
     due: Time,
     started: Time,
     greeted: Time,
-    /// What it last heard the media from, or said hello at.
+    /// Time of the last media or hello.
     last: Time,
-    /// Whether the server has said how many there were.
+    /// `true` once the server has announced the number of packets.
     all_known: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Client {
 enum Phase {
     Idle,
     Opening,
-    /// Says hello, with what it has been given.
+    /// Sends hellos with this cookie.
     Greeting(Cookie),
     Playing,
     Over,
@@ -81,7 +81,7 @@ impl Client {
                 cx.recorder.record(m::CHALLENGE_DELAY, delay);
                 self.greet(cx, cookie);
             }
-            // Of a hello that was said again.
+            // Response to a repeated hello.
             (_, Some(Message::Challenge(_))) => {}
             (
                 _,
@@ -123,7 +123,7 @@ impl Client {
         cx.out.push_back(Output::Playing { at });
     }
 
-    /// Does what is due.
+    /// Handles everything that is due.
     fn look(&mut self, cx: &mut Context<'_>) {
         match self.phase {
             Phase::Idle | Phase::Opening | Phase::Over => {}
@@ -143,14 +143,14 @@ impl Client {
                 if self.all_known && self.receiver.is_complete() {
                     self.end(cx, Outcome::Completed);
                 } else if cx.now >= self.last + self.config.silence.0 {
-                    let detail = format!("nothing more came from {}", self.server);
+                    let detail = format!("no more packets from {}", self.server);
                     self.end(cx, Outcome::Failed(Failure::MediaStopped.with(detail)));
                 }
             }
         }
     }
 
-    /// The row of its stream, where anything of it came.
+    /// Rows of the streams: one if any packet was expected, otherwise none.
     fn rows(&self) -> Vec<StreamRow> {
         let counts = Some(self.receiver.counts()).filter(|counts| counts.expected > 0);
         counts.into_iter().map(StreamRow::new).collect()
@@ -205,7 +205,7 @@ impl Session for Client {
                     Phase::Playing => Failure::Reset,
                     _ => Failure::Connect(crate::connect_failure::ConnectFailure::Refused),
                 };
-                let detail = format!("nobody is at {}", self.server);
+                let detail = format!("port unreachable at {}", self.server);
                 self.end(cx, Outcome::Failed(failure.with(detail)));
             }
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),

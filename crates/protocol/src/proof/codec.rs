@@ -1,33 +1,32 @@
-//! What is said, each in a datagram: a byte that tells which, then numbers, highest byte first.
+//! Messages, one in each datagram: a type byte, then big-endian numbers.
 
-/// What a client must send back to show that it is where it says it is.
+/// Proof of a client's address, which it must send back.
 pub(super) type Cookie = [u8; 8];
 
-/// The cookie of who has none.
+/// Cookie of a client that has received none.
 pub(super) const NO_COOKIE: Cookie = [0; 8];
 
-/// The most numbers that one datagram asks for.
+/// Maximum number of packets requested in one datagram.
 pub(super) const WANTED_MAX: usize = 64;
 
-/// A datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
-    /// The client wants the media. As long as the challenge, so that nobody gets more out of the
-    /// server than he puts in.
+    /// Request for the media. As long as the challenge, so that the server does not amplify
+    /// traffic.
     Hello(Cookie),
-    /// What the client has to say hello with.
+    /// Cookie for the next hello.
     Challenge(Cookie),
-    /// A piece of media, and whether it was asked for.
+    /// A packet of media. `again` is `true` for a retransmission.
     Media {
         number: u32,
         again: bool,
         payload: &'a [u8],
     },
-    /// So many pieces there were.
+    /// Number of packets of the media.
     End(u32),
-    /// These are missing.
+    /// Numbers of missing packets.
     Want(Vec<u32>),
-    /// The client goes.
+    /// The client leaves.
     Bye,
 }
 
@@ -39,20 +38,20 @@ const END: u8 = 5;
 const WANT: u8 = 6;
 const BYE: u8 = 7;
 
-/// What stands before a piece of media.
+/// Header of a media packet.
 pub(super) fn media_header(number: u32, again: bool) -> [u8; 5] {
     let [a, b, c, d] = number.to_be_bytes();
     [if again { AGAIN } else { MEDIA }, a, b, c, d]
 }
 
-/// The end, as a whole.
+/// Complete end message.
 pub(super) fn end(count: u32) -> [u8; 5] {
     let [a, b, c, d] = count.to_be_bytes();
     [END, a, b, c, d]
 }
 
 impl<'a> Message<'a> {
-    /// Reads a datagram; none where it is no message.
+    /// Parses a datagram. Returns `None` if it is not a message.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Message<'a>> {
         let (&kind, rest) = bytes.split_first()?;
         let number = || Some(u32::from_be_bytes(*rest.first_chunk()?));
@@ -80,7 +79,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Appends it.
+    /// Appends the message.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Message::Hello(cookie) => {

@@ -1,4 +1,4 @@
-//! The keys that a scenario may set for clients, and the settings of the reference server.
+//! Keys of a scenario for clients, and settings of the reference server.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// Whether the client asks for what is missing. Default true.
+    /// Request missing packets. Default true.
     pub recovery: bool,
-    /// How long after it asked it asks again. Default 200ms.
+    /// Interval between requests for the same packet. Default 200ms.
     pub ask_again: TimeSpan,
-    /// How long after a number is found missing it is given up. Default 2s.
+    /// Time after which a missing packet is given up. Default 2s.
     pub give_up: TimeSpan,
-    /// How long the handshake may take: then the client has failed with `handshake_timeout`.
+    /// Maximum duration of the handshake. A client that exceeds it fails with `handshake_timeout`.
     /// Default 5s.
     pub handshake_timeout: TimeSpan,
-    /// How long nothing may come before the client has failed with `media_stopped`. Default 5s.
+    /// Maximum time without media. A client that exceeds it fails with `media_stopped`. Default 5s.
     pub silence: TimeSpan,
 }
 
@@ -36,17 +36,17 @@ impl Default for ClientConfig {
     }
 }
 
-/// What a server sends to each client.
+/// Media that a server sends to each client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerConfig {
-    /// How many pieces.
+    /// Number of packets.
     pub(super) count: u32,
-    /// How far apart they are.
+    /// Interval between packets.
     pub(super) every: Duration,
-    /// How many bytes each has.
+    /// Payload of each packet in bytes.
     pub(super) size: usize,
-    /// Every so many-th is left out at first; none where all are sent.
+    /// Omits every n-th packet until it is requested; `None` sends all packets.
     pub(super) lose_every: Option<u32>,
-    /// What cookies are made from.
+    /// Key of the cookies.
     pub(super) seed: u64,
 }

@@ -1,4 +1,4 @@
-//! The protocol as the registry lists it.
+//! Declaration of the protocol.
 
 use std::net::SocketAddr;
 
@@ -37,7 +37,7 @@ static OPTIONS: ClientOptions = ClientOptions {
         "recovery",
         "recovery",
         "true|false",
-        "Ask for what is missing [default: true]",
+        "Request missing packets [default: true]",
     )],
 };
 
@@ -50,7 +50,8 @@ fn read_url(url: &str) -> Result<Location, String> {
     })
 }
 
-/// The address that a URL names. It must be one: nobody looks names up for sockets of UDP.
+/// Returns the address in a URL. It must be an IP address, because UDP sockets do not resolve
+/// names.
 fn address(url: &str) -> Result<SocketAddr, UrlError> {
     let parts = Parts::of(url)?;
     let ip = parts.host.parse().map_err(|_| {
@@ -73,7 +74,7 @@ impl Keys for ClientConfig {
             ("silence", self.silence),
         ] {
             if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than nothing")));
+                return Err((key, format!("`{key}` must be longer than 0")));
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! The server's port: it makes sessions for those who have shown where they are, and remembers
-//! nobody else.
+//! The server's port: it accepts clients that have proven their address, and keeps no state of
+//! others.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use super::config::ServerConfig;
 use super::server::Server;
 use crate::session::{self, Datagram, PeerId, Route};
 
-/// How long a cookie is good at least; at most twice that.
+/// Minimum lifetime of a cookie. The maximum is twice that.
 const COOKIE_LIFE: Duration = Duration::from_secs(10);
 
 /// The port of one worker.
@@ -36,13 +36,13 @@ impl Endpoint {
         }
     }
 
-    /// How many sessions it knows.
+    /// Number of sessions.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.peers.len()
     }
 
-    /// The cookie of an address in a time: a MAC, so that nobody else can make it.
+    /// Cookie of an address in one lifetime period: a MAC, so that it cannot be forged.
     fn cookie(&self, from: SocketAddr, life: u64) -> Cookie {
         let key = self.config.seed.to_be_bytes();
         let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key of HMAC has any length");

@@ -1,16 +1,16 @@
-//! The ways in which a client can fail.
+//! Failure reasons of clients.
 
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
 
 reasons! {
-    /// Why a client failed: a row of the report.
+    /// Reason why a client failed: a row of the report.
     Failure with Connect(ConnectFailure) {
-        /// No media came in time after the first hello.
+        /// No media arrived before the timeout after the first hello.
         HandshakeTimeout = "handshake_timeout";
-        /// Nothing came for so long that media had stopped.
+        /// Media stopped: no packet arrived for longer than `silence`.
         MediaStopped = "media_stopped";
-        /// Nobody is at the server's port any more.
+        /// The server's port is no longer reachable.
         Reset = "reset";
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured.
+//! Metrics.
 
 use measure::metric::Statistic;
 use measure::summary::{Part, SummaryRow, When};
@@ -7,54 +7,54 @@ use measure::{Catalogue, Meaning, TableColumn};
 use crate::metrics::CLIENTS;
 use crate::summary;
 
-/// The metrics of clients.
+/// Metrics of clients.
 pub(super) const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &PROOF]);
 
 measure::metrics! {
-    /// Numbered media, and what was sent of it again.
+    /// Numbered media and its retransmissions.
     pub PROOF after CLIENTS;
     counters {
-        /// Pieces that were sent, by the numbers of those that came and by what the server says at
-        /// the end.
+        /// Packets that were sent, derived from the numbers of received ones and from the server's
+        /// end message.
         EXPECTED = "expected", Count, "";
-        /// Pieces that came, first copies.
+        /// Packets received, without duplicates.
         RECEIVED = "received", Count, "";
-        /// Pieces that were not there when a later one, or the end, came.
+        /// Packets that had not arrived when a later one, or the end message, arrived.
         MISSED = "missed", Count, "";
-        /// Of these, the ones that came after all without having been sent again.
+        /// Missed packets that arrived later without a retransmission.
         REORDERED = "reordered", Count, "";
-        /// Of the missed ones, those that came because they were asked for.
+        /// Missed packets that arrived as a retransmission.
         RECOVERED = "recovered", Count, "";
-        /// Of the missed ones, those that were given up, or still missing when the client went.
+        /// Missed packets that were given up, or still missing when the client left.
         GIVEN_UP = "given_up", Count, "";
-        /// Copies that came because they were asked for, needed or not.
+        /// Retransmissions received, needed or not.
         RETRANSMITTED = "retransmitted", Count, "";
-        /// Pieces that came once more, or after they were given up.
+        /// Packets received more than once, or after they were given up.
         DUPLICATED = "duplicated", Count, "";
-        /// Requests for missing pieces that were sent, counted for each piece.
+        /// Missing packets requested, counted for each request.
         ASKED = "asked", Count, "";
-        /// Datagrams that are no message.
+        /// Datagrams that are not messages.
         MALFORMED = "malformed", Count, "";
-        /// Bytes of media in first copies.
+        /// Payload bytes without duplicates.
         PAYLOAD_BYTES = "payload_bytes", Bytes, "";
-        /// The same with their headers, those of IP included, and of all copies.
+        /// Bytes of all packets with headers, including those of IP, and duplicates.
         WIRE_BYTES = "wire_bytes", Bytes, "";
     }
     gauges {}
     distributions {
-        /// From the moment a client said hello to the arrival of the challenge.
+        /// Time from a client's hello to the arrival of the challenge.
         CHALLENGE_DELAY = "challenge_delay", Seconds, "";
-        /// From the moment a piece was found missing to its arrival, of those that were recovered.
+        /// Time from the detection of a missing packet to its arrival, for recovered packets.
         RECOVERY_DELAY = "recovery_delay", Seconds, "";
     }
     derived {
-        /// Pieces that never came: expected less received.
+        /// Packets that never arrived: expected minus received.
         "lost", Count, "", Difference(EXPECTED, RECEIVED);
-        /// Share of the expected pieces that never came.
+        /// Share of the expected packets that never arrived.
         "loss", Ratio, "", LossRatio(EXPECTED, RECEIVED);
-        /// Media received.
+        /// Bit rate of received media.
         "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
-        /// Media received with its headers.
+        /// Bit rate of received media with headers.
         "wire_bitrate", BitsPerSecond, "", Rate(WIRE_BYTES, 8);
     }
     table {
@@ -71,7 +71,7 @@ measure::metrics! {
     }
 }
 
-/// What was asked for again, and what came of it.
+/// Requests for missing packets and their results.
 const RECOVERY: &[SummaryRow] = &[
     SummaryRow::text(
         "recovery",

@@ -1,11 +1,11 @@
-//! A small protocol over UDP that shows what a protocol costs: this folder, and one line of the
-//! registry. It is in tests alone: those of this crate, and those of the command that are built
-//! with the feature `proof`.
+//! A small protocol over UDP that shows the cost of adding a protocol: this folder, and one line of
+//! the registry. It exists in tests only: those of this crate, and those of the command that are
+//! built with the feature `proof`.
 //!
-//! A client says hello, and again with the cookie of the server's challenge. Then numbered media
-//! comes. The client asks for numbers that are missing, and the server's flow sends them again,
-//! until the client gives a number up. When the server has said how many there were and none is
-//! missing any more, the client says goodbye.
+//! A client sends a hello, and repeats it with the cookie of the server's challenge. Then the
+//! server sends numbered packets. The client requests missing ones, and the server's flow
+//! retransmits them, until the client gives them up. Once the server has announced the number of
+//! packets and none is missing, the client says goodbye.
 
 mod client;
 mod codec;

@@ -1,4 +1,4 @@
-//! What a client makes of numbers: which are missing, which to ask for, which to give up.
+//! Loss detection of a client: missing packets, requests and packets given up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use serde::Serialize;
 use super::config::ClientConfig;
 use super::metrics as m;
 
-/// The most missing numbers that are remembered. Others are given up at once: a server may jump as
-/// far as it likes.
+/// Maximum number of missing packets that are tracked. Others are given up at once, because a
+/// server may skip any number of them.
 const MISSING_MAX: usize = 4096;
 
-/// What headers of IPv4 and UDP take.
+/// Length of the IPv4 and UDP headers in bytes.
 const OVERHEAD: usize = 28;
 
-/// What the stream has come to: its row in the run file.
+/// Results of the stream: its row in the run file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
     pub(super) expected: u64,
@@ -25,19 +25,19 @@ pub(super) struct Counts {
     pub(super) given_up: u64,
 }
 
-/// The columns of that row.
+/// Columns of that row.
 pub(super) const COLUMNS: &[&str] = &["/expected", "/received", "/recovered", "/given_up"];
 
-/// The numbers of one stream, from 0 on.
+/// The packets of one stream, numbered from 0.
 #[derive(Debug)]
 pub(super) struct Receiver {
     asks: bool,
     ask_again: Duration,
     patience: Duration,
-    /// One more than the highest known.
+    /// Highest known number plus 1.
     next: u32,
     missing: BTreeMap<u32, Missing>,
-    /// When [`Receiver::look`] finds something to do.
+    /// Time at which [`Receiver::look`] has something to do.
     due: Option<Time>,
     counts: Counts,
 }
@@ -65,17 +65,17 @@ impl Receiver {
         self.counts
     }
 
-    /// When to look next whether something is to be asked for or given up.
+    /// Time at which packets must next be requested or given up.
     pub(super) fn due(&self) -> Option<Time> {
         self.due
     }
 
-    /// Whether every number so far has come or was given up.
+    /// Returns `true` if every packet so far has arrived or was given up.
     pub(super) fn is_complete(&self) -> bool {
         self.missing.is_empty()
     }
 
-    /// Takes in a piece of media of so many bytes.
+    /// Handles a packet with `bytes` bytes of payload.
     pub(super) fn media(
         &mut self,
         (number, again): (u32, bool),
@@ -114,18 +114,18 @@ impl Receiver {
         recorder.add(m::GIVEN_UP, count);
     }
 
-    /// Gives up what is missing still: the client goes.
+    /// Gives up the packets that are still missing when the client leaves.
     pub(super) fn finish(&mut self, recorder: &mut Recorder) {
         self.give_up(self.missing.len() as u64, recorder);
         self.missing.clear();
     }
 
-    /// Takes in that there were so many.
+    /// Handles the announced number of packets.
     pub(super) fn end(&mut self, count: u32, at: Time, recorder: &mut Recorder) {
         self.missed_up_to(count, at, recorder);
     }
 
-    /// All numbers from the next one to before that one are missing.
+    /// Marks all packets from the next one up to `end`, exclusive, as missing.
     fn missed_up_to(&mut self, end: u32, at: Time, recorder: &mut Recorder) {
         let count = end.saturating_sub(self.next);
         let room = u32::try_from(MISSING_MAX - self.missing.len()).unwrap_or(0);
@@ -146,7 +146,7 @@ impl Receiver {
         }
     }
 
-    /// Gives up what has been missing for too long, and gives what to ask for now.
+    /// Gives up packets that have been missing for too long, and returns those to request now.
     pub(super) fn look(&mut self, now: Time, recorder: &mut Recorder) -> Vec<u32> {
         if self.due.is_none_or(|due| now < due) {
             return Vec::new();

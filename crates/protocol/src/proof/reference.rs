@@ -1,4 +1,4 @@
-//! The reference server as `serve proof` offers it: its flags, and what is said of it.
+//! The reference server of `serve proof`: its flags and its report.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::session::{self, Record};
 
 pub(super) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
-    about: "Numbered media over UDP, sent again where it is asked for",
+    about: "Numbered media over UDP with retransmission on request",
     flags: FLAGS,
     own_files: false,
     read,
@@ -49,28 +49,28 @@ const FLAGS: &[Flag] = {
             Media,
             "packets",
             Takes::Number("NUMBER", 1, 1_000_000_000),
-            "How many packets each client is sent",
+            "Number of packets for each client",
         )
         .default("1000"),
         Flag::new(
             Media,
             "every",
             Takes::Text("TIME", parses::<TimeSpan>),
-            "How far apart they are",
+            "Interval between packets",
         )
         .default("5ms"),
         Flag::new(
             Media,
             "size",
             Takes::Number("BYTES", 1, 1400),
-            "How many bytes of media each has",
+            "Payload of each packet in bytes",
         )
         .default("1000"),
         Flag::new(
             Faults,
             "lose-every",
             Takes::Number("NUMBER", 1, 1_000_000),
-            "Leave out every so many-th packet until it is asked for",
+            "Omit every n-th packet until it is requested",
         ),
         Flag::new(
             Faults,
@@ -83,7 +83,7 @@ const FLAGS: &[Flag] = {
             Output,
             common::REPORT,
             Takes::File,
-            "Write what was sent to each client to this file, as lines of JSON",
+            "Write one line of JSON for each client to this file",
         ),
     ]
 };
@@ -126,7 +126,7 @@ impl Serve for ServerConfig {
     }
 }
 
-/// All clients together: the last line of the report.
+/// Counts of all clients: the last line of the report.
 #[derive(Debug, Default, Serialize)]
 struct Clients {
     clients: u64,

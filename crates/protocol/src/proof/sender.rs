@@ -1,4 +1,4 @@
-//! What a server sends: a flow of numbers, those that are asked for again, and the end.
+//! The server's flow: numbered packets, retransmissions, and the end message.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,27 +11,27 @@ use super::codec;
 use super::config::ServerConfig;
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
-/// The most numbers that wait to be sent again.
+/// Maximum number of queued retransmissions.
 const AGAIN_MAX: usize = 256;
 
-/// How often the end is said, and how many times: a client that does not answer is gone.
+/// Interval and maximum number of end messages. A client that does not answer them is gone.
 const END_EVERY: Duration = Duration::from_millis(100);
 const ENDS_MAX: u32 = 100;
 
-/// What was sent to a client, as it stands in the report.
+/// Counts of one client, as in the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Sent {
-    /// Numbers there were.
+    /// Packets that were due.
     pub(super) expected: u64,
     /// First copies that left.
     pub(super) sent: u64,
-    /// First copies left out on purpose.
+    /// First copies omitted on purpose.
     pub(super) left_out: u64,
-    /// Numbers asked for, as often as they were.
+    /// Requests for packets.
     pub(super) asked: u64,
-    /// Copies that left because they were asked for.
+    /// Retransmissions that left.
     pub(super) sent_again: u64,
-    /// Datagrams that the kernel did not take.
+    /// Datagrams that the kernel rejected.
     pub(super) not_taken: u64,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Numbers {
     config: ServerConfig,
     payload: Bytes,
     next: u32,
-    /// When the next number is due, or the next end.
+    /// Time at which the next packet or end message is due.
     due: Time,
     again: VecDeque<(Time, u32)>,
     ends: u32,
@@ -61,7 +61,7 @@ impl Numbers {
         }
     }
 
-    /// Sends these again, as far as they were due already.
+    /// Queues retransmissions of packets that have been sent before.
     pub(super) fn ask(&mut self, now: Time, numbers: &[u32]) {
         for &number in numbers {
             self.sent.asked += 1;
@@ -89,7 +89,7 @@ impl Numbers {
     }
 }
 
-/// What a datagram is.
+/// Type of a datagram.
 #[derive(Clone, Copy)]
 enum Kind {
     First = 0,

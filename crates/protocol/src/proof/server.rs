@@ -1,4 +1,4 @@
-//! The server's side of a conversation, which begins when the client has shown where it is.
+//! The server's session, which starts once the client has proven its address.
 
 use measure::Time;
 
@@ -7,7 +7,6 @@ use super::config::ServerConfig;
 use super::sender::Numbers;
 use crate::session::{ChannelId, Context, FlowId, Input, Outcome, Output, Record, Session};
 
-/// A session.
 #[derive(Debug)]
 pub(super) struct Server {
     config: ServerConfig,
@@ -48,12 +47,12 @@ impl Session for Server {
                                 .with(flow, |flow: &mut Numbers| flow.ask(now, &numbers));
                         }
                         Some(Message::Bye) => self.end(cx, Outcome::Completed),
-                        // A hello that was said again, or what is no message of a client's.
+                        // A repeated hello, or a datagram that is not a client's message.
                         _ => {}
                     }
                 }
             }
-            // Nobody has said goodbye for so long.
+            // The client has not said goodbye before the last end message.
             Input::FlowEnded { .. } => self.end(cx, Outcome::Completed),
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),
             _ => {}

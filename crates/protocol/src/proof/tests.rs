@@ -1,4 +1,4 @@
-//! Client against server in virtual time; what strangers do to the server's port.
+//! Client and server in virtual time; attacks on the server's port.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn server(lose_every: Option<u32>) -> ServerConfig {
     }
 }
 
-/// What the client counted, the server sent, and how the client ended.
+/// A finished session: the client's counts, and the server's record.
 struct Played {
     pair: Pair,
     sent: Sent,
@@ -45,7 +45,7 @@ impl Played {
 fn play(settings: PairSettings, config: ClientConfig, server: ServerConfig) -> Played {
     let to = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), settings.port);
     let client = Client::new(config, to);
-    let mut pair = Pair::new(settings, Box::new(client), |_| unreachable!("it is UDP"));
+    let mut pair = Pair::new(settings, Box::new(client), |_| unreachable!("UDP only"));
     pair.answer_datagrams(Box::new(Endpoint::new(server)));
     assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
     assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Completed));
@@ -53,7 +53,7 @@ fn play(settings: PairSettings, config: ClientConfig, server: ServerConfig) -> P
         Output::Record(record) => record.get::<Sent>().copied(),
         _ => None,
     });
-    let sent = sent.expect("the server says what it sent");
+    let sent = sent.expect("the server reports its counts");
     Played { pair, sent }
 }
 
@@ -62,9 +62,9 @@ fn perfect() -> PairSettings {
 }
 
 #[test]
-fn what_is_left_out_on_purpose_is_asked_for_and_comes() {
+fn omitted_packets_are_requested_and_recovered() {
     let mut played = play(perfect(), ClientConfig::default(), server(Some(7)));
-    // 500 / 7, the last number not among them.
+    // 500 / 7; the last packet is not omitted.
     let left_out = 71;
     assert_eq!(
         played.sent,
@@ -96,8 +96,8 @@ fn what_is_left_out_on_purpose_is_asked_for_and_comes() {
         Output::Streams(rows) => Some(rows),
         _ => None,
     });
-    let [row] = &rows.expect("the client says so")[..] else {
-        panic!("it is one stream");
+    let [row] = &rows.expect("the client reports its streams")[..] else {
+        panic!("one stream");
     };
     let row = row.to_json();
     let told = COLUMNS.iter().map(|column| row.pointer(column)?.as_u64());
@@ -106,7 +106,7 @@ fn what_is_left_out_on_purpose_is_asked_for_and_comes() {
 }
 
 #[test]
-fn the_last_ones_are_missed_too_and_without_recovery_are_lost() {
+fn without_recovery_omitted_packets_are_lost_up_to_the_last() {
     let config = ClientConfig {
         recovery: false,
         ..ClientConfig::default()
@@ -120,7 +120,7 @@ fn the_last_ones_are_missed_too_and_without_recovery_are_lost() {
 }
 
 #[test]
-fn on_a_bad_network_nothing_is_lost_that_is_asked_for_long_enough() {
+fn patient_client_recovers_everything_on_a_lossy_network() {
     for seed in 0..50 {
         let bad = Settings {
             delay: Duration::from_millis(20),
@@ -156,7 +156,7 @@ fn on_a_bad_network_nothing_is_lost_that_is_asked_for_long_enough() {
 }
 
 #[test]
-fn what_does_not_come_in_time_is_given_up() {
+fn late_packets_are_given_up() {
     let lost = Settings {
         loss: Loss::Random(0.5),
         ..Settings::default()
@@ -176,7 +176,7 @@ fn what_does_not_come_in_time_is_given_up() {
 }
 
 #[test]
-fn who_is_stopped_says_goodbye_and_what_is_missing_is_given_up() {
+fn stopped_client_leaves_and_gives_up_missing_packets() {
     let settings = perfect();
     let to = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), settings.port);
     let config = ClientConfig {
@@ -184,7 +184,7 @@ fn who_is_stopped_says_goodbye_and_what_is_missing_is_given_up() {
         ..ClientConfig::default()
     };
     let client = Client::new(config, to);
-    let mut pair = Pair::new(settings, Box::new(client), |_| unreachable!("it is UDP"));
+    let mut pair = Pair::new(settings, Box::new(client), |_| unreachable!("UDP only"));
     pair.answer_datagrams(Box::new(Endpoint::new(server(Some(2)))));
     pair.run(Duration::from_millis(500));
     pair.stop(CLIENT, Duration::from_secs(1));
@@ -197,7 +197,7 @@ fn who_is_stopped_says_goodbye_and_what_is_missing_is_given_up() {
 }
 
 #[test]
-fn strangers_are_remembered_by_nobody_and_get_no_more_than_they_give() {
+fn unproven_addresses_leave_no_state_and_are_not_amplified() {
     let mut endpoint = Endpoint::new(server(None));
     let hello = |cookie| {
         let mut bytes = Vec::new();
@@ -222,12 +222,12 @@ fn strangers_are_remembered_by_nobody_and_get_no_more_than_they_give() {
         assert!(matches!(route, Route::Answer));
         assert!(answer.len() <= question.len());
         let Some(Message::Challenge(cookie)) = Message::parse(&answer) else {
-            panic!("it is a challenge");
+            panic!("the answer is a challenge");
         };
         cookies.push(cookie);
     }
     assert_eq!(endpoint.len(), 0);
-    // Another's cookie, or an old one, is none.
+    // A foreign, old or forged cookie is invalid.
     for (port, at, cookie) in [(1, 5, cookies[1]), (1, 25, cookies[0]), (1, 5, [7; 8])] {
         let (route, _) = route(&mut endpoint, port, at, &hello(cookie));
         assert!(matches!(route, Route::Answer), "{port} {at}");
@@ -239,7 +239,7 @@ fn strangers_are_remembered_by_nobody_and_get_no_more_than_they_give() {
     assert_eq!(endpoint.len(), 0);
     let (accepted, _) = route(&mut endpoint, 1, 15, &hello(cookies[0]));
     let Route::Accept(peer, _) = accepted else {
-        panic!("its own cookie is good, a life later too");
+        panic!("a client's own cookie is valid for two lifetimes");
     };
     let (known, _) = route(&mut endpoint, 1, 15, &[7]);
     assert!(matches!(known, Route::Session(other) if other == peer));
@@ -264,14 +264,14 @@ fn message() -> impl Strategy<Value = Message<'static>> {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read_again(message in message()) {
+    fn written_messages_parse_back(message in message()) {
         let mut bytes = Vec::new();
         message.write(&mut bytes);
         prop_assert_eq!(Message::parse(&bytes), Some(message));
     }
 
     #[test]
-    fn what_was_read_is_written_again(bytes in prop::collection::vec(0u8..9, 0..20)) {
+    fn parsed_messages_write_back(bytes in prop::collection::vec(0u8..9, 0..20)) {
         if let Some(message) = Message::parse(&bytes) {
             let mut again = Vec::new();
             message.write(&mut again);
@@ -279,9 +279,9 @@ proptest! {
         }
     }
 
-    /// A client takes anything, and remembers a bounded part of it.
+    /// A client accepts any numbers and tracks a bounded number of packets.
     #[test]
-    fn any_numbers_are_taken(
+    fn any_packet_numbers_are_handled(
         numbers in prop::collection::vec(any::<u32>(), 0..50),
         end in any::<u32>(),
     ) {

@@ -1,5 +1,6 @@
-//! Janus' Admin API over a WebSocket (`janus-admin-protocol`): its sessions are listed, of each its
-//! handles, and each of these tells what its PeerConnection has counted. One question at a time.
+//! Janus Admin API over a WebSocket (`janus-admin-protocol`): lists the sessions, then the handles
+//! of each session, and reads the counters of each handle's PeerConnection. One request is
+//! outstanding at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,25 +11,25 @@ use crate::http1::Url;
 use crate::mix::mix;
 use crate::websocket::{self, Assembly, Item, Limits, Upgrade};
 
-/// The subprotocol.
+/// WebSocket subprotocol.
 const SUBPROTOCOL: &str = "janus-admin-protocol";
 
-/// The longest message that is taken: what a handle with a thousand streams tells is below.
+/// Limit of a message, above the size of a handle's info with a thousand streams.
 const LIMITS: Limits = Limits {
     keep: 8 << 20,
     longest: 8 << 20,
 };
 
-/// The most sessions and handles that are looked at.
+/// Maximum number of sessions, and of handles, that are read.
 const HANDLES_MAX: usize = 50_000;
 
-/// A session's number and a handle's.
+/// Session id and handle id.
 type Key = (u64, u64);
 
-/// What was counted for a handle.
+/// Counters of one handle.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handle {
-    /// By PeerConnections that it had before the one that it has.
+    /// Sum over earlier PeerConnections of the handle.
     earlier: Counts,
     latest: Counts,
 }
@@ -37,48 +38,48 @@ struct Handle {
 enum Doing {
     #[default]
     Nothing,
-    /// The answer to the WebSocket's handshake is waited for.
+    /// Waiting for the response to the WebSocket handshake.
     Upgrading(Upgrade),
-    /// Sessions are being listed.
+    /// Listing the sessions.
     Sessions,
-    /// The handles of the last one are being listed; these sessions are left.
+    /// Listing the handles of this session; the rest of the sessions are queued.
     Handles(u64, VecDeque<u64>),
-    /// The last handle is being asked; these are left.
+    /// Reading this handle; the rest of the handles are queued.
     Infos(Key, VecDeque<Key>),
 }
 
-/// What is to be done next.
+/// Next step of the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// More has to come.
+    /// Wait for more bytes.
     Wait,
-    /// This is to be sent.
+    /// Send these bytes.
     Send(Vec<u8>),
-    /// The connection can be asked.
+    /// The connection is ready for queries.
     Open,
-    /// The look is over.
+    /// The query is complete.
     Done(Look),
 }
 
-/// A connection to a Janus that is asked what it has counted.
+/// A connection to a Janus server that reads its counters.
 #[derive(Debug)]
 pub struct JanusAdmin {
     secret: String,
     seed: u64,
-    /// The number of the last question.
+    /// Number of the last request.
     last: u64,
     assembly: Assembly,
     doing: Doing,
-    /// Handles found by the look that goes on.
+    /// Handles found by the current query.
     found: Vec<Key>,
     seen: BTreeMap<Key, Handle>,
-    /// Of handles that are gone.
+    /// Sum over handles that have ended.
     past: Counts,
     look: Look,
 }
 
 impl JanusAdmin {
-    /// A connection to `url`, and what is sent first.
+    /// Starts a connection to `url`, and returns it with the first bytes to send.
     pub fn begin(url: &Url, secret: &str, seed: u64) -> (JanusAdmin, Vec<u8>) {
         let (upgrade, request) = Upgrade::begin(url, &[SUBPROTOCOL], seed);
         let admin = JanusAdmin {
@@ -95,7 +96,7 @@ impl JanusAdmin {
         (admin, request)
     }
 
-    /// Begins a look; what this returns is to be sent.
+    /// Starts a query, and returns the bytes to send.
     pub fn look(&mut self) -> Vec<u8> {
         self.doing = Doing::Sessions;
         self.found.clear();
@@ -106,11 +107,11 @@ impl JanusAdmin {
         self.ask("list_sessions", json!({}))
     }
 
-    /// Takes what has come, and says what is to be done. It is to be called with nothing until it
-    /// says to wait.
+    /// Handles received bytes and returns the next step. Must be called again with no bytes until
+    /// it returns [`Step::Wait`].
     ///
     /// # Errors
-    /// What came instead of an answer; the connection is of no further use.
+    /// If the response is invalid; the connection is then unusable.
     pub fn take(&mut self, mut bytes: &[u8]) -> Result<Step, String> {
         if let Doing::Upgrading(upgrade) = &mut self.doing {
             if !upgrade.answered(&mut bytes)? {
@@ -126,13 +127,13 @@ impl JanusAdmin {
                 Ok(None) => break,
                 Ok(Some(Item::Frame(frame))) => match frame.body {
                     Some(body) => self.answer(body),
-                    None => Err("an answer is too long".to_owned()),
+                    None => Err("response too long".to_owned()),
                 },
                 Ok(Some(Item::Ping(payload))) => {
                     let payload = payload.to_vec();
                     Ok(Step::Send(self.frame(websocket::PONG, &payload)))
                 }
-                Ok(Some(Item::Close(_))) => Err("it was closed".to_owned()),
+                Ok(Some(Item::Close(_))) => Err("Janus closed the WebSocket".to_owned()),
                 Err(malformed) => Err(malformed.to_string()),
             };
         }
@@ -157,7 +158,7 @@ impl JanusAdmin {
 
     fn answer(&mut self, body: &[u8]) -> Result<Step, String> {
         let answer: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        // Of a look that was given up.
+        // Response to a query that was abandoned.
         if answer["transaction"].as_str() != Some(&self.last.to_string()) {
             return Ok(Step::Wait);
         }
@@ -166,12 +167,12 @@ impl JanusAdmin {
             _ => Some(answer["error"]["reason"].as_str().unwrap_or("no reason")),
         };
         match (std::mem::take(&mut self.doing), refused) {
-            (Doing::Sessions, Some(reason)) => Err(format!("it refuses to list: {reason}")),
+            (Doing::Sessions, Some(reason)) => Err(format!("Janus refused to list: {reason}")),
             (Doing::Sessions, None) => {
                 let sessions = numbers(&answer["sessions"]);
                 Ok(self.next_session(sessions))
             }
-            // Sessions and handles go while they are asked about.
+            // Sessions and handles may end between the requests.
             (Doing::Handles(session, rest), refused) => {
                 if refused.is_none() {
                     let handles = numbers(&answer["handles"]);
@@ -219,7 +220,7 @@ impl JanusAdmin {
     fn info(&mut self, key: Key, info: &Value) {
         self.look.queued += info["queued-packets"].as_u64().unwrap_or(0);
         let Some(webrtc) = info.get("webrtc") else {
-            // It has no PeerConnection yet, or no more.
+            // The handle has no PeerConnection, or has none any more.
             return;
         };
         let Some(media) = webrtc["media"].as_object() else {
@@ -232,7 +233,7 @@ impl JanusAdmin {
         let handle = self.seen.entry(key).or_default();
         let before = handle.latest;
         if counts.packets_in < before.packets_in || counts.packets_out < before.packets_out {
-            // Another PeerConnection has begun. (What is lost may become less in one.)
+            // A new PeerConnection has started. (Loss counters may decrease within one.)
             handle.earlier = handle.earlier.plus(handle.latest);
         }
         handle.latest = counts;
@@ -265,10 +266,10 @@ fn numbers(list: &Value) -> VecDeque<u64> {
         .collect()
 }
 
-/// What one media of a PeerConnection has counted.
+/// Counters of one medium of a PeerConnection.
 fn counts_of(medium: &Value) -> Counts {
     let number = |place: &str| medium.pointer(place).and_then(Value::as_u64).unwrap_or(0);
-    // Layers of a simulcast are told beside the first.
+    // Simulcast layers have counters next to those of the first layer.
     let layers = ["", "/video-simulcast-1", "/video-simulcast-2"];
     let of_layers = |name: &str| -> u64 {
         let counts = layers.map(|layer| number(&format!("/stats/in{layer}/{name}")));
@@ -289,8 +290,8 @@ fn counts_of(medium: &Value) -> Counts {
     }
 }
 
-/// A count of lost packets as receivers report it, in 24 bits with a sign (RFC 3550, 6.4.1). Janus
-/// reads a negative one as a number of nearly 2^24, which no stream can have lost.
+/// Interprets a count of lost packets, which RTCP reports in 24 bits with a sign (RFC 3550, 6.4.1).
+/// Janus reads a negative one as nearly 2^24, which is implausible for any stream; it becomes 0.
 fn possible_loss(lost: u64) -> u64 {
     if lost < 1 << 23 { lost } else { 0 }
 }

@@ -1,5 +1,5 @@
-//! What a server counts itself, asked over an interface that it has for that: to be read beside
-//! what its clients counted. Without I/O.
+//! Counters of servers, read over an administrative interface for comparison with the clients'
+//! counters. Without I/O.
 
 mod janus_admin;
 
@@ -7,34 +7,34 @@ use serde::Deserialize;
 
 pub use janus_admin::{JanusAdmin, Step};
 
-/// The interfaces that can be asked.
+/// Supported interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Janus' Admin API, over a WebSocket.
+    /// Janus Admin API over a WebSocket.
     JanusAdmin,
 }
 
-/// What was counted. All but what is lost only grows.
+/// Counters of a server. All except the lost packets only increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets of media that the server received.
+    /// Media packets that the server received.
     pub packets_in: u64,
-    /// Bytes of these.
+    /// Bytes of the received packets.
     pub bytes_in: u64,
-    /// Packets of media that the server sent.
+    /// Media packets that the server sent.
     pub packets_out: u64,
-    /// Bytes of these.
+    /// Bytes of the sent packets.
     pub bytes_out: u64,
-    /// Packets that the server was asked to send again.
+    /// Packets that receivers requested from the server again.
     pub nacked_in: u64,
-    /// Packets that the server asked for again.
+    /// Packets that the server requested from senders again.
     pub nacked_out: u64,
-    /// Packets that came to the server again.
+    /// Retransmissions that the server received.
     pub retransmissions_in: u64,
-    /// Packets that the server says never reached it.
+    /// Packets that the server reports as lost on the way to it.
     pub lost_in: u64,
-    /// Packets that receivers told the server never reached them.
+    /// Packets that receivers reported to the server as lost.
     pub lost_out: u64,
 }
 
@@ -53,7 +53,7 @@ impl Counts {
         ]
     }
 
-    /// Both together.
+    /// Returns the sum.
     #[must_use]
     pub fn plus(mut self, mut other: Counts) -> Counts {
         for (own, more) in self.fields().into_iter().zip(other.fields()) {
@@ -63,18 +63,18 @@ impl Counts {
     }
 }
 
-/// What one look found.
+/// Result of one query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// All that was counted so far, also for those that are gone meanwhile: of them, what was known
-    /// at the look before.
+    /// Totals so far. They include PeerConnections that have ended, with their values of the last
+    /// query before the end.
     pub counts: Counts,
-    /// PeerConnections that were there.
+    /// Number of open PeerConnections.
     pub peers: u64,
-    /// PeerConnections that were there at an earlier look and are gone.
+    /// Number of PeerConnections of earlier queries that have ended.
     pub gone: u64,
-    /// Packets that waited to be sent.
+    /// Number of packets queued for sending.
     pub queued: u64,
-    /// PeerConnections that said nothing of themselves that could be read.
+    /// Number of PeerConnections whose counters could not be read.
     pub unread: u64,
 }

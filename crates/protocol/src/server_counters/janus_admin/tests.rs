@@ -1,7 +1,7 @@
 use super::*;
 use crate::websocket::Acceptance;
 
-/// A Janus with these PeerConnections: session, handle, packets in and out of each media.
+/// A Janus server with these PeerConnections: session, handle, packets in and out of each medium.
 type Peers = [(u64, u64, &'static [(u64, u64)])];
 
 fn frame_of(assembly: &mut Assembly, mut bytes: &[u8]) -> Value {
@@ -16,7 +16,7 @@ fn frame_of(assembly: &mut Assembly, mut bytes: &[u8]) -> Value {
     }
 }
 
-/// What Janus answers.
+/// Response of Janus.
 fn respond(asked: &Value, peers: &Peers) -> Value {
     assert_eq!(asked["admin_secret"], "s3cret");
     let success = |key: &str, value: Value| json!({"janus": "success", key: value});
@@ -74,7 +74,7 @@ fn open() -> JanusAdmin {
     let mut server = Acceptance::new(&[SUBPROTOCOL]);
     let answer = server.take(&mut &request[..]).expect("well-formed");
     let answer = answer.expect("it is whole");
-    // In pieces, as it may come.
+    // Split, as it may arrive.
     assert_eq!(admin.take(&answer[..20]), Ok(Step::Wait));
     assert_eq!(admin.take(&answer[20..]), Ok(Step::Open));
     admin
@@ -94,7 +94,7 @@ fn look(admin: &mut JanusAdmin, peers: &Peers) -> Result<Look, String> {
 }
 
 #[test]
-fn what_each_peer_connection_counted_is_added_up_over_all_there_ever_were() {
+fn totals_include_peer_connections_that_have_ended() {
     let mut admin = open();
     let first = look(
         &mut admin,
@@ -105,7 +105,7 @@ fn what_each_peer_connection_counted_is_added_up_over_all_there_ever_were() {
     assert_eq!((first.counts.bytes_in, first.counts.nacked_in), (1200, 9));
     assert_eq!((first.counts.lost_in, first.counts.lost_out), (6, 12));
     assert_eq!((first.peers, first.gone, first.queued), (3, 0, 15));
-    // One session is gone, and one handle has begun anew.
+    // One session has ended, and one handle has a new PeerConnection.
     let second = look(&mut admin, &[(1, 10, &[(1, 0)]), (2, 20, &[(0, 4)])]);
     let second = second.expect("all answer");
     assert_eq!(
@@ -122,7 +122,7 @@ fn what_each_peer_connection_counted_is_added_up_over_all_there_ever_were() {
 }
 
 #[test]
-fn who_refuses_or_says_nonsense_is_of_no_use() {
+fn refusals_and_malformed_responses_are_errors() {
     let refusal = json!({
         "janus": "error", "transaction": "1", "error": {"code": 403, "reason": "Unauthorized"},
     });
@@ -137,7 +137,7 @@ fn who_refuses_or_says_nonsense_is_of_no_use() {
     assert!(admin.take(&out).is_err());
     let mut admin = open();
     admin.look();
-    // The answer to an earlier question, and values of other kinds than are expected.
+    // The response to an earlier request, and values of unexpected types.
     let late = json!({"janus": "success", "transaction": "0", "sessions": [1]});
     assert_eq!(admin.take(&text(&late)), Ok(Step::Wait));
     let odd = json!({"janus": "success", "transaction": "1", "sessions": {"a": -1}});
@@ -145,8 +145,8 @@ fn who_refuses_or_says_nonsense_is_of_no_use() {
 }
 
 #[test]
-fn a_negative_loss_is_not_taken_for_millions() {
-    // As Janus shows a receiver's -7, in 24 bits without a sign.
+fn negative_loss_does_not_count_as_millions() {
+    // -7 lost packets as Janus shows them: 24 bits without a sign.
     let rtcp = json!({"main": {"lost": -3, "lost-by-remote": 16_777_209}});
     let counts = counts_of(&json!({"rtcp": rtcp}));
     assert_eq!((counts.lost_in, counts.lost_out), (0, 0));

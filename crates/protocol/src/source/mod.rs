@@ -1,4 +1,4 @@
-//! Sources: sessions that send a transport stream to a multicast group, of their own accord.
+//! Sources: sessions that send a transport stream to a multicast group without being asked.
 
 mod session;
 mod target;
@@ -6,8 +6,8 @@ mod target;
 pub use session::{GroupSender, SourceSettings};
 pub use target::{Carriage, Target, TargetError};
 
-/// The bit rate of a made programme where none is named, in bit/s: 4 Mb/s.
+/// Default bit rate of a generated programme, in bit/s: 4 Mb/s.
 pub const DEFAULT_RATE: u64 = 4_000_000;
 
-/// The most groups that one process sends to.
+/// Maximum number of groups that one process sends to.
 pub const GROUPS_MAX: usize = 1_000;

@@ -1,4 +1,4 @@
-//! A source's session: one channel, one flow.
+//! Session of a source: one channel and one flow.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,36 +12,36 @@ use measure::Time;
 use mediagen::ts::looped_stream::LoopedStream;
 use std::sync::Arc;
 
-/// What a source is to send, and how.
+/// Settings of a source.
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
-    /// Where to.
+    /// Destination.
     pub target: Target,
-    /// What.
+    /// Transport stream to send in a loop.
     pub looped: Arc<LoopedStream>,
-    /// The local address that it comes from.
+    /// Local address to send from.
     pub local: IpAddr,
-    /// The interface by which it leaves. Default: that of `local`; where that is unspecified, as
-    /// routes have it.
+    /// Interface to send on. `None` means the interface of `local`, or if that is unspecified, the
+    /// one of the routing table.
     pub interface: Option<Interface>,
-    /// How many hops datagrams live. One of 1 stays in the network that it is sent to.
+    /// Time to live (hop limit) of datagrams. With 1 they stay in the local network.
     pub ttl: u8,
-    /// How long it sends; until it is stopped without.
+    /// Duration of sending; `None` sends until the source is stopped.
     pub length: Option<Duration>,
-    /// By how much of the time between two datagrams it begins later than others, from 0 to 1:
-    /// sources that begin at once would else all send at the same moments.
+    /// Delay of the start as a share of the interval between two datagrams, from 0 to 1, so that
+    /// sources which start together do not send at the same moments.
     pub offset: f64,
-    /// What the wall clock showed, since 1970, when time began.
+    /// Wall-clock time since 1970 at the start of the run's clock.
     pub wall_clock: Duration,
 }
 
-/// Where all that a source sends goes.
+/// The only channel of a source.
 const CHANNEL: ChannelId = ChannelId(0);
 
-/// A source sets to work so much later than it could, so that all of a run stand by then.
+/// Delay before the first datagram, so that all sources of a run are ready by then.
 const HEAD_START: Duration = Duration::from_millis(20);
 
-/// Sends a transport stream to a group until it is stopped, or for a time.
+/// Sends a transport stream to a group, for a time or until it is stopped.
 #[derive(Debug)]
 pub struct GroupSender {
     settings: SourceSettings,
@@ -51,7 +51,7 @@ pub struct GroupSender {
 }
 
 impl GroupSender {
-    /// A source. Its number, and where its RTP begins, follow from `seed`.
+    /// Creates a source. Its source number and the initial values of its RTP follow from `seed`.
     pub fn new(settings: SourceSettings, seed: u64) -> GroupSender {
         GroupSender {
             settings,
@@ -108,7 +108,7 @@ impl GroupSender {
         }
         if let Some(id) = self.flow.take() {
             cx.out.push_back(Output::StopFlow { flow: id });
-            // What it says then is final.
+            // The counts of a stopped flow are final.
             let flow: Box<TsFlow> = cx.flows.take(id);
             cx.out.push_back(Output::Record(Record::new(flow.sent())));
         }

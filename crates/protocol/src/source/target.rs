@@ -1,45 +1,45 @@
-//! Where a source sends to.
+//! Destination of a source.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-/// How a transport stream is carried.
+/// Encapsulation of a transport stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Carriage {
-    /// Its packets alone in datagrams.
+    /// Transport stream packets directly in UDP.
     Udp,
-    /// Behind a header of RTP (RFC 2250).
+    /// Transport stream packets in RTP (RFC 2250).
     Rtp,
 }
 
-/// A group to send to, and how: `udp://239.81.0.1:4056`, `rtp://[ff15::1]:4056`. An address of the
-/// loopback interface will do too; any other host's will not, because whoever is sent a stream
-/// there has not asked for it.
+/// A multicast group and the encapsulation: `udp://239.81.0.1:4056`, `rtp://[ff15::1]:4056`. An
+/// address of the loopback interface is valid too. Addresses of other hosts are not, because such a
+/// host has not asked for the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// How the stream is carried.
+    /// Encapsulation of the stream.
     pub carriage: Carriage,
     /// Address and port.
     pub group: SocketAddr,
 }
 
-/// Why nothing is sent to a URL.
+/// Reason why a URL is not a valid destination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// It is written wrongly.
+    /// The syntax is wrong.
     #[error(
-        "`{0}` is no group to send to: write udp://GROUP:PORT or rtp://GROUP:PORT, such as udp://239.81.0.1:4056 or rtp://[ff15::1]:4056"
+        "`{0}` is not a valid destination: write udp://GROUP:PORT or rtp://GROUP:PORT, such as udp://239.81.0.1:4056 or rtp://[ff15::1]:4056"
     )]
     Form(String),
-    /// It is one host's.
+    /// The address belongs to a single host.
     #[error(
-        "`{0}` is not a multicast group: a stream is only sent to groups, which receivers join, and to addresses of the loopback interface, 127.0.0.0/8 and [::1]"
+        "`{0}` is not a multicast group: streams are sent only to groups, which receivers join, and to addresses of the loopback interface, 127.0.0.0/8 and [::1]"
     )]
     NoGroup(String),
-    /// All hosts of a network listen to it.
+    /// All hosts of a network receive this group.
     #[error(
-        "`{0}` is reserved for the protocols of the network itself (RFC 5771, 4; RFC 4291, 2.7.1): take a group of your own, such as 239.81.0.1 or [ff15::1]"
+        "`{0}` is reserved for network protocols (RFC 5771, 4; RFC 4291, 2.7.1): use another group, such as 239.81.0.1 or [ff15::1]"
     )]
     Reserved(String),
 }
@@ -68,7 +68,7 @@ impl FromStr for Target {
         }
         let reserved = match ip {
             IpAddr::V4(ip) => ip.octets()[..3] == Ipv4Addr::new(224, 0, 0, 0).octets()[..3],
-            // Assigned for good, and of scopes up to the link.
+            // Permanently assigned groups of scopes up to link-local.
             IpAddr::V6(ip) => ip.is_multicast() && matches!(ip.segments()[0], 0xff00..=0xff02),
         };
         match reserved {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_read_and_written() {
+    fn destinations_are_parsed_and_displayed() {
         for text in [
             "udp://239.81.0.1:4056",
             "rtp://232.1.1.1:5004",
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_sent_what_he_has_not_asked_for() {
+    fn unicast_and_reserved_destinations_are_rejected() {
         let error = |text: &str| text.parse::<Target>().expect_err(text);
         for text in [
             "udp://10.0.0.1:4056",

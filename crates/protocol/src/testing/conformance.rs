@@ -1,8 +1,8 @@
-//! What every carrier of sessions must do alike: the virtual [`Pair`](super::Pair), and the
+//! Behaviour that every driver of sessions must share: the virtual [`Pair`](super::Pair), and the
 //! engine's workers over real sockets.
 //!
-//! A [`Case`] is a small client and a small server that write down what they hear. Wherever it is
-//! carried, both sides must write down the same: [`Case::check`].
+//! A [`Case`] is a small client and a small server that log their inputs. Every driver must produce
+//! the same logs: [`Case::check`].
 
 mod by_name;
 mod connections;
@@ -21,7 +21,7 @@ use crate::session::{
     Port, Reading, Route, Session,
 };
 
-/// What one side wrote down.
+/// Log of one side.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -32,57 +32,54 @@ impl Log {
         lines.push(line.into());
     }
 
-    /// All lines, in order.
+    /// All lines in order.
     pub fn lines(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.clone()
     }
 }
 
-/// Makes a client that speaks to a server at that address.
+/// Makes a client of the server at an address.
 type MakeClient = fn(SocketAddr, Log) -> Box<dyn Session>;
 
-/// What the server is.
+/// Kind of server.
 #[derive(Clone, Copy, Debug)]
 pub enum Server {
-    /// A listener of TCP; makes a session for each connection.
+    /// A TCP listener; makes a session for each connection.
     Tcp(fn(Log) -> Box<dyn Session>),
-    /// The same with TLS. Its certificate need not be one that anybody trusts.
+    /// A TCP listener with TLS. Its certificate need not be trusted.
     Tls(fn(Log) -> Box<dyn Session>),
-    /// An endpoint of UDP.
+    /// A UDP endpoint.
     Udp(fn(Log) -> Box<dyn Endpoint>),
-    /// A UDP port that nobody has.
+    /// A UDP port without a socket.
     Nobody,
 }
 
-/// A client and a server, and what they must hear.
+/// A client and a server with their expected logs.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Its name.
     pub name: &'static str,
-    /// The client.
     pub client: MakeClient,
-    /// The server.
     pub server: Server,
-    /// When the client is told to stop, if it is.
+    /// Time at which the client is asked to stop; `None` if it is not.
     pub stop: Option<Duration>,
-    /// What the client must write down.
+    /// Expected log of the client.
     client_hears: &'static [&'static str],
-    /// What the server must write down.
+    /// Expected log of the server.
     server_hears: &'static [&'static str],
 }
 
 impl Case {
-    /// Says so if the two sides have not written down what they must.
+    /// Compares the logs of both sides with the expected ones.
     ///
     /// # Panics
-    /// Then.
+    /// If a log differs.
     pub fn check(&self, client: &Log, server: &Log) {
         assert_eq!(client.lines(), self.client_hears, "{}: client", self.name);
         assert_eq!(server.lines(), self.server_hears, "{}: server", self.name);
     }
 
-    /// Whether the server has heard all that it must: a carrier may be stopped then.
+    /// Returns `true` if the server's log is complete, so that the driver may be stopped.
     pub fn server_is_through(&self, server: &Log) -> bool {
         server.lines().len() >= self.server_hears.len()
     }
@@ -90,7 +87,7 @@ impl Case {
 
 const CHANNEL: ChannelId = ChannelId(0);
 
-/// A session out of a function, which may also set the deadline.
+/// A session made of a function, which may also set the deadline.
 struct Script<F> {
     act: F,
     deadline: Option<Time>,
@@ -172,10 +169,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Finds sessions by the sender's address. Those begin that say `hello`; who says `who?` is
-/// answered at once, and all others are nobody's.
+/// Finds sessions by the sender's address. `hello` starts a session, `who?` is answered directly,
+/// and other datagrams are dropped.
 struct ByAddress {
-    /// Each that has begun; none, once it is over.
+    /// Clients by session number; `None` once the session has ended.
     peers: Vec<Option<SocketAddr>>,
     log: Log,
     serve: fn(Log) -> Box<dyn Session>,
@@ -211,7 +208,7 @@ impl Endpoint for ByAddress {
 
     fn ended(&mut self, session: PeerId) {
         self.peers[session.0 as usize] = None;
-        self.log.add(format!("session {} is over", session.0));
+        self.log.add(format!("session {} has ended", session.0));
     }
 }
 
@@ -261,7 +258,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Answers every datagram with the same, and is over with `bye`.
+/// Echoes every datagram and ends with `bye`.
 fn echo(log: Log) -> Box<dyn Session> {
     script(move |cx, input, _| match input {
         Input::Start { .. } => {}
@@ -280,7 +277,7 @@ fn echo(log: Log) -> Box<dyn Session> {
 }
 
 const CHALLENGE: Case = Case {
-    name: "an endpoint answers strangers, and accepts who says the word",
+    name: "an endpoint answers strangers and accepts those that send hello",
     client: |server, log| {
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
@@ -310,18 +307,18 @@ const CHALLENGE: Case = Case {
         "remote: true",
         "hello",
         "bye",
-        "session 0 is over",
+        "session 0 has ended",
     ],
 };
 
 const UNCONNECTED: Case = Case {
-    name: "a socket without a peer says where each datagram goes, and may be read late",
+    name: "a socket without a peer sends to explicit destinations, and may be read late",
     client: |server, log| {
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_udp(cx, None, Reading::Late),
             Input::Opened { remote, .. } => {
                 log.add(format!("remote: {}", remote.is_some()));
-                // Goes nowhere: there is no peer.
+                // Not sent: the socket has no peer.
                 say(cx, None, b"hello");
                 say(cx, Some(server), b"hello");
                 say(cx, Some(server), b"bye");
@@ -349,16 +346,16 @@ const UNCONNECTED: Case = Case {
         "remote: true",
         "hello",
         "bye",
-        "session 0 is over",
+        "session 0 has ended",
     ],
 };
 
-/// How many datagrams of which length the case of batches sends: more than one system call takes.
+/// Number and length of the datagrams in the batch case: more than one system call can send.
 const MANY: usize = 150;
 const LONG: usize = 1000;
 
 const BATCHES: Case = Case {
-    name: "many datagrams leave in one call, and come as they were",
+    name: "many datagrams leave in one call and arrive unchanged",
     client: |server, log| {
         let mut came = 0;
         script(move |cx, input, _| match input {
@@ -401,11 +398,11 @@ const BATCHES: Case = Case {
     }),
     stop: None,
     client_hears: &["all came"],
-    server_hears: &["accepts", "3 transmits", "session 0 is over"],
+    server_hears: &["accepts", "3 transmits", "session 0 has ended"],
 };
 
 const RETRANSMISSION: Case = Case {
-    name: "what is missing is asked for when its time has come, and comes",
+    name: "missing datagrams are requested at a deadline and arrive",
     client: |server, log| {
         let mut missing: Vec<u8> = (0..10).collect();
         script(move |cx, input, deadline| match input {
@@ -466,18 +463,18 @@ const RETRANSMISSION: Case = Case {
         "again: [3]",
         "again: [7]",
         "bye",
-        "session 0 is over",
+        "session 0 has ended",
     ],
 };
 
 const ANEW_AT_ONCE: Case = Case {
-    name: "who says hello right after its goodbye has another session",
+    name: "a hello right after a goodbye starts another session",
     client: |server, log| {
         let mut over = 0;
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
             Input::Opened { .. } => {
-                // Many are there at one look.
+                // One read returns several datagrams.
                 for _ in 0..4 {
                     say(cx, None, b"hello");
                     say(cx, None, b"bye");
@@ -509,40 +506,40 @@ const ANEW_AT_ONCE: Case = Case {
     client_hears: &["4 goodbyes"],
     server_hears: &[
         "accepts",
-        "session 0 is over",
+        "session 0 has ended",
         "accepts",
-        "session 1 is over",
+        "session 1 has ended",
         "accepts",
-        "session 2 is over",
+        "session 2 has ended",
         "accepts",
-        "session 3 is over",
+        "session 3 has ended",
     ],
 };
 
 const LATE_BEFORE_THE_DEADLINE: Case = Case {
-    name: "what has come is heard before a deadline that it moves",
+    name: "datagrams that move a deadline are delivered before it",
     client: |server, log| {
-        // When a deadline was heard of last.
+        // Time of the last deadline.
         let mut passed = Time::ZERO;
         let mut answered = false;
         script(move |cx, input, deadline| match input {
             Input::Start { .. } => open_udp(cx, Some(server), Reading::Late),
             Input::Opened { .. } => {
                 say(cx, None, b"hello");
-                // Off the beat at which a worker is awake anyway.
+                // Not at the heartbeat of a worker, at which it is awake anyway.
                 *deadline = Some(cx.now + Duration::from_millis(17));
             }
             Input::Datagrams { datagrams, .. } => {
                 let came = datagrams.iter().map(|datagram| datagram.at).min();
-                // Between looking for it and telling of the deadline some time may pass.
+                // Some time may pass between reading the socket and delivering the deadline.
                 let slack = Duration::from_millis(2);
                 if came.is_some_and(|came| came + slack < passed) {
-                    log.add("heard behind a deadline that came after it");
+                    log.add("delivered after a deadline that was later");
                 }
                 answered = true;
                 *deadline = Some(cx.now + Duration::from_millis(200));
             }
-            // On a busy machine the server may not have found time for an answer.
+            // On a busy machine the server may not have answered yet.
             Input::Deadline if !answered => {
                 passed = cx.now;
                 say(cx, None, b"hello");
@@ -574,11 +571,11 @@ const LATE_BEFORE_THE_DEADLINE: Case = Case {
     }),
     stop: None,
     client_hears: &["early: false"],
-    server_hears: &["accepts", "session 0 is over"],
+    server_hears: &["accepts", "session 0 has ended"],
 };
 
 const NOBODY: Case = Case {
-    name: "who is connected to a port that nobody has hears so",
+    name: "a socket connected to an unused port is reset",
     client: |server, log| {
         script(move |cx, input, deadline| match input {
             Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
@@ -606,7 +603,7 @@ const NOBODY: Case = Case {
 };
 
 const DEADLINE: Case = Case {
-    name: "a deadline comes when it was named, and not twice",
+    name: "a deadline is delivered on time, and once",
     client: |_, log| {
         let mut began = Time::ZERO;
         let mut times = 0;
@@ -634,7 +631,7 @@ const DEADLINE: Case = Case {
 };
 
 const STOP: Case = Case {
-    name: "who is told to stop says goodbye, and what was sent before still comes",
+    name: "a stopped client says goodbye, and earlier datagrams still arrive",
     client: |server, log| {
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
@@ -662,7 +659,7 @@ const STOP: Case = Case {
         "remote: true",
         "hello",
         "bye",
-        "session 0 is over",
+        "session 0 has ended",
     ],
 };
 
@@ -672,7 +669,7 @@ mod tests {
     use crate::testing::{End, Pair, PairSettings, SessionNumber};
 
     #[test]
-    fn the_virtual_network_carries_sessions_as_it_must() {
+    fn virtual_network_passes_all_conformance_cases() {
         for case in cases() {
             let (client, server) = (Log::default(), Log::default());
             let settings = PairSettings::new(1, crate::registry::RTSP_PROTOCOL.catalogue);
@@ -681,7 +678,7 @@ mod tests {
             let log = server.clone();
             let mut pair = Pair::new(settings, made, move |_| match case.server {
                 Server::Tcp(serve) | Server::Tls(serve) => serve(log.clone()),
-                Server::Udp(_) | Server::Nobody => unreachable!("nobody connects"),
+                Server::Udp(_) | Server::Nobody => unreachable!("no TCP server"),
             });
             if let Server::Udp(endpoint) = case.server {
                 pair.answer_datagrams(endpoint(server.clone()));

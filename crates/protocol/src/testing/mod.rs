@@ -1,10 +1,11 @@
 //! Two sessions against each other in virtual time, over a seeded network: no ports, no sleeps.
 //!
-//! [`Pair`] stands in for the engine: it carries out what a client and the sessions of a server want
-//! done, over a [`link::Link`] for datagrams, which knows exactly what it did to them, and over
-//! reliable streams that are cut anywhere. For one seed everything happens in the same order, every time.
+//! [`Pair`] takes the place of the engine: it carries out the outputs of a client and of a server's
+//! sessions. Datagrams travel over a [`link::Link`], which knows exactly what it did to them, and
+//! bytes over reliable streams that are split anywhere. Events happen in the same order in every
+//! run with the same seed.
 //!
-//! Built with the crate's own tests, and for other crates with the feature `testing`.
+//! Compiled for the crate's own tests, and for other crates with the feature `testing`.
 
 pub mod conformance;
 mod pair;
@@ -15,10 +16,10 @@ use crate::session::StreamRow;
 
 pub use pair::{Door, End, Pair, PairSettings, Path, SessionNumber, Side};
 
-/// The rows of streams in the type that they all are of.
+/// Returns the rows of streams by their common type.
 ///
 /// # Panics
-/// One is of another type.
+/// If a row has another type.
 pub fn summaries(rows: &[StreamRow]) -> Vec<StreamSummary> {
     let summary = |row: &StreamRow| row.get().cloned();
     let summaries = rows.iter().map(summary).collect::<Option<_>>();

@@ -1,4 +1,4 @@
-//! A client and a server, driven against each other.
+//! A client and a server, driven against each other in virtual time.
 
 mod arrive;
 mod carry_out;
@@ -22,38 +22,38 @@ use crate::session::{
 };
 use link::{Counts, Link, Settings};
 
-/// Headers of IPv4 and UDP.
+/// Length of the IPv4 and UDP headers in bytes.
 const DATAGRAM_OVERHEAD: usize = 28;
 
-/// The most that one read of a stream gives.
+/// Maximum number of bytes of one read of a stream.
 const READ: usize = 64 * 1024;
 
-/// How many packets of one flow go before others have their turn.
+/// Maximum number of packets of one flow before other events are handled.
 const PACKETS_A_TURN: usize = 64;
 
-/// What lies between the two, and what they are measured by.
+/// Settings of the network between the two sides, and their metrics.
 #[derive(Clone, Debug)]
 pub struct PairSettings {
-    /// Seed of everything that happens by chance.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// What datagrams suffer from the client to the server.
+    /// Link of the datagrams from the client to the server.
     pub up: Settings,
-    /// What datagrams suffer from the server to the client.
+    /// Link of the datagrams from the server to the client.
     pub down: Settings,
-    /// How long bytes of a connection take, either way.
+    /// Delay of a connection's bytes, in both directions.
     pub stream_delay: Duration,
-    /// The port the server listens on. On any other, connections are refused.
+    /// Port that the server listens on. Connections to other ports are refused.
     pub port: u16,
-    /// What happens to those who connect.
+    /// Reaction of the server to connections.
     pub door: Door,
-    /// The metrics of both populations.
+    /// Metrics of both sides.
     pub catalogue: Catalogue,
-    /// After so many steps it is taken to run in a circle; see [`End::StepsUp`].
+    /// Maximum number of steps; see [`End::StepsUp`].
     pub steps_max: u64,
 }
 
 impl PairSettings {
-    /// A perfect network with 1 ms from end to end, port 554, ten million steps.
+    /// A network without loss, with a delay of 1 ms in each direction, port 554, ten million steps.
     pub fn new(seed: u64, catalogue: Catalogue) -> PairSettings {
         let perfect = Settings {
             delay: Duration::from_millis(1),
@@ -72,23 +72,21 @@ impl PairSettings {
     }
 }
 
-/// What happens to those who connect.
+/// Reaction of the server to connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// They get a session of the server's.
+    /// Connections get a session of the server.
     Open,
-    /// They are refused.
+    /// Connections are refused.
     Shut,
-    /// They hear nothing, until they give up.
+    /// Connections get no answer until they time out.
     Silent,
 }
 
-/// Which of the two a session belongs to.
+/// One of the two sides of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// To the client.
     Client,
-    /// To the server.
     Server,
 }
 
@@ -101,39 +99,40 @@ impl Side {
     }
 }
 
-/// A session: the clients are numbered as they are added, the server's sessions as they are
-/// accepted, all in one row. The first client is number 0.
+/// Number of a session. Clients are numbered as they are added, the server's sessions as they are
+/// accepted, all in one sequence. The first client has number 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionNumber(pub usize);
 
-/// Why a run came to its end.
+/// Reason why a run returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All sessions have ended.
     Ended,
-    /// Some have not, but nothing will happen any more: they wait for what never comes.
+    /// Some sessions have not ended, but no event is scheduled: they wait for something that never
+    /// happens.
     Idle,
-    /// The time given is over.
+    /// The time limit is reached.
     TimeUp,
-    /// So many steps were taken that something must run in a circle.
+    /// The maximum number of steps is reached, so that an endless loop is likely.
     StepsUp,
 }
 
-/// A way that datagrams took from one address to another, and what it did to them.
+/// Counts of the datagrams from one address to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
-    /// From where.
+    /// Source address.
     pub from: SocketAddr,
-    /// Where to.
+    /// Destination address.
     pub to: SocketAddr,
-    /// What happened to them.
+    /// Counts of the link.
     pub counts: Counts,
 }
 
 /// A client and a server, driven against each other in virtual time.
 ///
-/// The client is at 10.0.0.1, the server at 10.0.0.2, whatever name it is called by. Pairs of UDP
-/// ports count up from 20000; what a server shares among its sessions is 6970 and 6971.
+/// The client has the address 10.0.0.1, the server 10.0.0.2, whatever its host name. Pairs of UDP
+/// ports count up from 20000; the pair that a server shares among its sessions is 6970 and 6971.
 pub struct Pair {
     settings: PairSettings,
     now: Time,
@@ -141,7 +140,7 @@ pub struct Pair {
     serial: u64,
     accept: Box<dyn FnMut(SessionNumber) -> Box<dyn Session>>,
     endpoint: Option<Box<dyn Endpoint>>,
-    /// The sessions that the endpoint has accepted and that have not ended.
+    /// Open sessions that the endpoint has accepted.
     peers: BTreeMap<PeerId, usize>,
     slots: Vec<Slot>,
     worlds: [World; 2],
@@ -161,7 +160,7 @@ pub struct Pair {
     outbox: Outbox,
 }
 
-/// What the sessions of one side share: what a worker owns.
+/// State that the sessions of one side share, as those of a worker do.
 struct World {
     recorder: Recorder,
     sinks: Sinks,
@@ -182,15 +181,15 @@ enum Channel {
     Udp(Udp),
 }
 
-/// A UDP socket of one session, or its part in the endpoint's.
+/// A UDP socket of one session, or its part of the endpoint's socket.
 #[derive(Clone, Copy)]
 struct Udp {
     local: SocketAddr,
-    /// The only one to speak to; of a part in the endpoint's socket, who was accepted.
+    /// The only peer. For an accepted session, its client.
     peer: Option<SocketAddr>,
-    /// Where datagrams go that name no other place.
+    /// Destination of datagrams without a destination of their own.
     to: Option<SocketAddr>,
-    /// Who it is to the endpoint.
+    /// Number of the session at the endpoint.
     accepted: Option<PeerId>,
     media: Option<Media>,
 }
@@ -205,14 +204,14 @@ struct Ports {
     peer: Option<(SocketAddr, SocketAddr)>,
 }
 
-/// Whose a pair of ports is.
+/// Owner of a pair of ports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// One session's.
+    /// One session.
     Own,
-    /// All sessions' of a side: who sent a datagram tells whose it is.
+    /// All sessions of one side: a datagram is assigned by its sender.
     Shared,
-    /// A multicast group's: each datagram is everybody's who joined.
+    /// A multicast group: all sessions that joined receive each datagram.
     Group,
 }
 
@@ -225,7 +224,7 @@ impl Ports {
     }
 }
 
-/// A connection: end 0 is the client's, end 1 the server's. Stream 0 leads from end 0 to end 1.
+/// A connection. End 0 is the client's, end 1 the server's; stream 0 leads from end 0 to end 1.
 struct Connection {
     ends: [(usize, ChannelId); 2],
     open: [bool; 2],
@@ -236,7 +235,7 @@ struct PathState {
     from: SocketAddr,
     to: SocketAddr,
     link: Link<Datagram>,
-    /// When it is looked at next.
+    /// Time of the next check for arrivals.
     look_at: Time,
 }
 
@@ -246,7 +245,7 @@ struct Datagram {
     body: Bytes,
 }
 
-/// A flow that sends.
+/// A flow that is started.
 struct Active {
     session: usize,
     flow: FlowId,
@@ -260,26 +259,26 @@ struct Topic {
     listeners: Vec<usize>,
 }
 
-/// Something that the network has in store.
+/// An event of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A connection reaches the server.
+    /// A connection attempt reaches the server.
     Knock { session: usize, channel: ChannelId },
-    /// A connection stands, as the client hears it.
+    /// The client learns that its connection is established.
     Connected { connection: usize },
-    /// A connection could not be had.
+    /// A connection failed.
     NotConnected {
         session: usize,
         channel: ChannelId,
         silent: bool,
     },
-    /// Bytes, or the end, have arrived at this end.
+    /// Bytes, or the end of the stream, have arrived at this end.
     Stream { connection: usize, end: usize },
-    /// A datagram has arrived.
+    /// A datagram may have arrived.
     Datagram { path: usize },
 }
 
-/// An input that came up while another was being worked off.
+/// An input to deliver once the current one has been handled.
 enum Pending {
     Start,
     Stop {
@@ -326,8 +325,8 @@ impl fmt::Debug for Pair {
 }
 
 impl Pair {
-    /// A client, and what makes a session of the server for each connection that it accepts. It is
-    /// given the number that the session will have.
+    /// Creates a pair of a client and the server's factory of sessions, which is called for each
+    /// accepted connection with the number of the new session.
     pub fn new(
         settings: PairSettings,
         client: Box<dyn Session>,
@@ -368,13 +367,13 @@ impl Pair {
         pair
     }
 
-    /// Adds another client, which starts now.
+    /// Adds a client, which starts now.
     pub fn add_client(&mut self, client: Box<dyn Session>) -> SessionNumber {
         self.add(Side::Client, client)
     }
 
-    /// Adds a session on the server's host that nobody's connection has brought: it starts now.
-    /// Ends that call each other are such.
+    /// Adds a session on the server's host without a connection, which starts now. Used for peers
+    /// that call each other.
     pub fn add_peer(&mut self, session: Box<dyn Session>) -> SessionNumber {
         self.add(Side::Server, session)
     }
@@ -391,22 +390,22 @@ impl Pair {
         SessionNumber(place)
     }
 
-    /// The time now.
+    /// Current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// How many steps were taken.
+    /// Number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// How a session ended, where it has.
+    /// Outcome of a session; `None` if it has not ended.
     pub fn outcome(&self, session: SessionNumber) -> Option<&Outcome> {
         self.slots.get(session.0)?.outcome.as_ref()
     }
 
-    /// The sessions of one side.
+    /// Sessions of one side.
     pub fn sessions(&self, side: Side) -> impl Iterator<Item = SessionNumber> {
         let slots = self.slots.iter().enumerate();
         slots
@@ -414,28 +413,27 @@ impl Pair {
             .map(|(place, _)| SessionNumber(place))
     }
 
-    /// What the sessions of one side counted.
+    /// Metrics of one side.
     pub fn recorder(&mut self, side: Side) -> &mut Recorder {
         &mut self.worlds[side as usize].recorder
     }
 
-    /// The receivers of one side.
+    /// Receivers of one side.
     pub fn sinks(&mut self, side: Side) -> &mut Sinks {
         &mut self.worlds[side as usize].sinks
     }
 
-    /// The senders of one side.
+    /// Senders of one side.
     pub fn flows(&mut self, side: Side) -> &mut Flows {
         &mut self.worlds[side as usize].flows
     }
 
-    /// All outputs that want nothing done but are to be kept: notes, what was served, and the like,
-    /// in order.
+    /// Outputs that require no action, in order: notes, records and the like.
     pub fn said(&self) -> &[(SessionNumber, Output)] {
         &self.said
     }
 
-    /// All ways that datagrams took, each with what happened on it.
+    /// All paths that datagrams have taken, with their counts.
     pub fn paths(&self) -> impl Iterator<Item = Path> {
         self.paths.iter().map(|path| Path {
             from: path.from,
@@ -444,23 +442,23 @@ impl Pair {
         })
     }
 
-    /// Datagrams that nobody waited for, or that came from another than the named peer.
+    /// Number of datagrams without a receiver, or from an address other than the peer's.
     pub fn foreign(&self) -> u64 {
         self.foreign
     }
 
-    /// Changes what happens to those who connect from now on.
+    /// Changes the reaction to new connections.
     pub fn set_door(&mut self, door: Door) {
         self.settings.door = door;
     }
 
-    /// Tells a session to stop.
+    /// Asks a session to stop.
     pub fn stop(&mut self, session: SessionNumber, grace: Duration) {
         let until = self.now + grace;
         self.pending.push_back((session.0, Pending::Stop { until }));
     }
 
-    /// Breaks all connections; both ends hear of it.
+    /// Resets all connections; both ends are notified.
     pub fn break_connections(&mut self) {
         let how = Closed::Reset;
         let mut broken = Vec::new();
@@ -482,7 +480,7 @@ impl Pair {
         }
     }
 
-    /// Lets everything happen that does within so much time, or until all sessions have ended.
+    /// Runs until the time limit, or until all sessions have ended.
     pub fn run(&mut self, limit: Duration) -> End {
         let limit = self.now + limit;
         loop {
@@ -506,7 +504,7 @@ impl Pair {
         }
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     fn next(&self) -> Option<Time> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
         let flows = self.active.iter().map(|active| active.due);
@@ -526,8 +524,7 @@ impl Pair {
             .min()
     }
 
-    /// Does one thing that is due now: what the network has in store, then flows, then exchanges, then
-    /// deadlines.
+    /// Handles one event that is due: of the network first, then of flows, exchanges and deadlines.
     fn step(&mut self) {
         if let Some(Reverse((at, _, event))) = self.events.peek().copied()
             && at <= self.now
@@ -558,7 +555,7 @@ impl Pair {
         self.events.push(Reverse((at, self.serial, event)));
     }
 
-    /// Delivers what has come up, until nothing more comes up.
+    /// Delivers queued inputs until none is left.
     fn settle(&mut self) {
         while let Some((place, pending)) = self.pending.pop_front() {
             self.steps += 1;

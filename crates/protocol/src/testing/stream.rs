@@ -1,4 +1,4 @@
-//! One direction of a connection: reliable, in order, cut anywhere.
+//! One direction of a connection: reliable, in order, split anywhere.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use measure::Time;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// The longest piece that travels as one.
+/// Payload of a full TCP segment in bytes. A piece has up to eight.
 const PIECE: u64 = 1460;
 
-/// How far apart pieces of one send may arrive.
+/// Maximum delay between pieces of one send, in nanoseconds.
 const APART: u64 = 200_000;
 
-/// Bytes on their way from one end to the other.
+/// Bytes in transit from one end to the other.
 #[derive(Debug)]
 pub(super) struct Stream {
     delay: Duration,
     rng: Pcg64,
     bytes: VecDeque<u8>,
-    /// When how many of them arrive.
+    /// Arrival times and lengths of the pieces.
     pieces: VecDeque<(Time, usize)>,
     last: Time,
-    /// When the end arrives, where it has been sent.
+    /// Arrival time of the end, once it was sent.
     end: Option<Time>,
 }
 
@@ -38,14 +38,14 @@ impl Stream {
         }
     }
 
-    /// Sends bytes, and calls `arrives` with each time at which some of them can be read.
+    /// Sends bytes, and calls `arrives` with each time at which some of them become readable.
     pub(super) fn send(&mut self, now: Time, parts: [&[u8]; 2], mut arrives: impl FnMut(Time)) {
         let mut left = parts.iter().map(|part| part.len()).sum::<usize>();
         for part in parts {
             self.bytes.extend(part);
         }
         while left > 0 {
-            // Mostly long pieces, and some of very few bytes: those find the faults.
+            // Mostly long pieces, and some of a few bytes, which find the bugs.
             let (most, apart) = match up_to(&mut self.rng, 7) {
                 0 => (8, up_to(&mut self.rng, APART)),
                 1 => (PIECE, up_to(&mut self.rng, APART)),
@@ -65,14 +65,14 @@ impl Stream {
         }
     }
 
-    /// Sends the end, and gives when it arrives.
+    /// Sends the end, and returns its arrival time.
     pub(super) fn end(&mut self, now: Time) -> Time {
         let at = (now + self.delay).max(self.last);
         self.end = Some(at);
         at
     }
 
-    /// Reads all that has arrived into `out`, and says whether the end has.
+    /// Reads all bytes that have arrived into `out`. Returns `true` if the end has arrived.
     pub(super) fn read(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         while let Some(&(at, length)) = self.pieces.front()
             && at <= now
@@ -84,7 +84,7 @@ impl Stream {
     }
 }
 
-/// A number from 0 to `most`.
+/// Returns a random number from 0 to `most`, inclusive.
 fn up_to(rng: &mut impl Rng, most: u64) -> u64 {
     rng.random_range(0..=most)
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_arrives_in_order_however_it_is_cut() {
+    fn bytes_arrive_in_order_however_they_are_split() {
         let mut stream = Stream::new(Duration::from_millis(5), 3);
         let mut times = Vec::new();
         let mut sent = Vec::new();

@@ -1,4 +1,4 @@
-//! Cases of sockets to a peer that is named.
+//! Cases of UDP sockets connected to a named peer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn open(cx: &mut Context<'_>, channel: ChannelId, to: SocketAddr, local_port: u1
 }
 
 pub(super) const CONNECTED: Case = Case {
-    name: "a socket to a host that is named is connected to it",
+    name: "a socket to a named host is connected to it",
     client: |server, log| {
         script(move |cx, input, _| match input {
             Input::Start { .. } => open(cx, CHANNEL, server, 0),
@@ -49,18 +49,18 @@ pub(super) const CONNECTED: Case = Case {
         "remote: true",
         "hello",
         "bye",
-        "session 0 is over",
+        "session 0 has ended",
     ],
 };
 
 pub(super) const OWN_PORT: Case = Case {
-    name: "a socket has the local port that it asks for, unless another one has it",
+    name: "a socket gets the requested local port unless it is in use",
     client: |server, log| {
         let mut free = None;
         script(move |cx, input, _| match input {
             Input::Start { .. } => open(cx, ChannelId(1), server, 0),
             Input::Opened { local, remote, .. } => match free {
-                // A port that nobody has once this channel is closed.
+                // A port that is free once this channel is closed.
                 None => {
                     free = Some(local.port());
                     cx.out.push_back(Output::Close {
@@ -98,6 +98,6 @@ pub(super) const OWN_PORT: Case = Case {
         "remote: true",
         "hello",
         "bye",
-        "session 0 is over",
+        "session 0 has ended",
     ],
 };

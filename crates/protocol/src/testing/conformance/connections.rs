@@ -1,11 +1,11 @@
-//! Cases of connections, plain and secure.
+//! Cases of connections, with and without TLS.
 
 use std::net::SocketAddr;
 
 use super::{Case, Log, Server, end, open_tcp, open_tls, script, send, text};
 use crate::session::{Context, Input, Outcome, Session};
 
-/// Sends two pieces, and has it all back before it leaves.
+/// Sends two pieces, and ends when both have come back.
 fn says_two(
     open: fn(&mut Context<'_>, SocketAddr),
     server: SocketAddr,
@@ -51,7 +51,7 @@ fn sends_back(log: Log) -> Box<dyn Session> {
 }
 
 pub(super) const ECHO: Case = Case {
-    name: "bytes of a connection come in order, and its end is heard",
+    name: "bytes of a connection arrive in order, and its end is reported",
     client: |server, log| says_two(open_tcp, server, log),
     server: Server::Tcp(sends_back),
     stop: None,
@@ -60,14 +60,14 @@ pub(super) const ECHO: Case = Case {
 };
 
 pub(super) const SECURE: Case = Case {
-    name: "with TLS bytes are the plain ones, and the end is heard alike",
+    name: "with TLS the channel carries plain text, and its end is reported",
     client: |server, log| says_two(open_tls, server, log),
     server: Server::Tls(sends_back),
     ..ECHO
 };
 
 pub(super) const SECURE_GOODBYE: Case = Case {
-    name: "what was sent before the end of a connection with TLS comes before it",
+    name: "bytes sent before the end of a TLS connection arrive before the end",
     client: |server, log| {
         let mut heard = 0;
         script(move |cx, input, _| match input {

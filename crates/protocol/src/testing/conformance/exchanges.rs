@@ -11,10 +11,10 @@ use crate::session::{
     ChannelId, Context, Failure, Input, Open, Outcome, Output, Pace, Port, Session,
 };
 
-/// The messages of these cases, all alike.
+/// The message of these cases.
 const MESSAGE: &[u8] = b"ping";
 
-/// Sends so many messages at its pace, and hears as many.
+/// Sends `most` messages at its pace, and receives the same number.
 #[derive(Debug)]
 struct Asks {
     pace: Pace,
@@ -40,7 +40,7 @@ impl Asks {
         }
     }
 
-    /// Where answers let it: one message at a time.
+    /// With [`Pace::Answers`]: sends one message at a time.
     fn go_on(&mut self, tools: &mut Tools<'_>) {
         if self.pace == Pace::Answers && self.heard == self.sent * MESSAGE.len() {
             self.write(tools.out);
@@ -100,7 +100,7 @@ impl Exchange for Asks {
     }
 }
 
-/// Sends back what comes, but for the goodbye.
+/// Echoes all messages except the goodbye.
 #[derive(Debug)]
 struct Echoes {
     heard: Vec<u8>,
@@ -192,7 +192,7 @@ const ANSWERS: (Pace, usize) = (Pace::Answers, 5);
 const ENDLESS: (Pace, usize) = (Pace::Answers, usize::MAX);
 
 pub(super) const BY_ANSWERS: Case = Case {
-    name: "a connection that was handed over ends in order when all was answered",
+    name: "an exchange ends in order after the last answer",
     client: |server, log| asks(open_tcp, ANSWERS, server, log),
     server: Server::Tcp(echoes),
     stop: None,
@@ -201,37 +201,37 @@ pub(super) const BY_ANSWERS: Case = Case {
 };
 
 pub(super) const BY_RATE: Case = Case {
-    name: "messages of a connection that was handed over leave by their rate",
+    name: "messages of an exchange leave at their rate",
     client: |server, log| asks(open_tcp, RATE, server, log),
     ..BY_ANSWERS
 };
 
 pub(super) const BY_ROUNDS: Case = Case {
-    name: "messages of a connection that was handed over leave in rounds",
+    name: "messages of an exchange leave in rounds",
     client: |server, log| asks(open_tcp, ROUNDS, server, log),
     ..BY_ANSWERS
 };
 
 pub(super) const SECURE: Case = Case {
-    name: "a connection with TLS is handed over as a plain one is",
+    name: "a TLS connection can be handed over",
     client: |server, log| asks(open_tls, RATE, server, log),
     server: Server::Tls(echoes),
     ..BY_ANSWERS
 };
 
 pub(super) const STOPPED: Case = Case {
-    name: "who is told to stop finishes what it handed over",
+    name: "a stopped client finishes its exchange",
     client: |server, log| asks(open_tcp, ENDLESS, server, log),
     stop: Some(Duration::from_millis(300)),
     client_hears: &["stop", "all came back: true, InOrder", "InOrder"],
     ..BY_ANSWERS
 };
 
-/// A second connection, which stays with its session.
+/// A second connection, which is not handed over.
 const OTHER: ChannelId = ChannelId(9);
 
 pub(super) const FINISHED_BY_ANOTHER: Case = Case {
-    name: "what another connection brings can finish one that was handed over",
+    name: "bytes of another connection can finish an exchange",
     client: |server, log| {
         let mut asks = asks(open_tcp, ENDLESS, server, log.clone());
         script(move |cx, input, deadline| match input {
@@ -273,7 +273,7 @@ pub(super) const FINISHED_BY_ANOTHER: Case = Case {
 };
 
 pub(super) const REFUSED: Case = Case {
-    name: "an exchange that cannot use what came ends its connection",
+    name: "an exchange that rejects the bytes ends its connection",
     client: |server, log| {
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_tcp(cx, server),

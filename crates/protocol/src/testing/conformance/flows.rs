@@ -1,4 +1,4 @@
-//! Flows: media that leaves by a schedule of its own.
+//! Cases of flows: media that leaves by its own schedule.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::session::{
     Flow, FlowPacket, Handover, Input, Outcome, Output, PacketHeader, Reading, Session, Tag,
 };
 
-/// Ten numbered packets, one every 10 ms, each behind a header of three bytes; then those that are
-/// asked for again.
+/// Ten numbered packets, one every 10 ms, each with a header of three bytes and its number; then
+/// the requested retransmissions.
 #[derive(Debug)]
 struct Numbers {
     due: Time,
     next: u8,
     again: VecDeque<(Time, u8)>,
-    /// Whether it ends when it has nothing to send.
+    /// `true` if the flow ends when it has nothing to send.
     ends: bool,
     left: usize,
 }
@@ -66,7 +66,7 @@ impl Flow for Numbers {
 }
 
 pub(super) const PACED: Case = Case {
-    name: "a flow sends datagrams by its own schedule, and again what is asked for",
+    name: "a flow sends datagrams by its own schedule, and requested retransmissions",
     client: |server, log| {
         let mut came = Vec::new();
         script(move |cx, input, _| match input {
@@ -130,12 +130,12 @@ pub(super) const PACED: Case = Case {
     }),
     stop: None,
     client_hears: &["[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "[4, 9]"],
-    server_hears: &["accepts", "12 left", "session 0 is over"],
+    server_hears: &["accepts", "12 left", "session 0 has ended"],
 };
 
-/// Whoever has a socket without a peer finds out later where media is to go.
+/// A session with an unconnected socket learns the destination of its media later.
 pub(super) const PACED_TO_A_NAMED_PEER: Case = Case {
-    name: "a flow sends to the peer that was named for a socket, and to nobody before",
+    name: "a flow sends to the peer set for a socket, and ends if none is set",
     client: |server, log| {
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_udp(cx, None, Reading::AtOnce),
@@ -158,7 +158,7 @@ pub(super) const PACED_TO_A_NAMED_PEER: Case = Case {
                         });
                         cx.out.push_back(Output::StartFlow { flow, channel });
                     }
-                    // As datagrams that name no place.
+                    // Like datagrams without a destination of their own.
                     _ => say(cx, None, b"bye"),
                 }
             }
@@ -192,18 +192,18 @@ pub(super) const PACED_TO_A_NAMED_PEER: Case = Case {
     }),
     stop: None,
     client_hears: &["0 left", "10 left", "was answered"],
-    server_hears: &["accepts", "10 came", "session 0 is over"],
+    server_hears: &["accepts", "10 came", "session 0 has ended"],
 };
 
 pub(super) const PACED_IN_A_CONNECTION: Case = Case {
-    name: "a flow that has nothing to send goes on in a connection when it has",
+    name: "an idle flow in a connection continues when it has something to send",
     client: |server, log| {
         let mut came: Vec<u8> = Vec::new();
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_tcp(cx, server),
             Input::Opened { .. } => {}
             Input::Bytes { bytes, .. } => {
-                // Nine bytes a packet, of which the fourth is the number.
+                // Nine bytes a packet; the fourth is the number.
                 came.extend_from_slice(bytes);
                 if came.len() == 90 {
                     send(cx, &[4]);
@@ -244,8 +244,8 @@ pub(super) const PACED_IN_A_CONNECTION: Case = Case {
     server_hears: &["11 left"],
 };
 
-/// Sends ten numbers and, once it has heard the end of that, one more; but not before it has waited
-/// and started the flow again.
+/// Sends ten packets, and after the end of the flow one more, but only after a pause and a new
+/// start.
 fn in_two_parts(log: Log) -> Box<dyn Session> {
     let mut sending = None;
     script(move |cx, input, deadline| match (input, sending) {
@@ -278,7 +278,7 @@ fn in_two_parts(log: Log) -> Box<dyn Session> {
 }
 
 pub(super) const STARTED_AGAIN: Case = Case {
-    name: "a flow's end is heard once, and it sends no more until it is started again",
+    name: "a flow ends once, and sends nothing until it is started again",
     client: |server, log| {
         let mut came = 0;
         script(move |cx, input, _| match input {
@@ -302,12 +302,12 @@ pub(super) const STARTED_AGAIN: Case = Case {
         "ended after 10",
         "10 left",
         "ended after 11",
-        "session 0 is over",
+        "session 0 has ended",
     ],
 };
 
 pub(super) const STARTED_AGAIN_IN_A_CONNECTION: Case = Case {
-    name: "in a connection too a flow sends no more after its end until it is started again",
+    name: "an ended flow in a connection sends nothing until it is started again",
     client: |server, log| {
         let mut came = 0;
         script(move |cx, input, _| match input {
@@ -330,7 +330,7 @@ pub(super) const STARTED_AGAIN_IN_A_CONNECTION: Case = Case {
 };
 
 pub(super) const TO_NOWHERE: Case = Case {
-    name: "a flow whose channel has no peer has ended at once",
+    name: "a flow whose channel has no peer ends at once",
     client: |_, log| {
         let mut sending = None;
         script(move |cx, input, _| match (input, sending) {
@@ -355,7 +355,7 @@ pub(super) const TO_NOWHERE: Case = Case {
 };
 
 pub(super) const TO_NOBODY: Case = Case {
-    name: "who sends a flow to a port that nobody has hears so",
+    name: "a flow to an unused port resets its channel",
     client: |server, log| {
         script(move |cx, input, deadline| match input {
             Input::Start { .. } => open_udp(cx, Some(server), Reading::Late),
@@ -381,7 +381,7 @@ pub(super) const TO_NOBODY: Case = Case {
 };
 
 pub(super) const TAKEN_OUT_AT_ONCE: Case = Case {
-    name: "a flow that is taken out in the turn that started it is not started",
+    name: "a flow that is removed in the call that starts it is not started",
     client: |server, log| {
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
@@ -403,7 +403,7 @@ pub(super) const TAKEN_OUT_AT_ONCE: Case = Case {
 };
 
 pub(super) const TAKEN_OUT_AT_ONCE_IN_A_CONNECTION: Case = Case {
-    name: "nor is it in a connection, in which the session goes on",
+    name: "a flow that is removed in the call that starts it leaves its connection open",
     client: |server, log| {
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_tcp(cx, server),

@@ -11,10 +11,10 @@ use crate::session::{
     Reading, Sink, SinkId, beside,
 };
 
-/// The channel of the media; the connection is the other.
+/// Channel of the media; the connection is the other channel.
 const MEDIA: ChannelId = ChannelId(1);
 
-/// Counts packets, and adds their bytes up.
+/// Counts packets and sums their lengths.
 #[derive(Debug, Default)]
 struct Counts {
     packets: usize,
@@ -59,7 +59,7 @@ fn send_on(cx: &mut Context<'_>, port: Port, bytes: &[u8]) {
 }
 
 pub(super) const COUNTED: Case = Case {
-    name: "a sink counts what comes on its channel, and the session hears of the first alone",
+    name: "a sink counts the packets of its channel, and only the first is reported",
     client: |server, log| {
         let mut sink = None;
         script(move |cx, input, deadline| match input {
@@ -83,7 +83,7 @@ pub(super) const COUNTED: Case = Case {
                 log.add("first");
                 *deadline = Some(cx.now + Duration::from_millis(500));
             }
-            // What comes on the other port of the pair is nothing for the sink.
+            // Datagrams of the other port of the pair do not reach the sink.
             Input::Datagram { port, bytes, .. } => {
                 log.add(format!("{port:?} {}", bytes.len()));
             }
@@ -143,14 +143,14 @@ pub(super) const COUNTED: Case = Case {
     server_hears: &["asked", "End"],
 };
 
-/// Media has a first byte from 128 on, but no second one from 200 on.
+/// Media has a first byte from 128 on, but no second byte from 200 on.
 const MARK: MediaMark = MediaMark {
     first: [128, 255],
     but_second: Some([200, 255]),
 };
 
 pub(super) const TOLD_APART: Case = Case {
-    name: "of one socket, media goes to the sink and the session hears the rest",
+    name: "media of a socket goes to the sink, other datagrams to the session",
     client: |server, log| {
         let (mut sink, mut first, mut rest) = (None, false, Vec::new());
         script(move |cx, input, deadline| match input {
@@ -219,5 +219,5 @@ pub(super) const TOLD_APART: Case = Case {
         "first: true, 22 packets, 64 bytes",
         "[[1, 96], [128, 200], [127, 0], [3]]",
     ],
-    server_hears: &["accepts", "bye", "session 0 is over"],
+    server_hears: &["accepts", "bye", "session 0 has ended"],
 };

@@ -1,4 +1,4 @@
-//! What the network has in store arrives.
+//! Arrivals from the network.
 
 use std::net::SocketAddr;
 
@@ -57,7 +57,7 @@ impl Pair {
         SocketAddr::new(address(Side::Server), self.settings.port)
     }
 
-    /// A connection reaches the server, which makes a session for it.
+    /// Makes the server's session for a connection that has reached it.
     fn knock(&mut self, session: usize, channel: ChannelId) {
         const CHANNEL: ChannelId = ChannelId(0);
         let place = self.slots.len();
@@ -97,7 +97,7 @@ impl Pair {
             return;
         }
         for bytes in bytes.chunks(READ) {
-            // It may close the channel on the way.
+            // The session may close the channel in between.
             if self.connections[connection].open[end] {
                 let runs = &[];
                 self.deliver(
@@ -117,14 +117,14 @@ impl Pair {
             let how = Closed::End;
             self.pending
                 .push_back((session, Pending::Closed { channel, how }));
-            // Nothing more goes the other way either.
+            // The other direction ends too.
             self.close_other_way(connection, end);
         }
     }
 
     fn receive_datagram(&mut self, path: usize) {
         let state = &mut self.paths[path];
-        // An earlier look took its place.
+        // An earlier check has replaced this one.
         if state.look_at != self.now {
             return;
         }
@@ -170,8 +170,8 @@ impl Pair {
         self.scratch = bytes;
     }
 
-    /// Has a sink count a datagram. A session that takes its receiver away leaves the ports behind
-    /// until it closes them.
+    /// Passes a datagram to a sink. A session that removes its receiver keeps the ports until it
+    /// closes them.
     pub(super) fn count(&mut self, session: usize, sink: SinkId, at: Time, bytes: &[u8]) {
         let world = &mut self.worlds[self.slots[session].side as usize];
         let arrival = Arrival {
@@ -186,8 +186,8 @@ impl Pair {
         }
     }
 
-    /// Who is to get a datagram, each with the sink where one counts it: one session, or all that
-    /// joined a group.
+    /// Returns the receivers of a datagram, each with its sink if one counts it: one session, or
+    /// all that joined a group.
     fn owners(
         &self,
         from: SocketAddr,

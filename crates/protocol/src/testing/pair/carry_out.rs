@@ -1,4 +1,4 @@
-//! Carrying out what sessions want done.
+//! Carrying out the outputs of sessions.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::session::{
 use link::Link;
 use measure::Time;
 
-/// The even port that a server shares among its sessions.
+/// Even port that a server shares among its sessions.
 const SHARED_PORT: u16 = 6970;
 
-/// The even port from which a server sends to groups.
+/// Even port from which a server sends to groups.
 const SENDER_PORT: u16 = 6980;
 
-/// The last even port of a side that can be had.
+/// Last even port of a side.
 const LAST_PORT: u16 = 65_000;
 
 impl Pair {
@@ -75,7 +75,7 @@ impl Pair {
                 self.active.retain(|active| active.session != place);
                 self.slots[place].outcome = Some(outcome);
             }
-            // Here all is read at once.
+            // The virtual network reads everything at once.
             Output::Read { .. } => {}
             kept => self.said.push((super::SessionNumber(place), kept)),
         }
@@ -84,14 +84,14 @@ impl Pair {
     fn open(&mut self, place: usize, channel: ChannelId, open: Open) {
         let side = self.slots[place].side;
         let opened = match open {
-            // The bytes of a session are the plain ones.
+            // TLS is not emulated: the bytes are plain text.
             Open::Tcp { port, timeout, .. } | Open::Tls { port, timeout, .. } => {
                 let channels = &mut self.slots[place].channels;
                 channels.insert(channel, Channel::Connecting);
                 self.connect(place, channel, port, timeout);
                 return;
             }
-            // There is one network only.
+            // The virtual network has no Unix sockets.
             Open::Unix { .. } => Err(ChannelError::Unreachable),
             Open::UdpPair { sink, shared, .. } => {
                 let port = if shared {
@@ -114,7 +114,7 @@ impl Pair {
             Open::Udp {
                 local, peer, media, ..
             } => return self.open_udp(place, channel, (local, peer), media),
-            // There is one host of each side, whatever it is called: the other one's is meant.
+            // Every host name means the other side's host.
             Open::UdpTo {
                 port,
                 local_port,
@@ -145,7 +145,6 @@ impl Pair {
                 kind: Kind::Group,
                 peer: None,
             }),
-            // Not carried out here: a session that asks for it hears so.
         };
         match opened {
             Ok(ports) => {
@@ -203,7 +202,7 @@ impl Pair {
                 };
                 let side = self.slots[place].side;
                 let mut from = ports.local(port);
-                // What is sent from a group's socket comes from this machine.
+                // Datagrams sent from a group's socket have this host's address.
                 if ports.kind == Kind::Group {
                     from.set_ip(address(side));
                 }
@@ -221,7 +220,7 @@ impl Pair {
         }
     }
 
-    /// Sends on a connection; `false` where it is no longer open.
+    /// Sends on a connection. Returns `false` if it is no longer open.
     pub(super) fn send_stream(&mut self, connection: usize, end: usize, parts: [&[u8]; 2]) -> bool {
         let state = &mut self.connections[connection];
         if !state.open[end] {
@@ -262,12 +261,12 @@ impl Pair {
             }
         };
         let length = datagram.header.len() + datagram.body.len();
-        // What the link loses is in its counts.
+        // Losses are in the link's counts.
         let _ = self.paths[path].link.send(self.now, length, datagram);
         self.look_at_path(path);
     }
 
-    /// Sees to it that a path is looked at when the next datagram may arrive.
+    /// Schedules a check of a path for the next possible arrival.
     pub(super) fn look_at_path(&mut self, path: usize) {
         let state = &mut self.paths[path];
         let next = state.link.next().map_or(Time::NEVER, |at| at.max(self.now));
@@ -293,7 +292,8 @@ impl Pair {
         }
     }
 
-    /// Closes one end of a connection; the other hears of it when all that was sent has arrived.
+    /// Closes one end of a connection. The other end is notified after all bytes sent before have
+    /// arrived.
     pub(super) fn close_end(&mut self, connection: usize, end: usize) {
         if std::mem::take(&mut self.connections[connection].open[end]) {
             self.close_other_way(connection, end);
@@ -333,7 +333,7 @@ impl Pair {
         }
     }
 
-    /// A session may have given its flows something to send before what comes next.
+    /// Updates the due times of a session's flows, which its last call may have made earlier.
     pub(super) fn look_at_flows(&mut self, session: usize) {
         let side = self.slots[session].side as usize;
         let flows = &mut self.worlds[side].flows;
@@ -346,7 +346,7 @@ impl Pair {
         }
     }
 
-    /// Sends what is due of a flow.
+    /// Sends the due packets of a flow.
     pub(super) fn send_flow(&mut self, index: usize) {
         let Active {
             session,

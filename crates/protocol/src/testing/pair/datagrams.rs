@@ -1,4 +1,4 @@
-//! UDP sockets of single sessions, and the endpoint that accepts.
+//! UDP sockets of sessions, and the endpoint that accepts them.
 
 use std::net::SocketAddr;
 
@@ -11,14 +11,14 @@ use crate::session::{
     Route, Transmit,
 };
 
-/// The channel of a session that was accepted.
+/// Channel of an accepted session.
 const ACCEPTED: ChannelId = ChannelId(0);
 
-/// How many sessions an endpoint may have at a time.
+/// Maximum number of concurrent sessions of an endpoint.
 const PEERS_MAX: usize = 1000;
 
 impl Pair {
-    /// Lets an endpoint answer what comes to the server's port over UDP.
+    /// Sets the endpoint of the server's UDP port.
     pub fn answer_datagrams(&mut self, endpoint: Box<dyn Endpoint>) {
         self.endpoint = Some(endpoint);
     }
@@ -99,7 +99,8 @@ impl Pair {
         }
     }
 
-    /// Takes a datagram in that is for a single socket, or for the endpoint; says whether it is.
+    /// Handles a datagram for a single socket or for the endpoint. Returns `false` if it is for
+    /// neither.
     pub(super) fn receive_single(
         &mut self,
         (from, to): (SocketAddr, SocketAddr),
@@ -114,7 +115,7 @@ impl Pair {
         self.receive_udp((from, to), at, &bytes)
     }
 
-    /// Has the endpoint say whose a datagram is.
+    /// Routes a datagram by the endpoint.
     fn route(&mut self, from: SocketAddr, at: Time, bytes: &[u8]) {
         let datagram = session::Datagram { from, at, bytes };
         let room = self.peers.len() < PEERS_MAX;
@@ -168,7 +169,7 @@ impl Pair {
         self.hear_datagram(place, ACCEPTED, datagram);
     }
 
-    /// Hands a datagram to the session whose socket it came to; says whether there is one.
+    /// Delivers a datagram to the session that owns the socket. Returns `false` if there is none.
     fn receive_udp(
         &mut self,
         (from, to): (SocketAddr, SocketAddr),
@@ -197,7 +198,7 @@ impl Pair {
         self.deliver(place, Input::Datagrams { channel, datagrams });
     }
 
-    /// A datagram came to a port that nobody has: who is connected to it hears so.
+    /// Reports an unreachable port to a session whose socket is connected to it.
     pub(super) fn nobody_there(&mut self, from: SocketAddr, to: SocketAddr) {
         let owner = self.addresses.get(&from).and_then(|owners| owners.first());
         let Some(&(place, channel, _)) = owner else {

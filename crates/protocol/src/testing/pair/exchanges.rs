@@ -1,4 +1,4 @@
-//! Connections that sessions have handed over, as a worker carries them.
+//! Exchanges on connections that sessions have handed over, as a worker runs them.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use crate::session::exchange::{After, Ended, Exchange, Plan, Tools};
 use crate::session::schedule::{Due, Schedule};
 use crate::session::{ChannelId, Closed, Failure};
 
-/// How often an exchange looks at what has not happened.
+/// Interval between calls of [`Exchange::look`].
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Whose connection it is, and which.
+/// Session and channel of a connection.
 pub(super) type Key = (usize, ChannelId);
 
 /// A connection that was handed over.
 pub(super) struct HandedOver {
     exchange: Box<dyn Exchange>,
     plan: Plan,
-    /// Its own: a worker has one for all connections of a population.
+    /// Schedule of this connection. A worker has one for all connections of a population.
     schedule: Schedule,
     connection: usize,
     end: usize,
     finishing: bool,
-    /// Until when answers are waited for; [`Time::NEVER`] where that is over.
+    /// Time until which answers are awaited; [`Time::NEVER`] if none are.
     patience: Time,
-    /// When it looks next.
+    /// Time of the next [`Exchange::look`].
     look: Time,
-    /// Whether nothing more is sent.
+    /// `true` once this side has closed its sending direction.
     shut: bool,
-    /// Whether the other side has nothing more to say.
+    /// `true` once the peer has closed its sending direction.
     ended: bool,
 }
 
@@ -76,13 +76,13 @@ impl Pair {
         });
     }
 
-    /// When an exchange has something to do next, and which.
+    /// Time of the next event of an exchange, and its key.
     pub(super) fn exchange_due(&self) -> Option<(Time, Key)> {
         let dues = self.lines.iter().map(|(&key, line)| (line.due(), key));
         dues.filter(|(due, _)| *due != Time::NEVER).min()
     }
 
-    /// Does one thing that is due of an exchange.
+    /// Handles one due event of an exchange.
     pub(super) fn step_exchange(&mut self, key: Key) {
         let now = self.now;
         let Some(line) = self.lines.get_mut(&key) else {
@@ -114,7 +114,7 @@ impl Pair {
         }
     }
 
-    /// Has an exchange do something, sends what it adds, and does what follows.
+    /// Calls an exchange, sends the bytes that it adds, and carries out the result.
     fn call(
         &mut self,
         key: Key,
@@ -143,8 +143,8 @@ impl Pair {
         }
     }
 
-    /// Takes in what came on a connection that was handed over, and whether the other side has
-    /// nothing more to say; `false` where it was not handed over.
+    /// Handles received bytes, and the end of the peer's sending. Returns `false` if the connection
+    /// was not handed over.
     pub(super) fn exchange_hears(&mut self, key: Key, bytes: &[u8], ended: bool) -> bool {
         if !self.lines.contains_key(&key) {
             return false;
@@ -163,7 +163,7 @@ impl Pair {
         true
     }
 
-    /// Plans nothing more.
+    /// Stops planning messages.
     pub(super) fn finish_exchange(&mut self, key: Key) {
         let Some(line) = self.lines.get_mut(&key) else {
             return;
@@ -178,7 +178,7 @@ impl Pair {
         self.go_on(key);
     }
 
-    /// Goes on with the end of an exchange, where that is near.
+    /// Continues the shutdown of an exchange if it is under way.
     fn go_on(&mut self, key: Key) {
         let Some(line) = self.lines.get_mut(&key) else {
             return;
@@ -212,7 +212,7 @@ impl Pair {
         }
     }
 
-    /// Takes a connection away, and tells its session.
+    /// Ends an exchange and notifies its session.
     pub(super) fn end_exchange(&mut self, key: Key, how: Ended) {
         let (place, channel) = key;
         if self.drop_exchange(key, &how) {
@@ -226,7 +226,7 @@ impl Pair {
         }
     }
 
-    /// Takes an exchange away, where there is one.
+    /// Removes an exchange. Returns `false` if there is none.
     pub(super) fn drop_exchange(&mut self, key: Key, how: &Ended) -> bool {
         self.acknowledge(key);
         let Some(mut line) = self.lines.remove(&key) else {

@@ -1,5 +1,5 @@
-//! The hot paths, each as a function that does one thing many times: `bench/instructions` counts
-//! what is executed within them. The input is the same in every run.
+//! Hot paths, each as a function that repeats one operation: `bench/instructions` counts the
+//! instructions executed in them. The input is the same in every run.
 //!
 //! Usage: `hot_paths PATH NUMBER`, where the path is `header`, `stream`, `frames`, `transport`,
 //! `srt_receive` or `srt_send`.
@@ -25,17 +25,16 @@ use protocol::srt::arq::sender::{Sender, SenderConfig};
 use protocol::srt::codec::packet::{Ack, AckReport, Control, Packet};
 use protocol::srt::seq::{SeqNumber, SocketClock};
 
-/// A packet of video at 1 Mb/s and 25 pictures a second: five to a picture.
+/// Video packets at 1 Mb/s and 25 pictures a second: five packets to a picture.
 const PACKETS_A_PICTURE: usize = 5;
 const TICKS_A_PICTURE: u32 = 3600;
 const NANOS_A_PACKET: u64 = 8_000_000;
-/// What comes once in a stream's life, such as the making of histograms, is over after so many
-/// packets.
+/// Number of packets after which one-time work, such as making histograms, is done.
 const BEGINNING: usize = 1000;
 const PACKET: usize = 1000;
-/// The headers of IPv4 and UDP.
+/// Length of the IPv4 and UDP headers in bytes.
 const OVERHEAD: usize = 28;
-/// As much as one read brings.
+/// Bytes of one read.
 const READ: usize = 64 * 1024;
 
 fn header(number: usize) -> Header {
@@ -110,7 +109,7 @@ fn measured_transport(bytes: &[u8], checker: &mut Checker, recorder: &mut Record
     transport(bytes, checker, recorder);
 }
 
-/// Each datagram comes in a segment of its own.
+/// Each datagram arrives in a segment of its own.
 #[inline(always)]
 fn transport(bytes: &[u8], checker: &mut Checker, recorder: &mut Recorder) {
     let segment = PACKETS_A_DATAGRAM * TRANSPORT_PACKET;
@@ -128,7 +127,7 @@ fn transport(bytes: &[u8], checker: &mut Checker, recorder: &mut Recorder) {
     }
 }
 
-/// Between two packets of SRT: 245 a second are 2.6 Mb/s.
+/// Interval between SRT packets; 245 a second are 2.6 Mb/s.
 const SRT_EVERY: Duration = Duration::from_millis(4);
 const SRT_FIRST: SeqNumber = SeqNumber::new(1);
 
@@ -141,7 +140,7 @@ fn srt_sender() -> Sender {
     Sender::new(SenderConfig::live(SRT_FIRST, 7, srt_clock(), latency))
 }
 
-/// A packet, acknowledged as a receiver does it: every 10 ms.
+/// Sends packets, acknowledged every 12 ms; a receiver does so every 10 ms.
 fn srt_send(numbers: std::ops::Range<u32>, sender: &mut Sender, payload: &Bytes) {
     let mut said = Vec::with_capacity(64);
     for number in numbers {
@@ -173,7 +172,7 @@ fn measured_srt_send(numbers: std::ops::Range<u32>, sender: &mut Sender, payload
     srt_send(numbers, sender, payload);
 }
 
-/// A packet, read and counted; every tenth time is a turn of the worker, which acknowledges.
+/// Parses and counts packets. Every tenth one ends a turn of the worker, which acknowledges.
 fn srt_receive(datagrams: &[Vec<u8>], receiver: &mut Receiver) {
     let mut said = Vec::with_capacity(64);
     for (number, datagram) in datagrams.iter().enumerate() {
@@ -256,7 +255,7 @@ fn main() -> ExitCode {
                 .map(|number| {
                     let now = Time::ZERO + SRT_EVERY * number;
                     let pushed = sender.push(now, payload.clone());
-                    pushed.expect("what is too late is dropped");
+                    pushed.expect("late packets are dropped");
                     let packet = sender.next_packet(now).expect("it is due");
                     [&packet.header[..], &packet.payload].concat()
                 })

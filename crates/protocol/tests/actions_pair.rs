@@ -1,5 +1,5 @@
-//! Clients that pause, seek and leave against the reference server, in virtual time: what they ask
-//! for they get, each delay is that of the network, and nothing of it counts as loss.
+//! Clients that pause, seek and leave against the reference server, in virtual time: requested
+//! actions are carried out, delays match the network's, and nothing counts as loss.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn settings() -> PairSettings {
     PairSettings::new(1, CATALOGUE)
 }
 
-/// What the client counted and what the server says it did, stream by stream.
+/// Counts of the client and records of the server, stream by stream.
 fn told(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
     let mut counted = Vec::new();
     let mut served = Vec::new();
@@ -77,7 +77,7 @@ fn count(pair: &mut Pair, counter: CounterId) -> u64 {
     pair.recorder(Side::Client).counter(counter)
 }
 
-/// How often something was measured, and the most of it, in milliseconds.
+/// Number of measurements and their maximum in milliseconds.
 fn delay(pair: &mut Pair, histogram: HistogramId) -> (u64, f64) {
     match pair.recorder(Side::Client).histogram(histogram) {
         Some(histogram) => (histogram.count(), histogram.max().unwrap_or(0) as f64 / 1e6),
@@ -94,7 +94,7 @@ fn near(got: (u64, f64), count: u64, ms: f64) {
 }
 
 #[test]
-fn a_pause_and_a_seek_are_no_loss_no_gap_and_no_stall() {
+fn pause_and_seek_cause_no_loss_gap_or_stall() {
     for transport in BOTH {
         let actions = r#"[{"wait":"5s"},{"pause":"20s"},{"wait":"3s"},{"seek":"50s"}]"#;
         let mut network = settings();
@@ -114,7 +114,7 @@ fn a_pause_and_a_seek_are_no_loss_no_gap_and_no_stall() {
                 "{served:?}"
             );
             assert_eq!(served.lost, 0);
-            // What was sent is what was watched.
+            // The client watched everything that was sent.
             let seconds = served.payload_bytes as f64 * 8.0;
             let rate = if served.media == "video" {
                 400_000.0
@@ -138,7 +138,7 @@ fn a_pause_and_a_seek_are_no_loss_no_gap_and_no_stall() {
         assert_eq!(count(&mut pair, rtsp::ACTIONS_REFUSED), 0);
         assert_eq!(count(&mut pair, rtsp::RANGE_MISMATCH), 0);
         assert_eq!(count(&mut pair, rtsp::POSITION_UNTOLD), 0);
-        // A pause before each; a round trip is 40 ms.
+        // Each action sends a PAUSE first; a round trip is 40 ms.
         near(delay(&mut pair, rtsp::PAUSE_DELAY), 2, 40.0);
         near(delay(&mut pair, rtsp::PLAY_DELAY), 3, 40.0);
         near(delay(&mut pair, rtsp::RESUME_DELAY), 1, 40.0);
@@ -149,7 +149,7 @@ fn a_pause_and_a_seek_are_no_loss_no_gap_and_no_stall() {
 }
 
 #[test]
-fn the_seek_lands_on_the_key_frame_before() {
+fn seek_starts_at_the_previous_key_frame() {
     let actions =
         r#"[{"play":{"from":"13s"}},{"wait":"2s"},{"seek":"31500ms"},{"wait":"2s"},{"leave":{}}]"#;
     let client = client_config(Transport::Udp, actions);
@@ -195,7 +195,7 @@ fn ranges_are_played_one_after_the_other() {
 }
 
 #[test]
-fn on_a_bad_network_every_count_is_still_the_server_s() {
+fn counts_match_the_server_on_a_lossy_network() {
     for seed in 0..40 {
         let mut network = PairSettings::new(seed, CATALOGUE);
         network.down = Settings {
@@ -214,7 +214,7 @@ fn on_a_bad_network_every_count_is_still_the_server_s() {
         assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
         for (summary, served) in told(&pair) {
             let counts = summary.counts;
-            // What was under way when the client let go, it did not see.
+            // The client does not see packets in transit when it leaves.
             assert!(served.sent - counts.received <= 10, "{counts:?} {served:?}");
             assert!(
                 served.expected - counts.expected <= 10,
@@ -231,7 +231,7 @@ fn on_a_bad_network_every_count_is_still_the_server_s() {
 }
 
 #[test]
-fn the_same_seed_does_the_same() {
+fn equal_seeds_give_equal_runs() {
     let run = |seed| {
         let actions = r#"[{"wait":"1s..9s"},{"seek":"5s..50s"},{"wait":"1s..9s"},{"leave":{"chance":"50%"}}]"#;
         let network = PairSettings::new(seed, CATALOGUE);
@@ -251,8 +251,8 @@ fn the_same_seed_does_the_same() {
 }
 
 #[test]
-fn refused_actions_are_counted_and_the_client_goes_on() {
-    // Beyond the end: it goes on where it was.
+fn refused_actions_are_counted_and_playback_continues() {
+    // Beyond the end of the media: playback continues at the old position.
     let actions = r#"[{"wait":"2s"},{"seek":"90s"},{"wait":"2s"},{"leave":{}}]"#;
     let mut pair = played(
         settings(),
@@ -271,7 +271,7 @@ fn refused_actions_are_counted_and_the_client_goes_on() {
         };
         assert!((served.payload_bytes as f64 * 8.0 / rate - 4.0).abs() < 0.5);
     }
-    // A server without PAUSE: the pause is none, and a seek does without it.
+    // A server without PAUSE: the pause is skipped, and the seek works without one.
     let actions = r#"[{"wait":"2s"},{"pause":"3s"},{"seek":"50s"},{"wait":"2s"},{"leave":{}}]"#;
     let mut server = server_config();
     server.faults.add("refuse=pause:501").expect("a fault");
@@ -285,7 +285,7 @@ fn refused_actions_are_counted_and_the_client_goes_on() {
 }
 
 #[test]
-fn without_rtp_info_the_delay_is_not_guessed() {
+fn without_rtp_info_no_delay_to_media_is_recorded() {
     let actions = r#"[{"wait":"2s"},{"seek":"50s"},{"wait":"2s"},{"leave":{}}]"#;
     let server = ServerConfig {
         rtp_info: false,
@@ -302,7 +302,7 @@ fn without_rtp_info_the_delay_is_not_guessed() {
 }
 
 #[test]
-fn what_follows_the_media_s_end_is_left_out_and_counted() {
+fn actions_after_the_end_of_media_are_counted_as_left_out() {
     let actions = r#"[{"seek":"55s"},{"wait":"20s"},{"seek":"1s"},{"pause":"1s"},{"leave":{}}]"#;
     let mut pair = played(
         settings(),
@@ -313,7 +313,7 @@ fn what_follows_the_media_s_end_is_left_out_and_counted() {
     assert_eq!(count(&mut pair, rtsp::ACTIONS_LEFT_OUT), 2);
 }
 
-/// Seconds of media that were sent, by the bytes.
+/// Seconds of media sent, computed from the bytes.
 fn sent(served: &ServedStream) -> f64 {
     let rate = match served.media.as_str() {
         "video" => 400_000.0,
@@ -324,7 +324,8 @@ fn sent(served: &ServedStream) -> f64 {
 
 #[test]
 fn scale_changes_how_much_media_passes_at_the_same_bit_rate() {
-    // 10 s as usual, and of the 50 s left what the scale makes of them.
+    // 10 s at normal scale, then the rest of the media in the direction of the scale, divided by
+    // it.
     for (scale, seconds) in [("2", 35.0), ("0.5", 110.0), ("-1", 20.0), ("-4", 12.5)] {
         for transport in BOTH {
             let actions = format!(r#"[{{"wait":"10s"}},{{"scale":{scale}}}]"#);
@@ -348,7 +349,7 @@ fn scale_changes_how_much_media_passes_at_the_same_bit_rate() {
 }
 
 #[test]
-fn speed_changes_how_fast_all_of_it_comes() {
+fn speed_changes_the_delivery_rate_of_all_media() {
     for (speed, took) in [("2", 35.0), ("0.5", 110.0)] {
         for transport in BOTH {
             let actions = format!(r#"[{{"wait":"10s"}},{{"speed":{speed}}}]"#);
@@ -365,7 +366,7 @@ fn speed_changes_how_fast_all_of_it_comes() {
             assert_eq!(count(&mut pair, rtsp::SPEED_MISMATCH), 0);
             assert_eq!(count(&mut pair, rtsp::SPEED_CLOCK_MISMATCH), 0);
             assert_eq!(count(&mut pair, rtp::CLOCK_JUMPS), 0);
-            // Who plays as usual runs dry where it comes more slowly.
+            // A player at normal speed runs dry if the media arrives more slowly.
             assert_eq!(count(&mut pair, rtp::STALLS) > 0, speed == "0.5");
             assert_eq!(delay(&mut pair, rtsp::SPEED_TO_MEDIA).0, 1);
         }
@@ -373,7 +374,7 @@ fn speed_changes_how_fast_all_of_it_comes() {
 }
 
 #[test]
-fn after_any_change_it_goes_on_as_usual() {
+fn playback_returns_to_normal_after_changes() {
     let actions = r#"[{"wait":"4s"},{"speed":4},{"wait":"5s"},{"speed":1},{"scale":-2},{"wait":"5s"},
         {"play":{"scale":1,"from":"50s"}},{"wait":"1s"},{"pause":"3s"}]"#;
     for transport in BOTH {
@@ -402,7 +403,7 @@ fn after_any_change_it_goes_on_as_usual() {
 }
 
 #[test]
-fn a_server_that_does_not_do_what_it_says_is_caught() {
+fn servers_that_ignore_a_confirmed_change_are_detected() {
     let actions = |change: &str| {
         format!(r#"[{{"wait":"12s"}},{change},{{"wait":"10s"}},{{"pause":"1s"}},{{"leave":{{}}}}]"#)
     };
@@ -454,14 +455,14 @@ fn a_server_that_does_not_do_what_it_says_is_caught() {
 }
 
 #[test]
-fn a_range_may_begin_where_the_media_is() {
+fn range_without_a_start_continues_at_the_current_position() {
     let actions = r#"[{"wait":"5s"},{"play":{"to":"12s"}},{"play":{"to":"20s"}}]"#;
     let client = client_config(Transport::Udp, actions);
     let mut pair = played(settings(), client, server_config());
     assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
     for (summary, served) in told(&pair) {
         assert_eq!(summary.counts.lost(), 0, "{summary:?}");
-        // From a key frame again, of which there is one every two seconds.
+        // Playback restarts at a key frame; there is one every two seconds.
         assert!((20.0..24.5).contains(&sent(&served)), "{served:?}");
     }
     assert_eq!(count(&mut pair, rtsp::ACTIONS_REFUSED), 0);

@@ -1,6 +1,5 @@
-//! DTLS with OpenSSL over real sockets of the loopback interface: both roles, with RSA and ECDSA
-//! certificates of the peer. With STREAMGAUGE_TEST_WITHOUT_TOOLS this is left out if OpenSSL is not
-//! installed.
+//! DTLS with OpenSSL over loopback sockets: both roles, with RSA and ECDSA certificates of the
+//! peer. With STREAMGAUGE_TEST_WITHOUT_TOOLS the test is skipped if OpenSSL is not installed.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -12,10 +11,10 @@ use measure::Time;
 use protocol::webrtc::certificate::Certificate;
 use protocol::webrtc::dtls::{Dtls, DtlsEvent, DtlsSettings};
 
-/// Bound on the time of a handshake: the machine may be busy with other tests.
+/// Timeout of a handshake: the machine may be busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// OpenSSL while it runs. It ends with the test.
+/// A running OpenSSL process. It is killed at the end of the test.
 struct OpenSsl(Child);
 
 impl OpenSsl {
@@ -23,12 +22,12 @@ impl OpenSsl {
         let child = Command::new("openssl")
             .args(arguments.split(' '))
             .current_dir(folder)
-            // The client ends when its input does.
+            // The client exits at the end of its input.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        OpenSsl(child.expect("it has started before"))
+        OpenSsl(child.expect("OpenSSL is installed"))
     }
 }
 
@@ -46,12 +45,12 @@ fn is_installed() -> bool {
         .status();
     assert!(
         tried.is_ok() || std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
-        "OpenSSL is not installed; set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it out"
+        "OpenSSL is not installed; set STREAMGAUGE_TEST_WITHOUT_TOOLS to skip this test"
     );
     tried.is_ok()
 }
 
-/// Makes a key and a certificate in a folder. Returns the certificate in DER.
+/// Makes a key and a certificate in a folder. Returns the certificate as DER.
 fn certificate(folder: &Path, key: &str) -> Vec<u8> {
     let make = format!(
         "req -x509 {key} -noenc -keyout key.pem -out cert.pem -days 2 -subj /CN=peer -sha256"
@@ -61,13 +60,14 @@ fn certificate(folder: &Path, key: &str) -> Vec<u8> {
             .args(arguments.split(' '))
             .current_dir(folder)
             .output()
-            .expect("it has started before");
+            .expect("OpenSSL is installed");
         assert!(made.status.success(), "{made:?}");
     }
     fs::read(folder.join("cert.der")).expect("it was written")
 }
 
-/// Shakes hands with OpenSSL. Returns its certificate, and whether there are keys for media.
+/// Completes a handshake with OpenSSL. Returns its certificate, and whether media keys were
+/// negotiated.
 fn shake_hands(folder: &Path, is_client: bool) -> (Vec<u8>, bool) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let timeout = Some(Duration::from_millis(5));
@@ -78,7 +78,7 @@ fn shake_hands(folder: &Path, is_client: bool) -> (Vec<u8>, bool) {
             let free = UdpSocket::bind("127.0.0.1:0").and_then(|own| own.local_addr());
             let address = free.expect("a free port");
             socket.connect(address).expect("it is on this machine");
-            // `-Verify` asks for our certificate.
+            // `-Verify` requests the client's certificate.
             OpenSsl::start(
                 folder,
                 &format!("s_server {common} -accept {address} -Verify 1"),
@@ -120,7 +120,7 @@ fn shake_hands(folder: &Path, is_client: bool) -> (Vec<u8>, bool) {
             dtls.handle(now, &buffer[..length]).expect("it is good");
         }
     }
-    panic!("no end of the handshake");
+    panic!("the handshake timed out");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! One peer that floods, among many that do not, in virtual time: its own session ends with its
-//! reason, and all others end as if it were not there.
+//! One flooding peer among many others, in virtual time: its own session fails with the right
+//! reason, and all others end as usual.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use protocol::testing::{End, Pair, PairSettings, Side};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 
-/// Answers whatever it is asked with 256 KiB of the same over and over.
+/// Answers every request with 256 KiB of repeated bytes.
 struct Flood(&'static [u8]);
 
 impl Session for Flood {
@@ -40,7 +40,7 @@ impl Session for Flood {
 }
 
 #[test]
-fn of_twenty_clients_the_one_whose_server_floods_it_fails_and_no_other() {
+fn only_the_client_of_a_flooding_server_fails() {
     for (flood, reason) in [
         (&b"PLAY"[..], "garbage"),
         (b"OPTIONS * RTSP/1.0\r\n\r\n", "flooded"),

@@ -1,4 +1,4 @@
-//! A stream over HTTP costs no memory for a packet, however it is framed and cut.
+//! A stream over HTTP allocates nothing for a packet, however it is framed and split.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use protocol::media::ts::metrics as ts;
 use protocol::registry::HTTP_TS_PROTOCOL;
 use protocol::session::{ChannelId, Context, Flows, Input, Session, Sinks};
 
-/// A chunk that bears one stamped datagram.
+/// A chunk with one stamped datagram.
 fn chunk(number: u64) -> Vec<u8> {
     let mut rest = [0u8; 6 * PACKET];
     for (n, packet) in rest.chunks_mut(PACKET).enumerate() {
@@ -73,7 +73,7 @@ fn media_allocates_nothing() {
     ));
     let media: Vec<u8> = (0..2000).flat_map(chunk).collect();
     let (beginning, rest) = media.split_at(media.len() / 10);
-    // What is made once is made by then.
+    // One-time allocations happen here.
     for piece in beginning.chunks(1000) {
         hear(bytes(piece));
     }

@@ -1,4 +1,4 @@
-//! What media in the connection costs a client in memory: nothing a packet, and little a client.
+//! Memory of a client with interleaved media: nothing for each packet, and little for each client.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Bench {
         bench
     }
 
-    /// Packets received, and of those the ones whose time is that of reading.
+    /// Packets received, and those of them that are timed by reading.
     fn received(&mut self) -> (i64, i64) {
         let counters = self.recorder.take_window().counters;
         let count = |id: CounterId| counters[usize::from(id.0)];
@@ -109,7 +109,7 @@ impl Bench {
     }
 }
 
-/// Packets of 1250 bytes, each in its frame.
+/// Frames with packets of 1250 bytes.
 fn frames(numbers: std::ops::Range<u16>) -> Vec<u8> {
     let mut stream = Vec::new();
     for number in numbers {
@@ -126,9 +126,9 @@ fn frames(numbers: std::ops::Range<u16>) -> Vec<u8> {
 }
 
 #[test]
-fn media_in_the_connection_allocates_nothing() {
-    // Whole frames; frames cut in their header, in their packet's header, in the payload, at an
-    // end.
+fn interleaved_media_allocates_nothing() {
+    // Whole frames, and frames split in their header, in the packet's header, in the payload and at
+    // the end.
     for size in [1254, 5 * 1254, 1448, 7, 100, 64 * 1024, 1253, 1255] {
         let mut bench = Bench::playing();
         bench.out.clear();
@@ -139,7 +139,7 @@ fn media_in_the_connection_allocates_nothing() {
                 bench.read(read);
             }
         };
-        // Histograms and the buffer for cut frames are made when first used.
+        // Histograms and the buffer for split frames are allocated on first use.
         feed(&first);
         let cost = allocation_counter::measure(|| feed(&then));
         assert_eq!(cost.count_total, 0, "in reads of {size} bytes");
@@ -148,8 +148,8 @@ fn media_in_the_connection_allocates_nothing() {
 }
 
 #[test]
-fn packets_whose_segments_have_times_allocate_nothing_and_are_not_timed_by_reading() {
-    // Segments and packets end at the same places, and at others.
+fn packets_with_segment_times_allocate_nothing_and_use_them() {
+    // Segments and packets that end at the same positions, and at others.
     for segment in [1254, 1448, 700] {
         let mut bench = Bench::playing();
         bench.out.clear();
@@ -176,13 +176,13 @@ fn packets_whose_segments_have_times_allocate_nothing_and_are_not_timed_by_readi
 }
 
 #[test]
-fn a_client_that_plays_keeps_little() {
+fn playing_client_keeps_little_memory() {
     let media = frames(0..200);
     let mut kept = Vec::new();
     for size in [1254, 1448] {
         let mut bench = Bench::playing();
         bench.out.clear();
-        // The population's histograms, which are not the client's.
+        // The histograms belong to the population, not to the client.
         let mut other = Bench::playing();
         other.read(&media);
         bench.recorder = other.recorder;
@@ -197,7 +197,7 @@ fn a_client_that_plays_keeps_little() {
     assert_eq!(kept[0], 0, "whole frames");
     assert!(
         (1..=100).contains(&kept[1]),
-        "cut frames: {} bytes",
+        "split frames: {} bytes",
         kept[1]
     );
 }

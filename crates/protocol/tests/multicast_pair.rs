@@ -1,5 +1,5 @@
 //! RTSP clients and the reference server over multicast, in virtual time over a seeded network: one
-//! copy of each packet, and what every client counts is what was really done to it.
+//! copy of each packet serves all, and the counts of every client are exact.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn client(url: &str, seed: u64) -> Box<Client> {
     Box::new(Client::new(config, url, seed).unwrap())
 }
 
-/// A first client, and a server that gives each connection a session of its own number.
+/// A first client, and a server with a session for each connection.
 fn pair(settings: PairSettings, url: &str, server: Server) -> Pair {
     let seed = settings.seed;
     Pair::new(settings, client(url, seed), move |number| {
@@ -114,7 +114,7 @@ fn one_copy_serves_all_and_every_count_agrees() {
 }
 
 #[test]
-fn what_the_network_loses_all_lose() {
+fn network_loss_affects_all_members_alike() {
     let mut settings = PairSettings::new(7, CATALOGUE);
     settings.down = Settings {
         loss: Loss::Random(0.02),
@@ -139,12 +139,12 @@ fn what_the_network_loses_all_lose() {
 }
 
 #[test]
-fn whoever_sends_may_leave_and_whoever_comes_late_misses_nothing() {
+fn first_member_may_leave_and_late_members_lose_nothing() {
     let mut pair = pair(PairSettings::new(1, CATALOGUE), URL, server(&[]));
     assert_eq!(pair.run(Duration::from_secs(3)), End::TimeUp);
     let late = pair.add_client(client(URL, 2));
     assert_eq!(pair.run(Duration::from_secs(2)), End::TimeUp);
-    // By the first one's channel it was sent so far.
+    // The flow has used the first session's channel so far.
     pair.stop(SessionNumber(0), Duration::from_secs(1));
     assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
     assert_eq!(pair.outcome(SessionNumber(0)), Some(&Outcome::Stopped));
@@ -160,7 +160,7 @@ fn whoever_sends_may_leave_and_whoever_comes_late_misses_nothing() {
         };
         let (first, second) = (of(SessionNumber(0)), of(late));
         assert_eq!((first.lost(), second.lost()), (0, 0));
-        // From its PLAY on, and not what came before: 3 of 10 seconds are not its own.
+        // Received from its PLAY on: the first 3 of 10 seconds do not count.
         let share = |received: u64| received as f64 / stream.sent as f64;
         assert!((share(first.received) - 0.5).abs() < 0.05, "{first:?}");
         assert!((share(second.received) - 0.7).abs() < 0.05, "{second:?}");
@@ -168,7 +168,7 @@ fn whoever_sends_may_leave_and_whoever_comes_late_misses_nothing() {
 }
 
 #[test]
-fn when_all_have_left_it_begins_anew() {
+fn stream_restarts_after_all_members_have_left() {
     let mut pair = pair(PairSettings::new(1, CATALOGUE), URL, server(&[]));
     pair.run(Duration::from_secs(2));
     pair.stop(SessionNumber(0), Duration::from_secs(1));
@@ -209,7 +209,7 @@ fn streams_have_groups_of_their_own() {
 }
 
 #[test]
-fn a_server_that_sends_to_no_group_says_so() {
+fn server_without_multicast_answers_461() {
     let server = Server::new(ServerConfig::default()).unwrap();
     let mut pair = pair(PairSettings::new(1, CATALOGUE), URL, server);
     assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
@@ -220,7 +220,7 @@ fn a_server_that_sends_to_no_group_says_so() {
 }
 
 #[test]
-fn groups_that_are_none_make_no_server() {
+fn invalid_groups_are_rejected() {
     let with = |multicast| {
         Server::new(ServerConfig {
             multicast: Some(multicast),

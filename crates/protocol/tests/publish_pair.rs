@@ -1,6 +1,6 @@
-//! Clients that publish to the reference server, and clients that play what they publish, in
-//! virtual time over a seeded network: what is sent comes to all, frame by frame, and every figure
-//! agrees.
+//! Clients that publish to the reference server, and clients that play their streams, in virtual
+//! time over a seeded network: the media reaches all players, frame by frame, and all figures
+//! agree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,12 +45,12 @@ fn publisher(transport: Transport, seed: u64) -> Box<Client> {
 }
 
 fn player(transport: Transport, seed: u64) -> Box<Waiting> {
-    let url = Url::parse(URL).expect("it is one");
+    let url = Url::parse(URL).expect("a valid URL");
     let awaited = Arc::new(Awaited::stream(url.stream_name()));
     Box::new(Waiting::new(Box::new(client(transport, seed)), awaited))
 }
 
-/// A publisher, and a server that gives each connection a session of its own number.
+/// A publisher, and a server with a session for each connection.
 fn pair(settings: PairSettings, first: Box<dyn Session>) -> Pair {
     let config = ServerConfig {
         streams: None,
@@ -73,7 +73,7 @@ fn streams(pair: &Pair, session: SessionNumber) -> Vec<StreamSummary> {
 }
 
 #[test]
-fn what_is_published_comes_to_all_that_play_it_by_whichever_way() {
+fn published_streams_reach_all_players_over_any_transport() {
     use Transport::{Tcp, Udp};
     for (up, down) in [(Tcp, Tcp), (Tcp, Udp), (Udp, Tcp), (Udp, Udp)] {
         let mut pair = pair(PairSettings::new(1, CATALOGUE), publisher(up, 1));
@@ -114,8 +114,8 @@ fn what_is_published_comes_to_all_that_play_it_by_whichever_way() {
         }
         let recorder = pair.recorder(Side::Client);
         let count = |id| recorder.counter(id);
-        // Ten seconds of 25 frames at two players, and eleven of a tone in 50 as well at the
-        // publisher.
+        // Ten seconds of 25 frames at two players; at the publisher eleven seconds, with 50 audio
+        // frames a second as well.
         let published = count(rtp::FRAMES_PUBLISHED);
         assert!((480..=502).contains(&published), "{published}");
         assert_eq!(count(rtp::FRAMES_DELIVERED), published);
@@ -124,7 +124,7 @@ fn what_is_published_comes_to_all_that_play_it_by_whichever_way() {
             "{}",
             count(m::SENT_FRAMES)
         );
-        // A millisecond each way.
+        // 1 ms in each direction.
         let delays = recorder.histogram(rtp::FRAME_DELAY).expect("recorded");
         assert_eq!(delays.count(), published);
         let delay = delays.quantile(0.5).expect("some");
@@ -140,7 +140,7 @@ fn what_is_published_comes_to_all_that_play_it_by_whichever_way() {
 }
 
 #[test]
-fn frames_that_the_network_loses_are_missed() {
+fn frames_lost_by_the_network_are_counted() {
     let mut settings = PairSettings::new(7, CATALOGUE);
     settings.up = Settings {
         loss: Loss::Random(0.02),
@@ -179,7 +179,7 @@ fn players_wait_for_their_stream_and_leave_with_it() {
     assert_eq!(pair.run(Duration::from_secs(30)), End::Ended);
     assert_eq!(pair.outcome(SessionNumber(0)), Some(&Outcome::Completed));
     let recorder = pair.recorder(Side::Client);
-    // From when the stream was there, and not from when it began to wait.
+    // Measured from the publication of the stream, not from the start of the wait.
     let startup = recorder
         .histogram(protocol::metrics::STARTUP_DELAY)
         .and_then(|h| h.max());
@@ -190,7 +190,7 @@ fn players_wait_for_their_stream_and_leave_with_it() {
 }
 
 #[test]
-fn who_waits_in_vain_fails() {
+fn player_fails_if_its_stream_is_never_published() {
     let mut pair = pair(PairSettings::new(1, CATALOGUE), player(Transport::Tcp, 2));
     assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
     match pair.outcome(SessionNumber(0)) {
@@ -200,7 +200,7 @@ fn who_waits_in_vain_fails() {
 }
 
 #[test]
-fn a_stream_has_one_publisher_at_a_time() {
+fn stream_has_one_publisher_at_a_time() {
     let mut pair = pair(
         PairSettings::new(1, CATALOGUE),
         publisher(Transport::Tcp, 1),
@@ -216,7 +216,7 @@ fn a_stream_has_one_publisher_at_a_time() {
     assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
     let third = pair.add_client(publisher(Transport::Udp, 3));
     pair.run(Duration::from_secs(2));
-    assert_eq!(pair.outcome(third), None, "its place is free again");
+    assert_eq!(pair.outcome(third), None, "the stream is free again");
     pair.break_connections();
     assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
     match pair.outcome(third) {

@@ -1,5 +1,5 @@
-//! RTSP client and reference server against each other, in virtual time over a seeded network: what
-//! the client counts is what the server, and the network, really did.
+//! RTSP client and reference server against each other, in virtual time over a seeded network: the
+//! client's counts match the server's and the network's.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn server_config() -> ServerConfig {
         bitrate: BitRate(400_000),
         length: Some(Duration::from_secs(10)),
         audio: true,
-        // A wrap-around in each stream.
+        // A wrap of the sequence numbers in each stream.
         first_seq: Some(65_300),
         ..ServerConfig::default()
     }
@@ -50,7 +50,7 @@ fn pair(settings: PairSettings, client: &ClientConfig, url: &str, server: Server
     pair_with(settings, client, url, &server, 1)
 }
 
-/// A client, and the session that a server gives the connection of that number.
+/// A client, and the server's session for connection `number`.
 fn pair_with(
     settings: PairSettings,
     client: &ClientConfig,
@@ -69,7 +69,7 @@ fn settings(seed: u64) -> PairSettings {
 
 const URL: &str = "rtsp://server/a";
 
-/// What the client counted, and what the server says it did, stream by stream.
+/// Counts of the client and records of the server, stream by stream.
 fn told(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
     let mut counted = Vec::new();
     let mut served = Vec::new();
@@ -111,7 +111,7 @@ fn notes(pair: &Pair) -> Vec<&'static str> {
         .collect()
 }
 
-/// Runs a pair to its end, and holds every count of the client against the server's.
+/// Runs a pair to its end, and compares every count of the client with the server's.
 fn counts_agree(pair: &mut Pair) -> Vec<(StreamSummary, ServedStream)> {
     assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
     assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
@@ -238,7 +238,7 @@ fn faults_of_the_network_are_found_exactly() {
     assert_eq!(counts.duplicated, path.counts.duplicated);
     assert_eq!(counts.reordered, path.counts.reordered);
     assert!(path.counts.lost() > 0 && path.counts.duplicated > 0 && path.counts.reordered > 0);
-    // What the network lost after the last that arrived, nobody can know.
+    // Losses after the last received packet are invisible.
     assert!(
         served.expected - counts.expected <= 3,
         "{counts:?} {served:?}"
@@ -246,7 +246,7 @@ fn faults_of_the_network_are_found_exactly() {
 }
 
 #[test]
-fn a_client_who_was_not_told_the_first_number_counts_from_what_came() {
+fn without_a_first_number_counting_starts_at_the_first_packet() {
     let mut config = with_faults(&["loss=20%"]);
     config.rtp_info = false;
     config.seed = 11;
@@ -261,7 +261,7 @@ fn a_client_who_was_not_told_the_first_number_counts_from_what_came() {
 }
 
 #[test]
-fn passwords_of_every_kind() {
+fn all_authentication_schemes_work() {
     for auth in [
         AuthScheme::Digest,
         AuthScheme::DigestSha256,
@@ -286,7 +286,7 @@ fn passwords_of_every_kind() {
 }
 
 #[test]
-fn every_way_to_fail_has_its_name() {
+fn each_failure_has_its_reason() {
     let no_stream = ServerConfig {
         streams: Some(3),
         ..server_config()
@@ -349,7 +349,7 @@ fn every_way_to_fail_has_its_name() {
 }
 
 #[test]
-fn media_that_stops_without_a_word_is_noticed() {
+fn silent_end_of_media_is_detected() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let config = ServerConfig {
             length: Some(Duration::from_secs(60)),
@@ -366,7 +366,7 @@ fn media_that_stops_without_a_word_is_noticed() {
 }
 
 #[test]
-fn doors_that_do_not_open() {
+fn refused_and_silent_servers_are_reported() {
     for (door, expected) in [(Door::Shut, "refused"), (Door::Silent, "connect_timeout")] {
         let mut settings = settings(1);
         settings.door = door;
@@ -377,7 +377,7 @@ fn doors_that_do_not_open() {
 }
 
 #[test]
-fn a_client_keeps_its_session_alive() {
+fn client_keeps_its_session_alive() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let client = ClientConfig {
             receiver_reports: false,
@@ -395,7 +395,7 @@ fn a_client_keeps_its_session_alive() {
 }
 
 #[test]
-fn garbage_and_late_answers_do_no_harm() {
+fn garbage_and_late_responses_are_tolerated() {
     let config = with_faults(&["garbage=50%", "slow=300ms"]);
     let mut pair = pair(settings(1), &over(Transport::Tcp), URL, config);
     counts_agree(&mut pair);
@@ -405,7 +405,7 @@ fn garbage_and_late_answers_do_no_harm() {
 }
 
 #[test]
-fn a_wrong_content_length_ends_one_way_or_the_other() {
+fn wrong_content_length_never_hangs() {
     for seed in 0..8 {
         let mut config = with_faults(&["content-length"]);
         config.seed = seed;
@@ -420,7 +420,7 @@ fn a_wrong_content_length_ends_one_way_or_the_other() {
 }
 
 #[test]
-fn a_client_told_to_stop_tears_down() {
+fn stopped_client_tears_down() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let config = ServerConfig {
             length: None,
@@ -432,7 +432,7 @@ fn a_client_told_to_stop_tears_down() {
         assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
         assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
         for (summary, served) in told(&pair) {
-            // What was under way when the client let go, it did not see.
+            // The client does not see packets in transit when it leaves.
             assert!(served.sent - summary.counts.received <= 10, "{served:?}");
             assert_eq!(served.lost, 0);
             assert_eq!(summary.counts.expected, summary.counts.received);
@@ -441,7 +441,7 @@ fn a_client_told_to_stop_tears_down() {
 }
 
 #[test]
-fn many_seeds_agree() {
+fn counts_agree_for_many_seeds() {
     let config = ServerConfig {
         length: Some(Duration::from_secs(2)),
         audio: false,
@@ -480,7 +480,7 @@ fn many_seeds_agree() {
 }
 
 #[test]
-fn a_client_that_only_asks_learns_what_is_served_and_plays_nothing() {
+fn describing_client_gets_the_description_and_plays_nothing() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let server = Server::new(ServerConfig {
             auth: AuthScheme::Digest,

@@ -1,5 +1,4 @@
-//! A packet of SRT costs no memory: neither where it is counted, nor where it is kept until it is
-//! due, nor where it is sent again.
+//! An SRT packet allocates nothing: when it is counted, kept until it is due, or retransmitted.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ const EVERY: Duration = Duration::from_millis(4);
 const LATENCY: Duration = Duration::from_millis(120);
 const FIRST: SeqNumber = SeqNumber::MAX.minus(3000);
 
-/// Both ends, between which every tenth packet is lost once.
+/// Both ends, with every tenth packet lost once.
 struct Ends {
     sender: Sender,
     receiver: Receiver,
@@ -94,7 +93,7 @@ fn media_allocates_nothing() {
         let info = allocation_counter::measure(|| ends.play(10_000));
         assert_eq!(info.count_total, 0, "{delivery:?}");
         let received = ends.receiver.statistics();
-        // Nothing came after the last one, which was lost.
+        // The last packet was lost, and no later packet revealed it.
         assert_eq!(received.pkt_recv_unique + received.pkt_rcv_missing, 10_999);
         assert!(received.pkt_rcv_recovered >= 1_099);
         assert_eq!(
@@ -108,11 +107,11 @@ fn media_allocates_nothing() {
 }
 
 #[test]
-fn a_client_that_counts_takes_less_than_24_kib() {
+fn counting_client_uses_less_than_24_kib() {
     let info = allocation_counter::measure(|| {
         let mut ends = Ends::new(Delivery::Counting);
         ends.play(2000);
-        // The sender's and the test's are in it too.
+        // Includes the sender and the test itself.
         assert!(ends.receiver.statistics().pkt_recv_unique > 1990);
     });
     assert!(info.bytes_max < 24 * 1024, "{}", info.bytes_max);

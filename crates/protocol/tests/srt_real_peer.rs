@@ -1,5 +1,5 @@
-//! Handshakes and encryption against `srt-live-transmit`, over real sockets of the loopback
-//! interface. With STREAMGAUGE_TEST_WITHOUT_TOOLS they are left out where it is not installed.
+//! Handshakes and encryption against `srt-live-transmit` over loopback sockets. With
+//! STREAMGAUGE_TEST_WITHOUT_TOOLS the tests are skipped if it is not installed.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,7 @@ use protocol::srt::seq::{SeqNumber, SocketClock};
 const PASSPHRASE: &str = "a passphrase of the test";
 const OWN: u32 = 0x1234_5678;
 
-/// The program, which ends with the test.
+/// A running `srt-live-transmit`. It is killed at the end of the test.
 struct Real(Child);
 
 impl Real {
@@ -43,7 +43,7 @@ impl Drop for Real {
     }
 }
 
-/// Whether the program is there. It has to be, unless the environment says otherwise.
+/// Returns `true` if the program is installed. It must be, unless the environment variable is set.
 fn is_installed() -> bool {
     let tried = Command::new("srt-live-transmit")
         .arg("-version")
@@ -54,7 +54,7 @@ fn is_installed() -> bool {
         assert!(
             std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
             "srt-live-transmit does not start ({error}); set STREAMGAUGE_TEST_WITHOUT_TOOLS to \
-             leave it out"
+             skip these tests"
         );
     }
     tried.is_ok()
@@ -82,7 +82,7 @@ impl Wire {
         Time::from_start(self.start.elapsed() + Duration::from_secs(1))
     }
 
-    /// A datagram that comes soon. A port that nobody listens on yet is no error.
+    /// Receives a datagram that arrives soon. An unreachable port is not an error.
     fn receive(&self) -> Option<(Vec<u8>, SocketAddr)> {
         let mut buffer = [0; 2048];
         let (length, from) = self.socket.recv_from(&mut buffer).ok()?;
@@ -96,7 +96,7 @@ impl Wire {
                 return found;
             }
         }
-        panic!("nothing happened in time");
+        panic!("timed out");
     }
 }
 
@@ -134,7 +134,7 @@ fn call(wire: &Wire, port: u16, settings: Settings, id: &str) -> Result<Negotiat
     })
 }
 
-/// Accepts one caller, and gives its address.
+/// Accepts one caller. Returns its address too.
 fn accept(wire: &Wire, settings: &Settings) -> (Result<Negotiated, Failure>, SocketAddr) {
     let listener = Listener::new(ListenerConfig {
         secret: 7,
@@ -156,7 +156,7 @@ fn accept(wire: &Wire, settings: &Settings) -> (Result<Negotiated, Failure>, Soc
     })
 }
 
-/// A transport stream's payload of seven packets.
+/// Payload of seven transport stream packets.
 fn media(number: u8) -> Vec<u8> {
     let mut payload = vec![number; 1316];
     for packet in payload.chunks_mut(188) {
@@ -170,8 +170,8 @@ fn feed(wire: &Wire, port: u16, number: u8) {
     let _ = wire.socket.send_to(&media(number), to);
 }
 
-/// Acknowledges all up to a packet. libsrt 1.5.1 looks whether its key is old when it is
-/// acknowledged.
+/// Acknowledges all packets up to `last`. libsrt 1.5.1 checks the age of its key when it receives
+/// an acknowledgement.
 fn acknowledge(wire: &Wire, to: SocketAddr, destination: u32, last: &DataHeader) {
     let header = ControlHeader {
         timestamp: 0,
@@ -192,8 +192,8 @@ fn acknowledge(wire: &Wire, to: SocketAddr, destination: u32, last: &DataHeader)
     wire.socket.send_to(&out, to).unwrap();
 }
 
-/// Packets of media that were received and are what was fed, until there are so many. Answers what
-/// changes keys. Gives the keys that were used.
+/// Receives media until there are `count` first transmissions, and checks that it is the media that
+/// was fed. Answers key changes. Returns the keys that were used.
 fn receive_media(wire: &Wire, ended: &mut Negotiated, input: u16, count: usize) -> Vec<Key> {
     let feeder = Wire::bind("127.0.0.1:0");
     let mut keys = Vec::new();
@@ -241,7 +241,7 @@ fn receive_media(wire: &Wire, ended: &mut Negotiated, input: u16, count: usize) 
 }
 
 #[test]
-fn a_caller_receives_from_a_real_listener() {
+fn caller_receives_from_a_real_listener() {
     if !is_installed() {
         return;
     }
@@ -272,7 +272,7 @@ fn a_caller_receives_from_a_real_listener() {
 }
 
 #[test]
-fn a_listener_receives_from_a_real_caller_which_changes_keys() {
+fn listener_receives_from_a_real_caller_that_changes_keys() {
     if !is_installed() {
         return;
     }
@@ -297,7 +297,7 @@ fn a_listener_receives_from_a_real_caller_which_changes_keys() {
 }
 
 #[test]
-fn a_real_listener_decrypts_what_a_caller_encrypts() {
+fn real_listener_decrypts_media_of_a_caller() {
     if !is_installed() {
         return;
     }
@@ -346,7 +346,7 @@ fn a_real_listener_decrypts_what_a_caller_encrypts() {
         let head = DataHeader { key, ..header }.write();
         let datagram = [&head[..], &payload].concat();
         wire.socket.send_to(&datagram, to).unwrap();
-        // All that came meanwhile: 10 ms at the most.
+        // One datagram that has arrived meanwhile, after at most 10 ms.
         if let Some((said, _)) = wire.receive()
             && let Ok(Packet::Control(_, control)) = Packet::parse(&said)
         {
@@ -363,7 +363,7 @@ fn a_real_listener_decrypts_what_a_caller_encrypts() {
 }
 
 #[test]
-fn real_peers_reject_for_the_reason_that_is_named() {
+fn real_peers_reject_with_the_expected_reason() {
     if !is_installed() {
         return;
     }
@@ -388,7 +388,7 @@ fn real_peers_reject_for_the_reason_that_is_named() {
         let ended = call(&wire, port, settings, "live");
         assert_eq!(ended.unwrap_err(), reason);
     }
-    // The same the other way: this side says why.
+    // The other direction: this side rejects with a reason.
     let cases = [
         (
             Some("quite another one"),
@@ -412,11 +412,11 @@ fn real_peers_reject_for_the_reason_that_is_named() {
 }
 
 #[test]
-fn a_rendezvous_with_a_real_end_is_secured() {
+fn rendezvous_with_a_real_peer_is_encrypted() {
     if !is_installed() {
         return;
     }
-    // Cookies decide who is the initiator: with these seeds, each side once at least.
+    // Cookies decide which side is the initiator: with these seeds, each side is at least once.
     for seed in 0..6 {
         let input = free_port();
         let wire = Wire::bind("127.0.0.2:0");

@@ -1,5 +1,5 @@
-//! The harness that drives two sessions against each other, shown with two toys: a client that asks
-//! for media over a connection, and a server that sends it.
+//! The harness that drives two sessions against each other, tested with two toy sessions: a client
+//! that requests media over a connection, and a server that sends it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ fn note(kind: &'static str, text: String) -> Output {
     Output::Note(Note { kind, text })
 }
 
-/// Asks for media on a port, or on the connection (`PLAY 0`), and counts it until the server
+/// Requests media on a port, or on the connection (`PLAY 0`), and counts it until the server
 /// closes.
 struct Client {
     interleaved: Option<u8>,
     port: u16,
     timeout: Duration,
-    /// When it gives up.
+    /// Time after which it gives up.
     patience: Option<Duration>,
     deadline: Option<Time>,
     sink: Option<SinkId>,
@@ -150,7 +150,7 @@ impl Session for Client {
                     cx.sinks.packet(sink, &arrival, cx.recorder);
                     self.buffer.drain(..length + 4);
                 }
-                // The server's word for where its media is.
+                // The server announces the address of its media.
                 if self.buffer.first() == Some(&b'P') && self.buffer.ends_with(b"\n") {
                     let text = String::from_utf8(std::mem::take(&mut self.buffer)).unwrap();
                     let media: SocketAddr = text[1..].trim().parse().unwrap();
@@ -198,7 +198,7 @@ fn send(cx: &mut Context<'_>, channel: ChannelId, bytes: &[u8]) {
     });
 }
 
-/// Sends a clip to whoever asks, waits a second, says what it sent and closes.
+/// Sends a clip to the client that asks, waits a second, reports its counts and closes.
 struct Server {
     clip: Arc<Clip>,
     length: Option<Duration>,
@@ -320,7 +320,7 @@ fn rough(delay: u64) -> Settings {
     }
 }
 
-/// All that a run did, to be held against another's.
+/// All outputs and counts of a run, for comparison with another run.
 fn diary(pair: &mut Pair) -> String {
     let paths: Vec<_> = pair.paths().collect();
     let counters = [m::EXPECTED, m::RECEIVED, m::DUPLICATED, m::REORDERED];
@@ -336,7 +336,7 @@ fn diary(pair: &mut Pair) -> String {
 }
 
 #[test]
-fn what_a_rough_path_did_is_what_the_receiver_says() {
+fn receiver_counts_match_a_lossy_path() {
     for seed in 0..20 {
         let mut settings = settings(seed);
         settings.down = rough(20);
@@ -356,7 +356,7 @@ fn what_a_rough_path_did_is_what_the_receiver_says() {
             [received, duplicated, reordered],
             [truth.delivered, truth.duplicated, truth.reordered]
         );
-        // What was lost before the first and after the last packet that came cannot be seen.
+        // Losses before the first and after the last received packet are invisible.
         assert!(expected <= truth.packets && expected + 5 > truth.packets);
         assert_eq!(pair.foreign(), 0);
         let served = pair.said().iter().find_map(|(_, said)| match said {
@@ -368,7 +368,7 @@ fn what_a_rough_path_did_is_what_the_receiver_says() {
 }
 
 #[test]
-fn a_seed_makes_the_same_run() {
+fn equal_seeds_give_equal_runs() {
     let run = |seed| {
         let mut settings = settings(seed);
         settings.down = rough(10);
@@ -382,7 +382,7 @@ fn a_seed_makes_the_same_run() {
 }
 
 #[test]
-fn many_clients_share_a_servers_ports_and_streams_lose_nothing() {
+fn many_clients_share_ports_without_loss() {
     let transports = [UDP, TCP];
     let mut pair = Pair::new(settings(1), Client::boxed(transports[0]), server(Some(2)));
     for number in 1..30 {
@@ -407,7 +407,7 @@ fn many_clients_share_a_servers_ports_and_streams_lose_nothing() {
 }
 
 #[test]
-fn the_first_packet_comes_after_the_round_trips_that_it_takes() {
+fn first_packet_arrives_after_the_expected_round_trips() {
     let mut settings = settings(1);
     settings.stream_delay = Duration::from_millis(30);
     settings.down.delay = Duration::from_millis(50);
@@ -417,14 +417,14 @@ fn the_first_packet_comes_after_the_round_trips_that_it_takes() {
         Output::Note(note) if note.kind == "first" => note.text.parse::<u64>().ok(),
         _ => None,
     });
-    // Connecting is a round trip, asking one way, media the other; and pieces come up to 200 us
-    // late.
+    // Connecting takes a round trip, the request one way, the media the other way; pieces arrive up
+    // to 200 us late.
     let took = Duration::from_nanos(first.unwrap());
     assert!(took >= Duration::from_millis(140) && took < Duration::from_millis(142));
 }
 
 #[test]
-fn every_door_is_heard_of() {
+fn refused_and_silent_connections_are_reported() {
     for (door, port, reason, after) in [
         (Door::Shut, 554, "refused", 2),
         (Door::Open, 555, "refused", 2),
@@ -442,7 +442,7 @@ fn every_door_is_heard_of() {
 }
 
 #[test]
-fn deadlines_stops_and_broken_connections() {
+fn deadlines_stops_and_resets_are_delivered() {
     let endless = || Pair::new(settings(1), Client::boxed(TCP), server(None));
     let mut pair = endless();
     assert_eq!(pair.run(Duration::from_secs(3)), End::TimeUp);
@@ -452,7 +452,7 @@ fn deadlines_stops_and_broken_connections() {
     assert_eq!(
         pair.outcome(SessionNumber(1)),
         Some(&Outcome::Completed),
-        "the server hears that the client has gone"
+        "the server is notified of the client's end"
     );
 
     let mut pair = endless();
@@ -470,11 +470,11 @@ fn deadlines_stops_and_broken_connections() {
     assert_eq!(pair.outcome(FIRST), Some(&failed("impatient")));
     assert!(
         pair.foreign() > 0,
-        "media goes on until the server hears of it"
+        "media continues until the server is notified"
     );
 }
 
-/// Never satisfied, or waiting for nothing.
+/// A session with an endless deadline loop, or one that waits forever.
 struct Restless(Option<Time>);
 
 impl Session for Restless {
@@ -498,7 +498,7 @@ impl Session for Restless {
 }
 
 #[test]
-fn no_run_goes_on_for_ever() {
+fn endless_runs_are_stopped() {
     let mut settings = settings(1);
     settings.steps_max = 1000;
     let restless = Box::new(Restless(Some(Time::ZERO)));
@@ -509,13 +509,14 @@ fn no_run_goes_on_for_ever() {
 }
 
 #[test]
-fn what_is_said_is_heard_by_all_who_listen_and_who_come_later() {
+fn topic_messages_reach_current_and_later_subscribers() {
     let mut pair = Pair::new(settings(1), Box::new(Restless(None)), server(None));
     assert_eq!(pair.run(Duration::from_secs(1)), End::Idle);
     pair.add_client(Box::new(Restless(None)));
     assert_eq!(pair.run(Duration::from_secs(1)), End::Idle);
     let told: Vec<usize> = pair.said().iter().map(|(session, _)| session.0).collect();
-    // The first hears itself, then the second; the second what was said before, then itself.
+    // The first session receives its own message and the second's; the second receives the earlier
+    // message and its own.
     assert_eq!(told.iter().filter(|&&session| session == 0).count(), 2);
     assert_eq!(told.iter().filter(|&&session| session == 1).count(), 2);
 }

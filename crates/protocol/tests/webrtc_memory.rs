@@ -1,5 +1,5 @@
-//! What a packet and a client of WebRTC take of memory. What AES and HMAC keep in C is not counted:
-//! some 600 bytes for each direction of media that is used.
+//! Memory of a WebRTC packet and client. The state of AES and HMAC in C is not included: some 600
+//! bytes for each direction of media in use.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ fn address(side: usize) -> SocketAddr {
     ([127, 0, 0, 1 + side as u8], 5000).into()
 }
 
-/// An offerer, which is DTLS's server, and an answerer, which is its client; both know each other's
-/// description.
+/// An offerer, the DTLS server, and an answerer, the DTLS client, which have exchanged
+/// descriptions.
 fn described() -> [Peer; 2] {
     let certificate = Arc::new(Certificate::generate(1));
     let config = |seed| PeerConfig::new(certificate.clone(), seed);
@@ -58,10 +58,10 @@ fn connected() -> [Peer; 2] {
             peer.handle_timeout(now);
         }
     }
-    panic!("they connect");
+    panic!("the peers connect");
 }
 
-/// The heap of what is dropped.
+/// Heap memory of a value.
 fn heap<T>(value: T) -> i64 {
     -allocation_counter::measure(|| drop(value)).bytes_current
 }
@@ -100,16 +100,16 @@ fn media_allocates_nothing() {
 }
 
 #[test]
-fn a_connected_peer_takes_less_than_6_kib() {
+fn connected_peer_uses_less_than_6_kib() {
     let [server, client] = connected();
     let size = size_of::<Peer>() as i64;
     let client = heap(client) + size;
     assert!(client < 6 * 1024, "{client}");
-    // Before anything came for DTLS there is none.
+    // Before the first DTLS datagram there is no DTLS state.
     let [waiting, _client] = described();
     let waiting = heap(waiting) + size;
     assert!(waiting < 7 * 1024, "{waiting}");
-    // It keeps its last flight for some time, but not what made it.
+    // The server keeps its last flight for some time, but not the state that made it.
     let server = heap(server) + size;
     assert!(server < client + 1024, "{server}, client {client}");
 }

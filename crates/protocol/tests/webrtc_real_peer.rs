@@ -1,6 +1,6 @@
-//! A peer connection with Chromium, over real sockets of the loopback interface: what it sends is
-//! opened, asked for again where it was lost, and counted as its own statistics say; what it is
-//! sent, it hears. With STREAMGAUGE_TEST_WITHOUT_TOOLS this is left out where it is not installed.
+//! A peer connection with Chromium over loopback sockets: its media is decrypted, requested again
+//! where it was lost, and counted as in its own statistics; and it receives the media sent to it.
+//! With STREAMGAUGE_TEST_WITHOUT_TOOLS the tests are skipped if it is not installed.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,7 +22,7 @@ use protocol::webrtc::sdp::{
 
 const OWN: u32 = 7;
 
-/// How long anything may take: the machine may be busy with other tests.
+/// Timeout of each step: the machine may be busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn program() -> Option<&'static str> {
@@ -38,12 +38,12 @@ fn program() -> Option<&'static str> {
     let found = names.into_iter().find(starts);
     assert!(
         found.is_some() || std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some(),
-        "no Chromium is installed; set STREAMGAUGE_TEST_WITHOUT_TOOLS to leave it out"
+        "no Chromium is installed; set STREAMGAUGE_TEST_WITHOUT_TOOLS to skip these tests"
     );
     found
 }
 
-/// The browser with one page. It ends with the test, and its folder too.
+/// A browser with one page. It is killed at the end of the test, and its folder is removed.
 struct Browser {
     child: Child,
     folder: PathBuf,
@@ -66,7 +66,7 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn();
         Browser {
-            child: child.expect("it has started before"),
+            child: child.expect("Chromium is installed"),
             folder,
         }
     }
@@ -76,7 +76,7 @@ impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Its other processes end a moment later, and may still write there.
+        // Other browser processes exit a moment later, and may still write there.
         let end = Instant::now() + Duration::from_secs(5);
         while std::fs::remove_dir_all(&self.folder).is_err()
             && self.folder.exists()
@@ -85,7 +85,7 @@ impl Drop for Browser {
     }
 }
 
-/// Serves the page, and takes what it says: by POST to a path.
+/// Serves the page, and receives its messages as POST requests.
 struct Site {
     listener: TcpListener,
     page: String,
@@ -103,7 +103,7 @@ impl Site {
         format!("http://{address}/")
     }
 
-    /// A request, if one is there: its path and body. `answer` makes what is sent back.
+    /// Handles a pending request and returns its path and body. `answer` makes the response.
     fn request(&self, answer: impl FnOnce(&str, &str) -> String) -> Option<(String, String)> {
         let (stream, _) = self.listener.accept().ok()?;
         let (path, body) = read_request(&stream).ok()?;
@@ -177,8 +177,7 @@ impl Driven {
         Time::from_start(self.start.elapsed() + Duration::from_secs(1))
     }
 
-    /// Sends what is to be sent, and takes in a datagram that comes soon: media is handed out, and
-    /// RTCP.
+    /// Sends pending datagrams, and receives a datagram that arrives soon.
     fn turn(&mut self, buffer: &mut [u8; 2048]) -> Option<(usize, SocketAddr)> {
         let now = self.now();
         if self.peer.deadline().is_some_and(|due| due <= now) {
@@ -227,7 +226,7 @@ const SENDING: &str = "<script>(async () => {
   }
 })()</script>";
 
-/// What the page says of what it sends.
+/// Statistics of the page's sender.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stats {
     nacks: u64,
@@ -250,7 +249,7 @@ impl Stats {
 }
 
 #[test]
-fn what_chromium_sends_is_opened_and_asked_for_where_it_is_lost() {
+fn media_of_chromium_is_decrypted_and_lost_packets_recovered() {
     let Some(program) = program() else {
         return;
     };
@@ -330,7 +329,8 @@ fn what_chromium_sends_is_opened_and_asked_for_where_it_is_lost() {
                     let codec = codec.expect("it was agreed on");
                     came += 1;
                     let header = header_length(plain);
-                    // As if the network had lost it: Chromium forgets what has arrived.
+                    // Treated as lost in the network, because Chromium forgets packets that have
+                    // arrived.
                     let lose = codec.is("VP8") && came % 10 == 3 && dropped.len() < 20;
                     if let Some(number) = transport_number(plain).filter(|_| !lose) {
                         arrivals.packet(number, now);
@@ -380,7 +380,7 @@ fn what_chromium_sends_is_opened_and_asked_for_where_it_is_lost() {
             .iter()
             .filter(|sequence| again.contains(sequence))
             .count();
-        // It counts the messages that ask, we the packets that it sent again.
+        // Chromium counts NACK messages; the test counts retransmitted packets.
         if dropped.len() == 20
             && found >= 18
             && reports > 0
@@ -408,7 +408,7 @@ fn header_length(packet: &[u8]) -> usize {
     }
 }
 
-/// The payload without the padding, which probes for bandwidth consist of.
+/// Payload without padding, of which bandwidth probes consist.
 fn unpadded(packet: &[u8], header: usize) -> &[u8] {
     let padding = match packet[0] & 0x20 {
         0 => 0,
@@ -417,7 +417,7 @@ fn unpadded(packet: &[u8], header: usize) -> &[u8] {
     &packet[header..packet.len() - padding]
 }
 
-/// The number of the transport in the header's extension, which is the second that was offered.
+/// Transport-wide sequence number from the header extension, the second extension that was offered.
 fn transport_number(packet: &[u8]) -> Option<u16> {
     let header = header_length(packet);
     let fixed = 12 + 4 * usize::from(packet[0] & 0x0f);
@@ -452,7 +452,7 @@ const HEARING: &str = "<script>(async () => {
 })()</script>";
 
 #[test]
-fn chromium_hears_what_it_is_sent() {
+fn chromium_receives_the_media_sent_to_it() {
     let Some(program) = program() else {
         return;
     };
@@ -465,7 +465,7 @@ fn chromium_hears_what_it_is_sent() {
     let (mut sent, mut left_out, mut payload_type) = (0u16, 0i64, None);
     let mut next = Instant::now();
     let mut heard = (0i64, 0i64);
-    // A tenth is left out on purpose, and the last one is heard.
+    // A tenth is omitted on purpose; the last packet is sent.
     while !(sent == 201 && heard.0 + heard.1 == 201) {
         assert!(
             Instant::now() < end,
@@ -522,7 +522,7 @@ fn chromium_hears_what_it_is_sent() {
             && next.elapsed() >= Duration::from_millis(20)
         {
             next = Instant::now();
-            // Opus's silence of 20 ms (RFC 6716, 3.1), over a rollover of the numbers.
+            // Opus silence of 20 ms (RFC 6716, 3.1), over a wrap of the sequence numbers.
             let sequence = 65_400u16.wrapping_add(sent);
             let mut packet = vec![0x80, payload_type];
             packet.extend_from_slice(&sequence.to_be_bytes());
@@ -530,7 +530,7 @@ fn chromium_hears_what_it_is_sent() {
             packet.extend_from_slice(&OWN.to_be_bytes());
             packet.extend_from_slice(&[0xf8, 0xff, 0xfe]);
             sealer.seal(&mut packet).expect("it is RTP");
-            // Not the first, nor the last.
+            // Never the first or the last packet.
             if sent % 10 == 5 {
                 left_out += 1;
             } else if let Some(to) = driven.peer.remote_address() {

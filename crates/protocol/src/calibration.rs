@@ -1,81 +1,81 @@
-//! What a protocol declares of its proof: clients against its reference server, and which of their
-//! figures are compared with what that server says it did. Whoever runs a trial knows no protocol.
+//! Declaration of a protocol's calibration: clients against its reference server, and which of
+//! their figures are compared with the server's report. The command that runs a trial knows no
+//! protocol.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Clients against one reference server, which does wrong what it is told to.
+/// Clients against one reference server with deliberate faults.
 #[derive(Debug)]
 pub struct Trial {
-    /// The flags that the server is started with, beside where it listens and where its report
-    /// goes. `{length}` stands for the length of the media.
+    /// Flags of the server, apart from its address and its report. `{length}` stands for the length
+    /// of the media.
     pub server: &'static [&'static str],
-    /// The link between clients and server. None: the loopback interface. Trials without a link
-    /// are run together.
+    /// Emulated link between clients and server. `None` means the loopback interface. Trials
+    /// without a link run together.
     pub link: Option<TrialLink>,
-    /// Thresholds in place of what is demanded of every run, where faults break that.
+    /// Thresholds that replace those of every run, if faults violate them.
     pub thresholds: &'static [&'static str],
-    /// The populations of clients.
+    /// Populations of clients.
     pub clients: &'static [TrialClients],
-    /// What is compared.
+    /// Comparisons.
     pub checks: &'static [Check],
 }
 
-/// An emulated link that loses nothing and passes any number of bits per second, so that its delay
-/// alone matters. Delays are one way, in milliseconds.
+/// Emulated link without loss and with unlimited bit rate, of which only the delay matters. Delays
+/// are one-way, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialLink {
-    /// From the clients to the server.
+    /// Delay from the clients to the server.
     pub up: u32,
-    /// From the server to the clients.
+    /// Delay from the server to the clients.
     pub down: u32,
 }
 
-/// A population of clients. It ends by itself, with the media or by `leave`.
+/// A population of clients that end on their own, with the media or by `leave`.
 #[derive(Debug)]
 pub struct TrialClients {
-    /// Its name: different from all others of the protocol.
+    /// Name, unique within the protocol.
     pub name: &'static str,
-    /// How many there are.
+    /// Number of clients.
     pub number: u32,
-    /// The URL, in which `{address}` stands for the server's address and port.
+    /// URL. `{address}` stands for the server's address and port.
     pub url: &'static str,
-    /// Its keys as a scenario has them, one a line: `time_codes: true`. `{length}` stands for the
-    /// length of the media.
+    /// Keys as in a scenario, one a line: `time_codes: true`. `{length}` stands for the length of
+    /// the media.
     pub keys: &'static [&'static str],
 }
 
-/// A figure that is compared.
+/// Comparison of one figure with its true value.
 #[derive(Debug)]
 pub struct Check {
-    /// Of which population.
+    /// Population that measured it.
     pub clients: &'static str,
-    /// Of which metric.
     pub metric: &'static str,
-    /// Which figure of it.
+    /// Statistic of the metric.
     pub figure: Figure,
-    /// What it should be.
+    /// Source of the true value.
     pub truth: Truth,
-    /// By how much it may be off.
+    /// Permitted deviation.
     pub tolerance: Tolerance,
 }
 
-/// A figure of a metric.
+/// A statistic of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// The value of a counter.
+    /// Value of a counter.
     Value,
-    /// The mean of a distribution.
+    /// Mean of a distribution.
     Mean,
-    /// The largest value of a distribution.
+    /// Maximum of a distribution.
     Max,
-    /// How many values a distribution has.
+    /// Number of values of a distribution.
     Count,
 }
 
 impl Figure {
-    /// What stands behind the name of the metric.
+    /// Suffix after the name of the metric.
     pub fn suffix(self) -> &'static str {
         match self {
             Figure::Value => "",
@@ -86,32 +86,32 @@ impl Figure {
     }
 }
 
-/// How the true value is found.
+/// Source of a true value.
 #[derive(Clone, Copy, Debug)]
 pub enum Truth {
-    /// The numbers at these places (JSON pointers, RFC 6901) of each line of the server's report,
-    /// added up. Of no place: 0.
+    /// Sum of the numbers at these JSON pointers (RFC 6901) over all lines of the server's report.
+    /// 0 without pointers.
     Sum(&'static [&'static str]),
-    /// Worked out; none where it cannot be.
+    /// Computed value; `None` if it cannot be computed.
     Known(fn(&Evidence) -> Option<Known>),
 }
 
-/// By how much a figure may be off.
+/// Permitted deviation of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerance {
-    /// Not at all.
+    /// No deviation.
     Exact,
-    /// By so much, in the figure's unit.
+    /// Absolute deviation in the figure's unit.
     Absolute(f64),
-    /// By this share of the true value, or by so much in the figure's unit, whichever is more.
+    /// The larger of a share of the true value and an absolute deviation in the figure's unit.
     ShareOr(f64, f64),
 }
 
-/// Delays: 1 ms.
+/// Tolerance of delays: 1 ms.
 pub const DELAY: Tolerance = Tolerance::Absolute(1e-3);
 
 impl Tolerance {
-    /// By how much a figure of this true value may be off, in its unit.
+    /// Permitted deviation for a true value, in its unit.
     pub fn of(self, truth: f64) -> f64 {
         match self {
             Tolerance::Exact => 0.0,
@@ -122,7 +122,7 @@ impl Tolerance {
 }
 
 impl Check {
-    /// A counter that is the sum of these places of the report, exactly.
+    /// A counter that must equal the sum of these pointers of the report.
     pub const fn count(
         clients: &'static str,
         metric: &'static str,
@@ -137,12 +137,12 @@ impl Check {
         }
     }
 
-    /// A counter of what did not happen.
+    /// A counter that must be 0.
     pub const fn none(clients: &'static str, metric: &'static str) -> Check {
         Check::count(clients, metric, &[])
     }
 
-    /// The mean of a distribution of delays.
+    /// The mean of a distribution of delays, within 1 ms.
     pub const fn delay(
         clients: &'static str,
         metric: &'static str,
@@ -158,18 +158,17 @@ impl Check {
     }
 }
 
-/// A figure, and how well it is known.
+/// A true value with its uncertainty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Known {
-    /// The figure.
     pub value: f64,
-    /// By so much it may be off: whoever says it was interrupted between reading the clock and
-    /// doing what the time is of.
+    /// Uncertainty of the value: its source may have been interrupted between reading the clock and
+    /// the action that it timed.
     pub unsure: f64,
 }
 
 impl Known {
-    /// A figure that is known exactly.
+    /// An exactly known value.
     pub const fn exactly(value: f64) -> Known {
         Known { value, unsure: 0.0 }
     }
@@ -186,54 +185,54 @@ impl std::ops::Add for Known {
     }
 }
 
-/// What is known after a trial of what was done.
+/// Facts about a finished trial.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// The lines of the server's report.
+    /// Lines of the server's report.
     pub served: Vec<Value>,
-    /// When the run began, in nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine
+    /// Start of the run, in nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine
     /// share.
     pub began_nanos: f64,
-    /// How much later than the one before it each client of a population is due, in nanoseconds.
+    /// Interval between the planned starts of a population's clients, in nanoseconds.
     pub one_every_nanos: f64,
-    /// How long a packet takes from the clients to the server, in seconds, and how late the link
-    /// itself was. 0 over the loopback interface.
+    /// Delay of a packet from the clients to the server, in seconds, with the lateness of the link
+    /// itself as uncertainty. 0 on the loopback interface.
     pub up: Known,
-    /// The same from the server to the clients.
+    /// Delay of a packet from the server to the clients, in seconds.
     pub down: Known,
-    /// The means of distributions that clients measured, in seconds, by population and metric: for
-    /// what has to agree with itself.
+    /// Means of the distributions that clients measured, in seconds, by population and metric. Used
+    /// for figures that must be consistent with each other.
     pub means: BTreeMap<(String, &'static str), f64>,
 }
 
 impl Evidence {
-    /// The mean of a distribution that a population measured; none where it holds nothing.
+    /// Mean of a distribution that a population measured; `None` if it is empty.
     pub fn measured(&self, clients: &str, metric: &'static str) -> Option<f64> {
         self.means.get(&(clients.to_owned(), metric)).copied()
     }
 
-    /// The numbers at a place of each line that has it.
+    /// Numbers at a JSON pointer, from each line that has it.
     pub fn numbers<'a>(&'a self, place: &'a str) -> impl Iterator<Item = f64> + 'a {
         self.served
             .iter()
             .filter_map(move |line| line.pointer(place)?.as_f64())
     }
 
-    /// The numbers at a place added up; none where no line has it.
+    /// Sum of the numbers at a JSON pointer; `None` if no line has it.
     pub fn sum(&self, place: &str) -> Option<f64> {
         let mut numbers = self.numbers(place).peekable();
         numbers.peek()?;
         Some(numbers.sum())
     }
 
-    /// Their mean; none where no line has it.
+    /// Mean of the numbers at a JSON pointer; `None` if no line has it.
     pub fn mean(&self, place: &str) -> Option<f64> {
         Some(self.sum(place)? / self.numbers(place).count() as f64)
     }
 }
 
 impl Truth {
-    /// The true value; none where it cannot be told.
+    /// Returns the true value, or `None` if it is unknown.
     pub fn of(self, evidence: &Evidence) -> Option<Known> {
         match self {
             Truth::Known(truth) => truth(evidence),
@@ -256,7 +255,7 @@ mod tests {
     use crate::registry::PROTOCOLS;
 
     #[test]
-    fn what_trials_name_is_there() {
+    fn trials_name_only_existing_metrics_and_flags() {
         for protocol in PROTOCOLS {
             let mut names = BTreeSet::new();
             for trial in protocol.trials {
@@ -277,7 +276,7 @@ mod tests {
                         "{check:?}"
                     );
                 }
-                let server = protocol.server.expect("what is calibrated has a server");
+                let server = protocol.server.expect("calibration needs a server");
                 let flags = Flags::usual(server.flags);
                 for word in trial.server.iter().filter_map(|w| w.strip_prefix("--")) {
                     let mut known = server.flags.iter();
@@ -285,13 +284,13 @@ mod tests {
                 }
                 let faults = trial.server.windows(2).filter(|pair| pair[0] == "--fault");
                 let faults: Vec<String> = faults.map(|pair| pair[1].to_owned()).collect();
-                (server.read)(&flags.with("fault", faults)).expect("they are good");
+                (server.read)(&flags.with("fault", faults)).expect("faults of trials are valid");
             }
         }
     }
 
     #[test]
-    fn sums_are_over_the_lines_that_have_the_place() {
+    fn sums_use_only_lines_that_have_the_pointer() {
         let evidence = Evidence {
             served: vec![
                 json!({ "sent": { "frames": 3 } }),
@@ -304,7 +303,7 @@ mod tests {
         assert_eq!(sum(&["/sent/frames", "/lost"]), Some(Known::exactly(8.0)));
         assert_eq!(sum(&[]), Some(Known::exactly(0.0)));
         assert_eq!(evidence.mean("/sent/frames"), Some(3.5));
-        // A place that no line has is a mistake, and no 0.
+        // A pointer that no line has is an error, unlike a sum of 0.
         assert_eq!(sum(&["/sent/frames", "/sent/lost"]), None);
     }
 }

@@ -1,55 +1,55 @@
-//! Why a connection cannot be made, or its TLS fails: the same for all protocols.
+//! Reasons for failed connections and TLS sessions, which all protocols share.
 
 use crate::failure::reasons;
 use crate::session::{ChannelError, TlsError};
 
 reasons! {
-    /// Why there is no connection, or none with TLS any more.
+    /// Reason why a connection could not be made, or its TLS failed.
     ConnectFailure {
-        /// Nobody listens on the server's port.
+        /// No process listens on the server's port.
         Refused = "refused";
-        /// There is no way to the server.
+        /// There is no route to the server.
         Unreachable = "unreachable";
-        /// The server's name has no address.
+        /// The server's host name has no address.
         NameNotFound = "name_not_found";
-        /// The connection did not stand in time.
+        /// The connection was not established before the timeout.
         TimedOut = "connect_timeout";
-        /// The connection could not be made for another reason, which the detail names.
+        /// The connection failed for another reason, which the detail names.
         Other = "connect_other";
-        /// The server's certificate, or one above it, has expired.
+        /// A certificate of the server's chain has expired.
         TlsExpired = "tls_expired";
-        /// The server's certificate, or one above it, is not valid yet.
+        /// A certificate of the server's chain is not yet valid.
         TlsNotYetValid = "tls_not_yet_valid";
-        /// Nobody who is trusted has signed the server's certificate.
+        /// The server's certificate has no trusted issuer.
         TlsUnknownIssuer = "tls_unknown_issuer";
         /// The server's certificate is for another name.
         TlsWrongName = "tls_wrong_name";
-        /// Something else is wrong with the server's certificate: its purpose, its form, or that it
-        /// is revoked.
+        /// The server's certificate is invalid for another reason: its purpose, its format, or
+        /// because it is revoked.
         TlsBadCertificate = "tls_bad_certificate";
-        /// Server and client have no version, cipher or signature of TLS in common.
+        /// Server and client have no TLS version, cipher suite or signature scheme in common.
         TlsIncompatible = "tls_incompatible";
-        /// The server broke TLS off with an alert, which the detail names.
+        /// The server aborted TLS with an alert, which the detail names.
         TlsAlert = "tls_alert";
-        /// What the server answered is not TLS.
+        /// The server's answer is not TLS.
         TlsNotTls = "tls_not_tls";
-        /// What the server sent breaks the rules of TLS.
+        /// The server violated the TLS protocol.
         TlsBroken = "tls_broken";
-        /// The connection ended during the handshake of TLS.
+        /// The connection closed during the TLS handshake.
         TlsClosed = "tls_closed";
-        /// There was a connection, but the handshake of TLS came to no end in time.
+        /// The connection was established, but the TLS handshake did not finish before the timeout.
         TlsTimeout = "tls_timeout";
-        /// The settings of TLS cannot be used: our own fault.
+        /// The TLS settings are unusable: an error of the tester's configuration.
         TlsUnusable = "tls_unusable";
-        /// This machine had no free port left (of UDP: no pair of them): the tester's own limit.
+        /// This machine had no free port, or for UDP no free port pair: a limit of the tester.
         NoPorts = "local_ports";
-        /// This process had no file descriptor left: the tester's own limit.
+        /// This process had no free file descriptor: a limit of the tester.
         NoFiles = "local_files";
     }
 }
 
 impl ConnectFailure {
-    /// Whether it is a limit of the tester's own, and says nothing of the server.
+    /// Returns `true` for a limit of the tester, which says nothing about the server.
     pub const fn is_local(self) -> bool {
         matches!(self, ConnectFailure::NoPorts | ConnectFailure::NoFiles)
     }
@@ -95,8 +95,9 @@ impl From<TlsError> for ConnectFailure {
 pub(crate) mod tests {
     use super::*;
 
-    /// Demands of a protocol's own reasons what holds for all: names are words that differ, also
-    /// from shared ones, and none is that of a group, since a threshold on it would count them all.
+    /// Checks rules for all reasons of a protocol: names are unique identifiers, also among the
+    /// shared ones, and no name is the prefix of a group, because a threshold on it would count the
+    /// whole group.
     pub(crate) fn assert_reasons(own: impl Iterator<Item = (&'static str, &'static str)>) {
         let shared = ConnectFailure::ALL.iter();
         let shared = shared.map(|failure| (failure.name(), failure.doc()));
@@ -122,7 +123,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_fault_of_tls_has_a_name_in_its_group() {
+    fn each_tls_error_has_a_name_in_the_tls_group() {
         for error in [
             TlsError::Expired,
             TlsError::NotYetValid,

@@ -1,4 +1,4 @@
-//! What a protocol declares of itself, in its own folder; everything else reads it here.
+//! Declaration of a protocol, made in its own folder. All other code reads it from here.
 
 use std::fmt::{self, Debug};
 use std::net::IpAddr;
@@ -17,46 +17,46 @@ use crate::remote_receiver::MediaConfig;
 use crate::session::{Needs, Session};
 use crate::tls::TlsConfig;
 
-/// A protocol that clients speak.
+/// Declaration of a protocol that clients speak.
 #[derive(Debug)]
 pub struct Protocol {
-    /// Its name in scenarios: the value of `protocol`.
+    /// Name in scenarios: the value of `protocol`.
     pub name: &'static str,
-    /// The URL schemes that mean it.
+    /// URL schemes of the protocol.
     pub schemes: &'static [&'static str],
-    /// The port where a URL names none.
+    /// Port of a URL that has none.
     pub default_port: u16,
-    /// What a server's port is of, where conversations begin.
+    /// Transport of the server port on which conversations begin.
     pub transport: Transport,
-    /// The metrics that its populations have.
+    /// Metrics of the protocol's populations.
     pub catalogue: Catalogue,
-    /// How much the sinks of its clients' datagrams read of each; none where all media comes in
+    /// Bytes that the clients' sinks read of each datagram. `None` if all media arrives on
     /// connections.
     pub datagrams: Option<Needs>,
-    /// What the row of each stream of a client tells in the run file ([`crate::session::StreamRow`]),
-    /// as JSON pointers (RFC 6901). Names never change, because run files are kept.
+    /// Columns of the streams' rows in the run file ([`crate::session::StreamRow`]), as JSON
+    /// pointers (RFC 6901). A name never changes, because run files are kept.
     pub stream_columns: &'static [&'static [&'static str]],
-    /// Reads a URL. The error says why no client can be sent there.
+    /// Parses a URL. The error says why it is not valid for a client.
     pub read_url: fn(&str) -> Result<Location, String>,
-    /// By what a server that was started shows that it serves a URL; none where it cannot be asked.
+    /// Readiness probe of a server; `None` if the protocol has none.
     pub probe: Option<Probe>,
-    /// Its reference server; none where there is none.
+    /// The protocol's reference server; `None` if it has none.
     pub server: Option<&'static ReferenceServer>,
-    /// How what its clients measure is proved; empty where that is not declared.
+    /// Trials of `calibrate`, which verify the clients' measurements; empty if none is declared.
     pub trials: &'static [Trial],
-    /// The options of a command line for its clients.
+    /// Command-line options of the clients.
     pub options: &'static ClientOptions,
-    /// What to write in place of a key that this protocol once had; none where it had none of that
-    /// name.
+    /// Returns the replacement of a key that this protocol had in the past; `None` for any other
+    /// key.
     pub former_key: fn(&str) -> Option<&'static str>,
 }
 
-/// The transport of a port.
+/// Transport protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// TCP: a listening socket has the port.
+    /// TCP: the server has a listening socket.
     Tcp,
-    /// UDP: a bound socket has the port.
+    /// UDP: the server has a bound socket.
     Udp,
 }
 
@@ -69,41 +69,41 @@ impl fmt::Display for Transport {
     }
 }
 
-/// A question to a server, in a TCP connection of its own.
+/// Readiness probe: a request on a TCP connection of its own, and the answer to it.
 #[derive(Debug)]
 pub struct Probe {
-    /// What is sent, for a URL.
+    /// Returns the request for a URL.
     pub request: fn(&str) -> String,
-    /// How the answer begins where the URL is served.
+    /// First bytes of the answer if the URL is served.
     pub answer: &'static [u8],
 }
 
-/// Where a URL leads, as its protocol reads it.
+/// Meaning of a URL in its protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Whether clients of the URL speak TLS.
+    /// `true` if clients of the URL use TLS.
     pub is_secure: bool,
-    /// The port where the URL names none.
+    /// Port of a URL that has none.
     pub default_port: u16,
-    /// The stream there; `None` for protocols without streams.
+    /// Stream at the URL; `None` for protocols without streams.
     pub stream: Option<StreamName>,
 }
 
-/// Names of a stream among the clients of a run.
+/// Name of a stream among the clients of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamName {
-    /// Topic of its publisher's messages ([`crate::session::Output::Tell`]).
+    /// Topic of the publisher's messages ([`crate::session::Output::Tell`]).
     pub topic: String,
-    /// Host of the server, and path of the stream without query. Both are the same in all protocols
-    /// of a server. `None` if the URL does not say.
+    /// Host of the server and path of the stream without query, which all protocols of a server
+    /// share. `None` if the URL has no path.
     pub place: Option<(String, String)>,
-    /// Whether players of the same URL wait for it. They do not in rooms, in which everybody may
-    /// publish.
+    /// `true` if players of the same URL wait for the stream. `false` in rooms, in which every
+    /// participant may publish.
     pub is_awaited: bool,
 }
 
 impl StreamName {
-    /// A stream that players of its URL wait for. `path`: with slashes at its ends, or not.
+    /// A stream that players of its URL wait for. Slashes at the ends of `path` are ignored.
     pub fn new(topic: String, host: &str, path: &str) -> StreamName {
         let path = path.trim_matches('/');
         let place = (host.to_ascii_lowercase(), path.to_owned());
@@ -114,239 +114,242 @@ impl StreamName {
         }
     }
 
-    /// Whether players of `self` wait for `published`.
+    /// Returns `true` if players of `self` wait for `published`.
     fn is(&self, published: &StreamName) -> bool {
         let same_place = self.place.is_some() && self.place == published.place;
         self.is_awaited && published.is_awaited && (self.topic == published.topic || same_place)
     }
 }
 
-/// How many streams the media is taken to have, where that must be known beforehand: a picture and
-/// a sound.
+/// Assumed number of streams where it must be known before the media: video and audio.
 pub const USUAL_STREAMS: usize = 2;
 
-/// What is asked of the keys of a population, whatever protocol they are of.
+/// Protocol-independent access to the keys of a population.
 pub trait Keys: Debug + Send + Sync {
-    /// The protocol that they are of.
+    /// The protocol that the keys belong to.
     fn protocol(&self) -> &'static Protocol;
 
-    /// Whether the values make sense; if not, which key is wrong, and why.
+    /// Validates the values. The error has the offending key and the reason.
     fn check(&self) -> Result<(), (&'static str, String)>;
 
-    /// Whether clients with these values can be sent to `url`; if not, by which key, and why.
+    /// Checks that clients with these values can connect to `url`. The error has the offending key
+    /// and the reason.
     fn check_url(&self, _url: &str) -> Result<(), (&'static str, String)> {
         Ok(())
     }
 
-    /// How the clients speak TLS, where a URL asks for it; none where the protocol knows no TLS.
+    /// TLS settings for URLs that require TLS; `None` if the protocol has no TLS.
     fn tls(&self) -> Option<&TlsConfig> {
         None
     }
 
-    /// What must hold of every population beside the thresholds of
-    /// [`measure::threshold::unwritten`], unless the scenario has another threshold on the same
-    /// metric: that anything was measured at all, and what is never as it should be.
+    /// Default thresholds of the population, in addition to those of
+    /// [`measure::threshold::unwritten`]. Each applies unless the scenario has a threshold on the
+    /// same metric. They require that anything was measured at all, and that errors of the protocol
+    /// are absent.
     fn unwritten(&self) -> &'static [&'static str];
 
-    /// All paths that the scenario names, to be changed: they are relative to its file, which
-    /// whoever reads that knows.
+    /// All paths in the keys, to be resolved by the reader of the scenario: they are relative to
+    /// its file. Default: none.
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
     }
 
-    /// Makes what the clients have in common. It may take some seconds. `file` is what
-    /// [`Keys::source_file`] holds.
+    /// Prepares what the clients of a population share, which may take some seconds. `file` holds
+    /// the contents of [`Keys::source_file`].
     ///
     /// # Errors
-    /// What they publish cannot be made; the text says why.
+    /// If the media to publish cannot be made; the text says why.
     fn clients(
         &self,
         file: Option<&[u8]>,
         surroundings: &Surroundings,
     ) -> Result<Box<dyn MakeClients>, String>;
 
-    /// A session that asks what the media of `url` is; none where the protocol describes nothing
-    /// beforehand. The error says what is wrong with the URL.
+    /// Returns a session that asks the server for a description of the media of `url`. `None` if
+    /// the protocol has no such request; an error if the URL is invalid.
     fn asking(&self, _url: &str, _seed: u64) -> Option<Result<Box<dyn Session>, String>> {
         None
     }
 
-    /// How many file descriptors one of `clients` needs, for media of a picture and a sound: where
-    /// clients receive each other, that depends on how many there are in the run.
+    /// Number of file descriptors that one of `clients` needs, for media of one video and one audio
+    /// stream. If clients receive each other's media, it depends on the number of clients in the
+    /// run. Default: 1.
     fn sockets_per_client(&self, _clients: u64) -> u64 {
         1
     }
 
-    /// How many pairs of UDP ports one of `clients` needs, for media of a picture and a sound. A
-    /// single port of a client takes a pair too.
+    /// Number of UDP port pairs that one of `clients` needs, for media of one video and one audio
+    /// stream. A single port takes a pair too. Default: 0.
     fn udp_pairs_per_client(&self, _clients: u64) -> u64 {
         0
     }
 
-    /// How much of each datagram the clients' sinks read, where a packet ring may bring them; none
-    /// where sockets alone do.
+    /// Bytes that the clients' sinks read of each datagram, if a packet ring may receive them.
+    /// `None` if only sockets receive them. Default: [`Protocol::datagrams`].
     fn datagrams(&self) -> Option<Needs> {
         self.protocol().datagrams
     }
 
-    /// Whether media comes in datagrams that sockets alone bring. Default: of protocols over UDP,
-    /// where no ring may bring them.
+    /// Returns `true` if media arrives in datagrams that only sockets receive. Default: `true` for
+    /// protocols over UDP that no packet ring serves.
     fn by_sockets(&self) -> bool {
         self.protocol().transport == Transport::Udp && self.datagrams().is_none()
     }
 
-    /// What each client does while it plays, in words; `None` where it just plays.
+    /// Description of each client's actions during playback; `None` if there are none.
     fn actions(&self) -> Option<String> {
         None
     }
 
-    /// Whether clients change between the URLs of their population.
+    /// Returns `true` if clients switch between the URLs of their population.
     fn changes_channel(&self) -> bool {
         false
     }
 
-    /// The multicast group that a server relays to who asks for that URL, as far as it is known.
+    /// Multicast group to which a server relays the stream of a URL; `None` if unknown.
     fn group_of(&self, _url: &str) -> Option<IpAddr> {
         None
     }
 
-    /// Where media goes, where that is not where requests come from.
+    /// Destination of media if it differs from the origin of the requests.
     fn media(&self) -> Option<&MediaConfig> {
         None
     }
 
-    /// The same, to be changed: where a receiver hears clients is known when the run begins.
+    /// Mutable [`Keys::media`]: the receiver's address is known only when the run begins.
     fn media_mut(&mut self) -> Option<&mut MediaConfig> {
         None
     }
 
-    /// What the clients publish; none where they play.
+    /// Media that the clients publish; `None` if they play.
     fn published(&self) -> Option<&SourceConfig> {
         None
     }
 
-    /// Whether the clients publish media, and do not play.
+    /// Returns `true` if the clients publish media instead of playing it.
     fn publishes(&self) -> bool {
         self.published().is_some()
     }
 
-    /// Whether clients of other populations may wait for what the clients send.
+    /// Returns `true` if clients of other populations may wait for what these clients send.
     fn is_awaited(&self) -> bool {
         self.publishes()
     }
 
-    /// The file that the clients publish, where they publish one.
+    /// Media file that the clients publish; `None` if they publish none.
     fn source_file(&self) -> Option<&PathBuf> {
         self.published()?.file.as_ref()
     }
 
-    /// How many real browsers do what the clients do, beside them; none where there are none.
+    /// Real browsers that do the same as the clients, for comparison; `None` if there are none.
     fn golden(&self) -> Option<Golden> {
         None
     }
 
-    /// The page of such a browser that is sent to `url`.
+    /// The page of a golden browser for `url`.
     ///
     /// # Errors
-    /// A browser cannot do what the clients do; the text says why.
+    /// If a browser cannot do what the clients do; the text says why.
     fn golden_page(&self, _url: &str) -> Result<Page, String> {
         Err("a browser does not speak this protocol".to_owned())
     }
 
-    /// Whether frames may bear time codes in a run with such clients: of all that play in it.
+    /// Returns `true` if the frames of a run with such clients may bear time codes, for all players
+    /// of the run.
     fn brings_time_codes(&self) -> bool {
         self.publishes()
     }
 
-    /// Whether clients send or receive media at all.
+    /// Returns `true` if clients send or receive media at all.
     fn has_media(&self) -> bool {
         true
     }
 
-    /// Until when a client stays that is not told to leave, in words. None where that is the end of
-    /// the media it receives.
+    /// Description of how long a client stays if no plan ends it. `None` if it ends with the media
+    /// that it receives.
     fn stays(&self) -> Option<String> {
         None
     }
 
-    /// Whether a client leaves by itself: at its media's end, or when it has done all it has to.
+    /// Returns `true` if a client ends on its own, with its media or after its last action.
     fn leaves(&self) -> bool {
         true
     }
 
-    /// The addresses of this machine that connections come from, in their order; none where its
-    /// routes decide.
+    /// Local addresses that connections come from, used in turn. Empty if the routing table
+    /// decides.
     fn source_addresses(&self) -> &[IpAddr] {
         &[]
     }
 
-    /// Whether media comes from multicast groups, which clients share.
+    /// Returns `true` if media comes from multicast groups, which clients share.
     fn is_multicast(&self) -> bool {
         false
     }
 }
 
-/// Makes the clients of a population.
+/// Factory of a population's clients.
 pub trait MakeClients: Debug + Send + Sync {
-    /// Says among whom a client is. It is said once, before any client is made.
+    /// Passes properties of the whole population. Called once, before the first client is made.
     ///
     /// # Errors
-    /// What is wrong with a URL.
+    /// If a URL or the combination of keys is invalid; the text says why.
     fn among(&mut self, _crowd: &Crowd<'_>) -> Result<(), String> {
         Ok(())
     }
 
-    /// A client that is sent to `url`. All that it chooses at random follows from its seat's seeds.
+    /// Makes a client for `url`. All its random choices follow from the seeds of its seat.
     ///
     /// # Errors
-    /// What is wrong with the URL.
+    /// If the URL is invalid; the text says why.
     fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String>;
 }
 
-/// What the clients of a population have in common, as its plan says.
+/// Properties that the clients of a population share by their plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowd<'a> {
-    /// The URLs that they are sent to, and between which those change that change channel.
+    /// URLs of the clients, which are also the channels that clients switch between.
     pub urls: &'a [String],
-    /// Whether each URL is followed by the next one; if not, by any other.
+    /// `true` if the URLs are used in their order, `false` if they are drawn at random.
     pub in_turn: bool,
-    /// Whether who takes another's place may be sent to another URL.
+    /// `true` if a client that replaces another may get another URL.
     pub moves: bool,
-    /// The most clients that are wanted at a time.
+    /// Maximum number of concurrent clients.
     pub clients: u64,
 }
 
-/// Which of its population's clients one is.
+/// Identity of a client within its population.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seat {
-    /// Its own seed.
+    /// Seed of this client.
     pub seed: u64,
-    /// The seed that all clients of its population have in common.
+    /// Seed that all clients of the population share.
     pub shared_seed: u64,
-    /// Its place among them, from 0. A client that replaces another has the same place.
+    /// Index among the population's clients, from 0. A client that replaces another has its index.
     pub place: u64,
 }
 
-/// What the clients of a run know of it.
+/// Facts about a run that its clients need.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// What the wall clock showed, since 1970, when the run's time began.
+    /// Wall-clock time since 1970 at the start of the run's clock.
     wall_clock: Arc<OnceLock<Duration>>,
-    /// The streams that its clients publish.
+    /// Streams that the run's clients publish.
     published: Arc<Vec<Published>>,
-    /// Whether frames may bear time codes.
+    /// `true` if frames may bear time codes.
     time_codes: bool,
 }
 
-/// The streams that a population publishes.
+/// Streams that one population publishes.
 #[derive(Debug)]
 struct Published {
     population: String,
-    /// In the order of its URLs.
+    /// In the order of the population's URLs.
     streams: Vec<Option<StreamName>>,
 }
 
-/// A population, as others of its run need to know it.
+/// A population as seen by other populations of its run.
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
     /// Name of the population.
@@ -358,7 +361,7 @@ pub struct Member<'a> {
 }
 
 impl Surroundings {
-    /// Surroundings in a run of these populations.
+    /// Surroundings in a run of the given populations.
     pub fn new<'a>(populations: impl IntoIterator<Item = Member<'a>>) -> Surroundings {
         let mut surroundings = Surroundings::default();
         let mut published = Vec::new();
@@ -376,11 +379,12 @@ impl Surroundings {
         surroundings
     }
 
-    /// Topics of the streams that a player of `url` waits for; empty if it does not wait.
+    /// Returns the topics of the streams that a player of `url` waits for; empty if it does not
+    /// wait.
     ///
-    /// By default, it waits for the stream at the same host and path, whatever the protocol and the
-    /// port. With `waits_for`, it waits for that population: for the stream at the same position if
-    /// both have the same number of URLs, else for any.
+    /// By default, a player waits for the stream at the same host and path, whatever the protocol
+    /// and the port. With `waits_for` it waits for that population: for the stream at the same
+    /// position if both populations have the same number of URLs, otherwise for any of its streams.
     pub fn awaited(&self, player: Member<'_>, waits_for: Option<&str>, url: &str) -> Vec<String> {
         if let Some(name) = waits_for {
             let mut all = self.published.iter();
@@ -410,66 +414,66 @@ impl Surroundings {
         found.map(|published| published.topic.clone()).collect()
     }
 
-    /// Whether a population publishes anything.
+    /// Returns `true` if the population publishes anything.
     pub fn publishes(&self, population: &str) -> bool {
         self.published
             .iter()
             .any(|own| own.population == population)
     }
 
-    /// Says what the wall clock showed when the run's time began. To be said before any client is
-    /// made; only the first call counts, so that all clients of the run share one clock.
+    /// Sets the wall-clock time at the start of the run's clock. Must be called before the first
+    /// client is made. Only the first call counts, so that all clients of the run share one clock.
     pub fn begin(&self, wall_clock: Duration) {
-        // Said twice, it stays as it was.
+        // A second call changes nothing.
         let _ = self.wall_clock.set(wall_clock);
     }
 
-    /// What the wall clock showed when the run's time began, once that is known.
+    /// Wall-clock time at the start of the run's clock; `None` before [`Surroundings::begin`].
     pub fn wall_clock(&self) -> Option<Duration> {
         self.wall_clock.get().copied()
     }
 
-    /// Whether frames may bear time codes.
+    /// Returns `true` if frames may bear time codes.
     pub fn has_time_codes(&self) -> bool {
         self.time_codes
     }
 }
 
 impl Protocol {
-    /// What to write in place of a key that this protocol once had; none where it had none of that
-    /// name.
+    /// Returns the replacement of a key that this protocol had in the past; `None` for any other
+    /// key.
     pub fn former_key(&self, key: &str) -> Option<&'static str> {
         (self.former_key)(key)
     }
 
-    /// Whether a URL's scheme means this protocol.
+    /// Returns `true` if the URL's scheme belongs to this protocol.
     pub fn is_meant_by(&self, url: &str) -> bool {
         let scheme = url.split_once("://").map(|(scheme, _)| scheme);
         let mut own = self.schemes.iter();
         scheme.is_some_and(|scheme| own.any(|own| own.eq_ignore_ascii_case(scheme)))
     }
 
-    /// The stream that a URL of this protocol leads to.
+    /// Stream that a URL of this protocol leads to.
     fn stream(&self, url: &str) -> Option<StreamName> {
         (self.read_url)(url).ok()?.stream
     }
 
-    /// Whether clients of this URL speak TLS.
+    /// Returns `true` if clients of this URL use TLS.
     pub fn is_secure(&self, url: &str) -> bool {
         (self.read_url)(url).is_ok_and(|location| location.is_secure)
     }
 
-    /// The port where this URL names none.
+    /// Port of this URL if it has none of its own.
     pub fn default_port_of(&self, url: &str) -> u16 {
         (self.read_url)(url).map_or(self.default_port, |location| location.default_port)
     }
 
-    /// Whether a client can be sent to this URL; if not, why.
+    /// Checks that a client can be sent to this URL. The error says why not.
     pub fn check_url(&self, url: &str) -> Result<(), String> {
         (self.read_url)(url).map(|_| ())
     }
 
-    /// The names of this protocol's keys.
+    /// Names of the protocol's keys.
     pub fn config_keys(&self) -> Vec<String> {
         let schema = self.config_schema(&mut schemars::SchemaGenerator::default());
         schema

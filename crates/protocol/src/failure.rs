@@ -1,12 +1,12 @@
-//! What protocols share of the ways in which a client can fail.
+//! Shared parts of the protocols' failure reasons.
 
 use std::fmt::Write as _;
 
-/// The longest detail of a failure, in bytes.
+/// Maximum length of a failure's detail in bytes.
 const MAX_DETAIL: usize = 400;
 
-/// Declares why something fails: rows, each with its meaning and its stable name. `with` names
-/// reasons that are shared, which come before.
+/// Declares an enum of failure reasons, each with its meaning and its stable name. `with` names an
+/// enum of shared reasons, whose rows come first.
 macro_rules! reasons {
     (
         $(#[$meta:meta])*
@@ -18,17 +18,17 @@ macro_rules! reasons {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $Name {
             $(
-                /// A reason that other protocols know too.
+                /// A reason shared with other protocols.
                 $Shared($Of),
             )?
             $($(#[doc = $doc])+ $Reason,)*
         }
 
         impl $Name {
-            /// Every reason there is, but for shared ones.
+            /// All reasons except shared ones.
             pub const ALL: &'static [$Name] = &[$($Name::$Reason),*];
 
-            /// The stable name.
+            /// Stable name.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($Name::$Shared(shared) => shared.name(),)?
@@ -36,7 +36,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// What it means.
+            /// Meaning.
             pub const fn doc(self) -> &'static str {
                 match self {
                     $($Name::$Shared(shared) => shared.doc(),)?
@@ -47,7 +47,7 @@ macro_rules! reasons {
 
         $(
             impl $Name {
-                /// The failure with what exactly happened.
+                /// Returns a failure with this reason and the given details.
                 pub fn with(self, detail: impl Into<String>) -> $crate::session::Failure {
                     $crate::session::Failure {
                         reason: self.name(),
@@ -67,7 +67,7 @@ macro_rules! reasons {
 
 pub(crate) use reasons;
 
-/// Cuts a detail to what the run file takes, and leaves no control character in it.
+/// Truncates a detail to the limit of the run file and escapes control characters.
 pub(crate) fn bounded(detail: String) -> String {
     let mut out = String::with_capacity(detail.len().min(MAX_DETAIL));
     for c in detail.chars() {

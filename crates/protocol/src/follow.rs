@@ -1,30 +1,30 @@
-//! To which hosts a server may direct a client.
+//! Hosts to which a server may redirect a client.
 
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// To which hosts a server may direct a client, by a redirect or otherwise. A server that could
-/// name any host could aim the clients of a whole run at somebody who knows nothing of it.
+/// Hosts to which a server may direct a client, by a redirect or otherwise. Without a limit, a
+/// server could direct all clients of a run at an uninvolved host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Follow {
-    /// To the host of the URL, at any port.
+    /// Only the host of the URL, at any port.
     #[default]
     SameHost,
-    /// To any host.
+    /// Any host.
     Any,
-    /// Nowhere: a redirect is a failure.
+    /// No host: a redirect is a failure.
     None,
 }
 
 impl Follow {
-    /// Whether a client may be sent on to `host`. `own` is the host of its URL, and `reached` the
-    /// address at which that was reached. An IPv6 address stands without brackets.
+    /// Checks whether a client may be directed to `host`. `own` is the host of its URL, `reached`
+    /// the address of its connection. IPv6 addresses have no brackets.
     ///
     /// # Errors
-    /// Why not, in words that name the host.
+    /// The reason, with the host.
     pub(crate) fn check(
         self,
         own: &str,
@@ -37,14 +37,13 @@ impl Follow {
             Follow::Any => Ok(()),
             Follow::SameHost if is_own => Ok(()),
             Follow::SameHost => Err(format!(
-                "{host} is another host than {own}: `follow: any` would go there"
+                "{host} is not the host of the URL ({own}); `follow: any` allows other hosts"
             )),
-            Follow::None => Err(format!("to {host}, and `follow: none` goes nowhere")),
+            Follow::None => Err(format!("`follow: none` forbids the redirect to {host}")),
         }
     }
 
-    /// Whether a client may send datagrams to that address, other than the one at which its server
-    /// was reached.
+    /// Returns `true` if a client may send datagrams to an address other than that of its server.
     pub(crate) fn lets_send_elsewhere(self) -> bool {
         self == Follow::Any
     }
@@ -55,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_host_is_the_same_name_or_the_address_behind_it() {
+    fn same_host_matches_the_name_or_its_address() {
         let reached = "10.0.0.1".parse().ok();
         for (follow, host, allowed) in [
             (Follow::SameHost, "cam.example", true),

@@ -1,64 +1,63 @@
-//! Metrics that every population has, whatever it speaks.
+//! Metrics of every population, whatever its protocol.
 
 measure::metrics! {
-    /// The life of clients: how many there were and how they ended.
+    /// Numbers of clients and how they ended.
     pub CLIENTS after measure::Group::NONE;
     counters {
-        /// Clients that began: their first request was due and they set to work.
+        /// Clients that started: their first request was due and the session began.
         STARTED = "started", Count, "";
-        /// Clients whose media played to its end, or that had done all that they were to do.
+        /// Clients whose media played to its end, or that completed all their actions.
         COMPLETED = "completed", Count, "";
-        /// Clients that were ended by the plan before their media was: by `leave: after`, by a
-        /// falling stage of the load, by the end of the run or by the user.
+        /// Clients that the plan ended before the end of their media: by `leave: after`, a falling
+        /// stage of the load, the end of the run, or the user.
         STOPPED = "stopped", Count, "";
-        /// Clients that failed. The reasons are counted beside it.
+        /// Clients that failed. The reasons have counters of their own.
         FAILED = "failed", Count, "";
-        /// Packets of media that arrived at this machine for a client and were dropped at its
-        /// socket, because we had not read it in time, or found no room in the packet ring. They
-        /// are among the lost ones, though neither the server nor the network lost them. Of a ring
-        /// they are known when the client gives its port back; until then they are in
-        /// `tester.ring_overflow` alone.
+        /// Media packets that arrived at this machine for a client and were dropped at its socket
+        /// because the tester had not read it in time, or dropped because the packet ring was full.
+        /// They are included in the lost packets, although neither the server nor the network lost
+        /// them. Drops of a ring are assigned when the client releases its port; until then only
+        /// `tester.ring_overflow` has them.
         LOST_IN_TESTER = "lost_in_tester", Count, "socket(7), SO_RXQ_OVFL, SO_MEMINFO";
-        /// Clients that arrived while the cap of an open-model load was reached, and were turned
-        /// away by the tester.
+        /// Clients of an open-model load that the tester turned away because the load's cap was
+        /// reached.
         TURNED_AWAY = "turned_away", Count, "";
-        /// Clients that took the place of one that had ended before its plan did (`rejoin`). They
-        /// are among the started ones.
+        /// Clients that replaced a client that had ended before its planned end (`rejoin`). They
+        /// are included in the started ones.
         REJOINED = "rejoined", Count, "";
-        /// Connections over TLS that the server ended without saying so first (`close_notify`):
-        /// whether something was cut off cannot be known.
+        /// TLS connections that the server closed without a `close_notify`. Data may have been
+        /// truncated.
         TLS_CUT_OFF = "tls_cut_off", Count, "RFC 8446, 6.1";
     }
     gauges {
-        /// Clients that have begun and not ended: the most at any moment of the window (of runs on
-        /// several workers, the sum of each one's most).
+        /// Clients that have started and not ended: the maximum within the window. With several
+        /// workers, the sum of their maxima.
         ACTIVE = "active", Count, "", Sum;
-        /// Clients whose media has begun to arrive, or to leave where they publish, and that have
-        /// not ended: the most at any moment of the window (of runs on several workers, the sum of
-        /// each one's most).
+        /// Clients that have not ended and whose media has begun to arrive, or to leave if they
+        /// publish: the maximum within the window. With several workers, the sum of their maxima.
         PLAYING = "playing", Count, "", Sum;
     }
     distributions {
-        /// From the moment a client's first request was due to the arrival of its first media
+        /// Time from the moment a client's first request was due to the arrival of its first media
         /// packet.
         STARTUP_DELAY = "startup_delay", Seconds, "";
-        /// From the moment a client's first request was really sent to the arrival of its first
-        /// media packet: `startup_delay` without what the tester itself was late.
+        /// Time from the moment a client's first request was actually sent to the arrival of its
+        /// first media packet: `startup_delay` without the tester's own lateness.
         STARTUP_DELAY_FROM_SENT = "startup_delay_from_sent", Seconds, "";
-        /// From the moment a client was due to the moment it set to work: the tester's own
+        /// Time from the moment a client was due to the moment it started: the tester's own
         /// lateness.
         START_LATENESS = "start_lateness", Seconds, "";
-        /// From the moment a client set to work to the moment its first connection stood, with TLS
-        /// where it is over TLS.
+        /// Time from the start of a client to the moment its first connection was established,
+        /// including the TLS handshake if it uses TLS.
         CONNECT_DELAY = "connect_delay", Seconds, "";
-        /// From the moment a TCP connection stood to the end of the handshake of TLS on it. No
-        /// session is resumed: each is a whole handshake.
+        /// Time from the moment a TCP connection was established to the end of its TLS handshake.
+        /// No session is resumed: every handshake is a full one.
         TLS_HANDSHAKE_DELAY = "tls_handshake_delay", Seconds, "RFC 8446, 2";
     }
     derived {}
 }
 
-/// The metrics above that are measured when a client starts, and never again.
+/// Metrics that are measured only when a client starts.
 pub const OF_THE_START: [&str; 5] = [
     "startup_delay",
     "startup_delay_from_sent",

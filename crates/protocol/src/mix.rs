@@ -1,6 +1,7 @@
-//! Numbers that look random and follow from others, where a generator's state would be too much.
+//! Pseudo-random numbers derived from other numbers, without the state of a generator.
 
-/// Several numbers to one that looks random (SplitMix64's finisher), the same for the same numbers.
+/// Hashes numbers to a pseudo-random one (finalizer of SplitMix64). Equal inputs give equal
+/// outputs.
 #[inline]
 pub fn mix(numbers: &[u64]) -> u64 {
     numbers

@@ -1,33 +1,32 @@
-//! Options of a command line that set keys of a protocol's clients.
+//! Command-line options that set keys of a protocol's clients.
 
-/// The options for clients of a protocol.
 #[derive(Debug)]
 pub struct ClientOptions {
-    /// The heading in help.
+    /// Heading in `--help`.
     pub heading: &'static str,
-    /// The options, in the order in which help shows them.
+    /// Options in the order of `--help`.
     pub options: &'static [ClientOption],
 }
 
-/// An option that sets one key.
+/// A command-line option that sets one key.
 #[derive(Debug)]
 pub struct ClientOption {
-    /// Its name, without dashes.
+    /// Name without dashes.
     pub name: &'static str,
-    /// The key of the population that it sets, such as `plan.every`.
+    /// Key of the population that the option sets, such as `plan.every`.
     pub key: &'static str,
-    /// What its value is, as help shows it, such as `BYTES`.
+    /// Placeholder of the value in `--help`, such as `BYTES`.
     pub value: &'static str,
-    /// What it does, in a sentence.
+    /// Help text, one sentence.
     pub help: &'static str,
-    /// Options that may not be given with it.
+    /// Options that must not be given with it.
     pub conflicts: &'static [&'static str],
-    /// Whether `\n`, `\r`, `\t` and `\0` in its value stand for that character.
+    /// `true` if `\n`, `\r`, `\t` and `\0` in the value are escape sequences.
     pub is_escaped: bool,
 }
 
 impl ClientOptions {
-    /// None.
+    /// No options.
     pub const NONE: ClientOptions = ClientOptions {
         heading: "",
         options: &[],
@@ -35,7 +34,7 @@ impl ClientOptions {
 }
 
 impl ClientOption {
-    /// An option that may be given with all others, whose value is taken as it is written.
+    /// An option without conflicts, whose value is used verbatim.
     pub const fn new(
         name: &'static str,
         key: &'static str,
@@ -52,7 +51,7 @@ impl ClientOption {
         }
     }
 
-    /// The same, not to be given with any of these.
+    /// Sets the options that must not be given with this one.
     pub const fn conflicts(self, others: &'static [&'static str]) -> ClientOption {
         ClientOption {
             conflicts: others,

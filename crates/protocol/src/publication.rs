@@ -7,24 +7,24 @@ use measure::Time;
 use crate::media::sdp::MediaKind;
 use crate::session::{Context, Output};
 
-/// First word while the stream is there. The kinds of its media follow, if they are known.
+/// First word while the stream is published. The kinds of its media follow, if known.
 const LIVE: &str = "live";
-/// First word after the end of the stream. The source of its stamps and the number of its packets
-/// follow, if they are known.
+/// First word after the end of the stream. The source of its stamps and its number of packets
+/// follow, if known.
 const GONE: &str = "gone";
 
-/// Says a message to the players of a stream.
+/// Publishes a message to the players of a stream.
 pub(crate) fn tell(cx: &mut Context<'_>, topic: String, message: Arc<str>) {
     cx.out.push_back(Output::Tell { topic, message });
 }
 
-/// Message of a client that publishes a stream with these kinds of media.
+/// Message of a client that starts to publish a stream with these kinds of media.
 pub(crate) fn live(kinds: &[&str]) -> Arc<str> {
     [&[LIVE], kinds].concat().join(" ").into()
 }
 
-/// Message of a client that published a stream. `had`: the source of its stamps, and the number of
-/// its packets.
+/// Message of a client that ended its stream. `had` is the source of its stamps and its number of
+/// packets.
 pub(crate) fn gone(had: Option<(u64, u64)>) -> Arc<str> {
     match had {
         Some((source, packets)) => format!("{GONE} {source} {packets}").into(),
@@ -32,7 +32,7 @@ pub(crate) fn gone(had: Option<(u64, u64)>) -> Arc<str> {
     }
 }
 
-/// Whether a message says that the stream is there; `None` for other messages.
+/// Returns whether the message announces a published stream; `None` for other messages.
 pub(crate) fn is_live(message: &str) -> Option<bool> {
     match message.split(' ').next() {
         Some(LIVE) => Some(true),
@@ -41,19 +41,19 @@ pub(crate) fn is_live(message: &str) -> Option<bool> {
     }
 }
 
-/// What a player knows of the publisher of its stream, if that is a client of the same run.
+/// State of the publisher of a player's stream, if it is a client of the same run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Publisher {
-    /// Time when it left.
+    /// Time at which the publisher left.
     left: Option<Time>,
     audio: bool,
     video: bool,
-    /// The source of the stamps of an ended stream, and the number of its packets.
+    /// Source of the stamps of an ended stream, and its number of packets.
     had: Option<(u64, u64)>,
 }
 
 impl Publisher {
-    /// Takes in a message about the stream.
+    /// Handles a message about the stream.
     pub(crate) fn hear(&mut self, message: &str, now: Time) {
         let mut words = message.split(' ').skip(1);
         match is_live(message) {
@@ -73,17 +73,18 @@ impl Publisher {
         }
     }
 
-    /// Whether the publisher has left. The end of its stream is then no failure of the server.
+    /// Returns `true` if the publisher has left. The end of its stream is then not a failure of the
+    /// server.
     pub(crate) fn has_left(&self) -> bool {
         self.left.is_some()
     }
 
-    /// Time when the publisher left.
+    /// Time at which the publisher left.
     pub(crate) fn left_at(&self) -> Option<Time> {
         self.left
     }
 
-    /// Whether the publisher said that it sends media of this kind.
+    /// Returns `true` if the publisher announced media of this kind.
     pub(crate) fn sends(&self, kind: MediaKind) -> bool {
         match kind {
             MediaKind::Audio => self.audio,
@@ -92,7 +93,7 @@ impl Publisher {
         }
     }
 
-    /// The source of the stamps of the ended stream, and the number of its packets.
+    /// Source of the stamps of the ended stream, and its number of packets.
     pub(crate) fn had(&self) -> Option<(u64, u64)> {
         self.had
     }
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_understood() {
+    fn publisher_follows_live_and_gone_messages() {
         let mut publisher = Publisher::default();
         let now = Time::from_nanos(7);
         publisher.hear(&live(&["audio"]), now);
@@ -115,7 +116,7 @@ mod tests {
             (publisher.left_at(), publisher.had()),
             (Some(now), Some((3, 500)))
         );
-        // It comes back.
+        // The stream returns.
         publisher.hear(&live(&[]), now);
         assert!(!publisher.has_left());
         publisher.hear(&gone(None), now);

@@ -1,22 +1,22 @@
-//! Streams that clients publish to a reference server, and what of them is on its way to those that
-//! play.
+//! Streams that clients publish to a reference server, with the items that players have not taken
+//! yet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many streams can be published at a time.
+/// Maximum number of concurrently published streams.
 const STREAMS_MAX: usize = 1000;
-/// How many items of a stream are kept for players that have not taken them yet, how many bytes,
-/// and how many bytes of all streams. A player that falls behind farther loses the oldest.
+/// Maximum number of queued items of a stream, of bytes of a stream, and of bytes of all streams. A
+/// player that falls further behind loses the oldest items.
 pub(crate) const ITEMS_MAX: usize = 4096;
 const BYTES_MAX: usize = 8 << 20;
 const ALL_BYTES_MAX: usize = 256 << 20;
-/// How many items players may need before the first that follows, such as metadata.
+/// Maximum number of items that a player needs before the others, such as metadata.
 const BEFORE_MAX: usize = 3;
 
-/// What is passed on.
+/// An item that is relayed.
 pub(crate) trait Item: Clone {
-    /// How many bytes it takes.
+    /// Size in bytes.
     fn bytes(&self) -> usize;
 }
 
@@ -26,56 +26,56 @@ impl Item for bytes::Bytes {
     }
 }
 
-/// A stream that is published.
+/// A published stream.
 #[derive(Debug)]
 struct Stream<T> {
-    /// Which of the streams that can be it is.
+    /// Index among the streams that can exist, below [`STREAMS_MAX`].
     index: usize,
-    /// Which of all that ever were it is: who played the one before of that name is none of its
-    /// players.
+    /// Number among all streams since the start. It tells players of an earlier stream of the same
+    /// name apart.
     serial: u64,
-    /// What players need before the first item that follows.
+    /// Items that players need before the others.
     before: [Option<T>; BEFORE_MAX],
-    /// How many play it. Nothing is kept for nobody.
+    /// Number of players. Without players no item is queued.
     players: usize,
     items: VecDeque<T>,
     bytes: usize,
-    /// The number of the first item that is kept.
+    /// Number of the first queued item.
     first: u64,
 }
 
-/// All streams, and how many bytes of them are kept.
+/// All streams, and the number of their queued bytes.
 #[derive(Debug)]
 struct Streams<T> {
     all: BTreeMap<String, Stream<T>>,
     bytes: usize,
-    /// How many there ever were.
+    /// Number of streams since the start.
     begun: u64,
 }
 
-/// Why a stream cannot be published.
+/// Reason why a stream cannot be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Somebody publishes it.
+    /// Another client publishes it.
     Taken,
-    /// There are as many as can be.
+    /// The maximum number of streams is reached.
     Full,
 }
 
-/// What a player begins with.
+/// Starting point of a player.
 #[derive(Clone, Debug)]
 pub(crate) struct Joined<T> {
-    /// What it needs first.
+    /// Items that it needs first.
     pub(crate) before: Vec<T>,
-    /// The number of the item that follows.
+    /// Number of the next item.
     pub(crate) next: u64,
-    /// The number of the stream.
+    /// Index of the stream.
     pub(crate) index: usize,
-    /// By which the player leaves it.
+    /// Serial number for [`PublishedStreams::leave`].
     pub(crate) serial: u64,
 }
 
-/// All streams that are published, by name.
+/// All published streams by name.
 #[derive(Debug)]
 pub(crate) struct PublishedStreams<T>(Mutex<Streams<T>>);
 
@@ -91,11 +91,11 @@ impl<T> Default for PublishedStreams<T> {
 
 impl<T: Item> PublishedStreams<T> {
     fn streams(&self) -> MutexGuard<'_, Streams<T>> {
-        // Each change is whole in itself, so that one that panicked has left nothing half done.
+        // Each change is atomic, so a panic leaves no inconsistent state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a stream, if there is room and nobody else publishes it; returns its number.
+    /// Starts a stream if there is room and no other client publishes it. Returns its index.
     pub(crate) fn begin(&self, name: &str) -> Result<usize, Refusal> {
         let mut streams = self.streams();
         if streams.all.contains_key(name) {
@@ -119,7 +119,7 @@ impl<T: Item> PublishedStreams<T> {
         Ok(index)
     }
 
-    /// A stream is published no more.
+    /// Ends a stream.
     pub(crate) fn end(&self, name: &str) {
         let mut streams = self.streams();
         if let Some(stream) = streams.all.remove(name) {
@@ -127,8 +127,8 @@ impl<T: Item> PublishedStreams<T> {
         }
     }
 
-    /// Adds an item of a stream. `before` says where players that begin later need it too. Says
-    /// whether anybody plays it.
+    /// Adds an item to a stream. `before` is its position among the items that new players need
+    /// first. Returns `true` if the stream has players.
     pub(crate) fn push(&self, name: &str, item: T, before: Option<usize>) -> bool {
         let mut streams = self.streams();
         let streams = &mut *streams;
@@ -159,12 +159,12 @@ impl<T: Item> PublishedStreams<T> {
         true
     }
 
-    /// Whether somebody publishes a stream.
+    /// Returns `true` if the stream is published.
     pub(crate) fn is_published(&self, name: &str) -> bool {
         self.streams().all.contains_key(name)
     }
 
-    /// Somebody plays a stream from now on; none where nobody publishes it.
+    /// Adds a player. Returns `None` if the stream is not published.
     pub(crate) fn join(&self, name: &str) -> Option<Joined<T>> {
         let mut streams = self.streams();
         let stream = streams.all.get_mut(name)?;
@@ -177,7 +177,7 @@ impl<T: Item> PublishedStreams<T> {
         })
     }
 
-    /// Somebody plays the stream no more that had that name and that serial number.
+    /// Removes a player from the stream with this name and serial number.
     pub(crate) fn leave(&self, name: &str, serial: u64) {
         let mut streams = self.streams();
         let streams = &mut *streams;
@@ -193,7 +193,7 @@ impl<T: Item> PublishedStreams<T> {
         }
     }
 
-    /// The item of that number, or the oldest that is kept; and its number.
+    /// Returns the item of this number, or the oldest queued one after it, with its number.
     pub(crate) fn get(&self, name: &str, number: u64) -> Option<(T, u64)> {
         let streams = self.streams();
         let stream = streams.all.get(name)?;
@@ -202,8 +202,8 @@ impl<T: Item> PublishedStreams<T> {
         Some((stream.items.get(place)?.clone(), number))
     }
 
-    /// The items from that number on, and the number behind them. Those before that are not kept
-    /// any more are missing.
+    /// Returns the queued items from number `next` on, and the number after them. Items that are no
+    /// longer queued are missing.
     pub(crate) fn take(&self, name: &str, next: u64) -> (Vec<T>, u64) {
         let streams = self.streams();
         let Some(stream) = streams.all.get(name) else {
@@ -227,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn who_falls_behind_loses_the_oldest() {
+    fn slow_player_loses_the_oldest_items() {
         let streams = PublishedStreams::default();
         assert_eq!(streams.begin("a"), Ok(0));
         assert_eq!(streams.begin("a"), Err(Refusal::Taken));
         assert_eq!(streams.begin("b"), Ok(1));
         assert!(!streams.push("a", item(b"0"), Some(1)));
-        let joined = streams.join("a").expect("it is there");
+        let joined = streams.join("a").expect("the stream is published");
         assert_eq!(
             (joined.before.concat(), joined.next, joined.index),
             (b"0".to_vec(), 1, 0)
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(streams.get("a", 1), Some((item(b"3"), 3)));
         let (items, next) = streams.take("a", 1);
         assert_eq!((items.len(), next), (ITEMS_MAX, 3 + ITEMS_MAX as u64));
-        // Nothing is kept for nobody, and numbers go on.
+        // Without players no item is queued, and numbers continue.
         streams.leave("a", joined.serial);
         assert_eq!(streams.take("a", next), (Vec::new(), next));
         assert_eq!(streams.join("a").map(|joined| joined.next), Some(next));
@@ -259,13 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_the_one_before_takes_nothing_from_who_plays_the_next() {
+    fn leaving_an_old_stream_does_not_affect_its_successor() {
         let streams = PublishedStreams::default();
         assert_eq!(streams.begin("a"), Ok(0));
-        let old = streams.join("a").expect("it is there");
+        let old = streams.join("a").expect("the stream is published");
         streams.end("a");
         assert_eq!(streams.begin("a"), Ok(0));
-        let new = streams.join("a").expect("it is there again");
+        let new = streams.join("a").expect("the stream returned");
         streams.leave("a", old.serial);
         assert!(streams.push("a", item(b"1"), None));
         assert_eq!(streams.get("a", new.next), Some((item(b"1"), new.next)));

@@ -1,5 +1,5 @@
-//! What a protocol declares of its reference server: the flags of `serve NAME`, how the server is
-//! made from them, and what it counts. Whoever runs one knows no protocol.
+//! Declaration of a protocol's reference server: the flags of `serve NAME`, how the server is made
+//! from them, and what it counts. The command that runs it knows no protocol.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,45 +14,45 @@ use crate::session::{Endpoint, Interface, Record, Session};
 /// A reference server as its protocol declares it.
 #[derive(Debug)]
 pub struct ReferenceServer {
-    /// What it is, where it is spoken of: `reference server`.
+    /// Noun for the server in texts: `reference server`.
     pub title: &'static str,
-    /// What it does, for the list of servers.
+    /// Description in the list of servers.
     pub about: &'static str,
-    /// Its flags, in the order in which help shows them.
+    /// Flags in the order of `--help`.
     pub flags: &'static [Flag],
-    /// Whether each worker that serves has a table of file descriptors of its own.
+    /// `true` if each serving worker has a file descriptor table of its own.
     pub own_files: bool,
-    /// Reads the flags. The error says what is wrong with one.
+    /// Reads the flags. The error names the invalid one.
     pub read: fn(&Flags) -> Result<Box<dyn Settings>, String>,
-    /// What `demo` shows of it; none where there is no demonstration.
+    /// Demonstration by `demo`; `None` if there is none.
     pub demo: Option<Demo>,
 }
 
 /// A demonstration: clients that play from a reference server on the same machine.
 #[derive(Debug)]
 pub struct Demo {
-    /// What they play; `{port}` stands for the server's port.
+    /// URL that the clients play. `{port}` stands for the server's port.
     pub url: &'static str,
-    /// How many there are where nothing is said.
+    /// Default number of clients.
     pub clients: u32,
-    /// What the server's `--bitrate` is where nothing is said.
+    /// Default of the server's `--bitrate`.
     pub bitrate: &'static str,
 }
 
-/// The flags that whoever runs the server reads itself, of those that a server declares: where it
-/// listens, what its certificates are, and where its report goes.
+/// Names of flags that the command reads itself, if a server declares them: addresses, certificates
+/// and the report.
 pub mod common {
-    /// Addresses.
+    /// Addresses to listen on.
     pub const LISTEN: &str = "listen";
-    /// Ports, at each of the addresses.
+    /// Ports at each of the addresses.
     pub const PORT: &str = "port";
     /// File of certificates.
     pub const TLS_CERT: &str = "tls-cert";
-    /// File of the key to them.
+    /// File of the private key of the certificates.
     pub const TLS_KEY: &str = "tls-key";
     /// File of the report.
     pub const REPORT: &str = "report";
-    /// Each datagram is handed to the kernel by itself.
+    /// Sends each datagram with a system call of its own.
     pub const NO_GSO: &str = "no-gso";
     /// Maximum number of sessions at each address.
     pub const MAX_SESSIONS: &str = "max-sessions";
@@ -64,64 +64,64 @@ pub mod common {
 /// A flag of a reference server.
 #[derive(Debug)]
 pub struct Flag {
-    /// Its name, without dashes.
+    /// Name without dashes.
     pub name: &'static str,
-    /// What it says.
+    /// Help text.
     pub help: &'static str,
-    /// Under which heading.
+    /// Heading in `--help`.
     pub section: Section,
-    /// Its value.
+    /// Type of the value.
     pub takes: Takes,
-    /// What it is where it is not given.
+    /// Value if the flag is absent.
     pub default: Option<&'static str>,
-    /// Its value where it is given without one.
+    /// Value if the flag is given without one.
     pub bare: Option<&'static str>,
-    /// How often it may be given.
+    /// Number of times that the flag may be given.
     pub times: Times,
-    /// Flags that have to be given with it.
+    /// Flags that must be given with it.
     pub requires: &'static [&'static str],
-    /// Flags that may not.
+    /// Flags that must not be given with it.
     pub conflicts: &'static [&'static str],
 }
 
-/// A heading of help.
+/// A heading in `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// Where it listens.
+    /// Addresses, ports and certificates.
     Listening,
-    /// What it sends.
+    /// Media that the server sends.
     Media,
-    /// What it does for its clients.
+    /// Service to the clients.
     Service,
-    /// What it does wrong.
+    /// Deliberate faults.
     Faults,
-    /// Where results go.
+    /// Reports.
     Output,
 }
 
-/// How often a flag may be given.
+/// Number of times that a flag may be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// Once.
     Once,
     /// Any number of times.
     Any,
-    /// Any number of times, and several values with commas between them.
+    /// Any number of times, each with one value or several separated by commas.
     Listed,
 }
 
-/// What the value of a flag is.
+/// Type of a flag's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Takes {
-    /// There is none: it is given or not.
+    /// No value: the flag is present or absent.
     Nothing,
-    /// A file.
+    /// Path of a file.
     File,
-    /// One of these, with what each means. The first text is how help names it.
+    /// One of the listed values, each with its help. The first text is the placeholder in `--help`.
     OneOf(&'static str, &'static [(&'static str, &'static str)]),
-    /// A whole number, from one to the other.
+    /// A whole number between two bounds, both included.
     Number(&'static str, u64, u64),
-    /// A text, where this says what is wrong with it: see [`parses`].
+    /// A text that the function accepts; its error says what is wrong. See [`parses`].
     Text(&'static str, fn(&str) -> Result<(), String>),
 }
 
@@ -132,10 +132,10 @@ impl Takes {
     }
 }
 
-/// Whether a text is a `T`; if not, why.
+/// Checks that `text` parses as `T`.
 ///
 /// # Errors
-/// What its reader says.
+/// The error of the parser.
 pub fn parses<T: FromStr<Err: ToString>>(text: &str) -> Result<(), String> {
     text.parse::<T>()
         .map(|_| ())
@@ -143,7 +143,7 @@ pub fn parses<T: FromStr<Err: ToString>>(text: &str) -> Result<(), String> {
 }
 
 impl Flag {
-    /// A flag that may be given once, and is for itself.
+    /// A flag that may be given once, without requirements or conflicts.
     pub const fn new(
         section: Section,
         name: &'static str,
@@ -163,7 +163,7 @@ impl Flag {
         }
     }
 
-    /// The same, which is this where it is not given.
+    /// Sets the value of an absent flag.
     pub const fn default(self, value: &'static str) -> Flag {
         Flag {
             default: Some(value),
@@ -171,7 +171,7 @@ impl Flag {
         }
     }
 
-    /// The same, which is this where it is given without a value.
+    /// Sets the value of a flag that is given without one.
     pub const fn bare(self, value: &'static str) -> Flag {
         Flag {
             bare: Some(value),
@@ -179,12 +179,12 @@ impl Flag {
         }
     }
 
-    /// The same, to be given so often.
+    /// Sets the number of times that the flag may be given.
     pub const fn times(self, times: Times) -> Flag {
         Flag { times, ..self }
     }
 
-    /// The same, to be given with these alone.
+    /// Sets the flags that must be given with this one.
     pub const fn requires(self, others: &'static [&'static str]) -> Flag {
         Flag {
             requires: others,
@@ -192,7 +192,7 @@ impl Flag {
         }
     }
 
-    /// The same, not to be given with any of these.
+    /// Sets the flags that must not be given with this one.
     pub const fn conflicts(self, others: &'static [&'static str]) -> Flag {
         Flag {
             conflicts: others,
@@ -201,12 +201,12 @@ impl Flag {
     }
 }
 
-/// The values of a server's flags, each of which its declaration has found good.
+/// Values of a server's flags, validated against their declarations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags(BTreeMap<&'static str, Vec<String>>);
 
 impl Flags {
-    /// As they are where none is given.
+    /// The defaults of the declared flags.
     pub fn usual(declared: &[Flag]) -> Flags {
         let defaults = declared
             .iter()
@@ -214,51 +214,51 @@ impl Flags {
         Flags(defaults.collect())
     }
 
-    /// The same with these values of a flag, which its declaration must have found good. One that
-    /// takes nothing is given by an empty text.
+    /// Sets the values of a flag, which must be valid by its declaration. A flag without a value is
+    /// set with an empty text.
     pub fn with(mut self, name: &'static str, values: Vec<String>) -> Flags {
         self.0.insert(name, values);
         self
     }
 
-    /// Whether a flag is given or has a default.
+    /// Returns `true` if a flag was given or has a default.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// All values of a flag.
+    /// All values of a flag as text.
     pub fn all(&self, name: &str) -> &[String] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The value of a flag as it is written.
+    /// Value of a flag as text. The last one counts.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.all(name).last().map(String::as_str)
     }
 
-    /// The value of a flag.
+    /// Value of a flag; `None` if it is absent.
     ///
     /// # Panics
-    /// The flag's declaration lets values through that are no `T`.
+    /// If the declaration accepts a value that is not a `T`.
     pub fn get<T: FromStr>(&self, name: &str) -> Option<T> {
         self.text(name).map(|text| read(name, text))
     }
 
-    /// The value of a flag that has a default.
+    /// Value of a flag that has a default.
     ///
     /// # Panics
-    /// The flag's declaration has no default, or lets values through that are no `T`.
+    /// If the declaration has no default, or accepts a value that is not a `T`.
     pub fn value<T: FromStr>(&self, name: &str) -> T {
         match self.get(name) {
             Some(value) => value,
-            None => panic!("--{name} has a default"),
+            None => panic!("--{name} must have a default"),
         }
     }
 
     /// All values of a flag.
     ///
     /// # Panics
-    /// The flag's declaration lets values through that are no `T`.
+    /// If the declaration accepts a value that is not a `T`.
     pub fn values<T: FromStr>(&self, name: &str) -> Vec<T> {
         let all = self.all(name).iter();
         all.map(|text| read(name, text)).collect()
@@ -268,11 +268,11 @@ impl Flags {
 fn read<T: FromStr>(name: &str, text: &str) -> T {
     match text.parse() {
         Ok(value) => value,
-        Err(_) => panic!("the declaration of --{name} has found `{text}` good"),
+        Err(_) => panic!("the declaration of --{name} accepted the invalid value `{text}`"),
     }
 }
 
-/// What is written as `\\n`, `\\r`, `\\t` or `\\0` as that character.
+/// Replaces `\\n`, `\\r`, `\\t` and `\\0` by the characters that they stand for.
 pub fn unescaped(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains('\\') {
         return text.into();
@@ -282,7 +282,7 @@ pub fn unescaped(text: &str) -> std::borrow::Cow<'_, str> {
     pairs.into_iter().fold(text.to_owned(), replace).into()
 }
 
-/// An interface of this machine, by an address that it has or by its name.
+/// Reads an interface of this machine, given by one of its addresses or by its name.
 pub fn interface(text: &str) -> Interface {
     match text.parse() {
         Ok(address) => Interface::With(address),
@@ -290,97 +290,96 @@ pub fn interface(text: &str) -> Interface {
     }
 }
 
-/// The settings of a reference server.
+/// Validated settings of a reference server.
 pub trait Settings: Debug {
-    /// Makes the server. It may take some seconds. `wall_clock` is what the wall clock showed,
-    /// since 1970, when its time began.
+    /// Makes the server, which may take some seconds. `wall_clock` is the wall-clock time since
+    /// 1970 at the start of its clock.
     ///
     /// # Errors
-    /// The settings contradict each other; the text says how.
+    /// If settings contradict each other; the text says how.
     fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn Serve>, String>;
 }
 
-/// A reference server that was made.
+/// A reference server that is ready to run.
 pub trait Serve: Debug + Send + Sync {
-    /// The metrics of its sessions.
+    /// Metrics of the server's sessions.
     fn catalogue(&self) -> Catalogue;
 
-    /// The seed of all that is drawn.
+    /// Seed of all random choices.
     fn seed(&self) -> u64;
 
-    /// The URL of what it serves at an address.
+    /// URL of the served media at an address.
     fn url(&self, address: SocketAddr, tls: bool) -> String;
 
-    /// A session for the connection that was accepted as number `number`: the number decides, with
-    /// the seed, what it draws. None is asked for of a server that accepts no connections.
+    /// Makes the session of the accepted connection `number`. Its random choices follow from the
+    /// seed and the number. Not called for a server that accepts no connections.
     fn session(&self, _number: u64) -> Box<dyn Session> {
-        unreachable!("who listens on UDP ports alone accepts no connection")
+        unreachable!("a server with only UDP ports accepts no connection")
     }
 
-    /// What answers on a UDP port, of a server that listens there. Each worker, by its number, has
-    /// one.
+    /// Makes the endpoint of a UDP port for one worker; `None` if the server has no UDP ports.
     fn endpoint(&self, _worker: u32) -> Option<Box<dyn Endpoint>> {
         None
     }
 
-    /// Whether connections are accepted: with an [`Serve::endpoint`], at the port of TCP that has
-    /// the number of its port of UDP. Default: a server without an endpoint does.
+    /// Returns `true` if the server accepts TCP connections; together with an [`Serve::endpoint`],
+    /// on the TCP port of the same number as the UDP port. Default: `true` without an endpoint.
     fn accepts_connections(&self) -> bool {
         self.endpoint(0).is_none()
     }
 
-    /// Counts what its sessions do. `clock_monotonic_nanos` is what CLOCK_MONOTONIC showed when its
-    /// time began.
+    /// Makes the counter of the sessions' work. `clock_monotonic_nanos` is the value of
+    /// CLOCK_MONOTONIC at the start of the server's clock.
     fn tally(&self, clock_monotonic_nanos: i64) -> Box<dyn Tally>;
 }
 
-/// One second of a server, of all its workers.
+/// Counts of one second, summed over all workers of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Second<'a> {
-    /// When it began.
+    /// Start of the second.
     pub begins: Time,
-    /// How long it was.
+    /// Exact length in seconds.
     pub seconds: f64,
-    /// What its sessions counted.
+    /// Metrics of the server's sessions.
     pub served: &'a Window,
-    /// What was counted of this program itself: [`measure::TESTER_CATALOGUE`].
+    /// Metrics of this process itself: [`measure::TESTER_CATALOGUE`].
     pub tester: &'a Window,
 }
 
-/// What a server did so far.
+/// Running counts of a reference server.
 pub trait Tally: Debug {
-    /// Counts a second; gives the line of the report about it, where there is one.
+    /// Adds a second. Returns its line of the report, if it has one.
     fn second(&mut self, second: Second<'_>) -> Option<String>;
 
-    /// Counts what a session did; gives the line of the report about it, where there is one.
+    /// Adds the record of a session. Returns its line of the report, if it has one.
     fn done(&mut self, _done: Record) -> Option<String> {
         None
     }
 
-    /// How it goes, in words.
+    /// Progress in words.
     fn so_far(&self) -> String;
 
-    /// What it came to in the end, in words.
+    /// Result in words, after the end.
     fn at_the_end(&self) -> Vec<String>;
 
-    /// The last line of the report.
+    /// Last line of the report.
     fn last_line(&self) -> String;
 }
 
-/// A line of a report.
+/// Serializes a line of a report.
 pub(crate) fn line(of: &impl serde::Serialize) -> String {
     serde_json::to_string(of).expect("reports are plain data with texts as keys")
 }
 
-/// Finds what a value of a fault stands for.
+/// Returns the item named `value`.
 ///
 /// # Errors
-/// There is none of that name; the text has those that are.
+/// If there is none of that name; the text lists the names.
 pub(crate) fn one_of<T: Copy>(all: &[(&str, T)], value: &str) -> Result<T, String> {
     let found = all.iter().find(|(name, _)| *name == value);
     found.map(|(_, fault)| *fault).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        format!("it is one of {}", names.join(", "))
+        format!("must be one of {}", names.join(", "))
     })
 }
 
@@ -411,7 +410,7 @@ mod tests {
     fn every_server_can_be_made_without_flags() {
         for (protocol, server) in servers() {
             let usual = Flags::usual(server.flags);
-            let settings = (server.read)(&usual).expect("defaults are good");
+            let settings = (server.read)(&usual).expect("defaults are valid");
             let made = settings.server(Duration::ZERO).expect("defaults agree");
             assert_eq!(made.seed(), 1, "{}", protocol.name);
             for name in [common::LISTEN, common::PORT] {
@@ -442,7 +441,7 @@ mod tests {
         let address = SocketAddr::from(([127, 0, 0, 1], 9));
         for (protocol, server) in servers() {
             let usual = Flags::usual(server.flags);
-            let settings = (server.read)(&usual).expect("defaults are good");
+            let settings = (server.read)(&usual).expect("defaults are valid");
             let made = settings.server(Duration::ZERO).expect("defaults agree");
             for tls in [false, true] {
                 let url = made.url(address, tls);

@@ -1,6 +1,6 @@
 //! The only list of protocols.
 //!
-//! Each is one line of `protocols!` below; what it is stands in its folder, as a [`Protocol`].
+//! Each is one line of `protocols!` below. Its folder declares it as a [`Protocol`].
 
 use std::ops::{Deref, DerefMut};
 
@@ -11,11 +11,11 @@ pub use crate::descriptor::{Crowd, Member, Protocol, Seat, Surroundings};
 use crate::descriptor::{Keys, MakeClients};
 use crate::session::Session;
 
-/// Makes the list, and the one type that holds the keys of any of them.
+/// Generates the list and the type that holds the keys of any protocol.
 ///
-/// A line names the protocol's folder. That has a `PROTOCOL`, and a `config::ClientConfig` that
-/// implements [`Keys`]: its keys in a scenario, with their defaults. What stands above a line, such
-/// as a `cfg`, holds for all that is made of it.
+/// A line names the protocol's folder, which has a `PROTOCOL` and a `config::ClientConfig` that
+/// implements [`Keys`]: its keys in a scenario with their defaults. Attributes of a line, such as
+/// `cfg`, apply to all code generated from it.
 macro_rules! protocols {
     ($( $(#[$meta:meta])* $NAME:ident = $folder:ident as $Variant:ident; )+) => {
         $( $(#[$meta])* pub use crate::$folder::PROTOCOL as $NAME; )+
@@ -23,17 +23,16 @@ macro_rules! protocols {
         /// All protocols.
         pub static PROTOCOLS: &[&Protocol] = &[$( $(#[$meta])* &$NAME ),+];
 
-        /// The modules of this crate that are a protocol's own, in the order of [`PROTOCOLS`].
+        /// Modules of this crate that belong to one protocol, in the order of [`PROTOCOLS`].
         pub const FOLDERS: &[&str] = &[$( $(#[$meta])* stringify!($folder) ),+];
 
-        /// The configuration of a population's clients, whatever protocol they speak: read it as
-        /// its [`Keys`].
+        /// Configuration of a population's clients of any protocol. Dereferences to its [`Keys`].
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
         #[expect(clippy::large_enum_variant, reason = "a run has one for each population")]
         pub enum ClientConfig {
             $( $(#[$meta])*
-            #[doc = concat!("Of `", stringify!($folder), "`.")]
+            #[doc = concat!("Configuration for `", stringify!($folder), "`.")]
             $Variant(crate::$folder::config::ClientConfig), )+
         }
 
@@ -52,7 +51,7 @@ macro_rules! protocols {
         }
 
         impl Protocol {
-            /// The configuration where no key is written.
+            /// Returns the configuration with all defaults.
             pub fn default_config(&self) -> ClientConfig {
                 $( $(#[$meta])*
                 if self.name == $NAME.name {
@@ -61,7 +60,7 @@ macro_rules! protocols {
                 unreachable!("{} is not in the registry", self.name)
             }
 
-            /// Reads the keys of this protocol. Unknown keys are errors; missing ones take their
+            /// Reads the keys of this protocol. Unknown keys are errors; missing ones get their
             /// defaults.
             pub fn decode_config<'de, D: Deserializer<'de>>(
                 &self,
@@ -75,7 +74,7 @@ macro_rules! protocols {
                 }
             }
 
-            /// The JSON schema of this protocol's keys: an object. Its definitions go into the
+            /// JSON schema of this protocol's keys: an object. Its definitions are added to the
             /// generator.
             pub fn config_schema(&self, generator: &mut SchemaGenerator) -> Schema {
                 match self.default_config() {
@@ -100,7 +99,7 @@ protocols! {
     PROOF_PROTOCOL = proof as Proof;
 }
 
-/// The protocol of that name.
+/// Returns the protocol of this name.
 pub fn find(name: &str) -> Option<&'static Protocol> {
     PROTOCOLS
         .iter()
@@ -108,22 +107,22 @@ pub fn find(name: &str) -> Option<&'static Protocol> {
         .find(|protocol| protocol.name == name)
 }
 
-/// The protocol that a URL's scheme means.
+/// Returns the protocol of a URL's scheme.
 pub fn find_by_url(url: &str) -> Option<&'static Protocol> {
     let mut protocols = PROTOCOLS.iter().copied();
     protocols.find(|protocol| protocol.is_meant_by(url))
 }
 
-/// The clients of a population, ready to be made: what they publish is made already.
+/// Factory of a population's clients, with their published media prepared.
 #[derive(Debug)]
 pub struct Clients(Box<dyn MakeClients>);
 
 impl Clients {
-    /// Makes what they publish, where they do. It may take some seconds. `file` is what
-    /// [`Keys::source_file`] holds.
+    /// Prepares the media that the clients publish, if any, which may take some seconds. `file`
+    /// holds the contents of [`Keys::source_file`].
     ///
     /// # Errors
-    /// The source cannot be made; the text says why.
+    /// If the media cannot be made; the text says why.
     pub fn new(
         config: &ClientConfig,
         file: Option<&[u8]>,
@@ -132,29 +131,29 @@ impl Clients {
         config.clients(file, surroundings).map(Clients)
     }
 
-    /// Says among whom a client is.
+    /// Passes properties of the whole population.
     ///
     /// # Errors
-    /// What is wrong with a URL.
+    /// If a URL or the combination of keys is invalid; the text says why.
     pub fn among(mut self, crowd: &Crowd<'_>) -> Result<Clients, String> {
         self.0.among(crowd)?;
         Ok(self)
     }
 
-    /// A client that is sent to `url`. All that it chooses at random follows from its seat's seeds.
+    /// Makes a client for `url`. All its random choices follow from the seeds of its seat.
     ///
     /// # Errors
-    /// What is wrong with the URL.
+    /// If the URL is invalid; the text says why.
     pub fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
         self.0.client(url, seat)
     }
 }
 
-/// A session that asks what the media of `url` is, as one of [`Clients`] would before it plays: it
-/// says [`crate::session::Output::Described`], or fails, and ends. `None` if that cannot be asked
-/// for, such as by clients that publish.
+/// Returns a session that asks for a description of the media of `url`, as a client of the
+/// population would before it plays. It emits [`crate::session::Output::Described`] or fails, and
+/// ends. `None` if there is no such request, for example for clients that publish.
 ///
-/// An error says what is wrong with the URL.
+/// The error says why the URL is invalid.
 pub fn asking(
     config: &ClientConfig,
     url: &str,
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_schemes_lead_to_the_protocol() {
+    fn protocols_are_found_by_name_and_scheme() {
         assert_eq!(find("rtsp").map(|p| p.name), Some("rtsp"));
         assert!(find("RTSP2").is_none());
         assert_eq!(find_by_url("RTSP://h/a").map(|p| p.name), Some("rtsp"));
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_of_a_protocol_has_a_name_of_its_own() {
+    fn metric_names_are_unique_within_a_protocol() {
         for protocol in PROTOCOLS {
             let mut names: Vec<&str> = protocol.catalogue.metrics().map(|m| m.name).collect();
             let all = names.len();
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_a_protocol_is_measured_of_it() {
+    fn summary_rows_use_only_declared_metrics() {
         for protocol in PROTOCOLS {
             let rows: Vec<_> = protocol.catalogue.summary().collect();
             assert!(!rows.is_empty(), "of {}", protocol.name);
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn keys_are_decoded_and_described() {
-        let protocol = find("rtsp").expect("it is in the list");
+        let protocol = find("rtsp").expect("it is registered");
         let config = protocol
             .decode_config(serde_json::json!({"transport": "tcp"}))
             .expect("valid");
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn who_publishes_does_not_ask_what_there_is() {
+    fn publishers_do_not_ask_for_a_description() {
         let url = "rtsp://127.0.0.1:8554/live1";
         let asks = |config: &ClientConfig| asking(config, url, 0).is_some();
         assert!(asks(&RTSP_PROTOCOL.default_config()));
@@ -327,10 +326,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_url_makes_no_client() {
+    fn invalid_url_is_rejected() {
         let config = RTSP_PROTOCOL.default_config();
         let clients =
-            Clients::new(&config, None, &Surroundings::default()).expect("nothing to make");
+            Clients::new(&config, None, &Surroundings::default()).expect("no media to make");
         assert!(
             clients
                 .client("rtsp://127.0.0.1/a", Seat::default())

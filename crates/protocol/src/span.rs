@@ -1,4 +1,4 @@
-//! A time, or one that is drawn between two: as scenarios write think times.
+//! Durations that are fixed or drawn at random, such as the think times of scenarios.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,17 +9,17 @@ use rand::Rng;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A time, or one between two that is drawn for each client: `20s`, `5s..20s`.
+/// A duration, or a range from which each client draws one at random: `20s`, `5s..20s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The shortest.
+    /// Minimum.
     pub least: Duration,
-    /// The longest.
+    /// Maximum.
     pub most: Duration,
 }
 
 impl Span {
-    /// A time that is not drawn.
+    /// A fixed duration.
     pub const fn exactly(time: Duration) -> Span {
         Span {
             least: time,
@@ -27,11 +27,11 @@ impl Span {
         }
     }
 
-    /// A time out of the span, each millisecond as likely as any other.
+    /// Draws a duration, uniformly in steps of 1 ms.
     pub fn draw(self, random: &mut impl Rng) -> Duration {
         let steps = (self.most - self.least).as_millis();
         let steps = u64::try_from(steps).unwrap_or(u64::MAX - 1);
-        // Drawn where there is nothing to choose too, so that the choices after it stay the same.
+        // Consumes a random number even for a fixed duration, so that later choices stay the same.
         let drawn = random.next_u64() % (steps + 1);
         self.least + Duration::from_millis(drawn)
     }
@@ -89,7 +89,7 @@ impl JsonSchema for Span {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "A time, or one between two that is drawn for each client: `20s`, `5s..20s`.",
+            "description": "A duration, or a range from which each client draws one at random: `20s`, `5s..20s`.",
             "examples": ["20s", "5s..20s"]
         })
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drawn_time_is_within_its_span() {
+    fn drawn_duration_is_within_its_range() {
         let mut random = Pcg64Mcg::seed_from_u64(1);
         let span: Span = "5s..6s".parse().expect("valid");
         let drawn: Vec<Duration> = (0..100).map(|_| span.draw(&mut random)).collect();

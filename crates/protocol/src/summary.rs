@@ -1,9 +1,9 @@
-//! Rows of a run's summary that protocols with media share.
+//! Summary rows that all media protocols share.
 
 use measure::SummaryRow;
 use measure::summary::{Part, Shows, When};
 
-/// What came, and what did not.
+/// Packet loss and bit rate.
 pub(crate) const MEDIA: &[SummaryRow] = &[
     SummaryRow::text(
         "loss",
@@ -24,13 +24,12 @@ pub(crate) const MEDIA: &[SummaryRow] = &[
     ),
 ];
 
-/// How long clients waited for their first packet. What none had who began in the time that counts,
-/// nobody misses.
+/// Startup delay. The row is replaced by a note if all clients started in the warm-up.
 pub(crate) const STARTUP: &[SummaryRow] = &[
     SummaryRow::text(
         "startup delay",
         &[When::NotBegan],
-        &[Part::Text("unknown: all clients began in the warm-up")],
+        &[Part::Text("unknown: all clients started in the warm-up")],
     ),
     SummaryRow::distribution("startup delay", &[When::Began], "startup_delay", "p50"),
 ];

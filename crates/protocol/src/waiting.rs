@@ -8,28 +8,28 @@ use measure::Time;
 use crate::publication::is_live;
 use crate::session::{Context, Failure, Input, Outcome, Output, Session, Sinks, StreamRow};
 
-/// Reason for the failure of a client whose stream was not published in time.
+/// Failure reason of a client whose stream was not published before its timeout.
 pub const NO_PUBLISHER: &str = "no_publisher";
 
-/// A client that is stopped after this time without its stream has failed. Otherwise a short run
-/// would pass although nobody published anything.
+/// Minimum wait without a stream after which a stopped client counts as failed. Otherwise a short
+/// run would pass although no client published anything.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
 /// The streams that a client waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// The client's URL, as reports may show it.
+    /// URL of the client, as shown in reports.
     pub url: String,
-    /// Topics of the publishers. The first stream that is published counts.
+    /// Topics of the publishers. The client joins the first stream that is published.
     pub topics: Vec<String>,
-    /// Maximum time to wait.
+    /// Maximum wait.
     pub patience: Duration,
-    /// Time between the publication of the stream and the client's request.
+    /// Delay between the publication of the stream and the client's request.
     pub join_after: Duration,
 }
 
 impl Awaited {
-    /// One stream, for at most 30 s.
+    /// Waits for one stream, for at most 30 s.
     pub fn stream(topic: impl Into<String>) -> Awaited {
         let topic = topic.into();
         Awaited {
@@ -42,7 +42,7 @@ impl Awaited {
 }
 
 /// A client of any protocol that waits for its stream. It starts when the stream is published, and
-/// its delays count from then.
+/// its delays are measured from then.
 pub struct Waiting {
     client: Box<dyn Session>,
     awaited: Arc<Awaited>,
@@ -55,27 +55,26 @@ enum State {
     Waits {
         due: Time,
         since: Time,
-        /// Time to join, or to give up without `live`.
+        /// Time to join, or to give up if `live` is `None`.
         until: Time,
         live: Option<Live>,
-        /// Whether the stream was published, and ended before the client joined.
+        /// `true` if the stream was published and ended before the client joined.
         missed: bool,
     },
-    /// The client is at work. It plays the stream with this topic.
+    /// The client plays the stream with the topic at this position.
     Joined(usize),
     Ended,
 }
 
-/// A published stream.
 #[derive(Debug)]
 struct Live {
-    /// Position of its topic.
+    /// Position of the stream's topic.
     topic: usize,
     message: Arc<str>,
 }
 
 impl Waiting {
-    /// A client that is not started yet.
+    /// Wraps a client that has not started.
     pub fn new(client: Box<dyn Session>, awaited: Arc<Awaited>) -> Waiting {
         Waiting {
             client,
@@ -147,7 +146,7 @@ impl Waiting {
         self.look(cx);
     }
 
-    /// Joins or gives up, if it is time.
+    /// Joins or gives up if the time has come.
     fn look(&mut self, cx: &mut Context<'_>) {
         let State::Waits {
             due, until, live, ..
@@ -189,7 +188,7 @@ impl Session for Waiting {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         match (&self.state, &input) {
             (State::Joined(own), Input::Told { topic, .. }) => {
-                // Streams that others of its topics stand for are none of its business.
+                // Messages of the other topics belong to other streams.
                 if self.awaited.topics[*own] == *topic {
                     self.client.handle(cx, input);
                 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::publication::{gone, live};
 use crate::session::{Flows, Outbox};
 
-/// A client that notes its inputs.
+/// A client that logs its inputs.
 struct Noted(Arc<Mutex<Vec<String>>>);
 
 impl Session for Noted {
@@ -25,7 +25,7 @@ impl Session for Noted {
     }
 }
 
-/// Seconds since time began.
+/// Seconds since the start of the clock.
 fn at(time: Time) -> f64 {
     time.as_secs_f64()
 }
@@ -39,7 +39,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A client that was due at 1 s, and waits for "a" and "b" from 2 s on, for 10 s.
+    /// A client that was due at 1 s and waits for "a" and "b" from 2 s on, for 10 s.
     fn new(join_after: u64) -> Bench {
         let inputs = Arc::new(Mutex::new(Vec::new()));
         let awaited = Awaited {
@@ -86,7 +86,7 @@ impl Bench {
         self.input(Input::Told { topic, message });
     }
 
-    /// Goes to its deadline.
+    /// Advances to the deadline.
     fn deadline(&mut self) -> f64 {
         self.now = self.waiting.deadline().expect("it waits");
         self.input(Input::Deadline);
@@ -113,7 +113,7 @@ fn client_starts_when_its_stream_is_published() {
     let started = ["told live video", "start 5, due 5"];
     assert_eq!(bench.inputs(), started);
     assert_eq!(bench.waiting.deadline(), None);
-    // The client hears of its own stream only.
+    // The client receives messages of its own stream only.
     bench.told("a", &gone(None));
     assert_eq!(bench.inputs(), started);
     bench.told("b", &gone(None));
@@ -121,12 +121,12 @@ fn client_starts_when_its_stream_is_published() {
 }
 
 #[test]
-fn client_joins_after_the_time_that_the_server_needs() {
+fn client_joins_after_the_configured_delay() {
     let mut bench = Bench::new(3);
     bench.told("a", &live(&[]));
     assert_eq!(bench.deadline(), 5.0);
     assert_eq!(bench.inputs(), ["told live", "start 5, due 5"]);
-    // The stream ends before, and comes back.
+    // The stream ends before, and returns.
     let mut bench = Bench::new(3);
     bench.told("a", &live(&[]));
     bench.told("b", &gone(None));
@@ -139,7 +139,7 @@ fn client_joins_after_the_time_that_the_server_needs() {
 }
 
 #[test]
-fn client_that_waits_in_vain_fails() {
+fn client_fails_if_its_stream_is_never_published() {
     let mut bench = Bench::new(0);
     assert_eq!(bench.deadline(), 12.0);
     let Some(Outcome::Failed(failure)) = &bench.outcome else {
@@ -148,7 +148,7 @@ fn client_that_waits_in_vain_fails() {
     assert_eq!(failure.reason, NO_PUBLISHER);
     assert_eq!(failure.detail, "rtmp://h/a was not published within 10s");
     assert!(bench.inputs().is_empty());
-    // Stopped before: only a wait of a second counts, and only without any stream.
+    // Stopped earlier: only a wait of at least a second without any stream is a failure.
     assert_eq!(Bench::new(0).stop(2), None);
     assert_eq!(Bench::new(0).stop(3), Some(NO_PUBLISHER));
     let mut bench = Bench::new(9);

@@ -1,4 +1,4 @@
-//! What a description says of media, for those who compare it: bit rate, length, formats.
+//! Summary of the media in a description, for comparisons: bit rate, length, formats.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
@@ -7,14 +7,13 @@ use measure::media::{MediaDescription, StreamDescription};
 use super::sdp::{Description, Format, Media};
 use mediagen::h264::sps;
 
-/// The longest name of a codec that is kept. What a server sends goes into reports and onto
-/// terminals.
+/// Maximum length of a codec name. Text from servers appears in reports and on terminals.
 const NAME_MAX: usize = 32;
 
-/// The longest parameter sets that are read, in bytes of base64.
+/// Maximum length of the parameter sets, in bytes of base64.
 const PARAMETERS_MAX: usize = 4096;
 
-/// As it is written by servers: with its padding or without.
+/// Base64 as servers write it: with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -22,7 +21,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// What is said of it. What is not said stays unknown.
+/// Summarises a description. Fields that the description does not state are `None`.
 pub fn describe(description: &Description) -> MediaDescription {
     let streams: Vec<StreamDescription> = description.medias.iter().map(stream).collect();
     let stated = streams.iter().filter_map(|stream| stream.bitrate);
@@ -41,7 +40,7 @@ pub fn describe(description: &Description) -> MediaDescription {
 }
 
 fn stream(media: &Media) -> StreamDescription {
-    // The first is what the server would rather send (RFC 8866, 5.14).
+    // The first format is the preferred one (RFC 8866, 5.14).
     let format = media.formats.first();
     StreamDescription {
         kind: media.kind.name().to_owned(),
@@ -53,7 +52,7 @@ fn stream(media: &Media) -> StreamDescription {
     }
 }
 
-/// The encoding's name, in capitals: case makes no difference (RFC 8866, 6.6).
+/// Encoding name in capitals: names are case-insensitive (RFC 8866, 6.6).
 fn codec(format: &Format) -> Option<String> {
     let name = format.encoding.as_deref()?;
     let fit = |letter: &char| letter.is_ascii_graphic();
@@ -61,7 +60,7 @@ fn codec(format: &Format) -> Option<String> {
     (!name.is_empty()).then(|| name.to_ascii_uppercase())
 }
 
-/// The size of pictures where the parameters hold a sequence parameter set (RFC 6184, 8.1).
+/// Picture size, if the format parameters contain a sequence parameter set (RFC 6184, 8.1).
 fn resolution(format: &Format) -> Option<(u32, u32)> {
     if !format.encoding.as_deref()?.eq_ignore_ascii_case("H264") {
         return None;
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_said_is_known() {
+    fn stated_properties_are_summarised() {
         let media = of(
             "v=0\na=range:npt=0-60\nm=video 0 RTP/AVP 96 97\nb=AS:1100\nb=TIAS:1000000\na=rtpmap:96 h264/90000\n\
              a=fmtp:96 packetization-mode=1; sprop-parameter-sets=Z2QAH6zZQFAFuwEQAAADABAAAAMDIPGDGWA,aOvjyyLA\n\
@@ -100,22 +99,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_unknown() {
+    fn unstated_properties_are_unknown() {
         let media = of("v=0\na=range:npt=now-\nm=video 0 RTP/AVP 96\nm=audio 0 RTP/AVP 0\n");
         assert_eq!((media.length, media.bitrate), (None, None));
         assert_eq!(media.format(), "unknown video + PCMU 8000 Hz");
-        // As VLC writes it: of the picture alone.
+        // VLC states the bandwidth of the video stream only.
         let media = of("v=0\nm=video 0 RTP/AVP 96\nb=AS:1000\nm=audio 0 RTP/AVP 0\nb=RR:0\n");
         assert_eq!(media.bitrate, Some(1_000_000));
         assert_eq!(media.unstated(), ["audio"]);
-        // The whole's tells where a stream's does not.
+        // The session's bandwidth counts if a stream has none.
         let media = of("v=0\nb=AS:2000\nm=video 0 RTP/AVP 96\nb=AS:1000\nm=audio 0 RTP/AVP 0\n");
         assert_eq!(media.bitrate, Some(2_000_000));
         assert_eq!(media.unstated(), [] as [&str; 0]);
     }
 
     #[test]
-    fn names_are_made_fit_to_be_shown() {
+    fn codec_names_are_sanitised() {
         let text = format!(
             "m=video 0 RTP/AVP 96\na=rtpmap:96 \u{1b}[31mX{}/90000\n",
             "y".repeat(99)

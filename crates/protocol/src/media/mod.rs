@@ -1,4 +1,4 @@
-//! What protocols share: media formats, receivers that measure, sources that send.
+//! Media code that protocols share: formats, measuring receivers, and senders.
 
 pub mod described;
 pub mod frames;

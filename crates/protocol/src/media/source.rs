@@ -1,4 +1,4 @@
-//! Sources: media that clients publish.
+//! Media sources that clients publish.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl From<VideoProfile> for Profile {
     }
 }
 
-/// What sound that is made is coded with.
+/// Codec of generated audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AudioCodec {
@@ -47,7 +47,7 @@ pub enum AudioCodec {
     Opus,
 }
 
-/// What video that is made is coded with.
+/// Codec of generated video.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VideoCodec {
@@ -58,55 +58,55 @@ pub enum VideoCodec {
     Vp8,
 }
 
-/// What is published: a made video, with a tone beside it where one is wanted; or a file, over and
-/// over.
+/// Published media: generated video, optionally with audio, or a file that is repeated endlessly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceConfig {
-    /// A file to publish over and over, beginning at once at its end: MP4 or MPEG-TS, with H.264
-    /// and, if at all, AAC; of WebRTC also WebM (VP8 or VP9, and Opus), IVF, and recordings of Janus
-    /// (.mjr); at most 512 MiB and an hour. As written relative to the scenario file. Default: none,
-    /// the media is made.
+    /// File to publish in a loop without a pause between repetitions: MP4 or MPEG-TS with H.264 and
+    /// optional AAC; for WebRTC also WebM (VP8 or VP9, and Opus), IVF, and Janus recordings (.mjr).
+    /// At most 512 MiB and one hour. A relative path is relative to the scenario file. Default:
+    /// none, the media is generated.
     pub file: Option<PathBuf>,
-    /// Bit rate of the video that is made: RTP payload, without headers. Default: 1Mbps.
+    /// Bit rate of the generated video: RTP payload, without headers. Default: 1Mbps.
     pub bitrate: Option<BitRate>,
-    /// Pictures per second of the video that is made. Default: 25.
+    /// Frame rate of the generated video, in pictures per second. Default: 25.
     pub frame_rate: Option<FrameRate>,
-    /// Pictures from one that can be decoded by itself to the next, of the video that is made.
-    /// Default: as many as two seconds have.
+    /// Number of pictures from one key frame to the next in the generated video. Default: the
+    /// pictures of two seconds.
     pub gop: Option<u32>,
-    /// Width and height of the video that is made, such as 1280x720: both even, 48 to 4096.
-    /// Default: as large as leaves nine tenths of the bit rate to what is in the pictures, up to
-    /// 1920x1080.
+    /// Width and height of the generated video, such as 1280x720: both even, from 48 to 4096.
+    /// Default: the largest size that leaves nine tenths of the bit rate to picture content, at
+    /// most 1920x1080.
     pub size: Option<PictureSize>,
-    /// The profile of H.264 that the video that is made keeps to: `baseline` (Constrained Baseline)
-    /// or `main` (with CAVLC). Default: baseline.
+    /// H.264 profile of the generated video: `baseline` (Constrained Baseline) or `main` (with
+    /// CAVLC). Default: baseline.
     pub profile: Option<VideoProfile>,
-    /// What video that is made is coded with, of WebRTC: `h264` (default) or `vp8`.
+    /// Codec of the generated video, WebRTC only: `h264` (default) or `vp8`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub video_codec: Option<VideoCodec>,
-    /// Whether there is audio too. Made, it is G.711 mu-law, 64 kb/s beside the video's bit rate:
-    /// default false. Of a file it is the file's: default true.
+    /// Publishes audio as well. Generated audio is G.711 mu-law at 64 kb/s, in addition to the
+    /// video's bit rate; default: false. A `file` provides its own audio; default: true.
     pub audio: Option<bool>,
-    /// What made audio is coded with, of WebRTC: `pcmu` (default) or `opus` (silence that takes
-    /// 32 kb/s). Needs `audio: true`.
+    /// Codec of the generated audio, WebRTC only: `pcmu` (default) or `opus` (silence at 32 kb/s).
+    /// Needs `audio: true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audio_codec: Option<AudioCodec>,
-    /// Whether Opus is sent as people talk, such as `{speakers: 1.2, turn: 8s}`, or `{}` for all
-    /// defaults: the clients of a population, or of each of its rooms, take turns. Who talks sends
-    /// 32 kb/s, with an audio level of -20 to -40 dBov (RFC 6464); who is silent sends a packet
-    /// each 400 ms (DTX). Needs `audio_codec: opus`. Default: all send all the time.
+    /// Simulated conversation with Opus, such as `{speakers: 1.2, turn: 8s}`, or `{}` for all
+    /// defaults: the clients of a population, or of each of its rooms, take turns. A client that
+    /// talks sends 32 kb/s with an audio level of -20 to -40 dBov (RFC 6464); a silent one sends a
+    /// packet every 400 ms (DTX). Needs `audio_codec: opus`. Default: all clients send all the
+    /// time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub talk: Option<TalkConfig>,
-    /// Whether video that is made is sent in three layers (simulcast), of WebRTC: the first with
-    /// the `bitrate`, each other with a quarter of the one before and, where `size` is written, half
-    /// of its width and height. Default: false.
+    /// Sends the generated video in three layers (simulcast), WebRTC only: the first layer has the
+    /// `bitrate`, each further one a quarter of the bit rate of the layer before and, if `size` is
+    /// given, half its width and height. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub simulcast: bool,
-    /// The longest RTP payload in bytes. Default: 1400.
+    /// Maximum size of an RTP payload in bytes. Default: 1400.
     pub mtu: usize,
-    /// How the packets of a picture leave: `at_once` when it is due, as from an encoder (default),
-    /// or `spread` over the time until the next.
+    /// Send times of the packets of a picture: all `at_once` when the picture is due, as an encoder
+    /// does (default), or `spread` over the time until the next picture.
     pub pacing: Pacing,
 }
 
@@ -130,22 +130,22 @@ impl Default for SourceConfig {
     }
 }
 
-/// The largest file that is taken, in bytes: all of it is in memory.
+/// Maximum size of a source file in bytes. The whole file is kept in memory.
 pub const FILE_MAX: u64 = 512 << 20;
 
-/// The shortest payload that is taken: a time code behind parameter sets fits in.
+/// Minimum `mtu`: a time code after the parameter sets still fits.
 const MTU_MIN: usize = 256;
 
 impl SourceConfig {
-    /// What that layer of a simulcast is made by: each with a quarter of the bit rate, and of the
-    /// pixels, of the one above it.
+    /// Returns the settings of one simulcast layer. Each layer has a quarter of the bit rate and of
+    /// the pixels of the layer above it.
     pub(crate) fn layer(&self, layer: u32) -> SourceConfig {
         let mut lower = self.clone();
         if layer == 0 {
             return lower;
         }
         lower.bitrate = Some(BitRate(self.made_bitrate() >> (2 * layer)));
-        // Both are even (4:2:0).
+        // Width and height must be even (4:2:0).
         let side = |length: u32| (length >> layer) & !1;
         lower.size = self.size.map(|size| PictureSize {
             width: side(size.width),
@@ -154,36 +154,36 @@ impl SourceConfig {
         lower
     }
 
-    /// What is wrong with the values, if anything. Whether the bit rate can be met is another
-    /// matter ([`SourceConfig::check_made`]).
+    /// Checks the values, for protocols other than WebRTC. [`SourceConfig::check_made`] checks
+    /// whether the bit rate can be met.
     pub fn check(&self) -> Result<(), String> {
         match (self.audio_codec, self.talk) {
             (None, None) if self.simulcast => {
-                Err("`simulcast` is of WebRTC; take it out".to_owned())
+                Err("`simulcast` is supported for WebRTC only; remove it".to_owned())
             }
             (None, None) if self.video_codec.is_some() => {
-                Err("`video_codec` is of WebRTC; take it out".to_owned())
+                Err("`video_codec` is supported for WebRTC only; remove it".to_owned())
             }
             (None, None) => self.check_but_audio_codec(),
-            (Some(_), _) => Err("`audio_codec` is of WebRTC; take it out".to_owned()),
-            (None, Some(_)) => Err("`talk` is of WebRTC; take it out".to_owned()),
+            (Some(_), _) => Err("`audio_codec` is supported for WebRTC only; remove it".to_owned()),
+            (None, Some(_)) => Err("`talk` is supported for WebRTC only; remove it".to_owned()),
         }
     }
 
-    /// The same where the codec of the audio may be chosen.
+    /// Checks the values, for WebRTC, which allows keys that [`SourceConfig::check`] rejects.
     pub(crate) fn check_with_audio_codec(&self) -> Result<(), String> {
         if self.audio_codec.is_some() && (self.file.is_some() || self.audio != Some(true)) {
             return Err(
-                "`audio_codec` is of audio that is made: it needs `audio: true`, and no \
+                "`audio_codec` applies to generated audio: set `audio: true` and remove \
                         `file`"
                     .to_owned(),
             );
         }
         if self.profile.is_some() && self.video_codec == Some(VideoCodec::Vp8) {
-            return Err("`profile` is of H.264, and `video_codec` is `vp8`".to_owned());
+            return Err("`profile` applies to H.264, but `video_codec` is `vp8`".to_owned());
         }
         if self.simulcast && self.file.is_some() {
-            return Err("`simulcast` is of video that is made, and there is a `file`".to_owned());
+            return Err("`simulcast` applies to generated video; remove it or `file`".to_owned());
         }
         if let Some(talk) = self.talk {
             talk.check()?;
@@ -210,7 +210,7 @@ impl SourceConfig {
             && let Some((key, _)) = made.into_iter().find(|(_, written)| *written)
         {
             return Err(format!(
-                "`{key}` is of media that is made, and there is a `file`"
+                "`{key}` applies to generated media; remove it or `file`"
             ));
         }
         if self.gop == Some(0) {
@@ -220,13 +220,13 @@ impl SourceConfig {
     }
 }
 
-/// Media that is made, with what is usual where nothing is written.
+/// Settings of generated media, with defaults filled in.
 impl SourceConfig {
-    /// Whether the bit rate and the size can be met, that of all layers where there are more. Takes
-    /// some milliseconds.
+    /// Checks that the bit rate and the size can be met, for every layer of a simulcast. Takes some
+    /// milliseconds.
     ///
     /// # Errors
-    /// They cannot; the text says what would do.
+    /// The settings cannot be met; the message says which values can.
     pub fn check_made(&self) -> Result<(), String> {
         if self.file.is_some() {
             return Ok(());
@@ -265,26 +265,25 @@ impl SourceConfig {
     }
 }
 
-/// Media to publish, made once and shared by all that publish it.
+/// Media to publish, created once and shared by all clients that publish it.
 #[derive(Clone, Debug)]
 pub struct MediaSource {
-    /// Each media, in the order of the description. At least one.
+    /// All media, in the order of the description. At least one.
     pub clips: Vec<Arc<Clip>>,
-    /// The first of them as encoders give it, where it is made and whoever sends it heeds what is
-    /// asked for.
+    /// The generated video as an encoder produces it, for senders that follow requests for key
+    /// frames and bit rates. `None` for a file and for all other senders.
     pub encoded: Option<Arc<Ladder>>,
-    /// The other layers of that, the better first, where it is sent as a simulcast.
+    /// The further simulcast layers, best first. Empty without simulcast.
     pub layers: Vec<Arc<Ladder>>,
-    /// How the packets of a frame leave.
     pub pacing: Pacing,
 }
 
 impl MediaSource {
-    /// Makes the media. Takes up to some seconds where the bit rate is very high, or the file
-    /// large. `file` is what the file holds, where there is one.
+    /// Creates the media. Takes up to some seconds if the bit rate is very high or the file is
+    /// large. `file` is the content of the configured file, if any.
     ///
     /// # Errors
-    /// No video can be made by the settings, or out of the file; the text says why.
+    /// No video can be generated with the settings or read from the file; the message says why.
     pub fn new(config: &SourceConfig, file: Option<&[u8]>) -> Result<MediaSource, String> {
         let clips = match file {
             Some(bytes) => file::clips(bytes, config.mtu, config.audio.unwrap_or(true))?,
@@ -302,14 +301,14 @@ impl MediaSource {
         })
     }
 
-    /// The same for those who heed requests for key frames and bit rates: video that is made is
-    /// made as encoders give it. It takes four times the memory.
+    /// Creates the media for senders that follow requests for key frames and bit rates: generated
+    /// video is prepared at several bit rates, which takes four times the memory.
     ///
     /// # Errors
-    /// As of [`MediaSource::new`].
+    /// See [`MediaSource::new`].
     pub fn live(config: &SourceConfig, file: Option<&[u8]>) -> Result<MediaSource, String> {
         if let Some(bytes) = file {
-            // The AAC of other files is not carried.
+            // Other files have AAC audio, which WebRTC does not carry.
             let clips = match file::recorded(bytes, config.mtu, config.audio.unwrap_or(true)) {
                 Some(clips) => clips?,
                 None => file::clips(bytes, config.mtu, false)
@@ -346,19 +345,20 @@ impl MediaSource {
     }
 }
 
-/// Why a file is refused, where it is none of those that other protocols take either.
+/// Error for a file that is not a recording. A file that is neither MP4 nor MPEG-TS gets a message
+/// with the WebRTC formats.
 fn of_no_recording(bytes: &[u8], error: String) -> String {
     let is_known = bytes.first() == Some(&0x47) || bytes.get(4..8) == Some(b"ftyp");
     match is_known {
         true => error,
-        false => "it is neither MP4, MPEG-TS, WebM, IVF nor a recording of Janus".to_owned(),
+        false => "it is neither MP4, MPEG-TS, WebM, IVF nor a Janus recording".to_owned(),
     }
 }
 
-/// How many layers a simulcast has.
+/// Number of layers in a simulcast.
 pub(crate) const LAYERS: u32 = 3;
 
-/// Why a layer cannot be made, the first of which is all there is without a simulcast.
+/// Error message for a layer that cannot be generated. Without simulcast, layer 0 is the only one.
 fn of_layer(error: &SettingsError, layer: u32) -> String {
     let share = 1 << (2 * layer);
     match error {

@@ -1,8 +1,9 @@
-//! Who of a group talks when: turns that follow each other, overlap, or leave silence between.
+//! Turn-taking in a group: which clients talk when. Turns follow each other, overlap, or leave
+//! silence in between.
 //!
-//! All of a group compute the same from the group's seed, so nobody has to be told who talks. The
-//! course is cut into periods that do not depend on each other: who comes later computes from the
-//! beginning of the running period on, not from that of the run.
+//! All clients of a group compute the same schedule from the group's seed and exchange no messages.
+//! The schedule consists of independent periods: a client that joins late computes from the start
+//! of the current period, not from the start of the run.
 
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::mix::mix;
 
-/// How the clients of a group talk.
+/// Simulated conversation among the clients of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TalkConfig {
-    /// How many talk at a time, on average: 0.05 to 20. Never more than there are clients. Default:
-    /// 1.
+    /// Average number of clients that talk at the same time: 0.05 to 20. Limited by the number of
+    /// clients. Default: 1.
     pub speakers: f64,
-    /// How long a turn is, on average: 1s to 60s. Each has at least a quarter of that. Default: 8s.
+    /// Average length of a turn: 1s to 60s. Every turn lasts at least a quarter of it. Default: 8s.
     pub turn: TimeSpan,
 }
 
@@ -33,7 +34,7 @@ impl Default for TalkConfig {
 }
 
 impl TalkConfig {
-    /// What is wrong with the values, if anything.
+    /// Checks that the values are in range.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !(0.05..=20.0).contains(&self.speakers) {
             return Err("`talk.speakers` must be 0.05 to 20".to_owned());
@@ -46,63 +47,63 @@ impl TalkConfig {
     }
 }
 
-/// How long a period is.
+/// Length of a period of the schedule.
 const PERIOD: Duration = Duration::from_secs(600);
 
-/// The share of the mean that every turn has. The rest of its length is distributed exponentially.
+/// Share of the mean length that every turn has. The rest is distributed exponentially.
 const SURE: f64 = 0.25;
 
-/// No turn is shorter: the end of a period leaves no scrap of one.
+/// Minimum length of a turn. The remainder of a period is left silent if it is shorter.
 const SHORTEST: Duration = Duration::from_millis(250);
 
-/// One who talks.
+/// A turn of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// When the turn begins, in the run's time.
+    /// Start of the turn, in run time.
     pub(crate) from: Duration,
-    /// When it is over.
+    /// End of the turn, in run time.
     pub(crate) until: Duration,
-    /// What its loudness follows from.
+    /// Seed of the loudness.
     seed: u64,
 }
 
 impl Turn {
-    /// How loud a frame of the turn is, in decibels below the loudest: 20 to 40 (RFC 6464, 3).
+    /// Returns the audio level of a frame of the turn, in -dBov: 20 to 40 (RFC 6464, 3).
     pub(crate) fn level(&self, frame: u64) -> u8 {
         let voice = 22 + mix(&[self.seed, 1]) % 17;
         (voice - 2 + mix(&[self.seed, 2, frame]) % 5) as u8
     }
 }
 
-/// Which of a group one is.
+/// Identifies a client within its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// The seed that all of the group have in common.
+    /// Seed that the whole group shares.
     pub(crate) seed: u64,
-    /// Its place in the group, from 0.
+    /// Index in the group, from 0.
     pub(crate) place: u64,
-    /// How many the group has.
+    /// Size of the group.
     pub(crate) of: u64,
 }
 
-/// The talk of a group, and the turns of one of it.
+/// Turn schedule of a group, and the turns of one member.
 #[derive(Clone, Debug)]
 pub(crate) struct Talk {
     config: TalkConfig,
     member: Member,
     period: u32,
-    /// Turns that have begun in the period.
+    /// Number of turns that have begun in the period.
     turns: u64,
-    /// When the next one begins.
+    /// Start of the next turn.
     next: Duration,
-    /// Who talks when the newest turn begins, and until when.
+    /// Members that talk when the newest turn begins, and the ends of their turns.
     talking: Vec<(u64, Duration)>,
-    /// The newest turn of the member.
+    /// Newest turn of this member.
     own: Option<Turn>,
 }
 
 impl Talk {
-    /// The talk of the group, from the beginning of the run on.
+    /// Creates the schedule, beginning at the start of the run.
     pub(crate) fn new(config: TalkConfig, member: Member) -> Talk {
         Talk {
             config,
@@ -115,7 +116,8 @@ impl Talk {
         }
     }
 
-    /// The member's turn that runs at `now` or begins before `now + ahead`. `now` never goes back.
+    /// Returns the member's turn that runs at `now` or begins before `now + ahead`. `now` must not
+    /// decrease from call to call.
     pub(crate) fn turn(&mut self, now: Duration, ahead: Duration) -> Option<Turn> {
         let period = (now.as_secs() / PERIOD.as_secs()) as u32;
         if period > self.period {
@@ -139,13 +141,13 @@ impl Talk {
         self.talking.clear();
     }
 
-    /// A number from 0 to 1 for the next turn.
+    /// Returns a pseudo-random number from 0 to 1 for the next turn.
     fn draw(&self, what: u64) -> f64 {
         let of = [self.member.seed, self.period.into(), self.turns, what];
         (mix(&of) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Decides the next turn: who talks, and for how long.
+    /// Decides who takes the next turn, and for how long.
     fn take_next(&mut self) {
         let (from, end) = (self.next, PERIOD * (self.period + 1));
         if from >= end {
@@ -153,7 +155,7 @@ impl Talk {
         }
         let mean = self.config.turn.0.as_secs_f64();
         let length = mean * (SURE - (1.0 - SURE) * (1.0 - self.draw(0)).ln());
-        // Where turns begin `speakers` times as often as they last long, so many talk on average.
+        // If turns begin `speakers` times per turn length, `speakers` members talk on average.
         let wait = length / self.config.speakers * (0.5 + self.draw(1));
         let seed = mix(&[self.member.seed, self.period.into(), self.turns, 2]);
         self.turns += 1;
@@ -172,10 +174,10 @@ impl Talk {
         }
     }
 
-    /// One who does not talk; none where all do.
+    /// Picks a member that does not talk. Returns `None` if all members talk.
     fn somebody_silent(&self, seed: u64) -> Option<u64> {
         let of = self.member.of.max(1);
-        // One more than talk: of so many that are different, one is silent.
+        // One candidate more than members that talk: at least one candidate is silent.
         let some = of.min(self.talking.len() as u64 + 1);
         let mut some = (0..some).map(|step| (seed % of + step) % of);
         some.find(|who| self.talking.iter().all(|(other, _)| other != who))
@@ -199,7 +201,7 @@ mod tests {
             .collect()
     }
 
-    /// How many talk at each time.
+    /// Returns the number of members that talk at each step.
     fn course(group: &mut [Talk], steps: u32) -> Vec<usize> {
         let talks = |talk: &mut Talk, now| talk.turn(now, STEP).is_some_and(|own| own.from <= now);
         let at = |step| {
@@ -212,19 +214,19 @@ mod tests {
     }
 
     #[test]
-    fn as_many_talk_on_average_as_are_written() {
+    fn average_number_of_speakers_is_met() {
         for (speakers, of) in [(0.3, 4), (1.2, 12), (4.0, 30)] {
             let course = course(&mut group(speakers, 4, of), 240_000);
             let mean = course.iter().sum::<usize>() as f64 / course.len() as f64;
             assert!((mean / speakers - 1.0).abs() < 0.06, "{mean} of {speakers}");
-            // There is silence, and there are overlaps.
+            // Some steps are silent, and some turns overlap.
             assert!(speakers > 2.0 || course.contains(&0), "{speakers}");
             assert!(speakers < 1.0 || course.iter().any(|talking| *talking > 1));
         }
     }
 
     #[test]
-    fn all_have_turns_and_no_more_talk_than_there_are() {
+    fn all_have_turns_and_speakers_are_bounded() {
         let mut two = group(10.0, 2, 2);
         assert!(course(&mut two, 5000).iter().all(|talking| *talking <= 2));
         let mut ten = group(1.0, 2, 10);
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_computes_the_same() {
+    fn late_member_computes_the_same_schedule() {
         let mut early = group(1.2, 8, 5);
         course(&mut early, 100_000);
         let now = STEP * 100_000;
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn voices_are_as_loud_as_voices() {
+    fn audio_levels_vary_within_20_to_40() {
         let mut levels = Vec::new();
         for talk in &mut group(1.0, 8, 5) {
             let own = talk

@@ -1,8 +1,8 @@
-//! RTCP (RFC 3550, 6): reports that go with a stream of RTP.
+//! RTCP (RFC 3550, 6): reports that accompany an RTP stream.
 //!
-//! Reading is by [`packets`]: an iterator over what a compound packet holds, that ends at the first
-//! thing it cannot make out. Writing appends to a buffer; a compound packet is made by writing one
-//! packet after another, a report first and the source description with it.
+//! [`packets`] parses: it iterates over the packets of a compound packet and ends at the first
+//! error. The `write` functions append to a buffer. A compound packet consists of several packets
+//! written one after another: a report first, with a source description.
 
 mod interval;
 
@@ -19,109 +19,106 @@ const SDES: u8 = 202;
 /// Goodbye.
 const BYE: u8 = 203;
 
-/// The item of a source description that names the source.
+/// SDES item type of the canonical name.
 const CNAME: u8 = 1;
 
-/// Most blocks or sources that one packet can hold: its count has five bits.
+/// Maximum number of blocks or sources per packet: the count has five bits.
 const MOST: usize = 31;
 
-/// Bytes of a reception report block.
+/// Size of a reception report block in bytes.
 const BLOCK: usize = 24;
 
-/// Why bytes are no RTCP.
+/// Reasons why bytes are not RTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum RtcpError {
-    /// They end in the middle of a packet.
+    /// The bytes end in the middle of a packet.
     #[error("cut off")]
     Truncated,
-    /// The version is not 2.
     #[error("version {0} instead of 2")]
     Version(u8),
-    /// More padding than there is packet, or padding of no length.
+    /// The padding is longer than the packet, or has length 0.
     #[error("wrong padding")]
     Padding,
-    /// A packet is shorter than what it says it holds.
+    /// The packet is shorter than its counts say.
     #[error("shorter than its counts")]
     Counts,
 }
 
-/// What a sender says of itself (RFC 3550, 6.4.1).
+/// Sender information of a sender report (RFC 3550, 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderReportInfo {
-    /// The sender's synchronisation source.
+    /// SSRC of the sender.
     pub ssrc: u32,
-    /// Its clock: seconds since 1900 in the upper half, fractions in the lower.
+    /// NTP time of the report: seconds since 1900 in the upper half, fractions in the lower.
     pub ntp_time: u64,
-    /// The same moment in the clock of the media's timestamps.
+    /// RTP timestamp of the same instant.
     pub rtp_time: u32,
-    /// Packets sent since it began.
+    /// Packets sent since the start of the stream.
     pub packet_count: u32,
-    /// Bytes of payload sent since it began.
+    /// Bytes of payload sent since the start of the stream.
     pub octet_count: u32,
 }
 
-/// What a receiver says of one source (RFC 3550, 6.4.1).
+/// Reception report block about one source (RFC 3550, 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportBlock {
-    /// The source it is about.
+    /// SSRC of the source.
     pub ssrc: u32,
-    /// Share of the packets lost since the report before, in 256ths.
+    /// Share of the packets lost since the previous report, in 256ths.
     pub fraction_lost: u8,
-    /// Packets lost since the beginning, less duplicates: 24 bits, signed.
+    /// Packets lost since the start of reception, less duplicates: 24 bits, signed.
     pub cumulative_lost: i32,
-    /// The highest sequence number, with the count of its wrap-arounds in the upper half.
+    /// Extended highest sequence number: the number of wrap-arounds is in the upper half.
     pub extended_highest: u32,
-    /// Interarrival jitter in the clock of the media's timestamps.
+    /// Interarrival jitter, in units of the RTP timestamp.
     pub jitter: u32,
-    /// The middle 32 bits of the NTP time in the last sender report; 0 where none came.
+    /// Middle 32 bits of the NTP time in the last sender report; 0 if none arrived.
     pub last_sr: u32,
-    /// How long ago that report came, in 65536ths of a second.
+    /// Time since the last sender report arrived, in 65536ths of a second.
     pub delay_since_last_sr: u32,
 }
 
-/// One packet of a compound.
+/// One packet of a compound packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// A report of one that sends.
+    /// Report of a participant that sends.
     SenderReport {
-        /// What it says of itself.
         info: SenderReportInfo,
-        /// What it received; at most 31.
+        /// At most 31.
         blocks: Vec<ReportBlock>,
     },
-    /// A report of one that only receives.
+    /// Report of a participant that only receives.
     ReceiverReport {
-        /// Whose.
         ssrc: u32,
-        /// What it received; at most 31.
+        /// At most 31.
         blocks: Vec<ReportBlock>,
     },
-    /// Who sources are. Items other than CNAME are left out.
+    /// Source description. Items other than CNAME are ignored.
     SourceDescription {
-        /// Synchronisation source and name of each that has one; at most 31.
+        /// SSRC and text of each CNAME item. A packet describes at most 31 sources.
         names: Vec<(u32, String)>,
     },
     /// Sources that leave.
     Bye {
-        /// Which; at most 31.
+        /// At most 31.
         sources: Vec<u32>,
-        /// Why, where it says so.
+        /// Reason for leaving, if stated.
         reason: Option<String>,
     },
-    /// A packet of another type, not looked into.
+    /// Packet of another type, not parsed.
     Other {
-        /// Its packet type; APP is 204.
+        /// Packet type; APP is 204.
         packet_type: u8,
     },
 }
 
-/// The packets of a compound, one after the other. Ends after the first error.
+/// Iterates over the packets of a compound packet. Ends after the first error.
 pub fn packets(compound: &[u8]) -> Packets<'_> {
     Packets { rest: compound }
 }
 
-/// Whether a compound may be of one that sends media: it holds a sender report, or a goodbye. Looks
-/// at the packets' types and lengths alone.
+/// True if a compound packet may come from a media sender: it contains a sender report or a
+/// goodbye. Only the types and lengths of the packets are read.
 pub fn is_of_sender(compound: &[u8]) -> bool {
     let mut rest = compound;
     while let [first, kind, high, low, ..] = *rest {
@@ -140,7 +137,7 @@ pub fn is_of_sender(compound: &[u8]) -> bool {
     false
 }
 
-/// Iterator over the packets of a compound; see [`packets`].
+/// Iterator over the packets of a compound packet; see [`packets`].
 #[derive(Clone, Debug)]
 pub struct Packets<'a> {
     rest: &'a [u8],
@@ -229,7 +226,7 @@ fn take_blocks(body: &mut &[u8], count: usize) -> Result<Vec<ReportBlock>, RtcpE
             Ok(ReportBlock {
                 ssrc,
                 fraction_lost: (lost >> 24) as u8,
-                // Shifted up and down again, so that the sign of 24 bits becomes that of 32.
+                // Shifted up and down to extend the sign from 24 to 32 bits.
                 cumulative_lost: (lost << 8) as i32 >> 8,
                 extended_highest: take_u32(body)?,
                 jitter: take_u32(body)?,
@@ -260,7 +257,7 @@ fn take_names(body: &mut &[u8], count: usize) -> Result<Vec<(u32, String)>, Rtcp
                 names.push((ssrc, String::from_utf8_lossy(text).into_owned()));
             }
         }
-        // The chunk ends on a word; a last one that is cut short of it does no harm.
+        // A chunk ends on a 32-bit boundary. A last chunk without its padding is accepted.
         let over = (before - body.len()) % 4;
         let fill = if over == 0 { 0 } else { 4 - over };
         *body = body.get(fill..).unwrap_or(&[]);
@@ -268,7 +265,7 @@ fn take_names(body: &mut &[u8], count: usize) -> Result<Vec<(u32, String)>, Rtcp
     Ok(names)
 }
 
-/// Appends a sender report; of more than 31 blocks the first 31.
+/// Appends a sender report with the first 31 of the blocks.
 pub fn write_sender_report(out: &mut Vec<u8>, info: &SenderReportInfo, blocks: &[ReportBlock]) {
     let blocks = &blocks[..blocks.len().min(MOST)];
     write_header(out, blocks.len(), SR, 24 + blocks.len() * BLOCK);
@@ -280,7 +277,7 @@ pub fn write_sender_report(out: &mut Vec<u8>, info: &SenderReportInfo, blocks: &
     write_blocks(out, blocks);
 }
 
-/// Appends a receiver report; of more than 31 blocks the first 31.
+/// Appends a receiver report with the first 31 of the blocks.
 pub fn write_receiver_report(out: &mut Vec<u8>, ssrc: u32, blocks: &[ReportBlock]) {
     let blocks = &blocks[..blocks.len().min(MOST)];
     write_header(out, blocks.len(), RR, 4 + blocks.len() * BLOCK);
@@ -288,11 +285,10 @@ pub fn write_receiver_report(out: &mut Vec<u8>, ssrc: u32, blocks: &[ReportBlock
     write_blocks(out, blocks);
 }
 
-/// Appends a source description with one source and its CNAME, of which at most 255 bytes are
-/// written.
+/// Appends a source description with one source and the first 255 bytes of its CNAME.
 pub fn write_cname(out: &mut Vec<u8>, ssrc: u32, cname: &str) {
     let cname = at_most(cname, 255);
-    // Source, item, length, text, and at least one zero up to the next word.
+    // SSRC, item type, length, text, and at least one zero byte up to the next 32-bit boundary.
     let body = (4 + 2 + cname.len() + 1).next_multiple_of(4);
     write_header(out, 1, SDES, body);
     let end = out.len() + body;
@@ -303,7 +299,7 @@ pub fn write_cname(out: &mut Vec<u8>, ssrc: u32, cname: &str) {
     out.resize(end, 0);
 }
 
-/// Appends a goodbye; of more than 31 sources the first 31.
+/// Appends a goodbye with the first 31 of the sources.
 pub fn write_bye(out: &mut Vec<u8>, sources: &[u32], reason: Option<&str>) {
     let sources = &sources[..sources.len().min(MOST)];
     let reason = reason.map(|reason| at_most(reason, 255));
@@ -324,7 +320,7 @@ pub fn write_bye(out: &mut Vec<u8>, sources: &[u32], reason: Option<&str>) {
 fn write_header(out: &mut Vec<u8>, count: usize, packet_type: u8, body: usize) {
     out.push(0x80 | count as u8);
     out.push(packet_type);
-    // Every body is at most 31 blocks or 64 words of text, so this holds.
+    // A body has at most 31 blocks or 64 words of text, so the length fits into 16 bits.
     out.extend_from_slice(&((body / 4) as u16).to_be_bytes());
 }
 
@@ -344,7 +340,7 @@ fn write_blocks(out: &mut Vec<u8>, blocks: &[ReportBlock]) {
     }
 }
 
-/// As much of a text as fits into so many bytes, whole characters only.
+/// Returns the longest prefix of at most `bytes` bytes that ends on a character boundary.
 fn at_most(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
@@ -410,7 +406,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(written in prop::collection::vec(any_packet(), 0..5)) {
+        fn written_packets_are_parsed_back(written in prop::collection::vec(any_packet(), 0..5)) {
             let mut bytes = Vec::new();
             for packet in &written {
                 write(&mut bytes, packet);
@@ -418,7 +414,7 @@ mod tests {
             let read: Result<Vec<Packet>, RtcpError> = packets(&bytes).collect();
             prop_assert_eq!(read, Ok(written.clone()));
 
-            // Cut off: what stood before is read, then comes an error, then nothing.
+            // Truncated: the packets before the cut are parsed, then comes one error, then nothing.
             let cut = bytes.len().saturating_sub(3);
             let read: Vec<_> = packets(&bytes[..cut]).collect();
             prop_assert_eq!(read.len(), written.len());
@@ -428,9 +424,9 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 200u8..206) {
+        fn arbitrary_bytes_do_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 200u8..206) {
             prop_assert!(packets(&bytes).count() <= bytes.len() / 4 + 1);
-            // With a beginning that leads further in.
+            // With a valid header, so that parsing gets beyond it.
             if bytes.len() >= 4 {
                 let words = bytes.len() / 4 - 1;
                 bytes[0] = 0x80 | bytes[0] & 0x3f;
@@ -442,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn names_the_fault() {
+    fn malformed_packets_name_the_reason() {
         let all = |bytes: &[u8]| packets(bytes).collect::<Vec<_>>();
         assert_eq!(all(&[0x80]), [Err(RtcpError::Truncated)]);
         assert_eq!(all(&[0x00, 201, 0, 0]), [Err(RtcpError::Version(0))]);

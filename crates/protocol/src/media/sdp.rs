@@ -1,8 +1,8 @@
-//! Descriptions of media (SDP, RFC 8866), as far as a player needs them.
+//! Session descriptions (SDP, RFC 8866), as far as a player needs them.
 //!
-//! Read by the `sdp-types` crate, after a cleaning that lets everything through that players
-//! forgive: bare line feeds, trailing blanks, lines in a wrong order or of no known kind, missing
-//! `o=`, `s=` and `t=`, ports out of range.
+//! The `sdp-types` crate parses a cleaned copy of the text. The cleaning accepts everything that
+//! players tolerate: bare line feeds, trailing blanks, lines in the wrong order or of unknown type,
+//! missing `o=`, `s=` and `t=`, ports out of range.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,50 +11,46 @@ use std::time::Duration;
 use crate::rtsp::headers::Range;
 use mediagen::steps;
 
-/// The most streams taken of one description; more are left out.
+/// Maximum number of streams per description. Further streams are ignored.
 pub const MAX_MEDIAS: usize = 32;
-/// The most payload types taken of one stream; more are left out.
+/// Maximum number of payload types per stream. Further payload types are ignored.
 pub const MAX_FORMATS: usize = 64;
-/// The most sources taken of one stream; more are left out.
+/// Maximum number of sources per stream. Further sources are ignored.
 pub const MAX_SOURCES: usize = 16;
-/// The most lines taken of one description; what follows is left out.
+/// Maximum number of lines per description. Further lines are ignored.
 const MAX_LINES: usize = 8192;
 
-/// What is described: a presentation of some streams.
+/// A session description: a presentation of several streams.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
-    /// The control URL of the whole, as it is written (RFC 2326, C.1.1).
+    /// Session-level control URL, verbatim (RFC 2326, C.1.1).
     pub control: Option<String>,
-    /// The range of the whole (RFC 2326, C.1.5).
+    /// Session-level range (RFC 2326, C.1.5).
     pub range: Option<Range>,
-    /// Its streams of RTP, in order.
+    /// RTP streams, in order.
     pub medias: Vec<Media>,
-    /// How many streams there are that are not RTP, and left out.
+    /// Number of streams that are not RTP. They are left out of `medias`.
     pub not_rtp: usize,
-    /// Bandwidth of the whole in bit/s (`b=TIAS`, RFC 3890, else `b=AS`).
+    /// Session-level bandwidth in bit/s (`b=TIAS`, RFC 3890, otherwise `b=AS`).
     pub bandwidth: Option<u64>,
 }
 
-/// What a stream carries.
+/// Media type of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaKind {
-    /// Moving pictures.
     Video,
-    /// Sound.
     Audio,
-    /// Text.
     Text,
     /// Data, such as a camera's events.
     Application,
-    /// Several of these in one, as in a transport stream.
+    /// Several media in one stream, such as a transport stream.
     Multiplex,
-    /// Anything else.
     Other,
 }
 
 impl MediaKind {
-    /// Its name, as SDP has it.
+    /// Name in SDP.
     pub const fn name(self) -> &'static str {
         match self {
             MediaKind::Video => "video",
@@ -67,49 +63,48 @@ impl MediaKind {
     }
 }
 
-/// One stream of RTP.
+/// One RTP stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Media {
-    /// What it carries.
     pub kind: MediaKind,
-    /// The transport, such as `RTP/AVP`.
+    /// Transport protocol, such as `RTP/AVP`.
     pub protocol: String,
-    /// Its payload types, in order of preference.
+    /// Payload types, in order of preference.
     pub formats: Vec<Format>,
-    /// Its control URL, as it is written.
+    /// Media-level control URL, verbatim.
     pub control: Option<String>,
-    /// Its range, where it differs from the whole's.
+    /// Media-level range.
     pub range: Option<Range>,
-    /// Where it goes to or comes from: of the stream, else of the whole. Often `0.0.0.0`.
+    /// Connection address of the stream, otherwise of the session. Often `0.0.0.0`.
     pub connection: Option<IpAddr>,
-    /// How many hops packets to that address live, where it is a multicast group and they are
-    /// stated (RFC 8866, 5.7).
+    /// Time to live of packets to `connection`, if that is an IPv4 multicast group and the
+    /// description states a TTL (RFC 8866, 5.7).
     pub ttl: Option<u8>,
-    /// The port it goes to; 0 where none is stated, as usually with RTSP.
+    /// Port of the stream; 0 if none is stated, as usual with RTSP.
     pub port: u16,
-    /// The only sources of it, where the description names some: of the stream, else of the whole
-    /// (`a=source-filter`, RFC 4570). At most 16. Where it excludes sources, none are named here.
+    /// Sources that the source filter of the stream includes, otherwise that of the session
+    /// (`a=source-filter`, RFC 4570). At most 16. Empty if the filter excludes sources.
     pub sources: Vec<IpAddr>,
-    /// Bits per second for reports of receivers (`b=RR`, RFC 3556). 0: none are wanted.
+    /// Bandwidth of receiver reports in bit/s (`b=RR`, RFC 3556). 0: the server wants none.
     pub receiver_reports: Option<u64>,
-    /// Bits per second for reports of senders (`b=RS`, RFC 3556).
+    /// Bandwidth of sender reports in bit/s (`b=RS`, RFC 3556).
     pub sender_reports: Option<u64>,
-    /// Bandwidth of the stream in bit/s (`b=AS`, which is written in kbit/s).
+    /// Media-level bandwidth in bit/s (`b=AS`, which is in kbit/s).
     pub bandwidth: Option<u64>,
-    /// Bandwidth of the stream without the headers below RTP, in bit/s (`b=TIAS`, RFC 3890).
+    /// Media-level bandwidth in bit/s, without the headers below RTP (`b=TIAS`, RFC 3890).
     pub transport_independent: Option<u64>,
-    /// Which way it goes: of the stream, else of the whole.
+    /// Direction of the stream, otherwise of the session.
     pub direction: Direction,
 }
 
-/// Which way the media of a stream goes, as a description states it for those who read it (RFC
-/// 8866, 6.7).
+/// Direction of a stream, from the perspective of the client that reads the description (RFC 8866,
+/// 6.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// To the reader, or both ways, or not stated.
+    /// To the client (`recvonly`), both ways (`sendrecv`), or not stated.
     #[default]
     ToClient,
-    /// `sendonly`: from the reader, as the back channel of a camera (ONVIF Streaming, 5.3).
+    /// From the client (`sendonly`), such as the back channel of a camera (ONVIF Streaming, 5.3).
     FromClient,
     /// `inactive`.
     Neither,
@@ -134,39 +129,34 @@ impl Direction {
 /// One payload type of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// The payload type.
     pub payload_type: u8,
-    /// The encoding's name, such as `H264`, where it is known.
+    /// Encoding name such as `H264`, if known.
     pub encoding: Option<String>,
-    /// The clock of the timestamps in Hz, where it is known.
+    /// Clock rate of the timestamps in Hz, if known.
     pub clock_rate: Option<u32>,
-    /// The channels of sound, where they are stated (RFC 8866, 6.6).
+    /// Number of audio channels, if stated (RFC 8866, 6.6).
     pub channels: Option<u32>,
-    /// The encoding's parameters, as they are written.
+    /// Format parameters (`a=fmtp`), verbatim.
     pub fmtp: Option<String>,
 }
 
-/// Why a text is no description.
+/// Reasons why a text is not a usable session description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SdpError {
-    /// There is nothing.
     #[error("the description is empty")]
     Empty,
-    /// It is something else.
     #[error("the description does not begin with v=0 and names no media")]
     NotSdp,
-    /// A line cannot be read.
     #[error("the description cannot be read: {0}")]
     Malformed(String),
 }
 
 impl Media {
-    /// The payload types.
     pub fn payload_types(&self) -> Vec<u8> {
         self.formats.iter().map(|f| f.payload_type).collect()
     }
 
-    /// The clock of the first payload type of which it is known; 0 where it is known of none.
+    /// Clock rate of the first payload type whose clock rate is known; 0 if there is none.
     pub fn clock_rate(&self) -> u32 {
         self.formats
             .iter()
@@ -174,7 +164,7 @@ impl Media {
             .unwrap_or(0)
     }
 
-    /// Whether its preferred payload type is H.264.
+    /// True if the preferred payload type is H.264.
     pub fn is_h264(&self) -> bool {
         let encoding = self
             .formats
@@ -183,14 +173,14 @@ impl Media {
         encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case("H264"))
     }
 
-    /// Whether the server wants no reports from receivers (RFC 3556, 3).
+    /// True if the server wants no receiver reports (RFC 3556, 3).
     pub fn refuses_reports(&self) -> bool {
         self.receiver_reports == Some(0)
     }
 }
 
 impl Description {
-    /// Reads a description.
+    /// Parses a description.
     pub fn parse(body: &[u8]) -> Result<Description, SdpError> {
         steps::took(body.len());
         let text = String::from_utf8_lossy(body);
@@ -247,8 +237,8 @@ impl Description {
         Ok(description)
     }
 
-    /// Leaves out the streams that do not go to a client that plays. If all of them are `sendonly`,
-    /// the server states directions as its own, and these are kept.
+    /// Removes the streams that do not go to a playing client. If no stream goes to the client, the
+    /// server states directions from its own perspective, and the `sendonly` streams are kept.
     #[must_use]
     pub fn only_to_clients(mut self) -> Description {
         let to_client = |media: &Media| media.direction == Direction::ToClient;
@@ -260,8 +250,8 @@ impl Description {
         self
     }
 
-    /// How long the media is, where that is said: of the whole, else of its longest stream. A
-    /// stream of no known length makes the whole's unknown.
+    /// Length of the media: that of the session, otherwise of the longest stream. `None` if it is
+    /// unknown for one of the streams.
     pub fn length(&self) -> Option<Duration> {
         if let Some(range) = &self.range {
             return range.length();
@@ -275,12 +265,12 @@ impl Description {
     }
 }
 
-/// The lines that are needed, in the order that the grammar wants.
+/// Returns the lines that are needed, in the order that the grammar requires.
 fn clean(text: &str) -> Result<String, SdpError> {
     if text.trim().is_empty() {
         return Err(SdpError::Empty);
     }
-    // Connection, bandwidths and attributes, of the whole and of each stream.
+    // Connection, bandwidths and attributes, of the session or of one stream.
     #[derive(Default)]
     struct Section {
         media: Option<String>,
@@ -322,7 +312,7 @@ fn clean(text: &str) -> Result<String, SdpError> {
                     true => "0".to_owned(),
                     false => formats.join(" "),
                 };
-                // A port that is none says nothing: RTSP sets it up.
+                // An invalid port counts as 0: RTSP negotiates the port.
                 let port: u16 = port
                     .split('/')
                     .next()
@@ -404,7 +394,7 @@ fn address(connection: &sdp_types::Connection) -> Option<IpAddr> {
     text.split('/').next()?.parse().ok()
 }
 
-/// Of an IPv4 group that is written ADDRESS/TTL. IPv6 has none (RFC 8866, 5.7).
+/// TTL of an IPv4 group, written ADDRESS/TTL. IPv6 has none (RFC 8866, 5.7).
 fn ttl(connection: &sdp_types::Connection) -> Option<u8> {
     let group = address(connection)?;
     let mut parts = connection.connection_address.split('/').skip(1);
@@ -413,7 +403,7 @@ fn ttl(connection: &sdp_types::Connection) -> Option<u8> {
         .flatten()
 }
 
-/// The sources that filters let in for a group; `None` where there is no filter of that kind for it
+/// Sources that a filter includes for the group; `None` if no including filter applies to the group
 /// (RFC 4570, 3).
 fn sources(attributes: &[sdp_types::Attribute], group: Option<IpAddr>) -> Option<Vec<IpAddr>> {
     let group = group?;
@@ -423,7 +413,7 @@ fn sources(attributes: &[sdp_types::Attribute], group: Option<IpAddr>) -> Option
     });
     let sources = |filter: &sdp_types::Attribute| {
         steps::took(filter.value.as_ref().map_or(0, String::len));
-        // Whether to let in, the network's type, the address's, for which destination.
+        // Filter mode, network type, address type, and destination.
         let mut words = filter.value.as_deref()?.split_ascii_whitespace();
         let includes = words.next()?.eq_ignore_ascii_case("incl");
         let destination = words.nth(2)?;
@@ -439,8 +429,8 @@ fn sources(attributes: &[sdp_types::Attribute], group: Option<IpAddr>) -> Option
 }
 
 fn formats(media: &sdp_types::Media) -> Vec<Format> {
-    // `NUMBER rest` of each attribute of that name, the first of each number; gone through once,
-    // and not once for each payload type.
+    // `NUMBER rest` of the attributes with this name; the first attribute of each number counts.
+    // One pass over the attributes instead of one per payload type.
     let all_of = |name: &str| {
         let mut first: HashMap<u8, &str> = HashMap::new();
         for attribute in &media.attributes {
@@ -485,7 +475,7 @@ fn formats(media: &sdp_types::Media) -> Vec<Format> {
     formats
 }
 
-/// Payload types with a fixed meaning: name and clock (RFC 3551, 6).
+/// Static payload types: name and clock rate (RFC 3551, 6).
 const fn known(payload_type: u8) -> Option<(&'static str, u32)> {
     Some(match payload_type {
         0 => ("PCMU", 8000),
@@ -495,7 +485,7 @@ const fn known(payload_type: u8) -> Option<(&'static str, u32)> {
         6 => ("DVI4", 16000),
         7 => ("LPC", 8000),
         8 => ("PCMA", 8000),
-        // Its clock is 8 kHz though it is sampled at 16 (RFC 3551, 4.5.2).
+        // The RTP clock rate is 8 kHz, although the sampling rate is 16 kHz (RFC 3551, 4.5.2).
         9 => ("G722", 8000),
         10 | 11 => ("L16", 44100),
         12 => ("QCELP", 8000),
@@ -521,7 +511,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As VLC on demand describes a clip.
+    /// Description that VLC's on-demand server sends for a clip.
     const VLC: &str = "v=0\r\no=- 15477 15477 IN IP4 host\r\ns=Unnamed\r\ni=N/A\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n\
         a=tool:vlc 3.0.24\r\na=recvonly\r\na=type:broadcast\r\na=charset:UTF-8\r\n\
         a=range: npt=0-10.040\r\na=control:rtsp://127.0.0.1:8556/v1\r\n\
@@ -532,7 +522,7 @@ mod tests {
         a=control:rtsp://127.0.0.1:8556/v1/trackID=1\r\n";
 
     #[test]
-    fn a_clip_as_vlc_describes_it() {
+    fn parses_clip_description_of_vlc() {
         let sdp = Description::parse(VLC.as_bytes()).expect("it is one");
         assert_eq!(sdp.control.as_deref(), Some("rtsp://127.0.0.1:8556/v1"));
         assert_eq!(sdp.length(), Some(Duration::from_millis(10_040)));
@@ -558,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_camera_that_writes_as_it_likes() {
+    fn tolerates_sloppy_camera_description() {
         let sdp = Description::parse(
             b"v=0\nm=video 99999 RTP/AVP 26 96 \nt=0 0\na = rtpmap:96  H265/90000 \nx=?\nnonsense\n\
               b=AS:-5\nc=IN IP4 239.1.2.3/16\na=control:trackID=1\nm=audio 0 RTP/AVP 0 0 x 200\n\
@@ -580,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_described_with_its_sources() {
+    fn parses_multicast_group_and_source_filter() {
         let sdp = Description::parse(
             b"v=0\nc=IN IP4 232.1.2.3/16/2\na=source-filter: incl IN IP4 * 10.0.0.1 10.0.0.2\n\
               m=video 5004/2 RTP/AVP 96\nm=audio 5008 RTP/AVP 0\nc=IN IP6 ff15::1/3\n\
@@ -596,12 +586,13 @@ mod tests {
         assert_eq!(video.sources, [address("10.0.0.1"), address("10.0.0.2")]);
         assert_eq!(audio.connection, Some(address("ff15::1")));
         assert_eq!((audio.ttl, audio.port), (None, 5008));
-        // To exclude is not to include, and the whole's filter is about another version of IP.
+        // An excluding filter includes no source, and the session's filter is for another IP
+        // version.
         assert_eq!(audio.sources, [] as [IpAddr; 0]);
     }
 
     #[test]
-    fn what_is_no_description_says_so() {
+    fn rejects_text_that_is_not_sdp() {
         assert_eq!(Description::parse(b" \r\n"), Err(SdpError::Empty));
         assert_eq!(
             Description::parse(b"<html>\n<a b=c>"),
@@ -620,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_known_of_all_or_of_none() {
+    fn length_is_unknown_if_one_stream_has_none() {
         let parse = |text: &str| {
             Description::parse(text.as_bytes())
                 .expect("it is one")
@@ -647,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_taken_than_is_bounded() {
+    fn streams_and_formats_are_bounded() {
         let text = format!("v=0\n{}", "m=video 0 RTP/AVP 96\n".repeat(1000));
         let sdp = Description::parse(text.as_bytes()).expect("it is one");
         assert_eq!(sdp.medias.len(), MAX_MEDIAS);
@@ -660,7 +651,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(96))]
 
         #[test]
-        fn no_bytes_break_it(
+        fn arbitrary_text_does_not_panic(
             lines in prop::collection::vec("[vosctbam]=.{0,30}|m=[a-z0-9 /A-Z]{0,20}|a=(rtpmap|range|control|fmtp):[0-9a-z /=.-]{0,20}", 0..20),
             bytes in prop::collection::vec(any::<u8>(), 0..100),
         ) {
@@ -670,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_are_read_in_linear_time() {
+    fn descriptions_are_parsed_in_linear_time() {
         let formats: String = (35..99).map(|number| format!(" {number}")).collect();
         let media = "m=video 0 RTP/AVP 96\r\nc=IN IP4 239.1.1.1\r\n".repeat(32);
         let all_formats = format!("m=video 0 RTP/AVP{formats}\r\n");

@@ -1,36 +1,36 @@
-//! How often to report (RFC 3550, 6.2, 6.3.1 and A.7).
+//! Interval between RTCP reports (RFC 3550, 6.2, 6.3.1 and A.7).
 
 use std::time::Duration;
 
-/// The least time between reports, before it is randomised (RFC 3550, 6.2).
+/// Minimum time between reports, before randomisation (RFC 3550, 6.2).
 const MINIMUM: Duration = Duration::from_secs(5);
 
-/// The most time between reports that is still of use; a bound against absurd bandwidths.
+/// Maximum time between reports that is still useful: a bound against absurd bandwidths.
 const MAXIMUM: Duration = Duration::from_secs(3600);
 
-/// Share of RTCP's bandwidth that is the senders', where they are at most so many of the members.
+/// Share of the RTCP bandwidth for senders, if they are at most this share of the members.
 const SENDERS_SHARE: f64 = 0.25;
 
-/// What the time between two reports depends on.
+/// Parameters of the report interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Participants, ourselves included.
+    /// Number of participants, ourselves included.
     pub members: u32,
-    /// Of these, the ones that send media.
+    /// Number of participants that send media.
     pub senders: u32,
-    /// Whether we send media.
+    /// True if we send media.
     pub we_send: bool,
-    /// Bandwidth of all RTCP in bytes per second: 5 % of the session's unless the SDP says
-    /// otherwise.
+    /// Bandwidth of all RTCP in bytes per second: 5 % of the session bandwidth unless the SDP
+    /// states otherwise.
     pub bandwidth: f64,
-    /// Mean size of RTCP packets, headers of UDP and IP included, in bytes.
+    /// Mean size of RTCP packets in bytes, UDP and IP headers included.
     pub mean_size: f64,
-    /// Whether no report was sent yet: the least time is halved then.
+    /// True before the first report: the minimum time is then halved.
     pub first: bool,
 }
 
 impl Interval {
-    /// A conversation of two: a server that sends, and a client.
+    /// A session of two participants: a sending server and a client.
     pub fn of_two(we_send: bool, bandwidth: f64, first: bool) -> Interval {
         Interval {
             members: 2,
@@ -42,8 +42,8 @@ impl Interval {
         }
     }
 
-    /// The time between reports, not randomised. Reports to be sent at all need some bandwidth: of
-    /// none, or less, it is an hour.
+    /// Returns the time between reports, without randomisation. Reports need bandwidth: without
+    /// any, the time is one hour.
     pub fn deterministic(&self) -> Duration {
         let minimum = if self.first { MINIMUM / 2 } else { MINIMUM };
         let (members, senders) = (f64::from(self.members), f64::from(self.senders));
@@ -67,16 +67,17 @@ impl Interval {
             .clamp(minimum, MAXIMUM)
     }
 
-    /// The time to the next report; `random` is from 0 (included) to 1 (not), drawn anew for each.
+    /// Returns the time until the next report. `random` is from 0 (inclusive) to 1 (exclusive),
+    /// drawn for each report.
     ///
-    /// Without the timer reconsideration of RFC 3550, 6.3.3, which a conversation of two does not
-    /// need, and so without the division by `e - 3/2` that makes up for it.
+    /// Leaves out the timer reconsideration of RFC 3550, 6.3.3, which a session of two does not
+    /// need, and therefore also the division by `e - 3/2` that compensates for it.
     pub fn next(&self, random: f64) -> Duration {
         randomise(self.deterministic(), random)
     }
 }
 
-/// Spreads a time to between a half and one and a half times itself (RFC 3550, 6.2).
+/// Randomises a time to between half and one and a half times its value (RFC 3550, 6.2).
 pub fn randomise(time: Duration, random: f64) -> Duration {
     let random = if random.is_finite() {
         random.clamp(0.0, 1.0)
@@ -92,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn two_talk_every_five_seconds() {
+    fn two_participants_report_every_five_seconds() {
         let interval = Interval::of_two(false, 6250.0, false);
         assert_eq!(interval.deterministic(), Duration::from_secs(5));
         assert_eq!(interval.next(0.0), Duration::from_millis(2500));
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn many_share_the_bandwidth() {
+    fn many_receivers_share_the_bandwidth() {
         let mut interval = Interval {
             members: 1001,
             senders: 1,
@@ -111,7 +112,7 @@ mod tests {
             mean_size: 100.0,
             first: false,
         };
-        // A thousand receivers share three quarters of 1000 bytes a second.
+        // A thousand receivers share three quarters of 1000 bytes per second.
         let seconds = interval.deterministic().as_secs_f64();
         assert!((seconds - 133.333).abs() < 0.01, "{seconds}");
         interval.we_send = true;
@@ -122,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_never_absurd(
+        fn interval_stays_within_bounds(
             members in any::<u32>(), senders in any::<u32>(), we_send: bool, first: bool,
             bandwidth in any::<f64>(), mean_size in any::<f64>(), random in any::<f64>(),
         ) {

@@ -1,4 +1,4 @@
-//! What is measured of streams that come frame by frame.
+//! Metrics of streams that arrive frame by frame.
 
 use measure::TableColumn;
 use measure::totals::Statistic;
@@ -6,63 +6,64 @@ use measure::totals::Statistic;
 use crate::metrics::CLIENTS;
 
 measure::metrics! {
-    /// Streams of frames, added up over a population. What a stream of RTP has too has the same
-    /// name.
+    /// Streams of frames, summed over a population. Metrics that RTP streams have as well have the
+    /// same names.
     pub FRAMES_GROUP after CLIENTS;
     counters {
-        /// Frames that came.
+        /// Frames received.
         FRAMES = "frames", Count, "";
-        /// Bytes of media payload: of the frames, without what frames them.
+        /// Bytes of media payload: the frames without their framing.
         PAYLOAD_BYTES = "payload_bytes", Bytes, "";
-        /// Bytes of the frames as they were on the wire, with what frames them.
+        /// Bytes of the frames on the wire, framing included.
         WIRE_BYTES = "wire_bytes", Bytes, "";
-        /// Times that playing would have stood still with the stated playout buffer.
+        /// Stalls that playback would have had with the configured playout buffer.
         STALLS = "stalls", Count, "";
-        /// Times that the timestamp went back by more than a second, or ahead by more than a second
-        /// and a tenth of the time since the frame before beyond that time. What reckons with the
-        /// media's clock begins anew there.
+        /// Jumps of the timestamp: back by more than one second, or ahead of the elapsed time by
+        /// more than one second and more than a tenth of the time since the previous frame.
+        /// Measurements that use the media clock restart at a jump.
         CLOCK_JUMPS = "clock_jumps", Count, "";
-        /// Frames that a publisher of ours sent from the first on of which a time code came, as far
-        /// as the numbers in time codes tell. Of streams that others publish, none.
+        /// Frames sent by streamgauge's publishers, from the first frame whose time code arrived,
+        /// according to the frame numbers in the time codes. Zero for streams from other
+        /// publishers.
         FRAMES_PUBLISHED = "frames_published", Count, "";
-        /// Of these, the frames that came.
+        /// Frames of `frames_published` that arrived.
         FRAMES_DELIVERED = "frames_delivered", Count, "";
-        /// Frames that came before the time which their time code says they were due to be sent:
-        /// the clocks of the publisher's machine and of this one differ by more than the way takes.
-        /// They are not in `frame_delay`.
+        /// Frames that arrived before the due send time in their time code: the clocks of the
+        /// publisher's machine and of this machine differ by more than the transit time. They are
+        /// excluded from `frame_delay`.
         TIME_CODES_AHEAD = "time_codes_ahead", Count, "";
-        /// Frames in a TCP connection of which it is not known when the segment arrived that
-        /// brought their last byte: the time is that of the last segment which one read brought, or
-        /// where the kernel tells none, of reading.
+        /// Frames in a TCP connection for which the arrival time of the segment with the last byte
+        /// is unknown. The arrival time is then that of the last segment of the read or, if the
+        /// kernel reports none, the time of reading.
         TIMED_BY_READING = "timed_by_reading", Count, "";
     }
     gauges {}
     distributions {
-        /// Interarrival jitter after each frame, in the clock of the media.
+        /// Interarrival jitter after each frame, in the media clock.
         JITTER = "jitter", Seconds, "RFC 3550, 6.4.1 and A.8";
-        /// How much closer a frame came to the one before than its timestamp says.
+        /// Time by which a frame arrived sooner after the previous one than its timestamp says.
         EARLY = "early", Seconds, "RFC 3550, 6.4.1";
-        /// How much farther a frame came from the one before than its timestamp says.
+        /// Time by which a frame arrived later after the previous one than its timestamp says.
         LATENESS = "lateness", Seconds, "RFC 3550, 6.4.1";
-        /// Longest time without a frame, of each stream.
+        /// Longest time without a frame, per stream.
         LONGEST_GAP = "longest_gap", Seconds, "";
-        /// The smallest delay with which every frame of a stream would have played in time:
-        /// `max((Ak - A0) - (Tk - T0))` over its frames, of each stream.
+        /// Smallest playout delay with which every frame of a stream would have played in time:
+        /// `max((Ak - A0) - (Tk - T0))` over its frames, per stream.
         PLAYOUT_BUFFER = "playout_buffer", Seconds, "";
-        /// How long playing would have stood still, of each stall, with the stated playout buffer.
+        /// Duration of each stall that playback would have had with the configured playout buffer.
         STALL_TIME = "stall_time", Seconds, "";
-        /// How long a frame was on its way from end to end: from the moment it was due to be sent
-        /// by a publisher of ours, which a time code in it tells, to the arrival of its last byte.
-        /// Where the publisher is on another machine, their clocks (`CLOCK_REALTIME`) must agree:
-        /// this is wrong by as much as they differ.
+        /// End-to-end delay of a frame: from the due send time at a streamgauge publisher, which is
+        /// in the frame's time code, to the arrival of the last byte. If the publisher runs on
+        /// another machine, the two clocks (`CLOCK_REALTIME`) must agree: the delay is wrong by
+        /// their difference.
         FRAME_DELAY = "frame_delay", Seconds, "H.264, D.1.6";
     }
     derived {
-        /// Share of the frames published that did not come.
+        /// Share of the published frames that did not arrive.
         "frame_loss", Ratio, "", LossRatio(FRAMES_PUBLISHED, FRAMES_DELIVERED);
-        /// Media payload received, over all streams of the population.
+        /// Media payload received, summed over all streams of the population.
         "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
-        /// The same with what frames it.
+        /// Media received with its framing, summed over all streams of the population.
         "wire_bitrate", BitsPerSecond, "", Rate(WIRE_BYTES, 8);
     }
     table {

@@ -1,5 +1,5 @@
-//! Streams that come frame by frame, each with a timestamp and a size and without a number: as RTMP
-//! has them, and messages of SRT.
+//! Streams of frames that have a timestamp and a size but no sequence number: RTMP streams and SRT
+//! messages.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ pub mod metrics;
 
 use metrics as m;
 
-/// What a receiver is to know of its stream beforehand.
+/// Settings of a [`FrameReceiver`].
 #[derive(Clone, Copy, Debug)]
 pub struct FrameConfig {
-    /// The clock of the timestamps in Hz. With 0 nothing is measured that needs a clock.
+    /// Clock rate of the timestamps in Hz. If it is 0, nothing is measured that needs a clock.
     pub clock_rate: u32,
-    /// The playout buffer for which stalls are counted.
+    /// Playout buffer for which stalls are counted.
     pub playout_buffer: Duration,
-    /// What the wall clock showed, since 1970, when time began, where frames may bear time codes.
+    /// Wall clock at the start of the run, since 1970. `None` if frames have no time codes.
     pub wall_clock: Option<Duration>,
 }
 
-/// A frame that has come as a whole.
+/// A complete frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// When its last byte came.
+    /// Arrival of the last byte.
     pub at: Time,
-    /// When it is to be decoded, in the media's clock. Comes round.
+    /// Decoding time, in units of the media clock. Wraps around.
     pub timestamp: u32,
-    /// How many bytes it has.
+    /// Payload size in bytes.
     pub payload: usize,
-    /// How many it took on the wire.
+    /// Size on the wire in bytes.
     pub wire: usize,
-    /// The time code in it.
+    /// Time code in the frame.
     pub code: Option<TimeCode>,
 }
 
-/// What one stream counted.
+/// Counters of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
     /// See [`m::FRAMES`].
@@ -54,7 +54,7 @@ pub struct FrameCounts {
     pub clock_jumps: u64,
 }
 
-/// Receives one stream of frames: counts and measures. Allocates nothing for a frame.
+/// Receives one stream of frames: counts and measures. Allocates nothing per frame.
 #[derive(Debug)]
 pub struct FrameReceiver {
     clock_rate: u32,
@@ -73,7 +73,6 @@ struct Own;
 figures!(Own);
 
 impl FrameReceiver {
-    /// A receiver that has seen nothing.
     pub fn new(config: &FrameConfig) -> FrameReceiver {
         let codes = |wall_clock| Box::new(Codes::new(wall_clock));
         FrameReceiver {
@@ -89,12 +88,12 @@ impl FrameReceiver {
         }
     }
 
-    /// Whether it looks for time codes: else nobody needs to find them.
+    /// True if the receiver uses time codes. Otherwise callers need not search for them.
     pub fn expects_codes(&self) -> bool {
         self.codes.is_some()
     }
 
-    /// Takes one frame in.
+    /// Handles one frame.
     pub fn frame(&mut self, frame: &Frame, recorder: &mut Recorder) -> Option<MediaEvent> {
         self.counts.payload_bytes += frame.payload as u64;
         self.counts.wire_bytes += frame.wire as u64;
@@ -124,8 +123,8 @@ impl FrameReceiver {
         event
     }
 
-    /// Whether the media's clock has gone on otherwise than time may have. A frame that comes late
-    /// is none of that: nothing is lost on its way, and it waited.
+    /// True if the media clock advanced by more or less than the elapsed time allows. A late frame
+    /// is not a jump: frames are only delayed in transit, never lost.
     fn has_jumped(&self, frame: &Frame) -> bool {
         let second = i64::from(self.clock_rate);
         let passed = frame.at.nanos_from(self.arrivals.last()).max(0);
@@ -135,7 +134,6 @@ impl FrameReceiver {
         second > 0 && (stated < -second || ahead > i128::from(second).max(passed / 10))
     }
 
-    /// What was counted so far.
     pub fn counts(&self) -> FrameCounts {
         FrameCounts {
             frames: self.playing.frames(),
@@ -144,28 +142,28 @@ impl FrameReceiver {
         }
     }
 
-    /// When the first frame came.
+    /// Arrival of the first frame.
     pub fn first_arrival(&self) -> Option<Time> {
         self.first_arrival
     }
 
-    /// When the last frame came.
+    /// Arrival of the last frame.
     pub fn last_arrival(&self) -> Option<Time> {
         self.first_arrival.map(|_| self.arrivals.last())
     }
 
-    /// The longest time without a frame so far.
+    /// Longest time without a frame so far.
     pub fn longest_gap(&self) -> Duration {
         self.arrivals.longest_gap()
     }
 
-    /// The smallest delay with which every frame so far would have played in time.
+    /// Smallest playout delay with which every frame so far would have played in time.
     pub fn playout_buffer(&self) -> Option<Duration> {
         self.playing.needed()
     }
 
-    /// Nothing came any more up to `until`, though it was to: that gap counts, and so does the
-    /// stall that did not end.
+    /// Finishes a stream in which frames were expected up to `until` and did not arrive. The
+    /// silence counts as a gap and as an unfinished stall.
     pub fn fell_silent(&mut self, until: Time, recorder: &mut Recorder) {
         if self.first_arrival.is_some() && !self.finished {
             self.arrivals.silent_until(until);
@@ -174,8 +172,8 @@ impl FrameReceiver {
         self.finish(recorder);
     }
 
-    /// Adds what is only known at the end to the population's figures. Only the first call does
-    /// anything.
+    /// Records the figures that are known only at the end of the stream. Calls after the first have
+    /// no effect.
     pub fn finish(&mut self, recorder: &mut Recorder) {
         if std::mem::replace(&mut self.finished, true) || self.first_arrival.is_none() {
             return;

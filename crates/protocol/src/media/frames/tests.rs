@@ -6,7 +6,7 @@ use crate::metrics::CLIENTS;
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::FRAMES_GROUP]);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
-/// A receiver of a stream in milliseconds, as RTMP has it, and what it counts.
+/// A receiver and its recorder.
 struct Bench {
     receiver: FrameReceiver,
     recorder: Recorder,
@@ -39,7 +39,7 @@ impl Bench {
         self.receiver.frame(&frame, &mut self.recorder)
     }
 
-    /// The most that was recorded, in milliseconds.
+    /// Largest recorded value, in milliseconds.
     fn most(&self, histogram: HistogramId) -> Option<u64> {
         let largest = self.recorder.histogram(histogram)?.max()?;
         Some((largest + 500_000) / 1_000_000)
@@ -51,9 +51,9 @@ fn ms(millis: u64) -> Time {
 }
 
 #[test]
-fn frames_in_time_are_counted_and_nothing_else() {
+fn frames_in_time_cause_no_stall_or_clock_jump() {
     let mut bench = Bench::new(1000);
-    // Over the end of the timestamps.
+    // The timestamps wrap around.
     let first = u32::MAX - 400;
     for n in 0..25u32 {
         let event = bench.frame(100 + u64::from(n) * 40, first.wrapping_add(n * 40));
@@ -79,12 +79,12 @@ fn frames_in_time_are_counted_and_nothing_else() {
 }
 
 #[test]
-fn an_outage_is_a_gap_and_a_stall_and_no_jump_of_the_clock() {
+fn outage_is_a_gap_and_a_stall_but_no_clock_jump() {
     let mut bench = Bench::new(90_000);
     for n in 0..20 {
         assert_eq!(bench.frame(n * 50, n as u32 * 4500).is_some(), n == 0);
     }
-    // For 3 s nothing comes, then all that waited comes at once.
+    // No frame arrives for 3 s, then all delayed frames arrive at once.
     for n in 20..80 {
         assert_eq!(bench.frame(4000, n * 4500), None);
     }
@@ -94,17 +94,17 @@ fn an_outage_is_a_gap_and_a_stall_and_no_jump_of_the_clock() {
     assert_eq!(bench.most(m::LATENESS), Some(3000));
     assert_eq!(bench.most(m::EARLY), Some(50));
     assert_eq!(bench.most(m::PLAYOUT_BUFFER), Some(3000));
-    // Half a second of it was in the buffer.
+    // The buffer covers half a second of it.
     assert_eq!(bench.recorder.counter(m::STALLS), 1);
     assert_eq!(bench.most(m::STALL_TIME), Some(2500));
 }
 
 #[test]
-fn a_clock_that_begins_anew_has_jumped_and_stalls_nothing() {
+fn restarted_clock_is_a_jump_and_no_stall() {
     for (at, timestamp, jumps) in [
         (1040, 0, true),
         (1040, 1_000_000, true),
-        // A burst may be ahead, and frames may be out of order.
+        // Bursts may be ahead of time, and frames may be out of order.
         (1040, 6000, false),
         (1040, 4960, false),
         (61_040, 70_000, false),
@@ -122,7 +122,7 @@ fn a_clock_that_begins_anew_has_jumped_and_stalls_nothing() {
             assert_eq!(bench.most(m::LATENESS), Some(0));
         }
     }
-    // Without a clock there is nothing to jump.
+    // Without a clock there are no jumps.
     let mut bench = Bench::new(0);
     bench.frame(0, 0);
     assert_eq!(bench.frame(1, u32::MAX / 2), None);
@@ -147,7 +147,7 @@ fn silence_at_the_end_is_a_gap_and_a_stall() {
 }
 
 #[test]
-fn time_codes_tell_how_long_frames_were_on_their_way_and_which_never_came() {
+fn time_codes_measure_frame_delay_and_loss() {
     let mut bench = Bench::new(1000);
     for number in [3, 4, 7] {
         let due = ms(u64::from(number) * 40);

@@ -1,5 +1,5 @@
-//! Time codes in the frames of one stream: how long each frame was on its way, and which never
-//! came.
+//! Time codes in the frames of a stream: end-to-end delay of each frame, and frames that never
+//! arrived.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use measure::{Recorder, Time};
 use super::Figures;
 use mediagen::time_code::TimeCode;
 
-/// How many frames may be open with their codes at once: more than frames are.
+/// Maximum number of open frames with a time code. A receiver keeps fewer frames open.
 const OPEN: usize = 16;
 
-/// Numbers that go up by more than this at once are those of a stream that began anew.
+/// A frame number that is further ahead belongs to a restarted stream.
 const AHEAD_MAX: u32 = 100_000;
 
-/// The time codes of a stream.
+/// Time codes of a stream.
 #[derive(Debug)]
 pub(crate) struct Codes {
-    /// The wall clock when time began, in nanoseconds since 1970.
+    /// Wall clock at the start of the run, in nanoseconds since 1970.
     began: u64,
     source: Option<u32>,
     highest: u32,
-    /// Whether frames before the next that comes were not to come.
+    /// True if the frames before the next received one were not expected.
     breaks_off: bool,
-    /// timestamp and time of the codes whose frames are not closed yet, and where the next is
-    /// put.
+    /// Timestamps and send times of the time codes whose frames are not closed yet, and the index
+    /// of the next slot.
     open: [Option<(u32, u64)>; OPEN],
     next: usize,
 }
@@ -41,7 +41,7 @@ impl Codes {
         }
     }
 
-    /// Takes in the code of the frame with this timestamp.
+    /// Handles the time code of the frame with this timestamp.
     pub(crate) fn code<M: Figures>(
         &mut self,
         timestamp: u32,
@@ -59,7 +59,7 @@ impl Codes {
         } else if (AHEAD_MAX..u32::MAX - AHEAD_MAX).contains(&ahead) {
             self.begin::<M>(code.number, recorder);
         } else {
-            // One of before, out of its order, or once more.
+            // A frame that was sent earlier, out of order or duplicated.
             let known = self.open.iter().flatten();
             if known.clone().any(|&(other, _)| other == timestamp) {
                 return;
@@ -69,7 +69,8 @@ impl Codes {
         self.next = (self.next + 1) % OPEN;
     }
 
-    /// Frames up to the next that comes are not missed: the client had paused, or goes elsewhere.
+    /// Does not count the frames up to the next received one as missing: the client paused or
+    /// seeks.
     pub(crate) fn break_off(&mut self) {
         self.breaks_off = true;
     }
@@ -88,7 +89,7 @@ impl Codes {
         found.take().map(|(_, nanos)| nanos)
     }
 
-    /// The frame with this timestamp has come whole.
+    /// Handles the complete arrival of the frame with this timestamp.
     pub(crate) fn whole<M: Figures>(
         &mut self,
         timestamp: u32,
@@ -109,8 +110,8 @@ impl Codes {
         }
     }
 
-    /// The frame with this timestamp was cut off by the end of the stream: nobody can say what
-    /// became of it.
+    /// Handles a frame that the end of the stream truncated. The frame no longer counts as
+    /// published, because its fate is unknown.
     pub(crate) fn cut_off<M: Figures>(&mut self, timestamp: u32, recorder: &mut Recorder) {
         if self.take(timestamp).is_some() {
             recorder.take_back(M::FRAMES_PUBLISHED, 1);
@@ -140,8 +141,8 @@ mod tests {
     const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::RTP]);
     const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
-    /// Sends `seconds` of coded video to a receiver whose wall clock differs, with what `way` makes
-    /// of each packet: how long it takes, or nothing for a loss.
+    /// Sends `seconds` of coded video to a receiver with the given wall clock. `way` returns the
+    /// delay of each packet, or `None` if the packet is lost.
     fn watched(
         seconds: u64,
         wall_clock: Duration,
@@ -179,7 +180,7 @@ mod tests {
             let packet = flow.next_packet(due).expect("it is due");
             if let Some(delay) = way(number) {
                 let bytes = [&packet.header[..], &packet.payload].concat();
-                // As much as a ring keeps.
+                // Packet rings keep this many bytes.
                 let kept = bytes.len().min(12 + 80);
                 let arrival = Arrival {
                     at: due + delay,
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn every_frames_delay_is_that_of_its_last_packet() {
+    fn frame_delay_is_that_of_its_last_packet() {
         let delay = Duration::from_millis(30);
         let recorder = watched(4, WALL_CLOCK, |_| Some(delay));
         assert_eq!(counts(&recorder), [100, 100, 0]);
@@ -218,8 +219,8 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_lost_a_packet_or_all_are_lost() {
-        // A second of 25 frames lost as a whole, and then single packets.
+    fn frames_that_lost_any_packet_are_lost() {
+        // A second (25 frames) is lost entirely, and then single packets are lost.
         let whole = watched(4, WALL_CLOCK, |number| {
             (!(200..400).contains(&number) && number % 97 != 50).then_some(Duration::ZERO)
         });
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pause_leaves_out_is_not_missed() {
+    fn frames_skipped_by_a_pause_are_not_missed() {
         let mut recorder = Recorder::new(CATALOGUE);
         let mut codes = Codes::new(WALL_CLOCK);
         let mut come = |number: u32, codes: &mut Codes| {
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_differ_are_told_where_it_shows() {
+    fn frames_ahead_of_the_wall_clock_are_counted() {
         let behind = WALL_CLOCK - Duration::from_secs(1);
         let recorder = watched(1, behind, |_| Some(Duration::from_millis(1)));
         assert_eq!(counts(&recorder), [25, 25, 25]);

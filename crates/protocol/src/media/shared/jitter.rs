@@ -4,15 +4,16 @@ use measure::{Recorder, Time};
 
 use super::{Figures, unit};
 
-/// The estimator, in nanoseconds.
+/// Jitter estimator, in nanoseconds.
 ///
-/// Every data packet of the source counts, in order of arrival: duplicates and late ones too, as
-/// the RFC says "each data packet received". RFC 3550 keeps the estimate in whole units of the
-/// media's clock; this one keeps fractions, so that it does not depend on how coarse that clock is.
+/// Every data packet of the source counts, in order of arrival, including duplicates and late
+/// packets: the RFC says "each data packet received". RFC 3550 keeps the estimate in whole units of
+/// the media clock; this estimator keeps fractions, so that it does not depend on the resolution of
+/// that clock.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Jitter {
-    /// Nanoseconds of one unit of the media's clock.
+    /// Nanoseconds per unit of the media clock.
     unit: f64,
     previous: Option<(Time, u32)>,
     estimate: f64,
@@ -31,7 +32,7 @@ impl Jitter {
         }
     }
 
-    /// Begins anew with another source; the mean goes on over all.
+    /// Restarts the estimate with another source. The mean continues across all sources.
     pub(crate) fn restart(&mut self) {
         self.previous = None;
         self.estimate = 0.0;
@@ -46,8 +47,8 @@ impl Jitter {
         if self.unit == 0.0 {
             return;
         }
-        // Signed, so that it holds over a wrap-around of the timestamp and for frames sent out of
-        // order.
+        // Signed, so that it is correct across a wrap-around of the timestamp and for frames sent
+        // out of order.
         let sent = f64::from(timestamp.wrapping_sub(previous_timestamp) as i32) * self.unit;
         let difference = at.nanos_from(previous_at) as f64 - sent;
         let size = difference.abs();
@@ -63,17 +64,17 @@ impl Jitter {
         recorder.record_together(side, rounded(size));
     }
 
-    /// The estimate now, in nanoseconds.
+    /// Current estimate, in nanoseconds.
     pub(crate) fn nanos(&self) -> f64 {
         self.estimate
     }
 
-    /// Mean of the estimates after each packet, in nanoseconds.
+    /// Mean of the estimates after each packet, in nanoseconds. `None` before the second packet.
     pub(crate) fn mean_nanos(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
 
-    /// The estimate now, in units of the media's clock.
+    /// Current estimate, in units of the media clock.
     pub(crate) fn in_clock(&self) -> u32 {
         if self.unit == 0.0 {
             return 0;
@@ -82,8 +83,8 @@ impl Jitter {
     }
 }
 
-/// A number that is not negative, as a whole one. Adding a half and cutting off is cheaper than
-/// rounding, and signed numbers are what processors convert to.
+/// Rounds a non-negative number. Adding one half and truncating is cheaper than rounding, and
+/// processors convert to signed integers.
 #[inline]
 fn rounded(number: f64) -> u64 {
     (number + 0.5) as i64 as u64

@@ -1,4 +1,4 @@
-//! What receivers of all kinds of media measure alike: of packets of RTP, of frames, of transport
+//! Measurements that receivers of all kinds of media share: RTP packets, frames, and transport
 //! streams.
 
 use measure::{CounterId, HistogramId};
@@ -13,8 +13,8 @@ pub(crate) use codes::Codes;
 pub(crate) use jitter::Jitter;
 pub(crate) use playing::Playing;
 
-/// Where in a population's recorder these figures are kept. Each kind of media has a group of
-/// metrics of its own, in which they have the same names.
+/// Metrics of these measurements in a population's recorder. Each kind of media has its own group
+/// of metrics, in which they have the same names.
 pub(crate) trait Figures {
     const FRAMES: CounterId;
     const STALLS: CounterId;
@@ -30,7 +30,7 @@ pub(crate) trait Figures {
     const FRAME_DELAY: HistogramId;
 }
 
-/// Implements [`Figures`] for a type by the constants of a module `m`.
+/// Implements [`Figures`] for a type, with the constants of a module `m`.
 macro_rules! figures {
     ($Name:ident) => {
         impl $crate::media::shared::Figures for $Name {
@@ -52,8 +52,8 @@ macro_rules! figures {
 
 pub(crate) use figures;
 
-/// Nanoseconds of one unit of a media's clock. A description may state a clock of 0 Hz: that is 0,
-/// and nothing can be measured in it.
+/// Nanoseconds per unit of a media clock. Returns 0 for a clock of 0 Hz, which a description may
+/// state and with which nothing can be measured.
 fn unit(clock_rate: u32) -> f64 {
     match clock_rate {
         0 => 0.0,

@@ -1,4 +1,4 @@
-//! Whether frames would have played in time.
+//! Playout model: whether frames would have played in time.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use measure::{Recorder, Time};
 
 use super::{Figures, unit};
 
-/// Plays whole frames by the media's clock, from the arrival of the first on.
+/// Plays complete frames by the media clock, starting when the first one arrives.
 #[derive(Debug)]
 pub(crate) struct Playing {
-    /// Nanoseconds of one unit of the media's clock.
+    /// Nanoseconds per unit of the media clock.
     unit: f64,
-    /// The playout buffer for which stalls are counted, in nanoseconds.
+    /// Playout buffer for which stalls are counted, in nanoseconds.
     buffer: f64,
     clock: Option<Clock>,
     needed: f64,
@@ -19,15 +19,15 @@ pub(crate) struct Playing {
     stalls: u64,
 }
 
-/// When frames play.
+/// Playout schedule.
 #[derive(Debug)]
 struct Clock {
-    /// Arrival of the first whole frame.
+    /// Arrival of the first complete frame.
     first_arrived: Time,
-    /// Timestamp of the whole frame before, and how far it lies after the first in nanoseconds.
+    /// Timestamp of the previous complete frame, and its offset from the first one in nanoseconds.
     timestamp: u32,
     position: f64,
-    /// How long playing has stood still so far.
+    /// Total duration of the stalls so far, in nanoseconds.
     stalled: f64,
 }
 
@@ -43,28 +43,27 @@ impl Playing {
         }
     }
 
-    /// Frames so far.
+    /// Number of complete frames so far.
     pub(crate) fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Stalls so far.
     pub(crate) fn stalls(&self) -> u64 {
         self.stalls
     }
 
-    /// The smallest delay with which every frame so far would have played in time; `None` before
-    /// the first.
+    /// Smallest playout delay with which every frame so far would have played in time; `None`
+    /// before the first frame.
     pub(crate) fn needed(&self) -> Option<Duration> {
         (self.frames > 0).then(|| Duration::from_nanos(self.needed.round() as u64))
     }
 
-    /// The media's clock begins anew.
+    /// Restarts the schedule: the media clock jumped.
     pub(crate) fn restart(&mut self) {
         self.clock = None;
     }
 
-    /// A frame has come whole.
+    /// Handles a complete frame.
     pub(crate) fn frame<M: Figures>(
         &mut self,
         arrived: Time,
@@ -82,7 +81,7 @@ impl Playing {
             });
             return;
         };
-        // Signed: a frame may be shown before one that was sent before it.
+        // Signed: a frame may be shown before a frame that was sent earlier.
         let step = timestamp.wrapping_sub(clock.timestamp) as i32;
         clock.timestamp = timestamp;
         clock.position += f64::from(step) * self.unit;
@@ -96,13 +95,13 @@ impl Playing {
         }
     }
 
-    /// Nothing came any more up to `until`, though it was to: that is one stall, from the time at
-    /// which the next frame was to play.
+    /// Counts the silence up to `until` as one stall, from the time at which the next frame was due
+    /// to play. To be called if media was expected and none arrived.
     pub(crate) fn silent_until<M: Figures>(&mut self, until: Time, recorder: &mut Recorder) {
         let Some(clock) = self.clock.as_ref().filter(|_| self.unit > 0.0) else {
             return;
         };
-        // The last frame is shown for as long as the others were.
+        // The last frame is shown for the mean duration of the others.
         let shown = clock.position / self.frames.saturating_sub(1).max(1) as f64;
         let late = until.nanos_from(clock.first_arrived) as f64 - clock.position - shown;
         let stall = late - self.buffer - clock.stalled;
@@ -112,7 +111,7 @@ impl Playing {
         }
     }
 
-    /// Nothing more comes: records what is known only then.
+    /// Records the figures that are known only at the end of the stream.
     pub(crate) fn finish<M: Figures>(&self, recorder: &mut Recorder) {
         if let Some(needed) = self.needed() {
             let needed = needed.as_nanos();
@@ -121,7 +120,7 @@ impl Playing {
     }
 }
 
-/// Less than a nanosecond is the rounding of these sums.
+/// True for a stall of at least 1 ns. Shorter ones are rounding errors of the sums.
 fn is_stall(nanos: f64) -> bool {
     nanos >= 1.0
 }

@@ -1,78 +1,75 @@
-//! What a reference server does wrong with its packets, on purpose.
+//! Deliberate faults in the packets of a reference server.
 
 use std::time::Duration;
 
 use measure::units::{Ratio, TimeSpan};
 
-/// What a reference server does wrong on purpose to the packets of every stream it sends.
+/// Deliberate faults in the packets of every stream that a reference server sends.
 ///
-/// Nothing by default. Which packets it strikes is drawn from a seeded generator, so the same seed
-/// strikes the same ones.
+/// The default is no faults. A seeded generator selects the affected packets, so the same seed
+/// affects the same packets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// The share of packets that are left out, each by itself; from 0 to 1.
+    /// Share of packets that are dropped, each independently; from 0 to 1.
     pub loss: f64,
-    /// Packets that are left out in runs.
+    /// Packets that are dropped in bursts.
     pub loss_burst: Option<LossBurst>,
-    /// The share of packets that are sent twice, the second copy right after the first; from 0 to
-    /// 1.
+    /// Share of packets that are sent twice, the copy directly after the original; from 0 to 1.
     pub duplicate: f64,
-    /// Packets that are overtaken.
+    /// Packets that are overtaken by later ones.
     pub reorder: Option<Reorder>,
-    /// Delay that is different for each packet.
+    /// Random delay of each packet.
     pub jitter: Option<Jitter>,
-    /// Delay that is the same for all packets.
+    /// Constant delay of all packets.
     pub delay: Duration,
-    /// A time in which nothing is sent, and after which all that is late goes at once.
+    /// A period in which nothing is sent. All late packets are sent at its end.
     pub stall: Option<Stall>,
-    /// Packets stop coming after so much of the media, without a word: no BYE, the connection
-    /// stays.
+    /// Media time after which nothing more is sent. There is no BYE, and the connection stays open.
     pub stop_after: Option<Duration>,
 }
 
-/// Packets that are left out in runs.
+/// Packets that are dropped in bursts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossBurst {
-    /// The share of packets, of those outside of runs, with which one begins; from 0 to 1.
+    /// Share of the packets outside bursts that begin a burst; from 0 to 1.
     pub probability: f64,
-    /// Packets in a run.
+    /// Number of packets in a burst.
     pub length: u32,
 }
 
-/// Packets that are overtaken.
+/// Packets that are overtaken by later ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reorder {
-    /// The share of packets; from 0 to 1.
+    /// Share of packets that are overtaken; from 0 to 1.
     pub probability: f64,
-    /// How many later packets go first.
+    /// Number of later packets that are sent first.
     pub distance: u32,
 }
 
-/// Delay that is different for each packet: uniform from nothing to `max`.
+/// Random delay of each packet, uniform from 0 to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jitter {
-    /// The longest extra delay.
+    /// Maximum delay.
     pub max: Duration,
-    /// Whether no packet overtakes another.
+    /// True if packets keep their order.
     pub in_order: bool,
 }
 
-/// A time in which nothing is sent.
+/// A period in which nothing is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// When it begins, from the beginning of the stream.
+    /// Start of the period, from the start of the stream.
     pub at: Duration,
-    /// How long it lasts.
     pub length: Duration,
 }
 
-/// Most packets that may be held back, or left out in one run.
+/// Maximum number of packets that are held back, or dropped in one burst.
 const PACKETS_MAX: u32 = 1000;
-/// The longest delay of any kind: what is delayed is held in memory.
+/// Maximum delay of any kind. Delayed packets are kept in memory.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
 impl Faults {
-    /// The faults there are, as they are written.
+    /// Examples of all faults in the syntax of the command line.
     pub const KNOWN: [&str; 9] = [
         "loss=1%",
         "loss-burst=0.1%x5",
@@ -85,13 +82,13 @@ impl Faults {
         "stop=30s",
     ];
 
-    /// Whether there is nothing to do.
+    /// True if no fault is set.
     pub fn is_none(&self) -> bool {
         *self == Faults::default()
     }
 
-    /// Takes one fault as it is written on the command line, `name` and `value` being what stands
-    /// before and after the `=`. `None` where there is none of that name.
+    /// Sets a fault from the command line, written `name=value`. Returns `None` if the name is
+    /// unknown.
     pub fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
         Some(match name {
             "loss" => ratio(value).map(|share| self.loss = share),
@@ -118,7 +115,7 @@ impl Faults {
             "delay" => delay(value).map(|delay| self.delay = delay),
             "stall" => value
                 .split_once('+')
-                .ok_or_else(|| "a stall is written `stall=10s+2s`: when, and how long".to_owned())
+                .ok_or_else(|| "write a stall as `stall=10s+2s`: start and length".to_owned())
                 .and_then(|(at, length)| {
                     self.stall = Some(Stall {
                         at: duration(at)?,
@@ -150,7 +147,7 @@ fn delay(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|delay| {
         if delay > DELAY_MAX {
             Err(format!(
-                "`{text}`: packets are delayed by at most {DELAY_MAX:?}"
+                "`{text}` is longer than the maximum delay, {DELAY_MAX:?}"
             ))
         } else {
             Ok(delay)
@@ -158,15 +155,15 @@ fn delay(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// `1%x3`: a share, and a number of packets.
+/// Parses a share and a number of packets, such as `1%x3`.
 fn ratio_times(text: &str, example: &str) -> Result<(f64, u32), String> {
     let (share, number) = text
         .split_once('x')
-        .ok_or_else(|| format!("`{text}`: write it as in `{example}`: a share, and packets"))?;
+        .ok_or_else(|| format!("`{text}`: write a share and a count, as in `{example}`"))?;
     let packets = number
         .parse()
         .ok()
         .filter(|packets| (1..=PACKETS_MAX).contains(packets))
-        .ok_or_else(|| format!("`{number}` is no number of packets from 1 to {PACKETS_MAX}"))?;
+        .ok_or_else(|| format!("`{number}` is not a number of packets from 1 to {PACKETS_MAX}"))?;
     Ok((ratio(share)?, packets))
 }

@@ -1,8 +1,8 @@
-//! The sender of one RTP stream: a schedule of packets, with faults on request.
+//! Sender of one RTP stream: a schedule of packets, with optional faults.
 //!
-//! A flow numbers the packets of its clip from 0, in the order in which they were meant to go. What
-//! it hands out may leave some out, hold some back and repeat some; what really left is told back
-//! through [`RtpFlow::left`], and only that is counted.
+//! A flow numbers the packets of its clip from 0, in the planned order. The packets it hands out
+//! may omit, delay and repeat some of them. [`RtpFlow::left`] reports the packets that really left,
+//! and only those are counted.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,7 +26,7 @@ mod course;
 pub use course::Course;
 use course::{Pace, Segment};
 
-/// How the packets of one frame are spread over time.
+/// Send times of the packets of one frame.
 #[derive(
     Clone,
     Copy,
@@ -40,33 +40,30 @@ use course::{Pace, Segment};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
-    /// Evenly over the time until the next frame.
+    /// Spread evenly over the time until the next frame.
     #[default]
     Spread,
-    /// All when the frame is due, as many servers do.
+    /// All packets when the frame is due, as many servers do.
     AtOnce,
 }
 
-/// What a stream is to be.
+/// Settings of an [`RtpFlow`].
 #[derive(Clone, Debug)]
 pub struct FlowSettings {
-    /// What is sent, over and over.
+    /// Media to send, in an endless loop.
     pub clip: Arc<Clip>,
-    /// How packets are spread.
     pub pacing: Pacing,
-    /// Synchronisation source.
     pub ssrc: u32,
     /// Sequence number of the first packet.
     pub first_seq: u16,
     /// RTP timestamp of the first frame.
     pub first_timestamp: u32,
-    /// Length of the stream; endless without one. The frames that begin within it are sent.
+    /// Length of the stream: frames that begin within it are sent. `None` for an endless stream.
     pub length: Option<Duration>,
-    /// What is done wrong.
     pub faults: Faults,
-    /// Seed of the choices that the faults make.
+    /// Seed for the choices of the faults.
     pub seed: u64,
-    /// Whether each packet that leaves is written down, with its time.
+    /// True to log each packet that leaves, with its time.
     pub log: bool,
 }
 
@@ -92,7 +89,7 @@ impl Flow for RtpFlow {
     }
 }
 
-/// A tag holds the packet's number from 0, and below it what these say.
+/// A tag contains the packet number, and below it two flags.
 impl Tag {
     const COPY: u64 = 1;
     const HAS_COPY: u64 = 2;
@@ -103,26 +100,26 @@ impl Tag {
         Tag(packet.number << 2 | doubled | copy)
     }
 
-    /// The packet's number, from 0.
+    /// Packet number, from 0.
     pub(super) fn number(self) -> u64 {
         self.0 >> 2
     }
 
-    /// Whether it is a second copy.
+    /// True for a second copy.
     pub(super) fn is_copy(self) -> bool {
         self.0 & Tag::COPY != 0
     }
 
-    /// Whether a second copy of it follows, or it is one itself.
+    /// True if the packet is sent twice, for both copies.
     pub(super) fn has_copy(self) -> bool {
         self.0 & Tag::HAS_COPY != 0
     }
 }
 
-/// Most packets that wait for their time; where more would, the schedule falls behind instead.
+/// Maximum number of delayed packets. At this limit the schedule falls behind instead.
 const WAITING_MAX: usize = 1 << 16;
 
-/// A packet that has been thought of, and has not gone yet. Ordered by when it goes.
+/// A planned packet that has not been sent. Ordered by due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Planned {
     due: Time,
@@ -133,37 +130,37 @@ struct Planned {
     held: bool,
 }
 
-/// The schedule without any faults: which packet comes next, and when.
+/// The schedule without faults: the next packet, and its time.
 #[derive(Debug)]
 struct Schedule {
-    /// Frames in the loops that are through.
+    /// Number of frames in completed loops of the clip.
     frames_before: u64,
-    /// The next packet's place in the loop.
+    /// Index of the next packet in the clip.
     place: usize,
-    /// Its number.
+    /// Number of the next packet.
     number: u64,
-    /// Frames in all.
+    /// Number of the first frame that is not sent.
     frames_end: u64,
-    /// Media time after which nothing comes any more.
+    /// Media time from which on nothing is sent.
     stop_after: Duration,
-    /// The frame for which what follows was worked out.
+    /// Frame that the fields below describe.
     frame: u64,
-    /// Media time of that frame.
+    /// Media time of the frame, in nanoseconds.
     at: u64,
-    /// How long it lasts, in nanoseconds; nothing where its packets go at once.
+    /// Duration of the frame in nanoseconds; 0 if its packets are sent at once.
     spread: u64,
-    /// Its RTP timestamp, less the first.
+    /// RTP timestamp of the frame, relative to the first one.
     ticks: u32,
 }
 
 impl Schedule {
-    /// Media time of the next packet; `None` after the last.
+    /// Media time of the next packet's frame; `None` after the last packet.
     fn next(&self) -> Option<Duration> {
         (self.frame < self.frames_end && self.at < nanos(self.stop_after))
             .then(|| Duration::from_nanos(self.at))
     }
 
-    /// Media time of the next packet, its place in the frame included.
+    /// Media time of the next packet, including its offset within the frame.
     fn next_paced(&self, clip: &Clip) -> Option<u64> {
         let at = nanos(self.next()?);
         let (index, count) = clip.packets[self.place].part;
@@ -198,14 +195,14 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Where a flow stands in its life.
+/// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// It has not begun.
+    /// Not started.
     Idle,
-    /// It sends.
+    /// Sending.
     Running(Segment),
-    /// It pauses, having played for so many nanoseconds by its timestamps.
+    /// Paused after `played` nanoseconds of play by the timestamps.
     Paused { played: u64 },
 }
 
@@ -221,43 +218,41 @@ pub struct RtpFlow {
     faults: Option<Box<Faulty>>,
     schedule: Schedule,
     state: State,
-    /// When the stream first began: what timestamps are counted from.
+    /// First start of the stream: the origin of its timestamps.
     began: Time,
-    /// How far a packet's place in the clip is ahead of its number, since it was sought.
+    /// Offset from a packet's number to its index in the clip. Seeks change it.
     shift: u64,
     pace: Pace,
-    /// Where the media ends.
+    /// End of the media.
     length: Option<Duration>,
     tally: Tally,
     log: Option<Box<Log>>,
-    /// The wall clock at the beginning of time, in nanoseconds since 1970, where time codes are
-    /// filled in.
+    /// Wall clock at the start of the run, in nanoseconds since 1970. `None` without time codes.
     codes: Option<u64>,
-    /// The channel that its packets have in a connection; none where each is a datagram.
+    /// Interleaved channel of the packets in a connection; `None` for datagrams.
     interleaved: Option<u8>,
 }
 
-/// What is needed only where something is done wrong.
+/// State that only faults need.
 #[derive(Debug)]
 struct Faulty {
     faults: Faults,
     rng: Pcg64,
-    /// Packets still to be left out of the running burst.
+    /// Number of packets still to drop in the current burst.
     burst_left: u32,
-    /// When the last packet was due that may not be overtaken by jitter.
+    /// Due time of the last packet, if jitter must keep the order.
     last_due: Time,
-    /// Packets by when they go.
+    /// Delayed packets, by due time.
     waiting: BinaryHeap<Reverse<Planned>>,
-    /// Packets that let others go first, with how many still.
+    /// Packets that let others pass, with the number of packets still to pass.
     held: Vec<(Planned, u32)>,
-    /// Packets that go right after the last one.
+    /// Packets to send directly after the previous one.
     ready: VecDeque<Planned>,
-    /// When the last packet went that was not second to another.
+    /// Due time of the last packet sent, second copies excluded.
     last_gone: Time,
 }
 
 impl RtpFlow {
-    /// A stream that has not begun.
     pub fn new(settings: FlowSettings) -> RtpFlow {
         let FlowSettings { clip, faults, .. } = settings;
         let mut schedule = Schedule {
@@ -306,15 +301,15 @@ impl RtpFlow {
         }
     }
 
-    /// Fills in the time codes that the clip has room for. `wall_clock` is what it showed, since
-    /// 1970, when time began.
+    /// Fills in the time codes for which the clip has room. `wall_clock` is the wall clock at the
+    /// start of the run, since 1970.
     pub fn with_time_codes(mut self, wall_clock: Duration) -> RtpFlow {
         self.codes = Some(nanos(wall_clock));
         self
     }
 
-    /// Begins to send at `at`, or goes on after [`RtpFlow::pause`]: where it left off, with
-    /// timestamps that have gone on meanwhile. Does nothing while it runs.
+    /// Starts at `at`, or continues after [`RtpFlow::pause`] from the same position; the timestamps
+    /// have advanced in the meantime. No effect while running.
     pub fn start(&mut self, at: Time) {
         match self.state {
             State::Idle => self.began = at,
@@ -324,7 +319,7 @@ impl RtpFlow {
         self.state = State::Running(self.segment(at));
     }
 
-    /// Sends nothing for now. What was held back is lost.
+    /// Stops sending until the next start. Packets that were held back are lost.
     pub fn pause(&mut self) {
         if let State::Running(segment) = self.state {
             let played = self.played_to_next(segment);
@@ -337,7 +332,7 @@ impl RtpFlow {
         }
     }
 
-    /// When the next packet is due; `None` where none will follow.
+    /// Due time of the next packet; `None` if no packet follows.
     #[inline]
     pub fn next_due(&self) -> Option<Time> {
         let State::Running(segment) = self.state else {
@@ -353,7 +348,7 @@ impl RtpFlow {
         }
     }
 
-    /// The next packet that is due by `now`.
+    /// Returns the next packet that is due by `now`.
     #[inline]
     pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
         let State::Running(segment) = self.state else {
@@ -371,9 +366,9 @@ impl RtpFlow {
         Some(self.packet(&packet))
     }
 
-    /// Says that a packet has really left, and when; nothing where it has not. The counts are made
-    /// from this, not from what was meant to be sent. To be called for each packet, in the order in
-    /// which they were handed out.
+    /// Reports that a packet has left, and when; `None` if it has not. The counts are based on
+    /// these reports, not on the plan. Must be called for every packet, in the order in which the
+    /// packets were handed out.
     #[inline]
     pub fn left(&mut self, tag: Tag, left: Option<Handover>) {
         let place = self.place_of(tag.number());
@@ -385,14 +380,13 @@ impl RtpFlow {
         }
     }
 
-    /// Whether it is of any use to tell [`RtpFlow::left`] the time exactly: reading a clock for
-    /// each packet costs something.
+    /// True if [`RtpFlow::left`] needs exact times. Reading a clock for each packet has a cost.
     #[inline]
     pub fn wants_times(&self) -> bool {
         self.log.is_some() || !self.tally.has_begun()
     }
 
-    /// Takes the next packet off the schedule.
+    /// Takes the next packet from the schedule.
     #[inline]
     fn take(&mut self, due: Time, segment: Segment) -> Planned {
         let planned = Planned {
@@ -407,7 +401,7 @@ impl RtpFlow {
         planned
     }
 
-    /// The place in the clip of the packet of that number.
+    /// Index in the clip of the packet with this number.
     #[inline]
     fn place_of(&self, number: u64) -> usize {
         ((number + self.shift) % self.clip.packets.len() as u64) as usize
@@ -426,7 +420,7 @@ impl RtpFlow {
         };
         let framing = match self.interleaved {
             Some(channel) => {
-                // A clip's packets are no longer than a datagram may be.
+                // A packet of a clip is at most as long as a datagram may be.
                 let length = (header.len() + payload.len()) as u16;
                 let [high, low] = length.to_be_bytes();
                 PacketHeader::EMPTY.with(&[b'$', channel, high, low])
@@ -441,8 +435,8 @@ impl RtpFlow {
         }
     }
 
-    /// The payload of a packet with its frame's time code in it: a copy of its own, one for each
-    /// frame.
+    /// Returns the payload of a packet with the time code of its frame. The payload is copied, once
+    /// per frame.
     fn coded(&self, planned: &Planned, began: u64, place: usize) -> Bytes {
         let packets = self.clip.packets.len() as u64;
         let packet = &self.clip.packets[self.place_of(planned.number)];
@@ -456,12 +450,13 @@ impl RtpFlow {
         code.put_into(&packet.payload, place)
     }
 
-    /// How many frames have been handed out whole.
+    /// Number of the current frame: the number of completed frames, if the flow never changed its
+    /// position.
     pub fn frames(&self) -> u64 {
         self.schedule.frame
     }
 
-    /// The next packet, with all that is done wrong.
+    /// Returns the next packet, with faults applied.
     fn next_faulty(&mut self, now: Time, segment: Segment) -> Option<Planned> {
         loop {
             let next = self
@@ -474,7 +469,7 @@ impl RtpFlow {
                 return Some(faulty.gone(planned));
             }
             let waiting = faulty.waiting.peek().map(|Reverse(first)| first.due);
-            // What is due before all that waits may come before it, so it is looked at first.
+            // A packet due before all delayed ones may have to be sent before them: plan it first.
             if let Some(due) = next
                 && due <= now
                 && waiting.is_none_or(|waiting| due <= waiting)
@@ -495,7 +490,7 @@ impl RtpFlow {
             if next.is_some() || waiting.is_some() || faulty.held.is_empty() {
                 return None;
             }
-            // Nothing comes any more that could overtake them.
+            // No packet follows that could overtake the held ones.
             let last_gone = faulty.last_gone;
             let held = faulty.held.drain(..).map(|(mut planned, _)| {
                 planned.due = planned.due.max(last_gone);
@@ -505,56 +500,54 @@ impl RtpFlow {
         }
     }
 
-    /// Whether the stream broke off on purpose before its end.
+    /// True if the stream has not reached its end. Once nothing more is sent, a fault stopped it.
     pub fn stopped_early(&self) -> bool {
         self.schedule.frame < self.schedule.frames_end
     }
 
-    /// Synchronisation source.
     pub fn ssrc(&self) -> u32 {
         self.ssrc
     }
 
-    /// What is sent.
     pub fn clip(&self) -> &Arc<Clip> {
         &self.clip
     }
 
-    /// Sequence number and RTP timestamp of the next packet of the schedule if it went at `at`:
-    /// what RTP-Info says (RFC 2326, 12.33).
+    /// Sequence number and RTP timestamp of the next packet of the schedule if it were sent at
+    /// `at`, for RTP-Info (RFC 2326, 12.33).
     pub fn next_position(&self, at: Time) -> (u16, u32) {
         let seq = self.first_seq.wrapping_add(self.schedule.number as u16);
         let timestamp = match self.state {
             State::Running(_) => self.timestamp_at(at),
-            // As `start` and `take` will work it out.
+            // As `start` and `take` compute it.
             _ => self.segment(at).base.wrapping_add(self.schedule.ticks),
         };
         (seq, timestamp)
     }
 
-    /// Packets that left, second copies included, and bytes of their payload: what a sender report
-    /// says (RFC 3550, 6.4.1).
+    /// Number of packets that left, second copies included, and their payload bytes, for sender
+    /// reports (RFC 3550, 6.4.1).
     pub fn sent(&self) -> (u64, u64) {
         self.tally.sent_with_copies()
     }
 
-    /// How its packets are put where they go: each as a datagram, or in a connection behind `$`,
-    /// this channel and its length (RFC 2326, 10.12). To be said before it is started.
+    /// Sets the framing of the packets: datagrams, or in a connection behind `$`, this channel and
+    /// the packet length (RFC 2326, 10.12). To be called before the start.
     pub fn interleave(&mut self, channel: Option<u8>) {
         self.interleaved = channel;
     }
 
-    /// The channel that its packets have in a connection.
+    /// Interleaved channel of the packets in a connection.
     pub fn interleaved(&self) -> Option<u8> {
         self.interleaved
     }
 
-    /// Packets that were due and not taken by the network stack or the connection, so far.
+    /// Number of due packets so far that the network stack or the connection did not accept.
     pub fn not_taken(&self) -> u64 {
         self.tally.not_taken()
     }
 
-    /// What was really done, so far.
+    /// Statistics of what was really sent so far.
     pub fn served(&self) -> ServedStream {
         let mut served = self
             .tally
@@ -566,7 +559,7 @@ impl RtpFlow {
     }
 }
 
-/// A length of time in ticks of a clock; timestamps wrap around.
+/// Converts a duration into ticks of a clock. Wraps around, as timestamps do.
 fn ticks(duration: Duration, clock_rate: u32) -> u32 {
     (duration.as_nanos() * u128::from(clock_rate) / 1_000_000_000) as u32
 }
@@ -590,12 +583,12 @@ impl Faulty {
     }
 
     fn chance(&mut self, probability: f64) -> bool {
-        // 53 bits, as many as the fraction of an f64 holds.
+        // 53 bits: the precision of an `f64`.
         let drawn = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         drawn < probability
     }
 
-    /// Decides what becomes of a packet, in an order that does not change: the same seed makes the
+    /// Applies the faults to a packet. The order of the choices is fixed: the same seed makes the
     /// same choices.
     fn plan(&mut self, mut planned: Planned, began: Time) {
         if self.burst_left > 0 {
@@ -634,12 +627,13 @@ impl Faulty {
         self.waiting.push(Reverse(planned));
     }
 
-    /// Whether the packet is to let others go first.
+    /// Holds the packet back if others are to be sent first. Returns `false` if it is to be sent
+    /// now.
     fn hold(&mut self, mut planned: Planned) -> bool {
         let Some(reorder) = self.faults.reorder.filter(|_| planned.held) else {
             return false;
         };
-        // With as many held as are to overtake, somebody has to go.
+        // At most `distance` packets are held: further ones must pass them.
         if self.held.len() >= reorder.distance as usize {
             return false;
         }
@@ -648,7 +642,8 @@ impl Faulty {
         true
     }
 
-    /// A packet goes: who waited for it, or follows it, is next.
+    /// Handles a packet that is sent now: its copy, and held packets that it was the last to pass,
+    /// are next.
     fn gone(&mut self, planned: Planned) -> Planned {
         if planned.copy {
             return planned;

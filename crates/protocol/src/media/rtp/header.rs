@@ -2,57 +2,54 @@
 
 use thiserror::Error;
 
-/// Length of the fixed header in bytes, contributing sources and extension not counted.
+/// Length of the fixed header in bytes, without contributing sources and extension.
 pub const FIXED_LENGTH: usize = 12;
 
-/// The first byte of a packet that has nothing but the fixed header before its payload.
+/// First byte of a packet with nothing but the fixed header before its payload.
 const VERSION_2: u8 = 0x80;
 
-/// Largest value of a field of seven bits: the payload type.
+/// Mask of the payload type, a field of seven bits.
 const PAYLOAD_TYPE_MASK: u8 = 0x7f;
 
-/// Why bytes are no packet of RTP.
+/// Reasons why bytes are not an RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum HeaderError {
     /// Fewer bytes than the header needs.
     #[error("shorter than its header")]
     TooShort,
-    /// The version is not 2.
     #[error("version {0} instead of 2")]
     Version(u8),
-    /// The count of padding bytes is 0 or more than the packet has.
+    /// The padding length is 0 or exceeds the space after the header.
     #[error("more padding than payload")]
     Padding,
 }
 
-/// The fields of the fixed header, and where the payload is.
+/// Fields of the fixed header, and the location of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whether the end of the packet is padding.
+    /// True if the packet ends with padding.
     pub padding: bool,
-    /// Whether an extension follows the contributing sources.
+    /// True if an extension follows the contributing sources.
     pub extension: bool,
-    /// How many contributing sources follow the fixed header, 0 to 15.
+    /// Number of contributing sources after the fixed header, 0 to 15.
     pub csrc_count: u8,
-    /// What it marks is up to the payload format; of video mostly the last packet of a frame.
+    /// Marker bit, defined by the payload format: in video mostly the last packet of a frame.
     pub marker: bool,
     /// Payload type, 0 to 127.
     pub payload_type: u8,
-    /// Sequence number.
     pub sequence: u16,
-    /// Timestamp in the clock of the media.
+    /// Timestamp in the media clock.
     pub timestamp: u32,
-    /// Synchronisation source.
     pub ssrc: u32,
-    /// Where the payload begins, in bytes from the beginning of the packet.
+    /// Start of the payload, in bytes from the start of the packet.
     pub payload_offset: usize,
-    /// Bytes of payload, without padding. Where the packet was captured in part, its padding cannot
-    /// be seen and counts as payload.
+    /// Bytes of payload, without padding. The padding of a partially captured packet is unknown and
+    /// counts as payload.
     pub payload_length: usize,
 }
 
 impl Header {
-    /// The header of a packet without contributing sources, extension and padding.
+    /// Creates the header of a packet without contributing sources, extension and padding.
     pub const fn new(payload_type: u8, sequence: u16, timestamp: u32, ssrc: u32) -> Header {
         Header {
             padding: false,
@@ -68,10 +65,10 @@ impl Header {
         }
     }
 
-    /// Reads the header of a packet that is `length` bytes long and of which `bytes` were captured.
+    /// Parses the header of a packet of `length` bytes, of which `bytes` were captured.
     ///
-    /// Of a packet that was captured in part, the length of an extension that begins after what was
-    /// captured is not known: its four bytes of header are counted, no more.
+    /// If a packet was captured partially and the header of its extension is missing, the length of
+    /// the extension is unknown: only the four bytes of its header are counted.
     #[inline]
     pub fn parse(bytes: &[u8], length: usize) -> Result<Header, HeaderError> {
         let bytes = &bytes[..bytes.len().min(length)];
@@ -112,8 +109,8 @@ impl Header {
         })
     }
 
-    /// The header of a packet that has neither contributing sources nor extension nor padding;
-    /// `None` for any other.
+    /// Returns the header of a packet that has neither contributing sources nor extension nor
+    /// padding; `None` for any other packet.
     #[inline]
     pub(super) fn plain(fixed: &[u8; FIXED_LENGTH], payload_length: usize) -> Option<Header> {
         let [first, second, s0, s1, t0, t1, t2, t3, c0, c1, c2, c3] = *fixed;
@@ -129,8 +126,8 @@ impl Header {
         })
     }
 
-    /// Writes the fixed header in place. Contributing sources, extension and padding, where
-    /// announced, are the caller's to write.
+    /// Writes the fixed header in place. Contributing sources, extension and padding, if announced,
+    /// are written by the caller.
     #[inline]
     pub fn write(&self, out: &mut [u8; FIXED_LENGTH]) {
         out[0] = VERSION_2
@@ -143,7 +140,7 @@ impl Header {
         out[8..12].copy_from_slice(&self.ssrc.to_be_bytes());
     }
 
-    /// The fixed header as bytes; see [`Header::write`].
+    /// Returns the fixed header as bytes; see [`Header::write`].
     #[inline]
     pub fn to_bytes(&self) -> [u8; FIXED_LENGTH] {
         let mut bytes = [0; FIXED_LENGTH];
@@ -152,8 +149,8 @@ impl Header {
     }
 }
 
-/// Bytes of contributing sources and extension; `rest` is what follows the fixed header.
-// Not in the way of those that have none.
+/// Size of contributing sources and extension in bytes. `rest` follows the fixed header.
+// Not inlined: most packets have neither.
 #[inline(never)]
 fn variable_part(csrc_count: u8, extension: bool, rest: &[u8]) -> usize {
     let sources = usize::from(csrc_count) * 4;
@@ -203,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_headers_are_parsed_back(
             header in any_header(), words in 0u16..20, padding in 1u8..=255,
             payload in proptest::collection::vec(any::<u8>(), 0..60), cut in 0usize..400,
         ) {
@@ -216,7 +213,7 @@ mod tests {
             prop_assert_eq!(&bytes[read.payload_offset..][..read.payload_length], &payload[..]);
             prop_assert_eq!(&bytes[..12], &read.to_bytes()[..]);
 
-            // Captured in part: as good as can be told, and never beyond the packet.
+            // Captured partially: as exact as possible, and never beyond the packet.
             let captured = &bytes[..cut.min(bytes.len())];
             match Header::parse(captured, bytes.len()) {
                 Ok(part) => {
@@ -231,7 +228,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(
+        fn arbitrary_bytes_do_not_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..100), length in 0usize..200,
         ) {
             if let Ok(header) = Header::parse(&bytes, length) {
@@ -241,10 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_rtp() {
+    fn rejects_bytes_that_are_not_rtp() {
         assert_eq!(Header::parse(&[0x80; 11], 11), Err(HeaderError::TooShort));
         assert_eq!(Header::parse(&[0x40; 12], 12), Err(HeaderError::Version(1)));
-        // Fifteen contributing sources announced, none there.
+        // Fifteen contributing sources are announced, none is present.
         assert_eq!(Header::parse(&[0x8f; 12], 12), Err(HeaderError::TooShort));
         let mut padded = [0u8; 16];
         padded[0] = 0xa0;

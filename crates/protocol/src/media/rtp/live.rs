@@ -1,5 +1,4 @@
-//! The sender of a stream that an encoder gives: what it sends is decided picture by picture, as
-//! whoever receives it asks.
+//! Sender of an encoder's stream: each picture is chosen when it is due, as the receivers request.
 
 use std::time::Duration;
 
@@ -14,14 +13,11 @@ use super::report::About;
 use super::served::Tally;
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
-/// What a stream is to be.
+/// Settings of a [`LiveFlow`].
 #[derive(Debug)]
 pub struct LiveSettings {
-    /// What gives its pictures.
     pub encoder: Encoder,
-    /// How the packets of a picture leave.
     pub pacing: Pacing,
-    /// Synchronisation source.
     pub ssrc: u32,
     /// Sequence number of the first packet.
     pub first_seq: u16,
@@ -29,7 +25,7 @@ pub struct LiveSettings {
     pub first_timestamp: u32,
 }
 
-/// Sends one stream of pictures, evenly by their rate.
+/// Sends one stream of pictures, at the picture rate of the encoder.
 #[derive(Debug)]
 pub struct LiveFlow {
     encoder: Encoder,
@@ -37,41 +33,38 @@ pub struct LiveFlow {
     ssrc: u32,
     first_seq: u16,
     first_timestamp: u32,
-    /// When it began.
     began: Option<Time>,
     stopped: bool,
-    /// The picture that is being sent, and its next packet. None until its first packet is due:
-    /// what is asked for until then holds for it.
+    /// Picture that is being sent, and the index of its next packet. `None` until the first packet
+    /// is due: requests up to then apply to the picture.
     picture: Option<(Picture, u32)>,
-    /// Pictures that were sent whole, and packets.
+    /// Number of pictures that were handed out completely, and number of packets.
     pictures: u64,
     packets: u64,
-    /// The wall clock at the beginning of time, in nanoseconds since 1970, where time codes are
-    /// filled in.
+    /// Wall clock at the start of the run, in nanoseconds since 1970. `None` without time codes.
     codes: Option<u64>,
     tally: Tally,
 }
 
-/// A tag has the length of the payload above the number of the packet.
+/// A tag contains the payload length above the packet number.
 const LENGTH_AT: u32 = 46;
 
-/// The tag of a packet that is never sent twice.
+/// Tag of a packet that is never sent twice.
 pub(super) fn tag(number: u64, length: usize) -> Tag {
     Tag((length as u64) << LENGTH_AT | number << 2)
 }
 
-/// What such a tag says of the packet's number, as [`Tally`] reads it.
+/// Returns the part of such a tag that contains the packet number, for [`Tally`].
 pub(super) fn number_of(tag: Tag) -> Tag {
     Tag(tag.0 & ((1 << LENGTH_AT) - 1))
 }
 
-/// How long the payload is, as such a tag says.
+/// Returns the payload length in such a tag.
 pub(super) fn length_of(tag: Tag) -> u64 {
     tag.0 >> LENGTH_AT
 }
 
 impl LiveFlow {
-    /// A stream that has not begun.
     pub fn new(settings: LiveSettings) -> LiveFlow {
         LiveFlow {
             encoder: settings.encoder,
@@ -89,55 +82,55 @@ impl LiveFlow {
         }
     }
 
-    /// Fills in the time codes that pictures have room for. `wall_clock` is what it showed, since
-    /// 1970, when time began.
+    /// Fills in the time codes for which pictures have room. `wall_clock` is the wall clock at the
+    /// start of the run, since 1970.
     pub fn with_time_codes(mut self, wall_clock: Duration) -> LiveFlow {
         self.codes = Some(u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX));
         self
     }
 
-    /// Begins to send at `at`.
+    /// Starts at `at`.
     pub fn start(&mut self, at: Time) {
         self.began = Some(at);
     }
 
-    /// Sends no more.
+    /// Stops sending.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// The next picture is to be a key frame; see [`Encoder::key_frame`].
+    /// Makes the next picture a key frame; see [`Encoder::key_frame`].
     pub fn key_frame(&mut self) {
         self.encoder.key_frame();
     }
 
-    /// Keeps to a bit rate from the next picture on; see [`Encoder::set_bitrate`]. Returns that
-    /// which it keeps to, in bit/s.
+    /// Sets the bit rate from the next picture on; see [`Encoder::set_bitrate`]. Returns the bit
+    /// rate that is used, in bit/s.
     pub fn set_bitrate(&mut self, bits_per_second: u64) -> u64 {
         self.encoder.set_bitrate(bits_per_second)
     }
 
-    /// Key frames so far that came before their turn.
+    /// Number of key frames so far that came before the end of their GOP.
     pub fn early_key_frames(&self) -> u64 {
         self.encoder.early_key_frames()
     }
 
-    /// How many pictures have been handed out whole.
+    /// Number of pictures that were handed out completely.
     pub fn frames(&self) -> u64 {
         self.pictures
     }
 
-    /// Packets that left, and bytes of their payload.
+    /// Number of packets that left, and their payload bytes.
     pub fn sent(&self) -> (u64, u64) {
         self.tally.sent_with_copies()
     }
 
-    /// Packets that were due and not taken by the network stack, so far.
+    /// Number of due packets so far that the network stack did not accept.
     pub fn not_taken(&self) -> u64 {
         self.tally.not_taken()
     }
 
-    /// A report on what left so far, as [`super::RtpFlow::report`] makes it.
+    /// Returns a report on the packets that left so far; see [`super::RtpFlow::report`].
     pub fn report(&self, now: Time, wall_clock: Duration, name: &str, goodbye: bool) -> Vec<u8> {
         let played = now.since(self.began.unwrap_or(now)).as_nanos();
         let clock_rate = u128::from(self.encoder.clip().clock_rate());
@@ -151,7 +144,7 @@ impl LiveFlow {
         about.report(wall_clock + now.since_start(), name, goodbye)
     }
 
-    /// When the next packet is due.
+    /// Due time of the next packet.
     fn due(&self) -> Option<Time> {
         let began = self.began.filter(|_| !self.stopped)?;
         let at = |picture| self.encoder.clip().nanos(picture);

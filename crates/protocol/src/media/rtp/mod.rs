@@ -1,4 +1,4 @@
-//! RTP (RFC 3550): what a receiver measures, what a sender makes.
+//! RTP (RFC 3550): receivers that measure, and senders.
 
 pub mod faults;
 pub mod flow;
@@ -26,21 +26,21 @@ use crate::media::shared::figures;
 use crate::session::{MediaMark, Needs};
 use metrics as m;
 
-/// What tells RTP from all else on one port: STUN, DTLS and the like (RFC 7983, 7), and RTCP (RFC
-/// 5761, 4).
+/// Distinguishes RTP from everything else on a port: STUN, DTLS and the like (RFC 7983, 7), and
+/// RTCP (RFC 5761, 4).
 pub const MARK: MediaMark = MediaMark {
     first: [128, 191],
     but_second: Some([192, 223]),
 };
 
-/// What counts under the names of [`metrics`].
+/// Shared measurements of RTP streams, kept in the metrics of [`metrics`].
 struct Rtp;
 
 figures!(Rtp);
 
-/// What an [`RtpReceiver`] reads of a packet (RFC 3550, 5.1). Of padding (P) it needs the last
-/// byte, which says how long that is. Without contributing sources (CC) and extension (X) the fixed
-/// header is enough.
+/// Parts of a packet that an [`RtpReceiver`] reads (RFC 3550, 5.1). For padding (P) it needs the
+/// last byte, which contains the padding length. Without contributing sources (CC) and extension
+/// (X) the fixed header is sufficient.
 pub const NEEDS: Needs = Needs {
     within: None,
     all: false,

@@ -1,28 +1,28 @@
-//! Telling an outage of the path from a stream that began anew: by two clocks.
+//! Distinguishes an outage of the path from a restarted stream, by comparing two clocks.
 
 use measure::Time;
 
-/// A packet's arrival, and its RTP timestamp.
+/// Arrival and RTP timestamp of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) at: Time,
     pub(super) timestamp: u32,
 }
 
-/// What the arrival times and the RTP timestamps of two packets say of the time between them.
+/// Comparison of the elapsed times between two packets, by arrival and by RTP timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clocks {
-    /// Not the same.
+    /// The times differ.
     Disagree,
-    /// The same, as far as can be told; but it may be none at all.
+    /// The times agree within the tolerance, but may both be close to zero.
     Agree,
-    /// The same, and surely some.
+    /// The times agree, and are longer than the tolerance.
     Advance,
 }
 
 impl Moment {
-    /// Compares the time that passed by arrival and by the media's clock of `clock_rate` Hz. They
-    /// agree within a second or a tenth, whichever is more. Holds over a wrap-around of the
+    /// Compares the elapsed time by arrival with that by the media clock of `clock_rate` Hz. They
+    /// agree within one second or a tenth, whichever is more. Correct across a wrap-around of the
     /// timestamp.
     pub(super) fn until(self, later: Moment, clock_rate: u32) -> Clocks {
         if clock_rate == 0 {
@@ -31,9 +31,9 @@ impl Moment {
         let clock_rate = i128::from(clock_rate);
         let elapsed = i128::from(later.at.nanos_from(self.at)) * clock_rate / 1_000_000_000;
         let stamped = later.timestamp.wrapping_sub(self.timestamp);
-        // The difference of both, in the half of the circle where it is least.
+        // Difference of the two, modulo 2^32, with the smallest absolute value.
         let apart = i128::from(stamped.wrapping_sub(elapsed as u32) as i32);
-        // Of a time so long that any timestamp would do, nothing can be told.
+        // Over a very long time any timestamp would match: the tolerance is bounded.
         let tolerance = clock_rate.max(elapsed / 10).min(1 << 30);
         if apart.abs() > tolerance {
             Clocks::Disagree
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clocks_agree_within_a_second_or_a_tenth() {
+    fn clocks_agree_within_a_second_or_a_tenth() {
         for first in [0, u32::MAX - 100_000] {
             assert_eq!(between(0, first, 0), Clocks::Agree);
             assert_eq!(between(100, first, 0), Clocks::Agree);
@@ -79,7 +79,7 @@ mod tests {
             assert_eq!(between(60_000, first, 90_000 * 67), Clocks::Disagree);
             assert_eq!(between(60_000, first, 90_000 * 53), Clocks::Disagree);
         }
-        // Longer than the timestamp's circle of 13 h.
+        // Longer than a cycle of the timestamp, which is 13 h.
         assert_eq!(
             between(50_000_000, 7, 4_500_000_000 - (1 << 32)),
             Clocks::Advance
@@ -87,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_clock_nothing_agrees() {
+    fn clock_rate_of_zero_never_agrees() {
         let moment = Moment {
             at: Time::ZERO,
             timestamp: 0,
         };
         assert_eq!(moment.until(moment, 0), Clocks::Disagree);
-        // Nor does anything break with the fastest one, over the longest time, backwards too.
+        // The fastest clock over the longest time does not overflow, backwards neither.
         let last = Moment {
             at: Time::from_nanos(u64::MAX),
             timestamp: u32::MAX,

@@ -1,4 +1,4 @@
-//! Frames put together from packets, and whether they would have played in time.
+//! Assembles packets into frames, and determines whether the frames would have played in time.
 
 use std::time::Duration;
 
@@ -12,26 +12,28 @@ mod padding;
 
 use padding::PaddingNumbers;
 
-/// How many frames are open at once. Packets reordered over more frames than this break theirs.
+/// Number of frames that are open at the same time. A packet that is reordered across more frames
+/// breaks its frame.
 const OPEN: usize = 8;
-/// All but the one that began last.
+/// Number of open frames except the one that began last.
 const OLDER: usize = OPEN - 1;
 
-/// A frame of which at least one packet came. Sequence numbers are the low half of extended ones.
+/// A frame of which at least one packet arrived. Sequence numbers are the low half of extended
+/// ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Frame {
     timestamp: u32,
     lowest: u32,
     highest: u32,
-    /// Twice the number of its packets, and one more if its highest bears the marker bit: a frame
-    /// is to be small.
+    /// Twice the number of packets, plus one if the highest packet has the marker bit. Combined to
+    /// keep the frame small.
     packets: u32,
-    /// Arrival of its last packet.
+    /// Arrival of the last packet.
     arrived: Time,
 }
 
 impl Frame {
-    /// Counts a packet in. Gives whether the frame begins lower than was known.
+    /// Counts a packet. Returns `true` if the frame begins at a lower number than known so far.
     #[inline]
     fn add(&mut self, packet: &FramePacket, number: u32) -> bool {
         self.packets = self.packets.wrapping_add(2);
@@ -46,23 +48,23 @@ impl Frame {
         false
     }
 
-    /// Number of its packets that arrived.
+    /// Number of packets that arrived.
     fn came(&self) -> u32 {
         self.packets >> 1
     }
 
-    /// Number of sequence numbers from its lowest to its highest.
+    /// Number of sequence numbers from the lowest to the highest.
     fn span(&self) -> u32 {
         self.highest.wrapping_sub(self.lowest).wrapping_add(1)
     }
 
-    /// Whether its highest packet bears the marker bit.
+    /// True if the highest packet has the marker bit.
     fn is_marked(&self) -> bool {
         self.packets & 1 != 0
     }
 }
 
-/// The packets of a frame as it is taken in: a first copy.
+/// The first copy of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FramePacket {
     /// Extended sequence number.
@@ -72,51 +74,51 @@ pub(super) struct FramePacket {
     pub(super) at: Time,
 }
 
-/// Puts frames together and plays them.
+/// Assembles frames and plays them.
 ///
-/// A frame is all packets with one RTP timestamp. It is whole when no sequence number is missing
-/// within it nor between it and the frames beside it, and it ends in the marker bit or at the next
-/// frame. Packets missing between two frames break only what they may have belonged to:
+/// A frame consists of all packets with the same RTP timestamp. It is complete if no sequence
+/// number is missing within it or between it and its neighbours, and it ends with the marker bit or
+/// at the next frame. Packets missing between two frames break only the frames that they may have
+/// belonged to:
 ///
-/// * The frame before them is whole if it ends in the marker bit.
-/// * The frame behind them is whole if only one is missing and the frame before lacks its marker
-///   bit, which the other frames have: then that packet was its last.
-/// * Neither is broken in a stream whose frames are one packet each, as those of sound are.
+/// * The frame before them is complete if it ends with the marker bit.
+/// * The frame after them is complete if only one packet is missing and the frame before lacks the
+///   marker bit that other frames have: the packet was then the last one of that frame.
+/// * Neither is broken in a stream of single-packet frames, such as audio.
 ///
-/// Where none of this tells, both are broken. Frames of which nothing came are not seen at all.
-/// Packets without payload are of no frame, and break none.
+/// Otherwise both are broken. A frame of which no packet arrived is not noticed. Packets without
+/// payload belong to no frame and break none.
 ///
-/// The last few frames stay open, so that reordered packets find theirs. What comes for a frame
-/// that is closed already does not mend it. A frame that the end of the stream cut off counts
-/// neither as whole nor as broken.
+/// The last few frames stay open for reordered packets. A packet of a closed frame does not repair
+/// it. A frame that the end of the stream truncated counts neither as complete nor as broken.
 #[derive(Debug)]
-// What every packet needs stands first and side by side: with thousands of streams a line of memory
-// more is what a packet costs.
+// Fields that every packet needs come first and are adjacent: with thousands of streams, the cost
+// of a packet is the number of cache lines it touches.
 #[repr(C, align(64))]
 pub(super) struct Playout {
     /// The open frame that began last. Nearly all packets belong to it.
     newest: Option<Frame>,
-    /// The frame closed last.
+    /// The frame that was closed last.
     closed: Option<ClosedFrame>,
-    /// Where the first of the other open frames stands in `older`, and how many they are.
+    /// Index of the first of the other open frames in `older`, and their number.
     first: u8,
     opened: u8,
-    /// Whether the open frames may be in another order than that of their lowest numbers.
+    /// True if the open frames may not be in the order of their lowest numbers.
     mixed: bool,
-    /// Where frames may bear time codes.
+    /// Time codes, if frames may have them.
     codes: Option<Box<Codes>>,
     /// Sequence numbers of packets without payload.
     padding: Option<Box<PaddingNumbers>>,
-    /// Timestamps of `older`, side by side.
+    /// Timestamps of `older`, adjacent to be searched fast.
     timestamps: [u32; OLDER],
-    /// The other open frames in the order in which they began, round and round: most frames are
-    /// only put in, and taken out again, so that no more than they are looked at.
+    /// The other open frames in the order in which they began, as a ring buffer: most frames are
+    /// only inserted and removed, and only these are accessed.
     older: [Frame; OLDER],
     playing: Playing,
     broken: u64,
-    /// Whether any frame ended in the marker bit, so that all of them should.
+    /// True if any frame ended with the marker bit: all frames then should.
     marks: bool,
-    /// Whether each frame is one packet. A frame of more shows that this is not so.
+    /// True if each frame is a single packet. A frame of several packets resets it.
     single: bool,
 }
 
@@ -125,7 +127,7 @@ pub(super) struct Playout {
 struct ClosedFrame {
     highest: u32,
     timestamp: u32,
-    /// Whether it lacks the marker bit that other frames end in.
+    /// True if the frame lacks the marker bit with which other frames end.
     lacks_end: bool,
 }
 
@@ -148,45 +150,45 @@ impl Playout {
         }
     }
 
-    /// Takes each packet for a frame, until a frame of more than one shows otherwise.
+    /// Treats each packet as a frame, until a frame has several packets.
     pub(super) fn expect_single_packets(&mut self) {
         self.single = true;
     }
 
-    /// Takes in that a packet has no payload.
+    /// Records a packet without payload.
     #[cold]
     pub(super) fn padding(&mut self, extended: u64) {
         self.padding.get_or_insert_default().add(extended as u32);
     }
 
-    /// Looks for time codes from now on.
+    /// Enables time codes.
     pub(super) fn expect_codes(&mut self, wall_clock: Duration) {
         self.codes = Some(Box::new(Codes::new(wall_clock)));
     }
 
-    /// Whether time codes are looked for.
+    /// True if time codes are enabled.
     #[inline]
     pub(super) fn expects_codes(&self) -> bool {
         self.codes.is_some()
     }
 
-    /// The time codes, where they are looked for.
+    /// Time codes, if enabled.
     pub(super) fn codes(&mut self) -> Option<&mut Codes> {
         self.codes.as_deref_mut()
     }
 
-    /// Frames whole and broken, and stalls, so far.
+    /// Number of complete frames, broken frames and stalls so far.
     pub(super) fn counts(&self) -> (u64, u64, u64) {
         (self.playing.frames(), self.broken, self.playing.stalls())
     }
 
-    /// How the whole frames so far play.
+    /// Playout of the complete frames so far.
     pub(super) fn playing(&self) -> &Playing {
         &self.playing
     }
 
-    /// Takes the first copy of a packet in; `base` is the stream's lowest sequence number,
-    /// extended.
+    /// Handles the first copy of a packet. `base` is the lowest extended sequence number of the
+    /// stream.
     #[inline]
     pub(super) fn packet(&mut self, packet: FramePacket, base: u64, recorder: &mut Recorder) {
         let number = packet.extended as u32;
@@ -199,14 +201,14 @@ impl Playout {
         self.packet_of_another(packet, number, base, recorder);
     }
 
-    /// Where one of the older frames stands, the one that began first being 0.
+    /// Index in `older` of a frame, counted from the one that began first.
     #[inline]
     fn slot(&self, place: u8) -> usize {
         let slot = usize::from(self.first + place);
         if slot < OLDER { slot } else { slot - OLDER }
     }
 
-    /// Where the open frame of a timestamp stands that is not the newest.
+    /// Index in `older` of the open frame with this timestamp.
     #[inline]
     fn slot_of(&self, timestamp: u32) -> Option<usize> {
         let known = self.timestamps.map(|known| known == timestamp);
@@ -217,8 +219,8 @@ impl Playout {
         slots.into_iter().find(|&slot| known[slot])
     }
 
-    /// Takes in a packet that is not of the newest frame: of an older one, or the first of the
-    /// next.
+    /// Handles a packet that does not belong to the newest frame: it belongs to an older one, or is
+    /// the first packet of the next.
     fn packet_of_another(
         &mut self,
         packet: FramePacket,
@@ -263,8 +265,8 @@ impl Playout {
         self.playing.restart();
     }
 
-    /// Nothing came any more up to `until`, though it was to: that is one stall, from the time at
-    /// which the next frame was to play. All frames are closed.
+    /// Closes all frames, and counts the silence up to `until` as one stall, from the time at which
+    /// the next frame was due to play. To be called if packets were expected and none arrived.
     pub(super) fn silent_until(&mut self, base: u64, until: Time, recorder: &mut Recorder) {
         while self.newest.is_some() {
             self.close_lowest(base, recorder);
@@ -272,8 +274,8 @@ impl Playout {
         self.playing.silent_until::<Rtp>(until, recorder);
     }
 
-    /// Takes the open frame out that has the lowest number, and gives the number with which the
-    /// next one behind it begins.
+    /// Removes the open frame with the lowest number. Also returns the first number of the next
+    /// frame.
     #[inline]
     fn take_lowest(&mut self) -> Option<(Frame, Option<u32>)> {
         if self.mixed {
@@ -292,12 +294,12 @@ impl Playout {
             0 => self.newest.as_ref(),
             _ => Some(&self.older[self.slot(0)]),
         };
-        // Where it begins within this frame, this one has not all its numbers, and is broken
-        // either way.
+        // If the next frame begins within this one, this one lacks some of its numbers and is
+        // broken either way.
         Some((frame, next.map(|next| next.lowest)))
     }
 
-    /// The same where each of them has to be looked at.
+    /// Like [`Playout::take_lowest`], for frames in any order: inspects each of them.
     #[cold]
     fn take_lowest_of_mixed(&mut self) -> Option<(Frame, Option<u32>)> {
         let mut open = [self.newest?; OPEN];
@@ -389,7 +391,7 @@ impl Playout {
         }
     }
 
-    /// Whether all that is missing within a frame is packets without payload.
+    /// True if the only packets missing within a frame are packets without payload.
     #[cold]
     fn is_padded(&self, frame: &Frame) -> bool {
         let padding = self.padding.as_ref();
@@ -397,7 +399,7 @@ impl Playout {
         padded > 0 && frame.came().saturating_add(padded) == frame.span()
     }
 
-    /// Says of a frame's time code that the frame came whole, or was cut off.
+    /// Reports the end of a frame to the time codes: complete, or truncated.
     #[cold]
     fn close_code(&mut self, frame: &Frame, whole: bool, recorder: &mut Recorder) {
         let Some(codes) = &mut self.codes else { return };
@@ -408,7 +410,7 @@ impl Playout {
     }
 }
 
-/// Whether `a` comes after `b`, over wrap-arounds.
+/// True if `a` comes after `b`. Correct across wrap-arounds.
 #[inline]
 fn is_after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0

@@ -1,4 +1,4 @@
-//! The receiver of one RTP stream.
+//! Receiver of one RTP stream.
 
 use std::time::Duration;
 
@@ -24,29 +24,29 @@ pub use position_change::Position;
 use report::SenderReports;
 use stray::Stray;
 
-/// Without a packet for less than this, numbers cannot have come round to those of the last few.
+/// Minimum time without packets in which sequence numbers can wrap around to recent ones.
 const ROUND_MIN: Duration = Duration::from_secs(1);
 
-/// Number of packets before the first one that are always counted as lost if RTP-Info states them:
-/// servers drop a few packets at the beginning.
+/// Maximum number of packets before the first one that always count as lost if RTP-Info states
+/// them: servers drop a few packets at the start.
 const CREDIT: u16 = 16;
 
 /// Maximum time from the stated `rtptime` to the first packet, if packets before it were lost.
 const STATED_AHEAD: Duration = Duration::from_secs(10);
 
-/// What a receiver is to know of its stream beforehand.
+/// Settings of an [`RtpReceiver`].
 #[derive(Clone, Debug)]
 pub struct ReceiverConfig {
-    /// The clock of the RTP timestamps in Hz, from the SDP's `rtpmap` or RFC 3551. With 0 nothing
-    /// is measured that needs a clock.
+    /// Clock rate of the RTP timestamps in Hz, from the SDP's `rtpmap` or RFC 3551. If it is 0,
+    /// nothing is measured that needs a clock.
     pub clock_rate: u32,
-    /// The payload types that the SDP announced for the stream. With none, any is taken.
+    /// Payload types that the SDP announced for the stream. If empty, all are accepted.
     pub payload_types: Vec<u8>,
-    /// The playout buffer for which stalls are counted.
+    /// Playout buffer for which stalls are counted.
     pub playout_buffer: Duration,
 }
 
-/// What one stream counted, from its beginning, over restarts.
+/// Counters of one stream since its start, across restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[repr(C)]
@@ -71,54 +71,54 @@ pub struct StreamCounts {
     pub restarts: u64,
     /// See [`super::metrics::SENDER_REPORTS`].
     pub sender_reports: u64,
-    /// See [`super::metrics::LOST_TAIL`]; `None` where it is not known. Known after
+    /// See [`super::metrics::LOST_TAIL`]; `None` if it is unknown. Known after
     /// [`RtpReceiver::finish`] at the earliest.
     pub lost_tail: Option<u64>,
 }
 
 impl StreamCounts {
-    /// Packets that never came: expected less received.
+    /// Packets that never arrived: expected less received.
     pub fn lost(&self) -> u64 {
         self.expected.saturating_sub(self.received)
     }
 }
 
-/// Receives one RTP stream: counts, measures, keeps under 1 KiB.
+/// Receives one RTP stream: counts and measures. Takes at most 1 KiB.
 ///
-/// The first packet counts at once; there is no probation (RFC 3550, A.1). What follows belongs to
-/// the stream where its sequence number is less than 3000 ahead of or less than 2048 behind the
-/// highest. Anything else is decided by two packets in a row:
+/// The first packet counts immediately; there is no probation (RFC 3550, A.1). Further packets
+/// belong to the stream if their sequence number is less than 3000 ahead of or less than 2048
+/// behind the highest. Other packets are judged in pairs of consecutive ones:
 ///
-/// * An outage of the path: they come from the same source, and since the highest packet the RTP
-///   timestamp has advanced by as much as the arrival time has, within a second or a tenth. The
-///   stream goes on, and all between is lost. How often the numbers went round meanwhile cannot be
-///   told: an outage counts less than 65,536 packets, its length modulo that. Where it could as
-///   well be that the packets are old ones (32,768 or more ahead), the timestamp must have advanced
-///   by more than a second, or a tenth.
-/// * A stream that begins anew, with nothing counted as lost between: they come from one other
-///   source, or from the same one at another time of the media, and their numbers are at most 16
-///   apart.
+/// * An outage of the path: the packets come from the same source, and since the highest packet the
+///   RTP timestamp has advanced as much as the arrival time, within one second or a tenth. The
+///   stream continues, and all packets in between are lost. The number of wrap-arounds during the
+///   outage is unknown: an outage counts less than 65,536 packets, its length modulo that number.
+///   If the packets may as well be old ones (32,768 or more ahead), the timestamp must have
+///   advanced by more than a second, or a tenth.
+/// * A restarted stream, with nothing counted as lost in between: the packets come from one other
+///   source, or from the same one at another media time, and their numbers are at most 16 apart.
 ///
-/// A single one of these is a stray, and is judged when the next packet comes: behind in its own
-/// stream it is late, else malformed. The very last packet after an outage needs no second one.
+/// A single packet of this kind is a stray and is judged when the next packet arrives: if it is
+/// behind in its own stream it is late, otherwise it is malformed. The very last packet after an
+/// outage needs no second one.
 #[derive(Debug)]
-// What every packet needs stands side by side, in its order: with thousands of streams, what a
-// packet costs is how many lines of memory it needs.
+// Fields that every packet needs are adjacent and in order of use: with thousands of streams, the
+// cost of a packet is the number of cache lines it touches.
 #[repr(C, align(64))]
 pub struct RtpReceiver {
     counts: StreamCounts,
     payload_types: PayloadTypes,
-    /// Said of what has arrived only.
+    /// Valid once a packet has arrived.
     arrivals: Arrivals,
     jitter: Jitter,
     stray: Option<Stray>,
-    /// The position that plays, where it is not the first: few clients seek.
+    /// State of changes of position; `None` before the first one: few clients seek.
     turn: Option<Box<position_change::PositionChange>>,
     clock_rate: u32,
-    /// The timestamp of the first packet of the source that is received now.
+    /// Timestamp of the first packet of the current source.
     began: u32,
     finished: bool,
-    /// Whether the transport loses nothing.
+    /// True if the transport loses nothing.
     reliable: bool,
     source: Option<CurrentSource>,
     playout: Playout,
@@ -127,26 +127,26 @@ pub struct RtpReceiver {
     base: Base,
 }
 
-/// The source that is received now.
+/// The source that is currently received.
 #[derive(Debug)]
 #[repr(C)]
 struct CurrentSource {
     ssrc: u32,
     first: u16,
-    /// True until a packet with payload came.
+    /// True until a packet with payload arrives.
     only_padding: bool,
-    /// Time and timestamp of the media packet with the highest sequence number.
+    /// Arrival and timestamp of the media packet with the highest sequence number.
     newest: Moment,
-    /// First copies, duplicates and late ones, as RFC 3550 counts them for reports.
+    /// First copies, duplicates and late packets, as RFC 3550 counts them for reports.
     arrived: u64,
     sequence: Sequence,
-    /// `expected` and `arrived` when the last report was made.
+    /// `expected` and `arrived` at the last report.
     reported: (u64, u64),
 }
 
 impl CurrentSource {
-    /// Whether a packet whose number seems to be one of the last few is really a turn ahead of
-    /// them, after an outage. Numbers just ahead are taken as they are.
+    /// True if a packet with a recent number is really one cycle ahead, after an outage. Numbers
+    /// just ahead are never reinterpreted.
     #[inline]
     fn came_round(&self, packet: &Stray, clock_rate: u32) -> bool {
         packet.at.since(self.newest.at) >= ROUND_MIN
@@ -154,7 +154,8 @@ impl CurrentSource {
             && self.newest.until(packet.moment(), clock_rate) == Clocks::Advance
     }
 
-    /// Whether a packet goes with one that came after an outage, rather than with what was before.
+    /// True if `packet` belongs with `first`, which came after an outage, rather than with the
+    /// packets before it.
     #[cold]
     fn goes_with(&self, first: &Stray, packet: &Stray) -> bool {
         let from_highest = packet.sequence.wrapping_sub(self.sequence.highest() as u16) as i16;
@@ -165,34 +166,34 @@ impl CurrentSource {
                 || self.sequence.is_recent(first.sequence))
     }
 
-    /// Whether a packet that is not just ahead may be the first after an outage.
+    /// True if a packet that is not just ahead may be the first one after an outage.
     fn is_after_outage(&self, packet: &Stray, clock_rate: u32) -> bool {
         self.ssrc == packet.ssrc
             && match self.newest.until(packet.moment(), clock_rate) {
                 Clocks::Disagree => false,
-                // Rather an old packet than so much lost in no time.
+                // An old packet is more likely than such a loss in no time.
                 Clocks::Agree => self.sequence.is_forward(packet.sequence),
                 Clocks::Advance => true,
             }
     }
 }
 
-/// What the server said of the first sequence number.
+/// Server's statement about the first sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
-    /// Nothing, and no packet has come yet.
+    /// No statement yet; no packet has arrived.
     Unsaid,
-    /// Nothing, and the packet that came first has this timestamp.
+    /// No statement yet; the first packet that arrived has this timestamp.
     Begun(u32),
-    /// This, and no packet has come yet.
+    /// A statement; no packet has arrived.
     Said(u16),
-    /// The same, and the timestamp of the packet with that number, which tells which that is.
+    /// A statement with the timestamp of that packet, which identifies it.
     SaidAt(u16, u32),
-    /// The same, but where the packets say otherwise, they are right.
+    /// A statement that yields to the packets if they contradict it.
     Hinted(u16),
-    /// Something that the packets agree with.
+    /// A statement that matches the packets.
     Agreed,
-    /// Something that is no longer of interest: it was wrong, or of a stream that began anew.
+    /// A statement that no longer matters: it was wrong, or the stream restarted.
     Past,
 }
 
@@ -215,7 +216,8 @@ impl PayloadTypes {
         if types.is_empty() {
             set = [u64::MAX; 2];
         }
-        // RTCP that went astray: its packet types 200 to 204 look like these (RFC 5761, 4).
+        // Misdirected RTCP: its packet types 200 to 204 look like these payload types (RFC 5761,
+        // 4).
         for kind in 72..=76 {
             set[1] &= !(1 << (kind - 64));
         }
@@ -235,7 +237,6 @@ impl Sink for RtpReceiver {
 }
 
 impl RtpReceiver {
-    /// A receiver that has seen nothing.
     pub fn new(config: &ReceiverConfig) -> RtpReceiver {
         RtpReceiver {
             counts: StreamCounts::default(),
@@ -256,8 +257,8 @@ impl RtpReceiver {
         }
     }
 
-    /// Looks for time codes in the frames, which are H.264. `wall_clock` is what it showed, since
-    /// 1970, when time began.
+    /// Enables time codes in the frames, which are H.264 or VP8. `wall_clock` is the wall clock at
+    /// the start of the run, since 1970.
     pub fn with_time_codes(mut self, wall_clock: Duration) -> RtpReceiver {
         self.playout.expect_codes(wall_clock);
         self
@@ -270,13 +271,13 @@ impl RtpReceiver {
         self
     }
 
-    /// Says that the packets come over TCP, so none can be lost before the first.
+    /// Declares that the packets arrive over TCP, so none can be lost before the first.
     pub fn over_reliable_transport(mut self) -> RtpReceiver {
         self.reliable = true;
         self
     }
 
-    /// Takes one packet in.
+    /// Handles one packet.
     #[inline]
     pub fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
         if self.next_as_usual(arrival, recorder) {
@@ -285,9 +286,9 @@ impl RtpReceiver {
         self.any_packet(arrival, recorder)
     }
 
-    /// Takes in the packet that was to come next, where it is as most are: nothing before the
-    /// payload but the fixed header, nothing open, no more to look for. Says whether it was.
-    /// Nothing is told here that [`RtpReceiver::any_packet`] would not tell the same way.
+    /// Fast path: handles the next packet in sequence if it is like most packets, with nothing but
+    /// the fixed header before the payload, no stray or position change pending, and no time codes.
+    /// Returns `false` if it is not. [`RtpReceiver::any_packet`] would give the same results.
     #[inline]
     fn next_as_usual(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> bool {
         let (Some(fixed), Some(payload_length)) = (
@@ -332,8 +333,8 @@ impl RtpReceiver {
         recorder.add(m::WIRE_BYTES, wire);
     }
 
-    /// Takes in a packet of any kind.
-    // Not in the way of what is as usual.
+    /// Handles a packet of any kind.
+    // Not inlined, to keep the fast path short.
     #[inline(never)]
     fn any_packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
         if self.playout.expects_codes() {
@@ -355,9 +356,8 @@ impl RtpReceiver {
         self.take(packet, recorder)
     }
 
-    /// Takes in the time code of a packet, where it has one. It reads the header by itself: nearly
-    /// all streams go without codes, and what is kept at hand for this would cost each of their
-    /// packets something.
+    /// Handles the time code of a packet, if any. Parses the header again: almost no stream has
+    /// time codes, and keeping the parsed header for them would cost every packet.
     #[cold]
     fn look_for_code(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) {
         if let Some(codes) = self.playout.codes()
@@ -370,18 +370,18 @@ impl RtpReceiver {
         }
     }
 
-    /// Takes in a packet that may be of the stream.
+    /// Handles a packet that may belong to the stream.
     #[inline]
     fn take(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
         match self.turn {
-            // All that new positions need is left out of this.
+            // Leaves out everything that new positions need.
             None => self.take_here::<false>(packet, recorder),
             Some(_) => self.take_turned(packet, recorder),
         }
     }
 
-    /// Takes in a packet that may be of the stream, at the position that plays. Where `TURNED` is
-    /// false, the position has never changed.
+    /// Handles a packet that may belong to the stream, at the current position. `TURNED` is false
+    /// if the position has never changed.
     #[inline]
     fn take_here<const TURNED: bool>(
         &mut self,
@@ -414,7 +414,7 @@ impl RtpReceiver {
                 let straggles = TURNED && self.straggles(extended);
                 self.first_copy::<TURNED>(&packet, extended, grown, distance, recorder);
                 if straggles {
-                    // The media's clock has jumped since.
+                    // The media clock has jumped since this packet was sent.
                     self.arrived();
                     return None;
                 }
@@ -439,23 +439,24 @@ impl RtpReceiver {
     }
 
     /// Sets the first sequence number of the stream as the server stated it (RTP-Info), before or
-    /// after the first packet came. Only the first call counts.
+    /// after the first packet arrived. Only the first call has an effect.
     ///
-    /// It is believed where it is at most 2999 below the lowest number that came; what lies between
-    /// was expected. More than 16 below it is not believed
+    /// The statement is accepted if the number is at most 2999 below the lowest one that arrived;
+    /// packets in between were expected. A number more than 16 below is rejected
     ///
     /// * over TCP, which loses nothing before the first packet: see
     ///   [`RtpReceiver::over_reliable_transport`];
-    /// * if it is 0, which servers state that do not know the number;
+    /// * if it is 0, which servers state when they do not know the number;
     /// * if `rtptime` is not within 10 s before the timestamp of the first packet.
     ///
-    /// Else the server was wrong: [`super::metrics::RTP_INFO_MISMATCH`] is counted
-    /// and the lowest number that came rules.
+    /// A rejected statement counts as [`super::metrics::RTP_INFO_MISMATCH`], and the base is the
+    /// lowest number that arrived.
     ///
-    /// `rtptime` is the timestamp that the server stated for that packet, of a stream in which each
-    /// packet has a timestamp of its own, as sound has: if the first packet that came has it, that
-    /// packet is the first, whatever number the server stated, and nothing before it was lost. Of
-    /// other streams it must not be given: of a frame in several packets the first may be lost.
+    /// `rtptime` is the timestamp that the server stated for that packet, for a stream in which
+    /// each packet has its own timestamp, such as audio: if the first packet that arrived has it,
+    /// that packet is the first one, whatever number the server stated, and nothing before it was
+    /// lost. It must be `None` for other streams: the first of several packets of a frame may be
+    /// lost.
     pub fn set_base(&mut self, seq: u16, rtptime: Option<u32>, recorder: &mut Recorder) {
         match self.base {
             Base::Unsaid => self.base = Base::said(seq, rtptime),
@@ -464,16 +465,16 @@ impl RtpReceiver {
         }
     }
 
-    /// Says what the server said of the next sequence number of a stream that others receive
-    /// already: packets of before may still be on their way, and come first. Of no use once a
-    /// packet has come.
+    /// Sets the server's statement about the next sequence number of a stream that other clients
+    /// receive already: earlier packets may still be in flight and arrive first. No effect once a
+    /// packet has arrived.
     pub fn hint_base(&mut self, seq: u16) {
         if self.base == Base::Unsaid {
             self.base = Base::Hinted(seq);
         }
     }
 
-    /// Compares what was said with the packet that came first, which has that timestamp.
+    /// Compares a statement with the packet that arrived first, whose timestamp is `first`.
     fn compare_base(&mut self, base: Base, first: u32, recorder: &mut Recorder) {
         let (said, rtptime) = match base {
             Base::Unsaid | Base::Begun(_) => {
@@ -535,7 +536,7 @@ impl RtpReceiver {
         self.any_copy(packet, recorder);
     }
 
-    /// Takes the time and the timestamp of the first packet of a source's media.
+    /// Records arrival and timestamp of the first media packet of a source.
     fn media_begins(&mut self, packet: &Stray) {
         self.began = packet.timestamp;
         if self.first_arrival.is_none() {
@@ -544,7 +545,7 @@ impl RtpReceiver {
         }
     }
 
-    /// Ends the stream that is received, and begins the next with two packets of it.
+    /// Ends the current stream, and begins the next with two of its packets.
     fn begin_anew(
         &mut self,
         first: &Stray,
@@ -572,7 +573,7 @@ impl RtpReceiver {
         (old != Some(first.ssrc)).then_some(MediaEvent::SourceChanged { ssrc: first.ssrc })
     }
 
-    /// Decides about what is still undecided of the source, and forgets it.
+    /// Settles everything that is undecided about the source, and removes it. Returns its SSRC.
     fn end_source(&mut self, recorder: &mut Recorder) -> Option<u32> {
         let mut source = self.source.take()?;
         source.sequence.finish(recorder);
@@ -584,7 +585,7 @@ impl RtpReceiver {
         Some(source.ssrc)
     }
 
-    /// Counts a packet that is not there yet.
+    /// Counts the first copy of a packet.
     #[inline(always)]
     fn first_copy<const TURNED: bool>(
         &mut self,
@@ -608,7 +609,7 @@ impl RtpReceiver {
             recorder.add(m::REORDERED, 1);
             recorder.record(m::REORDER_DISTANCE, distance);
             if grown > 0 && self.base == Base::Agreed {
-                // It came from below what the server called the first.
+                // The packet is below the number that the server stated as the first.
                 self.base = Base::Past;
                 recorder.add(m::RTP_INFO_MISMATCH, 1);
             }
@@ -625,7 +626,7 @@ impl RtpReceiver {
         }
         if let Some(turn) = self.turn.as_ref().filter(|_| TURNED) {
             if extended < turn.begins() {
-                // The frames of the position before are closed.
+                // The frames of the previous position are closed.
                 return;
             }
             base = base.max(turn.begins());
@@ -646,7 +647,7 @@ impl RtpReceiver {
         }
     }
 
-    /// Counts any packet of the source, duplicates included.
+    /// Counts any packet of the source, including duplicates.
     #[inline(always)]
     fn any_copy(&mut self, packet: &Stray, recorder: &mut Recorder) {
         self.arrived();
@@ -655,34 +656,33 @@ impl RtpReceiver {
             .packet::<Rtp>(packet.at, packet.timestamp, recorder);
     }
 
-    /// What was counted so far.
     pub fn counts(&self) -> &StreamCounts {
         &self.counts
     }
 
-    /// The source that is received now.
+    /// SSRC of the current source.
     pub fn ssrc(&self) -> Option<u32> {
         self.source.as_ref().map(|source| source.ssrc)
     }
 
-    /// The number of the packet of this source that came first.
+    /// Sequence number of the current source's packet that arrived first.
     pub fn first_sequence(&self) -> Option<u16> {
         self.source.as_ref().map(|source| source.first)
     }
 
-    /// The highest sequence number of this source, with the count of wrap-arounds in its upper
+    /// Highest sequence number of the current source, with the number of wrap-arounds in the upper
     /// half.
     pub fn highest_sequence(&self) -> Option<u32> {
         self.source.as_ref().map(|s| s.sequence.reported_highest())
     }
 
-    /// When the first packet came.
+    /// Arrival of the first packet.
     pub fn first_arrival(&self) -> Option<Time> {
         self.first_arrival
     }
 
-    /// When the first packet came of the position that plays: that of the stream, until
-    /// [`RtpReceiver::position_changed`] tells of another.
+    /// Arrival of the first packet of the current position: that of the stream, until
+    /// [`RtpReceiver::position_changed`] sets another position.
     pub fn position_arrival(&self) -> Option<Time> {
         match &self.turn {
             Some(turn) => turn.arrival(self.first_arrival),
@@ -690,12 +690,12 @@ impl RtpReceiver {
         }
     }
 
-    /// When the last packet came.
+    /// Arrival of the last packet.
     pub fn last_arrival(&self) -> Option<Time> {
         self.first_arrival.map(|_| self.arrivals.last())
     }
 
-    /// Interarrival jitter as it is now (RFC 3550, A.8).
+    /// Current interarrival jitter (RFC 3550, A.8).
     pub fn jitter(&self) -> Duration {
         Duration::from_nanos(self.jitter.nanos().round() as u64)
     }
@@ -706,24 +706,24 @@ impl RtpReceiver {
         Some(Duration::from_nanos(nanos.round() as u64))
     }
 
-    /// The longest time without a packet so far.
+    /// Longest time without a packet so far.
     pub fn longest_gap(&self) -> Duration {
         self.arrivals.longest_gap()
     }
 
-    /// The smallest delay with which every whole frame so far would have played in time. The last
-    /// eight frames are judged by [`RtpReceiver::finish`].
+    /// Smallest playout delay with which every complete frame so far would have played in time. The
+    /// last eight frames are judged by [`RtpReceiver::finish`].
     pub fn playout_buffer(&self) -> Option<Duration> {
         self.playout.playing().needed()
     }
 
-    /// Frames whole, frames broken and stalls so far.
+    /// Number of complete frames, broken frames and stalls so far.
     pub fn frames(&self) -> (u64, u64, u64) {
         self.playout.counts()
     }
 
-    /// Stands for a receiver on another machine from now on, which counts the stream and adds it to
-    /// the population's figures: this one then only says what was heard of that one.
+    /// Represents a receiver on another machine from now on. That receiver counts the stream and
+    /// adds it to the population's figures; this one only returns the counts that it reported.
     pub fn mirror(&mut self, arrivals: Option<(Time, Time)>, counts: StreamCounts) {
         self.finished = true;
         self.counts = counts;
@@ -733,14 +733,14 @@ impl RtpReceiver {
         }
     }
 
-    /// Adds what is only known at the end (longest gap, playout buffer, the last bursts of loss,
-    /// the lost tail) to the population's figures. Only the first call does anything.
+    /// Records the figures that are known only at the end of the stream (longest gap, playout
+    /// buffer, the last bursts of loss, the lost tail). Calls after the first have no effect.
     pub fn finish(&mut self, recorder: &mut Recorder) {
         self.finish_silent(None, recorder);
     }
 
-    /// The same for a stream of which nothing came any more up to `until`, though it was to: that
-    /// gap counts, and so does the stall that did not end.
+    /// Finishes a stream in which packets were expected up to `until` and did not arrive. The
+    /// silence counts as a gap and as an unfinished stall.
     pub fn fell_silent(&mut self, until: Time, recorder: &mut Recorder) {
         self.finish_silent(Some(until), recorder);
     }
@@ -785,7 +785,7 @@ impl RtpReceiver {
     }
 }
 
-// Thousands of these live side by side.
+// Thousands of receivers exist at the same time.
 const _: () = assert!(size_of::<RtpReceiver>() <= 1024);
 const _: () = assert!((MAX_DROPOUT as u64) < 0x8000);
 

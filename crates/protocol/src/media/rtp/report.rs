@@ -1,4 +1,4 @@
-//! Sender reports about what a flow sends.
+//! Sender reports about the packets of a flow.
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use measure::Time;
 use super::RtpFlow;
 use crate::media::rtcp::{SenderReportInfo, write_bye, write_cname, write_sender_report};
 
-/// How often a sender report is sent (RFC 3550, 6.2).
+/// Interval between sender reports (RFC 3550, 6.2).
 pub const REPORT_EVERY: Duration = Duration::from_secs(5);
-/// Seconds from 1900, when NTP begins, to 1970.
+/// Seconds from the NTP epoch, 1900, to 1970.
 const NTP_TO_UNIX: u64 = 2_208_988_800;
 
 impl RtpFlow {
-    /// A report on what left so far, as a compound of RTCP, which says goodbye where it is the
-    /// last. `wall_clock` is what it showed, since 1970, when time began.
+    /// Returns a sender report on the packets that left so far, as an RTCP compound packet, with a
+    /// BYE if `goodbye` is true. `wall_clock` is the wall clock at the start of the run, since
+    /// 1970.
     pub fn report(&self, now: Time, wall_clock: Duration, name: &str, goodbye: bool) -> Vec<u8> {
         let about = About {
             ssrc: self.ssrc(),
@@ -25,17 +26,17 @@ impl RtpFlow {
     }
 }
 
-/// What a report says of a source.
+/// Content of a sender report about one source.
 pub(super) struct About {
     pub(super) ssrc: u32,
-    /// The RTP timestamp of the report's time.
+    /// RTP timestamp at the time of the report.
     pub(super) timestamp: u32,
-    /// Packets that left, and bytes of their payload.
+    /// Number of packets that left, and their payload bytes.
     pub(super) sent: (u64, u64),
 }
 
 impl About {
-    /// The report as a compound. `since_unix` is what the wall clock shows.
+    /// Returns the report as a compound packet. `since_unix` is the current wall clock.
     pub(super) fn report(&self, since_unix: Duration, name: &str, goodbye: bool) -> Vec<u8> {
         let (packets, bytes) = self.sent;
         let info = SenderReportInfo {
@@ -56,7 +57,7 @@ impl About {
     }
 }
 
-/// A time since 1970 as an NTP timestamp (RFC 3550, 4).
+/// Converts a time since 1970 into an NTP timestamp (RFC 3550, 4).
 fn ntp(since_unix: Duration) -> u64 {
     let seconds = since_unix.as_secs().wrapping_add(NTP_TO_UNIX) << 32;
     seconds | ((u64::from(since_unix.subsec_nanos()) << 32) / 1_000_000_000)
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ntp_counts_from_1900_in_fractions_of_two_to_the_32() {
+    fn ntp_timestamp_counts_from_1900() {
         assert_eq!(ntp(Duration::ZERO), 2_208_988_800 << 32);
         let half = ntp(Duration::from_millis(1500));
         assert_eq!(half, 2_208_988_801 << 32 | 1 << 31);

@@ -1,61 +1,61 @@
-//! Sequence numbers of one source: extended, told apart, looked for.
+//! Sequence numbers of one source: extension, classification, and bursts of loss.
 
 use measure::Recorder;
 
 use super::metrics::{LOSS_BURST_LENGTH, LOSS_BURSTS};
 use mediagen::steps;
 
-/// How far ahead of the highest a sequence number may be and still belong to the stream, with all
-/// between missing (RFC 3550, A.1: `MAX_DROPOUT`).
+/// A sequence number less than this far ahead of the highest belongs to the stream, with all
+/// numbers in between missing (RFC 3550, A.1: `MAX_DROPOUT`).
 pub(super) const MAX_DROPOUT: u16 = 3000;
 
-/// How many sequence numbers, the highest included, are kept to tell first copies from duplicates.
-/// It stands in the place of RFC 3550's `MAX_MISORDER` too.
+/// Number of sequence numbers, the highest included, that are kept to tell first copies from
+/// duplicates. Also serves as RFC 3550's `MAX_MISORDER`.
 pub(super) const WINDOW: u64 = 2048;
 
-/// How many sequence numbers there are.
+/// Number of different sequence numbers.
 const TURN: u64 = 1 << 16;
 
-/// Numbers so far ahead are rather behind (RFC 1982).
+/// A number this far ahead counts as behind (RFC 1982).
 const HALF: u16 = 0x8000;
 
-/// Added to the first sequence number, so that lower ones can follow without passing below zero.
+/// Added to the first sequence number, so that lower ones do not go below zero.
 const START: u64 = 1 << 32;
 
-/// What a sequence number turned out to be.
+/// Classification of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It was not there before.
+    /// Not received before.
     First {
-        /// Extended by the wraps-around so far.
+        /// Sequence number, extended by the wrap-arounds so far.
         extended: u64,
-        /// By how much the span from base to highest grew.
+        /// Growth of the range from base to highest.
         grown: u64,
-        /// How far behind the highest; 0 where it is the highest now.
+        /// Distance behind the highest; 0 for a new highest number.
         distance: u64,
     },
-    /// It was there before.
+    /// Received before.
     Duplicate,
     /// Too far ahead to belong to the stream.
     Ahead,
-    /// Too far behind to tell.
+    /// Too far behind to tell whether it was received before.
     Behind,
 }
 
-/// What is known of the sequence numbers from the base to the highest.
+/// State of the sequence numbers from the base to the highest.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Sequence {
     highest: u64,
     base: u64,
-    /// Numbers that never came, in a row, just below those in the window.
+    /// Number of consecutive missing numbers directly below the window.
     run: u64,
-    /// Which of the last [`WINDOW`] came; the place of a number is its remainder.
+    /// Bit set of the last [`WINDOW`] numbers that arrived; a number's index is its remainder.
     came: [u64; WINDOW as usize / 64],
 }
 
 impl Sequence {
-    /// A stream whose first packet has this number.
+    /// Creates the state of a stream whose first packet has this number.
     pub(super) fn new(first: u16) -> Sequence {
         let first = START + u64::from(first);
         let mut sequence = Sequence {
@@ -68,27 +68,27 @@ impl Sequence {
         sequence
     }
 
-    /// The lowest extended number of the stream.
+    /// Lowest extended number of the stream.
     pub(super) fn base(&self) -> u64 {
         self.base
     }
 
-    /// The highest extended number that came.
+    /// Highest extended number that arrived.
     pub(super) fn highest(&self) -> u64 {
         self.highest
     }
 
-    /// How many numbers there are from base to highest.
+    /// Number of sequence numbers from the base to the highest.
     pub(super) fn span(&self) -> u64 {
         self.highest - self.base + 1
     }
 
-    /// The highest number as receiver reports state it (RFC 3550, 6.4.1).
+    /// Highest number as receiver reports state it (RFC 3550, 6.4.1).
     pub(super) fn reported_highest(&self) -> u32 {
         (self.highest - START) as u32
     }
 
-    /// Puts a number in its place.
+    /// Classifies and records a number.
     #[inline]
     pub(super) fn place(&mut self, sequence: u16, recorder: &mut Recorder) -> Place {
         let ahead = sequence.wrapping_sub(self.highest as u16);
@@ -123,13 +123,13 @@ impl Sequence {
         }
     }
 
-    /// Puts a number in its place that is the next one, where none is missing at the end of the
-    /// window: then there is nothing to tell, and nothing to do but to go on. Else it is
-    /// [`Sequence::place`]'s.
+    /// Fast path of [`Sequence::place`]: records the next number if no burst of loss is open at the
+    /// end of the window. Returns the extended number, or `None` if [`Sequence::place`] has to
+    /// handle it.
     #[inline(always)]
     pub(super) fn next(&mut self, sequence: u16) -> Option<u64> {
         let extended = self.highest + 1;
-        // The number that leaves the window has the same place.
+        // The number that leaves the window has the same index.
         let (word, bit) = place_of(extended);
         let word = &mut self.came[word];
         let decided = match *word & bit {
@@ -144,9 +144,10 @@ impl Sequence {
         Some(extended)
     }
 
-    /// Goes forward to a number, however far ahead, with all between missing; gives it extended,
-    /// and by how much the span grew. The way is never longer than once around: a number that is
-    /// the highest already is a whole turn ahead. Costs what the window costs, however far it goes.
+    /// Advances to a number at any distance, with all numbers in between missing. Returns the
+    /// extended number and the growth of the range. The distance is at most one cycle: a number
+    /// that is already the highest is a whole cycle ahead. The cost is bounded by the window,
+    /// whatever the distance.
     #[cold]
     pub(super) fn skip(&mut self, to: u16, recorder: &mut Recorder) -> (u64, u64) {
         let ahead = match to.wrapping_sub(self.highest as u16) {
@@ -158,9 +159,9 @@ impl Sequence {
         (extended, ahead)
     }
 
-    /// Goes forward to a number, with all between missing. Costs a step for each number, but for
-    /// those in a row of which none had come: a sender that leaves out thousands with each packet
-    /// must not cost thousands of steps a packet.
+    /// Advances to a number, with all numbers in between missing. Takes a step for each number,
+    /// except for runs of which none had arrived: a sender that skips thousands of numbers with
+    /// each packet must not cost thousands of steps per packet.
     #[inline]
     fn go_to(&mut self, extended: u64, recorder: &mut Recorder) {
         let near = extended.min(self.highest + WINDOW);
@@ -170,7 +171,7 @@ impl Sequence {
             let leaves = next - WINDOW;
             let (word, bit) = place_of(next);
             if bit == 1 && next + 63 <= near && self.came[word] == 0 {
-                // None of these came; those below the base were never expected.
+                // All of these are missing; numbers below the base were never expected.
                 self.run += (leaves + 64).saturating_sub(self.base.max(leaves));
                 next += 64;
                 continue;
@@ -179,31 +180,31 @@ impl Sequence {
             self.clear(next);
             next += 1;
         }
-        // What lies between the window that was and the one that is.
+        // Numbers between the old and the new window.
         self.run += extended - near;
         self.highest = extended;
         self.set(extended);
     }
 
-    /// Whether a number is just ahead, so that it belongs to the stream without further question.
+    /// True if a number is just ahead, so that it certainly belongs to the stream.
     #[inline]
     pub(super) fn is_next(&self, sequence: u16) -> bool {
         let ahead = sequence.wrapping_sub(self.highest as u16);
         ahead != 0 && ahead < MAX_DROPOUT
     }
 
-    /// Whether a number is one of those still in the window, so far as its low half tells.
+    /// True if a number is in the window, as far as its low half shows.
     pub(super) fn is_recent(&self, sequence: u16) -> bool {
         u64::from((self.highest as u16).wrapping_sub(sequence)) < WINDOW
     }
 
-    /// Whether a number is rather ahead of the highest than behind it.
+    /// True if a number is ahead of the highest rather than behind it.
     pub(super) fn is_forward(&self, sequence: u16) -> bool {
         (1..HALF).contains(&sequence.wrapping_sub(self.highest as u16))
     }
 
-    /// Lowers the base to a number that never came as yet, and gives by how much; `None` where that
-    /// number is above the base or too far below it to be believed.
+    /// Lowers the base to a number that has not arrived. Returns the growth of the range, or `None`
+    /// if the number is above the base or too far below it to be plausible.
     pub(super) fn lower_base(&mut self, to: u16, recorder: &mut Recorder) -> Option<u64> {
         let below = (self.base as u16).wrapping_sub(to);
         if below >= MAX_DROPOUT {
@@ -212,10 +213,11 @@ impl Sequence {
         let below = u64::from(below);
         let (old, new) = (self.base, self.base - below);
         self.base = new;
-        // The first number that is still in the window.
+        // First number that is still in the window.
         let kept = self.highest + 1 - WINDOW;
         if old < kept {
-            // The old base came, and has left the window: a burst by itself.
+            // The old base arrived and has left the window: the missing numbers are a burst of
+            // their own.
             burst(below, recorder);
         } else {
             self.run += kept.saturating_sub(new);
@@ -223,14 +225,14 @@ impl Sequence {
         Some(below)
     }
 
-    /// Decides about all numbers that are still in the window. The last thing done.
+    /// Decides about all numbers that are still in the window. To be called last.
     pub(super) fn finish(&mut self, recorder: &mut Recorder) {
         for number in (self.highest + 1 - WINDOW)..=self.highest {
             self.leave(number, recorder);
         }
     }
 
-    /// Decides about a number: if it has not come by now it never will.
+    /// Decides about a number that leaves the window: it is lost if it has not arrived.
     #[inline]
     fn leave(&mut self, number: u64, recorder: &mut Recorder) {
         if self.has(number) {

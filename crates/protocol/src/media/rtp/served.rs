@@ -1,4 +1,4 @@
-//! What a reference server really did to a stream.
+//! Statistics of what a reference server really sent.
 
 use std::collections::VecDeque;
 
@@ -7,74 +7,71 @@ use serde::{Serialize, Serializer};
 
 use crate::session::{Handover, Tag};
 
-/// What a reference server did to one stream of one session: what really left.
+/// Packets of one stream of one session that really left a reference server.
 ///
-/// Packets are numbered by extended sequence numbers: the first number as it is, 65,536 more after
+/// Packets are numbered by extended sequence numbers: the first number as it is, plus 65,536 after
 /// each wrap-around.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServedStream {
-    /// The session, as the server named it to the client.
+    /// Identifier of the session, as the client knows it.
     pub session: String,
-    /// The media's control URL.
+    /// Control URL of the media.
     pub url: String,
     /// `video` or `audio`.
     pub media: String,
     /// Synchronisation source.
     pub ssrc: u32,
-    /// Whether the client was told the first sequence number (RTP-Info). If not, it counts from the
-    /// first packet it got: from `first_left_extended_seq`.
+    /// True if the client was told the first sequence number (RTP-Info). Otherwise it counts from
+    /// the first packet that it received: from `first_left_extended_seq`.
     pub base_told: bool,
-    /// Packets from the first of the stream to the highest that left: what a receiver that was told
-    /// the first sequence number expects.
+    /// Packets from the first of the stream to the highest that left. A receiver that knows the
+    /// first sequence number expects as many.
     pub expected: u64,
     /// Packets that left, first copies only.
     pub sent: u64,
-    /// Of the expected packets, those that never left: expected less sent.
+    /// Expected packets that never left: `expected` less `sent`.
     pub lost: u64,
-    /// Packets after the highest that left, which no receiver can know of.
+    /// Packets after the highest that left, which no receiver can know about.
     pub lost_tail: u64,
-    /// Of the lost, the tail included, those that the network stack did not take. The others were
-    /// left out on purpose, or still held back at the end.
+    /// Lost packets, the tail included, that the network stack did not accept. The others were
+    /// dropped on purpose, or were still held back at the end.
     pub not_taken: u64,
     /// Second copies that left.
     pub duplicated: u64,
     /// First copies that left after a packet with a higher sequence number (RFC 4737).
     pub reordered: u64,
-    /// First sequence number of the stream, whether it left or not.
+    /// First sequence number of the stream, even if that packet did not leave.
     pub first_seq: u16,
-    /// The first packet that left, as an extended sequence number; `first_seq` if none did.
+    /// Extended sequence number of the packet that left first; `first_seq` if none did.
     pub first_left_extended_seq: u64,
-    /// The highest packet that left, as an extended sequence number; `first_seq` if none did.
+    /// Highest extended sequence number that left; `first_seq` if none did.
     pub last_left_extended_seq: u64,
-    /// The last packet that was to be sent, as an extended sequence number; `first_seq` if there
-    /// was none.
+    /// Extended sequence number of the last planned packet; `first_seq` if there was none.
     pub last_extended_seq: u64,
     /// Bytes of payload in first copies.
     pub payload_bytes: u64,
-    /// Whether the stream came to its end, and not to that of its session.
+    /// True if the stream ended before its session did.
     pub ended: bool,
-    /// What `CLOCK_MONOTONIC`, which the whole machine shares, showed when the server began, in
-    /// nanoseconds: what the times below count from. Set by whoever runs the server.
+    /// `CLOCK_MONOTONIC`, which the whole machine shares, when the server began, in nanoseconds:
+    /// the origin of the times below. Set by the program that runs the server.
     pub clock_monotonic_nanos: i64,
-    /// When the first packet left, in nanoseconds since the server began; `None` if none did.
+    /// Departure of the first packet, in nanoseconds since the server began; `None` if none left.
     pub first_left_nanos: Option<u64>,
-    /// Each packet that left, second copies too, in the order in which they left. Empty where
-    /// nobody asked for it; no more than the first 131,072.
+    /// All packets that left, second copies included, in the order in which they left. Empty unless
+    /// requested; at most the first 131,072.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub departures: Vec<Departure>,
 }
 
-/// A packet that left. Written as a list, to keep the report's lines short:
-/// `[began, ended, number, timestamp, payload bytes]`, times in nanoseconds since the server began.
+/// A packet that left. Serialized as a list, to keep the report's lines short: `[began, ended,
+/// number, timestamp, payload bytes]`, times in nanoseconds since the server began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// When.
     pub when: Handover,
-    /// Its extended sequence number.
+    /// Extended sequence number.
     pub number: u64,
-    /// Its RTP timestamp.
     pub timestamp: u32,
-    /// Bytes of its payload.
+    /// Payload size in bytes.
     pub payload: u32,
 }
 
@@ -92,14 +89,14 @@ impl Serialize for Departure {
     }
 }
 
-/// Most departures of one stream that are written down: 4 MiB of them.
+/// Maximum number of logged departures per stream: 4 MiB.
 const DEPARTURES_MAX: usize = 1 << 17;
 
-/// What left, packet by packet. Knows nothing of faults: it sees timestamps as they are handed out,
-/// and which of these packets left.
+/// Log of the packets that left. It knows nothing about faults: it sees the timestamps of packets
+/// that are handed out, and which of these packets left.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// Timestamps of the packets that are on their way to the network stack.
+    /// Timestamps of the packets that were handed out to the network stack.
     under_way: VecDeque<u32>,
     departures: Vec<Departure>,
 }
@@ -128,7 +125,7 @@ impl Log {
     }
 }
 
-/// Counts of a stream.
+/// Counters of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     sent: u64,
@@ -137,13 +134,13 @@ pub(super) struct Tally {
     duplicated: u64,
     reordered: u64,
     not_taken: u64,
-    /// Numbers of the packet that left first, and of the highest.
+    /// Number of the packet that left first, and highest number.
     first: Option<u64>,
     highest: u64,
-    /// When a packet left first.
+    /// Departure of the first packet.
     began: Option<Time>,
-    /// Packets whose first copy was not taken, and whose second is still to go. The second follows
-    /// the first at once, so these are few.
+    /// Packets whose first copy was not accepted and whose second copy is still to be sent. The
+    /// second copy follows directly, so these are few.
     second_try: Vec<u64>,
 }
 
@@ -206,7 +203,7 @@ impl Tally {
         )
     }
 
-    /// The counts, where `planned` packets were to be sent.
+    /// Returns the statistics of a stream with `planned` packets.
     pub(super) fn served(&self, ssrc: u32, first_seq: u16, planned: u64) -> ServedStream {
         let base = u64::from(first_seq);
         let expected = self.first.map_or(0, |_| self.highest + 1);

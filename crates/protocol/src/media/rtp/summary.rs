@@ -1,4 +1,4 @@
-//! What is kept of a stream that was received, when its session is over.
+//! Summary of a received stream, kept when its session ends.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::media::sdp::MediaKind;
 use crate::media::ts::checker::{Checker, DatagramCounts, PidCounts, TsCounts};
 use mediagen::ts::packet::PACKET;
 
-/// What the row of a stream of RTP tells, as JSON pointers: beside its kind, URL and source the
-/// metrics of these names, of the stream alone.
+/// Columns in the row of an RTP stream, as JSON pointers: kind, URL, source, and the metrics of
+/// these names for this stream only.
 pub const RTP_COLUMNS: &[&str] = &[
     "/kind",
     "/url",
@@ -29,8 +29,8 @@ pub const RTP_COLUMNS: &[&str] = &[
     "/lost_tail",
 ];
 
-/// The same of a transport stream, beside [`RTP_COLUMNS`]: those of `datagrams` where stamped ones
-/// came.
+/// Columns of a transport stream, in addition to [`RTP_COLUMNS`]; those of `datagrams` if stamped
+/// datagrams arrived.
 pub const TS_COLUMNS: &[&str] = &[
     "/ts/ts_packets",
     "/ts/sync_losses",
@@ -56,53 +56,51 @@ pub const TS_COLUMNS: &[&str] = &[
     "/ts/pids",
 ];
 
-/// One stream of a client, as it is written to the client's row.
+/// One stream of a client, as written to the client's row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamSummary {
-    /// What it carried.
+    /// Media type of the stream.
     pub kind: MediaKind,
-    /// Its control URL.
+    /// Control URL of the stream.
     pub url: String,
-    /// The synchronisation source received last.
+    /// Synchronisation source that was received last.
     pub ssrc: Option<u32>,
-    /// What was counted.
     #[serde(flatten)]
     pub counts: StreamCounts,
-    /// Of a transport stream, what was counted of it. What is counted above is then of stamped
-    /// datagrams, as far as there are any.
+    /// Counts of a transport stream. The counts above are then those of stamped datagrams, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ts: Option<Box<TsSummary>>,
     /// Mean of the interarrival jitter after each packet.
     #[serde(skip)]
     pub jitter_mean: Option<Duration>,
-    /// The longest time without a packet.
+    /// Longest time without a packet.
     #[serde(skip)]
     pub longest_gap: Duration,
-    /// The smallest delay with which every whole frame would have played in time.
+    /// Smallest playout delay with which every complete frame would have played in time.
     #[serde(skip)]
     pub playout_buffer: Option<Duration>,
-    /// When the first packet came.
+    /// Arrival of the first packet.
     #[serde(skip)]
     pub first_arrival: Option<Time>,
-    /// When the last packet came.
+    /// Arrival of the last packet.
     #[serde(skip)]
     pub last_arrival: Option<Time>,
 }
 
-/// What was counted of a transport stream.
+/// Counts of a transport stream.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TsSummary {
-    /// Of any.
+    /// Counts that every transport stream has.
     #[serde(flatten)]
     pub counts: TsCounts,
-    /// Of its stamped datagrams; none where none came.
+    /// Counts of stamped datagrams; `None` if none arrived.
     pub datagrams: Option<DatagramCounts>,
-    /// The PIDs in it.
+    /// PIDs in the stream.
     pub pids: Vec<PidCounts>,
 }
 
 impl StreamSummary {
-    /// What a checker of a transport stream knows now.
+    /// Summarises the current state of a checker of a transport stream.
     pub fn of_transport_stream(
         url: impl Into<String>,
         wire_bytes: u64,
@@ -137,8 +135,8 @@ impl StreamSummary {
         }
     }
 
-    /// Adds what was counted of another stream that the client had: what stays one figure is the
-    /// sum, or the longest. PIDs are each stream's own, and left out.
+    /// Adds another stream that the client received: counters are summed, the longest gap is kept.
+    /// PIDs belong to one stream and are removed.
     pub fn add(&mut self, other: &StreamSummary) {
         let (own, others) = (&mut self.counts, &other.counts);
         own.expected += others.expected;
@@ -165,7 +163,7 @@ impl StreamSummary {
         self.last_arrival = other.last_arrival.or(self.last_arrival);
     }
 
-    /// What a receiver knows now.
+    /// Summarises the current state of a receiver.
     pub fn new(kind: MediaKind, url: impl Into<String>, receiver: &RtpReceiver) -> StreamSummary {
         StreamSummary {
             kind,
@@ -191,7 +189,7 @@ mod tests {
     use crate::registry::{HTTP_TS_PROTOCOL, RTSP_PROTOCOL};
     use crate::session::StreamRow;
 
-    /// All places in an object that hold something else than an object.
+    /// Collects the JSON pointers of all values that are not objects.
     fn places(value: &Value, before: &str, found: &mut Vec<String>) {
         match value {
             Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! The sender of a voice: packets while it talks, and hardly any while it is silent (DTX).
+//! Sender of a voice: all packets while it talks, and few while it is silent (DTX).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,24 @@ use super::served::Tally;
 use crate::media::talk::{Talk, Turn};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
-/// How many frames lie between two packets of silence: 400 ms, as libopus has it.
+/// Number of frames between two packets of silence: 400 ms, as in libopus.
 const QUIET_FRAMES: u64 = 20;
 
-/// The audio level of silence (RFC 6464, 3).
+/// Audio level of silence (RFC 6464, 3).
 const SILENCE: u8 = 127;
 
-/// Says in the byte of an audio level that the packet has voice (RFC 6464, 3).
+/// Flag in the byte of an audio level: the packet contains voice (RFC 6464, 3).
 pub(crate) const VOICE: u8 = 0x80;
 
-/// What a voice is to be.
+/// Settings of a [`TalkFlow`].
 #[derive(Debug)]
 pub(crate) struct TalkSettings {
-    /// What is sent while it talks: each packet is a frame.
+    /// Media to send while the voice talks: each packet is a frame.
     pub(crate) clip: Arc<Clip>,
-    /// What a packet of silence holds.
+    /// Payload of a packet of silence.
     pub(crate) quiet: Bytes,
-    /// When it talks.
+    /// Schedule of the turns.
     pub(crate) talk: Talk,
-    /// Synchronisation source.
     pub(crate) ssrc: u32,
     /// Sequence number of the first packet.
     pub(crate) first_seq: u16,
@@ -40,14 +39,14 @@ pub(crate) struct TalkSettings {
     pub(crate) first_timestamp: u32,
 }
 
-/// A frame that is to be sent.
+/// A frame to be sent.
 #[derive(Clone, Copy, Debug)]
 struct Planned {
-    /// Its number: all are counted, sent or not.
+    /// Frame number: all frames count, sent or not.
     frame: u64,
-    /// The turn that it belongs to; none where it is silence.
+    /// Turn to which the frame belongs; `None` for silence.
     turn: Option<Turn>,
-    /// Whether it is the first of a turn (RFC 7587, 4.2).
+    /// True for the first frame of a turn (RFC 7587, 4.2).
     begins: bool,
 }
 
@@ -59,15 +58,14 @@ pub(crate) struct TalkFlow {
     stopped: bool,
     next: Planned,
     packets: u64,
-    /// Packets with voice that left.
+    /// Number of packets with voice that left.
     voiced: u64,
-    /// The audio level of the packet that was handed out last.
+    /// Audio level of the packet that was handed out last.
     level: u8,
     tally: Tally,
 }
 
 impl TalkFlow {
-    /// A voice that has not begun.
     pub(crate) fn new(settings: TalkSettings) -> TalkFlow {
         TalkFlow {
             settings,
@@ -85,39 +83,39 @@ impl TalkFlow {
         }
     }
 
-    /// Begins to send at `at`, be it in the middle of a turn.
+    /// Starts at `at`, even in the middle of a turn.
     pub(crate) fn start(&mut self, at: Time) {
         self.began = Some(at);
         self.next = self.plan(at, 0, 0);
     }
 
-    /// Sends no more.
+    /// Stops sending.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// The audio level of the packet that was handed out last, as its header extension says it
-    /// (RFC 6464, 3).
+    /// Audio level of the packet that was handed out last, as in its header extension (RFC 6464,
+    /// 3).
     pub(crate) fn level(&self) -> u8 {
         self.level
     }
 
-    /// Packets that left, and bytes of their payload.
+    /// Number of packets that left, and their payload bytes.
     pub(crate) fn sent(&self) -> (u64, u64) {
         self.tally.sent_with_copies()
     }
 
-    /// Packets with voice that left.
+    /// Number of packets with voice that left.
     pub(crate) fn voiced(&self) -> u64 {
         self.voiced
     }
 
-    /// Packets that were due and not taken by the network stack, so far.
+    /// Number of due packets so far that the network stack did not accept.
     pub(crate) fn not_taken(&self) -> u64 {
         self.tally.not_taken()
     }
 
-    /// A report on what left so far, as [`super::RtpFlow::report`] makes it.
+    /// Returns a report on the packets that left so far; see [`super::RtpFlow::report`].
     pub(crate) fn report(
         &self,
         now: Time,
@@ -141,7 +139,8 @@ impl TalkFlow {
         began + Duration::from_nanos(self.settings.clip.nanos(frame))
     }
 
-    /// What is sent next, at `frame` or later: silence at `quiet` if no turn comes before.
+    /// Returns the next frame to send, at `frame` or later: silence at `quiet` unless a turn begins
+    /// by then.
     fn plan(&mut self, began: Time, frame: u64, quiet: u64) -> Planned {
         let silence = Planned {
             frame: quiet,
@@ -154,7 +153,7 @@ impl TalkFlow {
             return silence;
         };
         let wait = turn.from.saturating_sub(began.since_start()).as_nanos();
-        // The first frame that is not before the turn. Frames have 20 ms without a rest.
+        // The first frame that is not before the turn. A frame lasts exactly 20 ms.
         let length = u128::from(self.settings.clip.nanos(1));
         let first = u64::try_from(wait.div_ceil(length)).unwrap_or(u64::MAX);
         if first > quiet {
@@ -167,7 +166,7 @@ impl TalkFlow {
         }
     }
 
-    /// What comes after what was planned.
+    /// Returns the frame that follows a planned one.
     fn following(&mut self, began: Time, last: Planned) -> Planned {
         let frame = last.frame + 1;
         match last.turn {
@@ -176,9 +175,9 @@ impl TalkFlow {
                 begins: false,
                 ..last
             },
-            // That it is silent now is said at once.
+            // The silence is announced immediately.
             Some(_) => Planned {
-                // A turn may follow at once.
+                // Another turn may follow directly.
                 begins: false,
                 ..self.plan(began, frame, frame)
             },
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn voice_has_its_whole_bit_rate_and_silence_a_packet_each_400_ms() {
+    fn silence_sends_one_packet_every_400_ms() {
         let began = Time::from_nanos(700_000_001);
         let end = began + Duration::from_secs(120);
         let mut talked = 0;
@@ -278,7 +277,7 @@ mod tests {
                 let header = Header::parse(&packet.header, 12).expect("a header");
                 assert_eq!(header.sequence, number);
                 number = number.wrapping_add(1);
-                // The timestamp goes on with time, whatever is sent.
+                // The timestamp advances with time, whatever is sent.
                 let frame = due.since(began).as_nanos() / 20_000_000;
                 let ticks = header.timestamp.wrapping_sub(u32::MAX - 500);
                 assert_eq!(u128::from(ticks), frame * 960);
@@ -297,13 +296,13 @@ mod tests {
                 talked += u64::from(voice);
             }
         }
-        // Together, for most of the time.
+        // Together they talk most of the time.
         let mean = talked as f64 * 0.02 / 120.0;
         assert!((0.5..1.1).contains(&mean), "{mean}");
     }
 
     #[test]
-    fn what_left_is_counted_and_reported() {
+    fn packets_that_left_are_counted_and_reported() {
         let mut flow = flows(1.0, 1).remove(0);
         flow.start(Time::ZERO);
         let packet = flow.next_packet(Time::ZERO).expect("it talks at once");
@@ -320,7 +319,7 @@ mod tests {
         assert_eq!((flow.sent(), flow.not_taken()), ((1, 80), 1));
         assert_eq!(flow.voiced(), 1);
         let report = flow.report(Time::from_nanos(1_000_000_000), Duration::ZERO, "a", false);
-        // A second after the first timestamp.
+        // One second after the first timestamp.
         assert_eq!(
             report[16..20],
             (u32::MAX - 500).wrapping_add(48_000).to_be_bytes()

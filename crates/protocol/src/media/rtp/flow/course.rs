@@ -1,4 +1,4 @@
-//! Where in the media a flow goes, and how fast (RFC 2326, 12.29, 12.34 and 12.35).
+//! Position and pace of a flow (RFC 2326, 12.29, 12.34 and 12.35).
 
 use std::time::Duration;
 
@@ -6,24 +6,25 @@ use measure::Time;
 
 use super::{RtpFlow, State, nanos, ticks};
 
-/// What is to be sent from now on.
+/// Position and pace to play with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Course {
-    /// From which media time: the first frame at or after it. `None` for where the flow is.
+    /// Start in media time: the first frame at or after it. `None` for the current position.
     pub from: Option<Duration>,
-    /// Up to which media time; `None` for the end, or backwards the beginning.
+    /// End in media time; `None` for the end of the media, or its beginning if it is played
+    /// backwards.
     pub until: Option<Duration>,
-    /// How much media passes in a second of play; backwards where it is negative, never 0. The bit
-    /// rate and the steps of the timestamps stay (RFC 2326, 12.34 and B): of faster media, less is
-    /// sent.
+    /// Media time per second of play; negative for backwards, never 0. The bit rate and the
+    /// timestamp steps do not change (RFC 2326, 12.34 and B): less is sent of media that is played
+    /// faster.
     pub scale: f64,
-    /// How many seconds of play are sent in a second; above 0. Bit rate and timestamps go that much
-    /// faster (RFC 2326, 12.35).
+    /// Seconds of play that are sent per second; above 0. Multiplies the bit rate and the pace of
+    /// the timestamps (RFC 2326, 12.35).
     pub speed: f64,
 }
 
 impl Course {
-    /// As usual, from where the flow is to the end.
+    /// Normal pace, from the current position to the end.
     pub const ON: Course = Course {
         from: None,
         until: None,
@@ -32,12 +33,12 @@ impl Course {
     };
 }
 
-/// How media time follows from the schedule's.
+/// Relation between schedule time and media time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pace {
     pub(super) scale: f64,
     pub(super) speed: f64,
-    /// A media time, and when the schedule is there, in nanoseconds.
+    /// A media time, and the schedule time that corresponds to it, in nanoseconds.
     media: u64,
     at: u64,
 }
@@ -50,7 +51,7 @@ impl Pace {
         at: 0,
     };
 
-    /// The media time at a time of the schedule.
+    /// Returns the media time at a schedule time.
     fn media_at(&self, at: u64) -> u64 {
         let moved = times(at.saturating_sub(self.at), self.scale.abs());
         match self.scale < 0.0 {
@@ -60,49 +61,48 @@ impl Pace {
     }
 }
 
-/// What is sent without a break: from a start to the next pause. Times in nanoseconds.
+/// A period of uninterrupted sending: from a start to the next pause. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Segment {
-    /// When it began.
     since: Time,
-    /// The schedule's time with which it began.
+    /// Schedule time at the start.
     from: u64,
-    /// How long the stream had played then, by its timestamps.
+    /// Duration of play before the start, by the timestamps.
     played: u64,
-    /// RTP timestamp with which it began, less the schedule's ticks there.
+    /// RTP timestamp at the start, less the ticks of the schedule there.
     pub(super) base: u32,
     speed: f64,
-    /// Its inverse: no packet is to wait for a division.
+    /// Inverse of `speed`: saves a division per packet.
     stretch: f64,
 }
 
 impl Segment {
-    /// When what has that time in the schedule is due.
+    /// Returns the due time that corresponds to a schedule time.
     #[inline]
     pub(super) fn due(&self, at: u64) -> Time {
-        // Within a segment the schedule never goes back.
+        // The schedule never goes back within a segment.
         self.since + Duration::from_nanos(times(at.saturating_sub(self.from), self.stretch))
     }
 }
 
-/// So many times a length of time; exact where that changes nothing.
+/// Multiplies a time by a factor; exact if the factor is 1.
 #[inline]
 fn times(nanos: u64, factor: f64) -> u64 {
     match factor == 1.0 {
         true => nanos,
-        // What is too long for it ends at the longest time there is.
+        // The cast saturates.
         false => (nanos as f64 * factor) as u64,
     }
 }
 
 impl RtpFlow {
-    /// What a start at that time begins: with the next packet, and with timestamps that have gone
-    /// on as time has, or farther where more was sent, so that they neither jump nor go back
-    /// wherever in the media it is (RFC 2326, B).
+    /// Returns the segment that a start at `at` begins. Its first packet is the next one of the
+    /// schedule. Its timestamps have advanced with time, or further if more was sent, so that they
+    /// neither jump nor go back wherever in the media the flow continues (RFC 2326, B).
     pub(super) fn segment(&self, at: Time) -> Segment {
         let played = self.played(at);
-        // Frames that are shown later than they are sent have timestamps that are ahead, the first
-        // of them too.
+        // Frames that are shown later than they are sent have timestamps ahead of their send time,
+        // including the first frame.
         let ticks_here = match self.clip.times {
             None => self.schedule.ticks,
             Some(_) => ticks(Duration::from_nanos(self.schedule.at), self.clip.clock_rate),
@@ -120,7 +120,7 @@ impl RtpFlow {
         }
     }
 
-    /// How long the stream has played at that time, by its timestamps, in nanoseconds.
+    /// Duration of play at `at`, by the timestamps, in nanoseconds.
     pub(super) fn played(&self, at: Time) -> u64 {
         match self.state {
             State::Idle => 0,
@@ -132,14 +132,14 @@ impl RtpFlow {
         }
     }
 
-    /// How long the stream will have played with the next packet, where a segment is left there.
+    /// Duration of play at the next packet, if the segment ends there.
     pub(super) fn played_to_next(&self, segment: Segment) -> u64 {
         let sent = self.schedule.at.saturating_sub(segment.from);
         segment.played.saturating_add(sent)
     }
 
-    /// Goes elsewhere in the media, or on otherwise, no farther than the stream's end. Sequence
-    /// numbers go on. What was being sent pauses.
+    /// Changes position and pace, within the length of the stream. Sequence numbers continue. The
+    /// flow pauses until the next start.
     pub fn direct(&mut self, course: Course) {
         self.pause();
         let mut media = nanos(self.position());
@@ -178,17 +178,17 @@ impl RtpFlow {
         };
     }
 
-    /// `Scale` and `Speed` of what it sends.
+    /// `Scale` and `Speed` of the flow.
     pub fn pace(&self) -> (f64, f64) {
         (self.pace.scale, self.pace.speed)
     }
 
-    /// Media time of the next packet: where a pause stands, or how much has been played.
+    /// Media time of the next packet: the position of a pause, or the time played so far.
     pub fn position(&self) -> Duration {
         Duration::from_nanos(self.pace.media_at(self.schedule.at))
     }
 
-    /// The RTP timestamp that belongs to a time (RFC 3550, 6.4.1).
+    /// RTP timestamp that corresponds to a time (RFC 3550, 6.4.1).
     pub fn timestamp_at(&self, at: Time) -> u32 {
         let played = Duration::from_nanos(self.played(at));
         self.first_timestamp

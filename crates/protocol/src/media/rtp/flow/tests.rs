@@ -1,4 +1,4 @@
-//! What a flow says of itself is held against a receiver that only sees what left.
+//! Compares the counts of a flow with those of a receiver that sees only the packets that left.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -52,7 +52,7 @@ struct Seen {
     payload: Bytes,
 }
 
-/// Runs a flow to its end or to `until`; `taken` says which packets the network takes.
+/// Runs a flow to its end or to `until`. `taken` decides which packets the network accepts.
 fn run(flow: &mut RtpFlow, until: Time, mut taken: impl FnMut(u64) -> bool) -> Vec<Seen> {
     let mut seen = Vec::new();
     let mut handed_out = 0;
@@ -77,7 +77,7 @@ fn run(flow: &mut RtpFlow, until: Time, mut taken: impl FnMut(u64) -> bool) -> V
     seen
 }
 
-/// What a receiver counts that was told the first sequence number, and remembers every packet.
+/// Counts of a receiver that knows the first sequence number and remembers every packet.
 fn naive(seen: &[Seen], first_seq: u16) -> ServedStream {
     let mut counts = ServedStream {
         first_seq,
@@ -113,7 +113,7 @@ fn naive(seen: &[Seen], first_seq: u16) -> ServedStream {
 }
 
 #[test]
-fn a_clean_stream_is_exact() {
+fn stream_without_faults_is_exact() {
     let clip = clip();
     let mut flow = RtpFlow::new(settings(&clip, &[], Some(5)));
     assert_eq!(flow.next_due(), None);
@@ -146,7 +146,7 @@ fn a_clean_stream_is_exact() {
 }
 
 #[test]
-fn at_once_is_at_once() {
+fn at_once_sends_all_packets_of_a_frame_together() {
     let clip = clip();
     let mut all = settings(&clip, &[], Some(1));
     all.pacing = Pacing::AtOnce;
@@ -160,7 +160,7 @@ fn at_once_is_at_once() {
 }
 
 #[test]
-fn a_seed_makes_the_same_choices() {
+fn same_seed_makes_the_same_choices() {
     let clip = clip();
     let faults = ["loss=5%", "reorder=5%x3", "duplicate=5%", "jitter=9ms"];
     let once = |seed| {
@@ -176,7 +176,7 @@ fn a_seed_makes_the_same_choices() {
 }
 
 #[test]
-fn shares_are_met() {
+fn fault_shares_are_met() {
     let clip = clip();
     let count = |faults: &[&str]| {
         let mut flow = RtpFlow::new(settings(&clip, faults, Some(200)));
@@ -207,7 +207,7 @@ fn shares_are_met() {
 }
 
 #[test]
-fn a_stall_delays_and_loses_nothing() {
+fn stall_delays_packets_and_loses_none() {
     let clip = clip();
     let mut flow = RtpFlow::new(settings(&clip, &["stall=1s+2s"], Some(5)));
     flow.start(Time::ZERO);
@@ -226,7 +226,7 @@ fn a_stall_delays_and_loses_nothing() {
 }
 
 #[test]
-fn everything_lost_ends_all_the_same() {
+fn stream_with_total_loss_ends() {
     let clip = clip();
     let mut flow = RtpFlow::new(settings(&clip, &["loss=100%"], Some(2)));
     flow.start(Time::ZERO);
@@ -237,7 +237,7 @@ fn everything_lost_ends_all_the_same() {
 }
 
 #[test]
-fn a_stop_says_that_it_is_one() {
+fn stop_fault_is_reported_as_early_stop() {
     let clip = clip();
     let mut flow = RtpFlow::new(settings(&clip, &["stop=1s"], None));
     flow.start(Time::ZERO);
@@ -247,7 +247,7 @@ fn a_stop_says_that_it_is_one() {
 }
 
 #[test]
-fn a_pause_leaves_no_gap_in_numbers() {
+fn pause_leaves_no_gap_in_sequence_numbers() {
     let clip = clip();
     let mut flow = RtpFlow::new(settings(&clip, &[], Some(4)));
     let second = Duration::from_secs(1);
@@ -261,7 +261,7 @@ fn a_pause_leaves_no_gap_in_numbers() {
     let after = run(&mut flow, Time::NEVER, |_| true);
     assert_eq!(seq, before.last().unwrap().seq.wrapping_add(1));
     assert_eq!((after[0].seq, after[0].timestamp), (seq, timestamp));
-    // Ten seconds of pause are ten seconds of timestamps, less what was ahead of its time.
+    // Timestamps advance during the ten seconds of pause as well, within one frame.
     let gap = after[0].timestamp.wrapping_sub(before[0].timestamp);
     assert!(gap.abs_diff(11 * 90_000) <= 3600, "{gap}");
     assert!(after[0].at.since(at) < Duration::from_millis(40));
@@ -273,7 +273,7 @@ fn a_pause_leaves_no_gap_in_numbers() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
-    fn counts_are_what_a_receiver_sees(
+    fn counts_match_those_of_a_receiver(
         seed: u64,
         first_seq: u16,
         loss in 0.0f64..0.3,
@@ -333,7 +333,7 @@ proptest! {
 }
 
 #[test]
-fn the_log_has_every_packet_that_left_as_it_left() {
+fn log_has_every_packet_that_left() {
     let clip = clip();
     let faults = ["loss=5%", "duplicate=5%", "reorder=5%x2", "jitter=30ms"];
     let mut flow = RtpFlow::new(FlowSettings {
@@ -341,7 +341,7 @@ fn the_log_has_every_packet_that_left_as_it_left() {
         ..settings(&clip, &faults, Some(4))
     });
     flow.start(Time::ZERO);
-    // The network refuses every seventh.
+    // The network rejects every seventh packet.
     let seen = run(&mut flow, Time::NEVER, |handed_out| handed_out % 7 != 0);
     let served = flow.served();
     assert_eq!(
@@ -360,7 +360,7 @@ fn the_log_has_every_packet_that_left_as_it_left() {
 }
 
 #[test]
-fn without_a_log_the_first_departure_alone_is_timed() {
+fn only_first_departure_is_timed_without_log() {
     let clip = clip();
     let mut flow = RtpFlow::new(settings(&clip, &[], Some(1)));
     flow.start(Time::from_start(Duration::from_secs(3)));
@@ -373,7 +373,7 @@ fn without_a_log_the_first_departure_alone_is_timed() {
 }
 
 #[test]
-fn a_sought_flow_goes_on_with_its_numbers_and_with_time() {
+fn seek_continues_numbers_and_timestamps() {
     let clip = clip();
     let mut flow = RtpFlow::new(settings(&clip, &[], Some(10)));
     flow.start(Time::ZERO);
@@ -394,7 +394,7 @@ fn a_sought_flow_goes_on_with_its_numbers_and_with_time() {
         let seen = run(&mut flow, Time::NEVER, |_| true);
         assert_eq!((seen[0].seq, seen[0].timestamp), (seq, timestamp));
         assert_eq!(seen[0].at, at);
-        // It begins with the first packet of that frame, whatever the loop's length.
+        // The first packet is the first one of that frame, regardless of the loop's length.
         assert_eq!(seen[0].payload, before[0].payload);
         let frames: std::collections::BTreeSet<u32> =
             seen.iter().map(|packet| packet.timestamp).collect();
@@ -408,10 +408,10 @@ fn a_sought_flow_goes_on_with_its_numbers_and_with_time() {
 }
 
 #[test]
-fn scale_changes_what_is_sent_and_speed_how_fast() {
+fn scale_changes_media_and_speed_changes_rate() {
     let clip = clip();
     let seconds = Duration::from_secs;
-    // Of ten seconds from 20 s: how many frames, how long it takes, where it ends.
+    // Ten seconds of media from 20 s on: number of frames, duration, end position.
     for (scale, speed, until, frames, took, end) in [
         (2.0, 1.0, 30, 125, 5.0, 30),
         (0.5, 1.0, 30, 500, 20.0, 30),
@@ -438,13 +438,13 @@ fn scale_changes_what_is_sent_and_speed_how_fast() {
         let mut stamps: Vec<u32> = seen.iter().map(|packet| packet.timestamp).collect();
         stamps.dedup();
         assert_eq!(stamps.len(), frames, "{scale} {speed}");
-        // The timestamps are those of what is shown, whatever it is (RFC 2326, B).
+        // The timestamps advance by one frame, regardless of scale and speed (RFC 2326, B).
         assert!(stamps.windows(2).all(|pair| pair[1] - pair[0] == 3600));
         let lasted = seen[seen.len() - 1].at.since(at).as_secs_f64();
         assert!((lasted - took).abs() < 0.1, "{scale} {speed}: {lasted}");
         let apart = flow.position().abs_diff(seconds(end));
         assert!(apart < Duration::from_millis(200), "{:?}", flow.position());
-        // As usual again: not before the last timestamp, however fast it went.
+        // At normal pace again: not before the last timestamp, regardless of the previous speed.
         flow.direct(Course {
             from: Some(seconds(40)),
             ..Course::ON

@@ -1,4 +1,4 @@
-//! What an encoder gives leaves when it is due, in order, with codes, and is counted.
+//! Pictures of an encoder leave in order and when they are due, with time codes, and are counted.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn flow(pacing: Pacing) -> LiveFlow {
 const BEGAN: Time = Time::from_nanos(3_000_000_000);
 
 #[test]
-fn pictures_leave_when_they_are_due_and_bear_codes() {
+fn pictures_leave_when_due_with_time_codes() {
     for pacing in [Pacing::AtOnce, Pacing::Spread] {
         let mut flow = flow(pacing).with_time_codes(Duration::from_secs(100));
         assert_eq!(flow.next_due(), None);
@@ -54,7 +54,7 @@ fn pictures_leave_when_they_are_due_and_bear_codes() {
             assert_eq!(header[2..4], 65_000u16.wrapping_add(packets).to_be_bytes());
             packets += 1;
             if let Some(code) = TimeCode::find(&packet.payload) {
-                // Its first packet, which is never spread.
+                // The first packet of a picture, which spreading does not delay.
                 let nanos = u64::from(codes) * 40_000_000;
                 assert_eq!(due, BEGAN + Duration::from_nanos(nanos));
                 assert_eq!((code.source, code.number), (5, codes));
@@ -63,7 +63,7 @@ fn pictures_leave_when_they_are_due_and_bear_codes() {
                 assert_eq!(header[4..8], timestamp.to_be_bytes());
                 codes += 1;
             }
-            // The third is not taken.
+            // The third packet is not accepted.
             let left = (packets != 3).then(|| Handover::at(due));
             flow.left(packet.tag, left);
             bytes += left.map_or(0, |_| packet.payload.len() as u64);
@@ -73,7 +73,7 @@ fn pictures_leave_when_they_are_due_and_bear_codes() {
         assert_eq!(flow.not_taken(), 1);
         flow.stop();
         assert_eq!(flow.next_due(), None);
-        // Half a second of a clock of 90 kHz after the beginning.
+        // Half a second after the start, on a clock of 90 kHz.
         let report = flow.report(
             BEGAN + Duration::from_millis(500),
             Duration::ZERO,
@@ -86,7 +86,7 @@ fn pictures_leave_when_they_are_due_and_bear_codes() {
 }
 
 #[test]
-fn a_bit_rate_that_is_set_is_kept_from_the_next_picture_on() {
+fn bit_rate_applies_from_the_next_picture() {
     let mut flow = flow(Pacing::AtOnce);
     flow.start(BEGAN);
     assert_eq!(flow.set_bitrate(400_000), 400_000);

@@ -1,10 +1,10 @@
-//! Numbers that belong to no frame, because their packets have no payload.
+//! Sequence numbers that belong to no frame, because their packets have no payload.
 
 use std::collections::VecDeque;
 
 use super::is_after;
 
-/// Most runs of numbers that are kept. Senders that probe send padding in bursts.
+/// Maximum number of runs that are kept. Senders that probe send padding in bursts.
 const RUNS_MAX: usize = 64;
 
 /// Numbers of packets without payload, around the open frames.
@@ -38,7 +38,7 @@ impl PaddingNumbers {
         self.runs.iter().map(inside).sum()
     }
 
-    /// Forgets what lies at or below a number.
+    /// Removes the runs that end at or below a number.
     pub(super) fn forget_up_to(&mut self, number: u32) {
         self.runs.retain(|&(_, last)| is_after(last, number));
     }
@@ -49,14 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_over_wrap_arounds_and_stays_bounded() {
+    fn counts_across_wrap_arounds_and_stays_bounded() {
         let mut padding = PaddingNumbers::default();
         for number in [u32::MAX - 1, u32::MAX, 0, 1, 5] {
             padding.add(number);
         }
         assert_eq!(padding.within(u32::MAX, 5), 4);
         assert_eq!(padding.within(2, 4), 0);
-        // From high to low there is nothing.
+        // An empty range contains no padding.
         assert_eq!(padding.within(3, 2), 0);
         padding.forget_up_to(1);
         assert_eq!(padding.within(u32::MAX - 9, 9), 1);

@@ -1,7 +1,7 @@
-//! Packets without payload: padding alone (RFC 3550, 5.1), which senders use to probe the path.
+//! Packets without payload: padding only (RFC 3550, 5.1), which senders use to probe the path.
 //!
 //! Padding packets use sequence numbers of the stream, so they count as expected, received and
-//! lost. They are no media: they belong to no frame, their timestamps are ignored, and a stream
+//! lost. They are not media: they belong to no frame, their timestamps are ignored, and a stream
 //! with only padding is silent.
 
 use measure::Recorder;
@@ -12,7 +12,7 @@ use super::{Base, CurrentSource, RtpReceiver, SenderReports, Stray};
 use crate::session::MediaEvent;
 
 impl RtpReceiver {
-    /// Takes in a packet without payload.
+    /// Handles a packet without payload.
     #[cold]
     pub(super) fn padding(&mut self, packet: &Stray, recorder: &mut Recorder) {
         let Some(source) = &mut self.source else {
@@ -58,7 +58,7 @@ impl RtpReceiver {
         self.playout.padding(extended);
     }
 
-    /// Begins a stream whose first packet is no media: its numbers count from here.
+    /// Begins a stream whose first packet is not media: its sequence numbers count from here.
     fn begin_with_padding(&mut self, packet: &Stray, recorder: &mut Recorder) {
         let sequence = Sequence::new(packet.sequence);
         let extended = sequence.highest();
@@ -75,14 +75,14 @@ impl RtpReceiver {
             self.report = SenderReports::default();
         }
         self.count_padding(extended, 1, 0, recorder);
-        // The timestamp is not that of any media.
+        // The timestamp of padding is not a media timestamp.
         if let Base::SaidAt(said, _) = self.base {
             self.base = Base::Said(said);
         }
         self.compare_base(self.base, packet.timestamp, recorder);
     }
 
-    /// Takes in the first packet of media where only padding came before.
+    /// Handles the first media packet after padding only.
     #[cold]
     pub(super) fn first_media(
         &mut self,
@@ -103,7 +103,7 @@ impl RtpReceiver {
             distance,
         } = place
         else {
-            // The padding was of another stream.
+            // The padding belonged to another stream.
             self.source = None;
             self.begin(packet, recorder);
             return Some(MediaEvent::First { at: packet.at });

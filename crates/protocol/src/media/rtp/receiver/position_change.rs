@@ -1,8 +1,8 @@
-//! Another position in the same media: a seek, the end of a pause, another scale.
+//! Change of the position in the same media: a seek, the end of a pause, another scale.
 //!
-//! Packets of the old position may still be on their way when the server is asked for the new one,
-//! and those of the new one may come before its answer does. What the server says of the first
-//! packet tells them apart.
+//! Packets of the old position may still be in flight when the client requests the new one, and
+//! packets of the new position may arrive before the server's response. The response describes the
+//! first packet of the new position, which separates the two.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,38 +15,38 @@ use super::super::sequence::MAX_DROPOUT;
 use super::{Base, CurrentSource, RtpReceiver, Stray};
 use crate::session::MediaEvent;
 
-/// Most packets that wait to be told apart. Where more come before the answer, the first of them
-/// are taken to be of the old position.
+/// Maximum number of packets that are held until the response. If more arrive, the oldest ones
+/// count as packets of the old position.
 const HELD_MAX: usize = 64;
 
-/// How long after the answer packets of the old position are still to be expected. What comes later
-/// and does not go with what the server said shows that it was wrong.
+/// Time after the response in which packets of the old position are expected. A later packet that
+/// does not match the server's statement shows that the statement was wrong.
 const STRAGGLING: Duration = Duration::from_secs(1);
 
-/// Of a first packet whose number is not known, how far ahead its timestamp may be.
+/// Maximum distance of a first packet's timestamp from `rtptime`, if its number is not stated.
 const AHEAD: Duration = Duration::from_secs(10);
 
-/// What a server says of the first packet of a new position (RFC 2326, 12.33).
+/// Server's statement about the first packet of a new position (RFC 2326, 12.33).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Its sequence number.
+    /// Sequence number of the packet.
     pub seq: Option<u16>,
-    /// The RTP timestamp that stands for the beginning of the range.
+    /// RTP timestamp that corresponds to the start of the range.
     pub rtptime: Option<u32>,
-    /// Whether each packet of the stream has a timestamp of its own, as sound has: then `rtptime`
-    /// tells the first packet better than `seq` does. See [`RtpReceiver::set_base`].
+    /// True if each packet of the stream has its own timestamp, as in audio: `rtptime` then
+    /// identifies the first packet better than `seq` does. See [`RtpReceiver::set_base`].
     pub own_times: bool,
-    /// When the server said so.
+    /// Time of the statement.
     pub said: Time,
 }
 
 impl Position {
-    /// Whether anything is said by which its packets can be told from those before.
+    /// True if packets of this position can be distinguished from earlier ones.
     pub fn tells(&self) -> bool {
         self.seq.is_some() || self.rtptime.is_some()
     }
 
-    /// Whether a packet is of this position.
+    /// True if a packet belongs to this position.
     fn has(&self, packet: &Stray, clock_rate: u32) -> bool {
         match (self.seq, self.rtptime) {
             (Some(seq), _) => packet.sequence.wrapping_sub(seq) < MAX_DROPOUT,
@@ -59,14 +59,14 @@ impl Position {
     }
 }
 
-/// How far a change of position has come.
+/// Progress of a change of position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// The server is asked for it.
+    /// Requested from the server.
     Asked,
-    /// The server told of it, and none of its packets came.
+    /// Confirmed by the server; no packet of the new position has arrived.
     Told(Position),
-    /// It plays.
+    /// Complete: the position plays.
     There,
 }
 
@@ -74,20 +74,20 @@ enum Way {
 #[derive(Debug)]
 pub(super) struct PositionChange {
     way: Way,
-    /// What came before the answer.
+    /// Packets that arrived before the response.
     held: VecDeque<Stray>,
-    /// When the first packet came of the position that plays.
+    /// Arrival of the first packet of the current position.
     arrival: Option<Time>,
-    /// The first packet of that position, where that is not the stream's first.
+    /// First packet of the current position, unless the stream began there.
     first: Option<Moment>,
-    /// The extended number with which it begins; 0 where it began with its source.
+    /// First extended number of the position; 0 if the position began with its source.
     begins: u64,
-    /// When the media's clock jumped, until it is told.
+    /// Time of a jump of the media clock that is not reported yet.
     jumped: Option<Time>,
 }
 
 impl PositionChange {
-    /// A jump of the media's clock that was not told yet.
+    /// Takes the jump of the media clock that is not reported yet.
     #[inline]
     pub(super) fn take_jump(&mut self) -> Option<MediaEvent> {
         let at = self.jumped.take()?;
@@ -99,7 +99,7 @@ impl PositionChange {
         self.way != Way::There
     }
 
-    /// When the first packet of the position came, where that of the stream came then.
+    /// Arrival of the first packet of the position. `first` is the first arrival of the stream.
     pub(super) fn arrival(&self, first: Option<Time>) -> Option<Time> {
         match self.way {
             Way::Told(_) => None,
@@ -112,16 +112,16 @@ impl PositionChange {
         self.begins
     }
 
-    /// The numbers begin anew.
+    /// Resets the first number of the position: the next source has other numbers.
     pub(super) fn source_ends(&mut self) {
         self.begins = 0;
     }
 }
 
 impl CurrentSource {
-    /// Whether the numbers go on from what came before to a new position, as RFC 2326, B demands:
-    /// then what is missing between was lost. That the next number is the very next shows it, and
-    /// where some are missing, that the timestamp has not advanced by more than time has.
+    /// True if the sequence numbers continue from the old to the new position, as RFC 2326, B
+    /// demands: packets missing in between were lost. The numbers continue if the next one follows
+    /// directly or, with some missing, if the timestamp has advanced with time.
     fn goes_on(&self, packet: &Stray, to: &Position, clock_rate: u32) -> bool {
         let (Some(seq), true) = (to.seq, self.ssrc == packet.ssrc) else {
             return false;
@@ -141,8 +141,9 @@ impl CurrentSource {
 }
 
 impl RtpReceiver {
-    /// Says that the server is asked to play from another position: what comes from now on may be
-    /// of either, until [`RtpReceiver::position_changed`] or [`RtpReceiver::stayed`] tells.
+    /// Records that the server was asked to play from another position. Packets may now belong to
+    /// either position, until [`RtpReceiver::position_changed`] or [`RtpReceiver::stayed`] is
+    /// called.
     pub fn turn(&mut self) {
         let arrival = self.first_arrival;
         let turn = self.turn.get_or_insert_with(|| {
@@ -159,13 +160,14 @@ impl RtpReceiver {
         if let Some(codes) = self.playout.codes() {
             codes.break_off();
         }
-        // All at once: nothing is allocated for a packet.
+        // Reserved in advance: nothing is allocated per packet.
         turn.held.reserve_exact(HELD_MAX);
     }
 
-    /// Says that the server plays from another position, and what it said of the first packet
-    /// there. With that packet all begins anew that reckons with the media's clock; nothing is
-    /// counted as lost for it, nor as a restart. Gives the event where the packet has come already.
+    /// Records that the server plays from another position, with its statement about the first
+    /// packet there. At that packet, everything restarts that depends on the media clock; nothing
+    /// counts as lost because of it, nor as a restart of the stream. Returns the event if the
+    /// packet has already arrived.
     pub fn position_changed(
         &mut self,
         to: Position,
@@ -185,7 +187,7 @@ impl RtpReceiver {
         event
     }
 
-    /// Says that the server plays on as before: it refused, or the client leaves.
+    /// Records that the position stays the same: the server refused, or the client leaves.
     pub fn stayed(&mut self, recorder: &mut Recorder) {
         let Some(turn) = &mut self.turn else { return };
         turn.way = Way::There;
@@ -194,7 +196,7 @@ impl RtpReceiver {
         }
     }
 
-    /// Takes in a packet of a stream that has changed its position.
+    /// Handles a packet of a stream whose position has changed.
     #[inline(never)]
     pub(super) fn take_turned(
         &mut self,
@@ -207,7 +209,7 @@ impl RtpReceiver {
         }
     }
 
-    /// Takes in a packet while the position changes.
+    /// Handles a packet during a change of position.
     #[cold]
     fn take_turning(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
         let turn = self.turn.as_mut()?;
@@ -226,7 +228,7 @@ impl RtpReceiver {
         if packet.at.since(to.said) < STRAGGLING {
             return self.take_here::<true>(packet, recorder);
         }
-        // Which was the first is not known then, and no delay is measured by it.
+        // The first packet of the position is then unknown: no delay is measured.
         recorder.add(m::RTP_INFO_MISMATCH, 1);
         self.arrive(
             &packet,
@@ -240,8 +242,8 @@ impl RtpReceiver {
         None
     }
 
-    /// Of the position that plays, where it is not the stream's first: how far the media's clock
-    /// has gone by the timestamps, and how long that took, in seconds.
+    /// Progress since the start of the current position, in seconds: of the media clock by the
+    /// timestamps, and of time. `None` at the position where the stream began.
     pub fn clock_at_position(&self) -> Option<(f64, f64)> {
         let (turn, source) = (self.turn.as_ref()?, self.source.as_ref()?);
         let first = turn.first.filter(|_| !turn.is_under_way())?;
@@ -251,8 +253,8 @@ impl RtpReceiver {
         Some((media, newest.at.since(first.at).as_secs_f64()))
     }
 
-    /// How much media has come of the source and the position that play, by its timestamps. `None`
-    /// where nothing came, and where another machine receives.
+    /// Duration of the media that arrived from the current source and position, by its timestamps.
+    /// `None` if nothing arrived, or if another machine receives the stream.
     pub fn played(&self) -> Option<Duration> {
         let newest = self.source.as_ref()?.newest;
         let position_changed = self.turn.as_ref().filter(|turn| !turn.is_under_way());
@@ -260,7 +262,7 @@ impl RtpReceiver {
             .and_then(|turn| turn.first)
             .map_or(self.began, |first| first.timestamp);
         let rate = f64::from(self.clock_rate.max(1));
-        // Timestamps begin again every 2^32 ticks: how often they have, the arrival tells.
+        // Timestamps wrap around after 2^32 ticks: the arrival time tells how often.
         let took = newest.at.since(self.position_arrival()?).as_secs_f64() * rate;
         let stamped = newest.timestamp.wrapping_sub(began);
         let ahead = stamped.wrapping_sub(took as u64 as u32) as i32;
@@ -268,7 +270,7 @@ impl RtpReceiver {
         Some(Duration::from_secs_f64(ticks / rate))
     }
 
-    /// Whether a packet is of the position before that which plays.
+    /// True if a packet belongs to the previous position.
     #[inline]
     pub(super) fn straggles(&self, extended: u64) -> bool {
         self.turn
@@ -276,14 +278,14 @@ impl RtpReceiver {
             .is_some_and(|turn| extended < turn.begins)
     }
 
-    /// Looks whether the media's clock has jumped with a packet whose number goes on, and begins
-    /// anew with it then what reckons with that clock: some servers first send what they have still
-    /// in store of the position before.
+    /// Checks whether the media clock has jumped at a packet whose number continues, and then
+    /// restarts everything that depends on that clock: some servers first send buffered packets of
+    /// the previous position.
     pub(super) fn look_for_jump(&mut self, packet: &Stray, extended: u64, recorder: &mut Recorder) {
         let (Some(source), Some(turn)) = (&self.source, &mut self.turn) else {
             return;
         };
-        // What begins a source or a position has nothing before it to jump from.
+        // The first packet of a source or a position has no predecessor to jump from.
         let first = source.arrived == 0 || extended == turn.begins || turn.is_under_way();
         if first || source.newest.until(packet.moment(), self.clock_rate) != Clocks::Disagree {
             return;
@@ -304,14 +306,14 @@ impl RtpReceiver {
         self.playout.finish(base.max(begins), recorder);
     }
 
-    /// Takes the first packet of another position in.
+    /// Handles the first packet of another position.
     fn arrive(&mut self, packet: &Stray, to: &Position, recorder: &mut Recorder) {
         if let Some(turn) = &mut self.turn {
             turn.way = Way::There;
             turn.arrival = Some(packet.at);
             turn.first = Some(packet.moment());
         }
-        // The time that nothing was to come is no gap.
+        // The time in which nothing was expected is not a gap.
         self.arrivals.begin(packet.at);
         self.judge_stray(recorder);
         self.jitter.restart();

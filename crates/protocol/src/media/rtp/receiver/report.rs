@@ -1,4 +1,4 @@
-//! Reports of the sender, and ours on what it sends (RFC 3550, 6.4).
+//! Sender reports, and our reception reports (RFC 3550, 6.4).
 
 use measure::{Recorder, Time};
 
@@ -6,26 +6,26 @@ use super::super::metrics as m;
 use super::RtpReceiver;
 use crate::media::rtcp::{ReportBlock, SenderReportInfo};
 
-/// What is known from sender reports.
+/// State from sender reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SenderReports {
     pub(super) ssrc: u32,
-    /// The last one's arrival, and the middle of its NTP time.
+    /// Arrival of the last report, and the middle 32 bits of its NTP time.
     pub(super) last: Option<(Time, u32)>,
     pub(super) packets: u32,
-    /// Whether the sender's count begins where our base is.
+    /// True if the sender's packet count begins at our base.
     pub(super) comparable: bool,
     pub(super) ended: bool,
 }
 
 impl RtpReceiver {
-    /// Takes the sender's report in. Reports of another source than the one received are counted
-    /// and otherwise ignored.
+    /// Handles a sender report. A report of a source other than the current one is counted and
+    /// otherwise ignored.
     ///
-    /// The sender's own count of packets tells what was lost after the last packet that came, but
-    /// only where it counts from our base: a server that sends one stream to many counts from
-    /// before our time. It is taken to count from our base where at least one report stated no more
-    /// packets than we then expected, such as the one sent right before the first packet.
+    /// The sender's packet count shows the loss after the last received packet, but only if it
+    /// begins at our base: the count of a server that sends one stream to many clients began
+    /// earlier. It is assumed to begin at our base if at least one report stated no more packets
+    /// than we expected at that time, such as a report directly before the first packet.
     pub fn sender_report(&mut self, report: &SenderReportInfo, at: Time, recorder: &mut Recorder) {
         self.counts.sender_reports += 1;
         recorder.add(m::SENDER_REPORTS, 1);
@@ -40,23 +40,23 @@ impl RtpReceiver {
         self.report.ssrc = report.ssrc;
         self.report.last = Some((at, (report.ntp_time >> 16) as u32));
         self.report.packets = report.packet_count;
-        // After a restart of the same source its count goes on, but our base is new.
+        // After a restart of the same source the sender's count continues, but our base is new.
         self.report.comparable |= u64::from(report.packet_count) <= expected;
     }
 
-    /// Says that the source has ended (RTCP BYE): its last report is then the final one.
+    /// Records the end of the source (RTCP BYE): its last report is then the final one.
     ///
-    /// Ask for [`RtpReceiver::finish`] only when what was still on its way had time to arrive, or
-    /// it counts as lost.
+    /// Call [`RtpReceiver::finish`] only after packets in flight had time to arrive; otherwise they
+    /// count as lost.
     pub fn source_ended(&mut self, ssrc: u32) {
         if self.source.as_ref().is_some_and(|s| s.ssrc == ssrc) {
             self.report.ended = true;
         }
     }
 
-    /// The reception report about this source, and the beginning of the next report's interval (RFC
-    /// 3550, 6.4.1 and A.3). Empty and about source 0 where no packet came yet: ask
-    /// [`RtpReceiver::ssrc`] first.
+    /// Returns the reception report about the current source, and begins the interval of the next
+    /// report (RFC 3550, 6.4.1 and A.3). The report is empty and about source 0 if no packet has
+    /// arrived: check [`RtpReceiver::ssrc`] first.
     pub fn report_block(&mut self, now: Time) -> ReportBlock {
         let Some(source) = &mut self.source else {
             return ReportBlock::default();
@@ -78,8 +78,8 @@ impl RtpReceiver {
         ReportBlock {
             ssrc: source.ssrc,
             fraction_lost: fraction as u8,
-            // More came than was expected where packets are duplicated. Servers that read the field
-            // as unsigned would take a negative count for 16 million lost packets.
+            // Duplicates can make this negative. Servers that read the field as unsigned would take
+            // a negative count for 16 million lost packets.
             cumulative_lost: cumulative.clamp(0, 0x7f_ffff) as i32,
             extended_highest: source.sequence.reported_highest(),
             jitter: self.jitter.in_clock(),

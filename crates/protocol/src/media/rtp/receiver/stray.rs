@@ -1,4 +1,4 @@
-//! Packets that fit no stream as yet: each is judged when the next one comes.
+//! Packets that do not fit the stream: each is judged when the next one arrives.
 
 use measure::{Recorder, Time};
 
@@ -9,18 +9,20 @@ use super::super::sequence::{MAX_DROPOUT, WINDOW};
 use super::RtpReceiver;
 use crate::session::MediaEvent;
 
-/// How far apart the sequence numbers of the two packets may be that begin a stream anew.
+/// Maximum distance of the sequence numbers of two packets that restart a stream.
 const NEAR: u16 = 16;
 
-/// A packet that fits no stream as yet: the first of a new one, or a stray.
+/// An RTP packet that the receiver is classifying. If it does not fit the stream, it is kept until
+/// the next packet: it may be the first of a new stream, or a stray.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stray {
     pub(super) ssrc: u32,
     pub(super) sequence: u16,
     pub(super) marker: bool,
-    /// Whether it is far behind in the stream that is received, so late where nothing follows it.
+    /// True if the packet is far behind in the current stream: late if no other follows it.
     pub(super) behind: bool,
-    /// Whether it is of the source that is received and its time fits: what lies between was lost.
+    /// True if the packet is from the current source and its time fits: packets in between were
+    /// lost.
     pub(super) after_outage: bool,
     pub(super) timestamp: u32,
     pub(super) payload_length: usize,
@@ -50,7 +52,7 @@ impl Stray {
         }
     }
 
-    /// Whether another packet would be of the stream, were this one the highest of it.
+    /// True if `other` would belong to the stream, if this packet were the highest.
     pub(super) fn is_near(&self, other: &Stray) -> bool {
         let ahead = other.sequence.wrapping_sub(self.sequence);
         ahead < MAX_DROPOUT || u64::from(ahead.wrapping_neg()) < WINDOW
@@ -58,7 +60,7 @@ impl Stray {
 }
 
 impl RtpReceiver {
-    /// Takes a packet that does not fit the stream.
+    /// Handles a packet that does not fit the stream.
     #[cold]
     pub(super) fn stray(
         &mut self,
@@ -93,14 +95,14 @@ impl RtpReceiver {
         None
     }
 
-    /// Whether a packet bears out that the one before it, which came after an outage, is of the
-    /// stream: by its number, or by its time where there was another outage between them.
+    /// True if `second` confirms that `first`, which came after an outage, belongs to the stream:
+    /// by its number, or by its time if there was another outage between them.
     fn follows(&self, first: &Stray, second: &Stray) -> bool {
         first.is_near(second)
             || first.moment().until(second.moment(), self.clock_rate) != Clocks::Disagree
     }
 
-    /// Goes on after an outage: all up to this packet was lost.
+    /// Continues after an outage: all numbers before this packet are lost.
     pub(super) fn go_on(&mut self, packet: &Stray, recorder: &mut Recorder) {
         if let Some(source) = &mut self.source {
             let (extended, grown) = source.sequence.skip(packet.sequence, recorder);
@@ -109,7 +111,7 @@ impl RtpReceiver {
         }
     }
 
-    /// Gives up a packet that nothing followed.
+    /// Counts a stray that no other packet confirmed as late or malformed.
     #[cold]
     pub(super) fn judge_stray(&mut self, recorder: &mut Recorder) {
         match self.stray.take() {

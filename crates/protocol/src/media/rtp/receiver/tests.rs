@@ -18,7 +18,7 @@ static GROUPS: [&Group; 2] = [&CLIENTS, &m::RTP];
 const SSRC: u32 = 0x1234_5678;
 const PAYLOAD: usize = 100;
 
-/// A receiver of video at 90 kHz, and what it counted.
+/// A receiver of video at 90 kHz, and its recorder.
 struct Bench {
     receiver: RtpReceiver,
     recorder: Recorder,
@@ -67,7 +67,7 @@ impl Bench {
         self.receiver.packet(&arrival, &mut self.recorder)
     }
 
-    /// A packet that is a frame by itself.
+    /// Sends a packet that is a complete frame.
     fn packet(&mut self, sequence: u16) -> Option<MediaEvent> {
         let header = self.header(sequence, u32::from(sequence) * 3600, true);
         self.send(&header)
@@ -126,7 +126,7 @@ impl Bench {
     }
 }
 
-/// What an independent program would work out from the numbers of all packets, in order of arrival.
+/// Counts of an independent implementation, from the numbers of all packets in order of arrival.
 #[derive(Debug, PartialEq, Eq)]
 struct Naive {
     counts: [u64; 4],
@@ -182,7 +182,7 @@ fn spread(values: Vec<(u64, u64)>) -> Vec<u64> {
         .collect()
 }
 
-/// What a path does to each packet: lost, how much later it comes, and the same for a second copy.
+/// Effects of a path on each packet: loss, delay, and the delay of a second copy.
 fn fates() -> impl Strategy<Value = Vec<(bool, u32, Option<u32>)>> {
     let fate = (
         prop::bool::weighted(0.1),
@@ -197,7 +197,7 @@ fn fates() -> impl Strategy<Value = Vec<(bool, u32, Option<u32>)>> {
     prop::collection::vec(part, 1..20).prop_map(|parts| parts.concat())
 }
 
-/// How many packets an outage takes: any number, and those where numbers come round.
+/// Number of packets in an outage: any number, and numbers near a wrap-around.
 fn outage() -> impl Strategy<Value = i64> {
     prop_oneof![
         2 => 0..70_000i64,
@@ -213,7 +213,7 @@ fn arrivals(fates: &[(bool, u32, Option<u32>)]) -> Vec<i64> {
     timed(fates).into_iter().map(|(_, number)| number).collect()
 }
 
-/// The packets that arrive: when, in packets, and which.
+/// Packets that arrive: time in packets, and number.
 fn timed(fates: &[(bool, u32, Option<u32>)]) -> Vec<(i64, i64)> {
     let mut arrivals = Vec::new();
     for (number, &(lost, later, copy)) in fates.iter().enumerate() {
@@ -233,7 +233,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn counts_what_an_independent_count_says(
+    fn counts_match_an_independent_implementation(
         fates in fates(), start: u16, base_said: bool, base_at in 0usize..1500,
     ) {
         let arrivals = arrivals(&fates);
@@ -263,19 +263,19 @@ proptest! {
     }
 
     #[test]
-    fn outages_of_any_length_are_losses(
+    fn outages_of_any_length_count_as_loss(
         parts in prop::collection::vec((fates(), outage()), 1..6),
         start: u16, first_timestamp: u32, micros in 120u64..4000,
     ) {
-        // Numbers go on over each outage, and time with them; what was lost before it and after it
-        // is part of it.
+        // Numbers and time advance across each outage; losses directly before and after it are part
+        // of it.
         let mut fates = Vec::new();
         let mut turns = Vec::new();
         for (part, outage) in &parts {
             fates.extend_from_slice(part);
-            // The last before it and the first after it come, so that its length is what it says.
+            // The packets before and after it arrive, so that its length is exactly the stated one.
             fates.push((false, 0, None));
-            // Whole turns cannot be told; a turn and a little is as if it were only a little.
+            // Whole cycles cannot be detected: they do not count.
             if *outage >= TURN { turns.push((fates.len() as i64 + outage % TURN, outage - outage % TURN)); }
             fates.extend(vec![(true, 0, None); (outage % TURN) as usize]);
             fates.push((false, 0, None));
@@ -284,7 +284,7 @@ proptest! {
         let mut bench = Bench::new();
         let begin = bench.at;
         for &(slot, number) in &arrivals {
-            // The time that passed, whole turns included.
+            // The elapsed time, including whole cycles.
             let later = |number: i64| turns.iter().filter(|&&(from, _)| number >= from).map(|&(_, by)| by).sum::<i64>();
             bench.at = begin + Duration::from_micros((slot + later(number)) as u64 * micros);
             let ticks = (number + later(number)) as u64 * micros * 9 / 100;
@@ -313,7 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn any_packets_keep_the_books_balanced(
+    fn counters_balance_for_arbitrary_packets(
         packets in prop::collection::vec((any::<u16>(), 0u32..3, any::<u32>(), any::<bool>()), 1..400),
         steps in prop::collection::vec(prop_oneof![4 => 1u16..3, 1 => any::<u16>()], 400),
         base: u16, base_at in 0usize..400,
@@ -341,7 +341,7 @@ proptest! {
 }
 
 #[test]
-fn a_wrap_around_loses_nothing() {
+fn wrap_around_loses_nothing() {
     let mut bench = Bench::new();
     bench.packets([65_534, 65_535, 1, 0, 2]);
     assert_eq!(bench.counts(), [5, 5, 0, 1, 0, 0, 0]);
@@ -356,11 +356,11 @@ fn packets_before_the_first_lower_the_base() {
 }
 
 #[test]
-fn older_than_the_window_is_late() {
+fn packets_older_than_the_window_are_late() {
     let mut bench = Bench::new();
     bench.packets([0, 1]);
     bench.packets(3..=2050);
-    // 2050 - 2047 is the oldest that can be told.
+    // 2050 - 2047 is the oldest number in the window.
     bench.packet(3);
     bench.packet(2);
     bench.packet(2051);
@@ -368,7 +368,7 @@ fn older_than_the_window_is_late() {
 }
 
 #[test]
-fn rtp_info_that_cannot_be_is_not_believed() {
+fn implausible_rtp_info_is_rejected() {
     for (base, first) in [(101, 100), (3100, 100), (100, 3100), (0, 40_000)] {
         for early in [true, false] {
             let mut bench = Bench::new();
@@ -383,7 +383,7 @@ fn rtp_info_that_cannot_be_is_not_believed() {
             assert_eq!(bench.count(m::RTP_INFO_MISMATCH), 1, "{base} {first}");
         }
     }
-    // Refuted later: it counts once.
+    // Refuted later: the mismatch counts once.
     let mut bench = Bench::new();
     bench.set_base(10);
     bench.packets([10, 11, 9, 8]);
@@ -392,14 +392,14 @@ fn rtp_info_that_cannot_be_is_not_believed() {
 }
 
 #[test]
-fn a_sender_that_leaves_out_thousands_with_each_packet_costs_no_thousands_of_steps() {
+fn cost_per_packet_is_bounded_despite_large_gaps() {
     for stride in [2, 65, 500, 2047, 2048, 2049, 2999] {
         let mut bench = Bench::new();
         let packets = 5000u16;
         let steps = mediagen::steps::of(|| {
             bench.packets((0..packets).map(|number| number.wrapping_mul(stride)));
         });
-        // The words of the window, and each number of those that are not gone through as a whole.
+        // The words of the window, and each number in the words that are not skipped as a whole.
         let bound = u64::from(packets) * (32 + 3 * 64);
         assert!(steps < bound, "{steps} steps for leaving out {stride}");
         bench.finish();
@@ -417,7 +417,7 @@ fn a_sender_that_leaves_out_thousands_with_each_packet_costs_no_thousands_of_ste
 }
 
 #[test]
-fn rtp_info_that_comes_long_after_the_first_packets() {
+fn late_rtp_info_counts_the_loss_before_the_first() {
     let mut bench = Bench::new();
     bench.packets(500..3000);
     bench.set_base(400);
@@ -425,7 +425,7 @@ fn rtp_info_that_comes_long_after_the_first_packets() {
     assert_eq!(bench.counts()[..2], [2600, 2500]);
     assert_eq!(bench.values(m::LOSS_BURST_LENGTH), [(100, 1)]);
 
-    // Part of what lies between has left the window already.
+    // Some of the numbers in between have already left the window.
     let mut bench = Bench::new();
     bench.packets(500..2500);
     bench.set_base(400);
@@ -435,7 +435,7 @@ fn rtp_info_that_comes_long_after_the_first_packets() {
 }
 
 #[test]
-fn a_jump_begins_the_stream_anew() {
+fn sequence_jump_restarts_the_stream() {
     let mut bench = Bench::new();
     bench.packets([1, 2, 4]);
     assert_eq!(bench.packet(20_000), None);
@@ -457,7 +457,7 @@ fn a_new_source_needs_two_packets() {
     bench.packet(3);
     assert_eq!(bench.counts(), [3, 3, 0, 0, 0, 1, 0]);
     assert_eq!(bench.receiver.ssrc(), Some(SSRC));
-    // Duplicated and reordered while it changes.
+    // Duplicated and reordered during the change.
     bench.ssrc = 7;
     assert_eq!(bench.packet(101), None);
     assert_eq!(bench.packet(101), None);
@@ -469,7 +469,7 @@ fn a_new_source_needs_two_packets() {
 }
 
 #[test]
-fn a_stray_far_ahead_is_malformed_and_far_behind_late() {
+fn stray_is_malformed_if_ahead_and_late_if_behind() {
     let mut bench = Bench::new();
     bench.packets([10_000, 30_000, 10_001, 5000, 10_002, 40_000]);
     assert_eq!(bench.counts(), [3, 3, 0, 0, 1, 1, 0]);
@@ -478,7 +478,7 @@ fn a_stray_far_ahead_is_malformed_and_far_behind_late() {
 }
 
 #[test]
-fn what_is_no_rtp_of_this_stream_is_malformed() {
+fn packets_foreign_to_the_stream_are_malformed() {
     let mut bench = Bench::new();
     assert_eq!(bench.raw(&[]), None);
     assert_eq!(bench.raw(&[0x80; 11]), None);
@@ -488,7 +488,7 @@ fn what_is_no_rtp_of_this_stream_is_malformed() {
     assert_eq!(bench.counts()[5], 4);
     assert_eq!(bench.receiver.first_arrival(), None);
 
-    // Any type is taken where none was announced, but RTCP that went astray never is.
+    // Every payload type is accepted if none was announced, except misdirected RTCP.
     let mut bench = Bench::with(&ReceiverConfig {
         clock_rate: 8000,
         payload_types: vec![],
@@ -502,7 +502,7 @@ fn what_is_no_rtp_of_this_stream_is_malformed() {
 }
 
 #[test]
-fn first_and_last_arrival_and_the_longest_gap() {
+fn arrivals_and_longest_gap_are_measured() {
     let mut bench = Bench::new();
     let start = bench.at;
     assert_eq!(bench.packet(1), Some(MediaEvent::First { at: start }));
@@ -518,7 +518,7 @@ fn first_and_last_arrival_and_the_longest_gap() {
     assert_eq!((gaps.count(), gaps.max()), (1, Some(70_000_000)));
 }
 
-/// RFC 3550, A.8, as it stands there, over all packets in order of arrival.
+/// RFC 3550, A.8, verbatim, over all packets in order of arrival.
 fn textbook_jitter(packets: &[(Time, u32)], clock: f64) -> f64 {
     let mut jitter = 0.0;
     for pair in packets.windows(2) {
@@ -534,7 +534,7 @@ fn textbook_jitter(packets: &[(Time, u32)], clock: f64) -> f64 {
 
 proptest! {
     #[test]
-    fn jitter_is_the_textbooks(
+    fn jitter_matches_rfc_3550(
         delays in prop::collection::vec(0u64..40_000, 2..200), start: u32, twice in 0usize..200,
     ) {
         let mut bench = Bench::new();
@@ -564,8 +564,8 @@ proptest! {
     }
 }
 
-/// Sends frames of two packets each, 40 ms apart, every one so many milliseconds late; and leaves
-/// out some packets.
+/// Sends frames of two packets each, 40 ms apart, each delayed by `late` milliseconds, and omits
+/// the packets in `without`.
 fn film(late: &[u64], without: &[u16]) -> Bench {
     let mut bench = Bench::new();
     let begin = bench.at;
@@ -584,7 +584,7 @@ fn film(late: &[u64], without: &[u16]) -> Bench {
 }
 
 #[test]
-fn playout_buffer_is_the_latest_frame() {
+fn playout_buffer_covers_the_latest_frame() {
     let bench = film(&[5, 0, 25, 0, 12, 30, 0], &[]);
     let needed = bench.receiver.playout_buffer().unwrap();
     assert_eq!(needed, Duration::from_millis(25));
@@ -594,8 +594,9 @@ fn playout_buffer_is_the_latest_frame() {
 }
 
 #[test]
-fn playing_stands_still_when_the_buffer_runs_dry() {
-    // 150 ms late with a buffer of 100: it stands still for 50, and then has 150 to spare.
+fn playback_stalls_when_the_buffer_runs_dry() {
+    // 150 ms late with a buffer of 100 ms: playback stalls for 50 ms, and then has 150 ms in
+    // reserve.
     let bench = film(&[0, 0, 150, 140, 0, 0, 170, 0], &[]);
     assert_eq!(bench.receiver.frames(), (8, 0, 2));
     assert_eq!(bench.count(m::STALLS), 2);
@@ -615,9 +616,9 @@ fn missing_packets_break_their_frames() {
     assert_eq!(whole.receiver.frames(), (20, 0, 0));
     assert_eq!(film(&[0; 20], &[9]).receiver.frames(), (19, 1, 0));
     assert_eq!(film(&[0; 20], &[8]).receiver.frames(), (19, 1, 0));
-    // A whole frame that never came is not seen.
+    // A frame of which no packet arrived is not noticed.
     assert_eq!(film(&[0; 20], &[8, 9]).receiver.frames(), (18, 1, 0));
-    // Cut off by the end: neither.
+    // Truncated by the end of the stream: neither complete nor broken.
     assert_eq!(film(&[0; 20], &[39]).receiver.frames(), (19, 0, 0));
 }
 
@@ -631,13 +632,13 @@ fn frames_without_a_marker_end_at_the_next() {
         }
     }
     bench.finish();
-    // Of the two beside the one that is missing nobody knows whether they were all of their frame.
+    // The two frames next to the missing packet may be incomplete.
     assert_eq!(bench.receiver.frames(), (27, 2, 0));
 }
 
 #[test]
-fn frames_sent_out_of_the_order_they_show_in() {
-    // I P B B: the timestamps go 0, 3, 1, 2, and everything comes as soon as it is sent.
+fn frames_sent_out_of_display_order_play_in_time() {
+    // I P B B: the timestamps are 0, 3, 1, 2, and every packet arrives when it is sent.
     let mut bench = Bench::new();
     let begin = bench.at;
     for group in 0..10u16 {
@@ -688,13 +689,13 @@ impl Bench {
 }
 
 #[test]
-fn the_tail_is_known_from_the_final_report() {
+fn lost_tail_is_known_from_the_final_report() {
     let mut bench = Bench::new();
     bench.report(0);
     bench.packets(0..90);
     bench.report(100);
     assert_eq!(bench.count(m::SENDER_REPORTS), 2);
-    // Without BYE there may be more under way.
+    // Without BYE, more packets may be in flight.
     bench.receiver.source_ended(SSRC + 1);
     assert_eq!(bench.receiver.counts().lost_tail, None);
     bench.packets(92..95);
@@ -706,8 +707,8 @@ fn the_tail_is_known_from_the_final_report() {
 }
 
 #[test]
-fn a_tail_is_never_invented() {
-    // The server sent the stream to others long before us.
+fn lost_tail_is_unknown_without_comparable_report() {
+    // The server sent the stream to other clients before us.
     let mut bench = Bench::new();
     bench.packets(0..90);
     bench.report(5090);
@@ -717,7 +718,7 @@ fn a_tail_is_never_invented() {
     bench.finish();
     assert_eq!(bench.receiver.counts().lost_tail, None);
 
-    // The same source, but our base is new since it jumped; and another source.
+    // The source is the same with a new base after a jump, or another one.
     for ssrc in [SSRC, 9] {
         let mut bench = Bench::new();
         bench.report(0);
@@ -730,7 +731,7 @@ fn a_tail_is_never_invented() {
         assert_eq!(bench.receiver.counts().lost_tail, None, "{ssrc}");
     }
 
-    // No end seen.
+    // The end was not seen.
     let mut bench = Bench::new();
     bench.report(0);
     bench.packets(0..90);
@@ -740,7 +741,7 @@ fn a_tail_is_never_invented() {
 }
 
 #[test]
-fn report_blocks_say_what_came() {
+fn report_blocks_reflect_received_packets() {
     let mut bench = Bench::new();
     assert_eq!(
         bench.receiver.report_block(bench.at),
@@ -757,14 +758,14 @@ fn report_blocks_say_what_came() {
     assert_eq!(block.extended_highest, 65_536 + 5);
     assert_eq!(block.last_sr, 0x2222_3333);
     assert_eq!(block.delay_since_last_sr, 98_304);
-    // Duplicates since: more came than was expected.
+    // Then duplicates: more packets arrived than expected.
     bench.packets([5, 5, 5]);
     let block = bench.receiver.report_block(bench.at);
     assert_eq!((block.fraction_lost, block.cumulative_lost), (0, 0));
 }
 
 #[test]
-fn the_struct_stays_small() {
+fn receiver_takes_at_most_1_kib() {
     assert!(
         size_of::<RtpReceiver>() <= 1024,
         "{}",

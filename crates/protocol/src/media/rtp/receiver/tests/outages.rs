@@ -1,9 +1,9 @@
-//! Outages within one source, and what only looks like one.
+//! Outages within one source, and events that only resemble an outage.
 
 use super::*;
 
 impl Bench {
-    /// A packet of a stream of so many a second, at the time at which it is due.
+    /// Sends a packet of a stream with `per_second` packets per second, at its due time.
     fn on_time(&mut self, number: u64, per_second: u64) -> Option<MediaEvent> {
         self.at = Time::from_start(Duration::from_micros(
             1_000_000 * (per_second + number) / per_second,
@@ -19,8 +19,8 @@ impl Bench {
 }
 
 #[test]
-fn an_outage_is_a_loss_however_long() {
-    // 20 Mb/s in packets of 1250 bytes, without the packets from 1000 up to one.
+fn outage_of_any_length_is_a_loss() {
+    // 20 Mb/s in packets of 1250 bytes, without the packets from 1000 to `next`.
     for next in [4000, 5000, 33_767, 33_768, 40_000, 64_400, 66_535] {
         let mut bench = Bench::new();
         let numbers = (0..1000).chain(next..next + 3000);
@@ -34,7 +34,7 @@ fn an_outage_is_a_loss_however_long() {
             "{next}"
         );
         assert_eq!(bench.receiver.highest_sequence(), Some(next as u32 + 2999));
-        // Its first packets can be told from their duplicates.
+        // The packets after the outage are distinguished from their duplicates.
         bench.on_time(next + 2000, 2000);
         assert_eq!(bench.counts()[2], 1);
         bench.finish();
@@ -42,12 +42,12 @@ fn an_outage_is_a_loss_however_long() {
         let lost = next - 1000;
         assert_eq!((bursts.count(), bench.count(m::LOSS_BURSTS)), (1, 1));
         assert!(bursts.max().unwrap().abs_diff(lost) <= lost / 500);
-        // The time stands for what it is: no packet was late.
+        // The outage is not a delay: no packet was late.
         assert!(bench.receiver.jitter() < Duration::from_micros(20));
         let playout = bench.receiver.playout_buffer().unwrap();
         assert!(playout < Duration::from_millis(1), "{playout:?}");
     }
-    // Whole turns cannot be told.
+    // Whole cycles cannot be detected.
     let mut bench = Bench::new();
     for number in (0..1000).chain(70_000..70_100) {
         bench.on_time(number, 2000);
@@ -68,7 +68,7 @@ fn the_last_packet_after_an_outage_counts() {
 }
 
 #[test]
-fn one_packet_makes_no_outage() {
+fn single_stray_packet_is_no_outage() {
     for stray in [4000, 30_000, 64_000] {
         let mut bench = Bench::new();
         for number in (0..1000).chain([stray]).chain(1000..2000) {
@@ -83,7 +83,7 @@ fn one_packet_makes_no_outage() {
 
 #[test]
 fn old_packets_are_no_outage() {
-    // So fast that they are of the same second as the highest.
+    // So fast that the packets are from the same second as the highest.
     let mut bench = Bench::new();
     for number in 0..30_000 {
         bench.on_time(number, 20_000);
@@ -100,7 +100,7 @@ fn old_packets_are_no_outage() {
         bench.send(&header);
     }
     assert_eq!(bench.counts(), [30_003, 30_003, 0, 0, 0, 0, 1]);
-    // Nor are copies of the last few that come after a silence.
+    // Copies of recent packets after a silence are not an outage either.
     let mut bench = Bench::new();
     for number in 0..100 {
         bench.on_time(number, 50);
@@ -115,7 +115,7 @@ fn old_packets_are_no_outage() {
 }
 
 #[test]
-fn a_jump_at_another_time_of_the_media_is_a_restart() {
+fn jump_to_another_media_time_is_a_restart() {
     let mut bench = Bench::new();
     for number in 0..1000 {
         bench.on_time(number, 2000);

@@ -1,9 +1,9 @@
-//! Packets without payload are no media, and losses break no frame that they did not touch.
+//! Packets without payload are not media, and a loss breaks only the frames that it affects.
 
 use super::*;
 
 impl Bench {
-    /// A packet of padding alone, as it is sent to probe the path.
+    /// Sends a packet of padding only, as senders do to probe the path.
     fn padding(&mut self, sequence: u16, timestamp: u32) -> Option<MediaEvent> {
         let header = Header {
             padding: true,
@@ -35,7 +35,7 @@ fn padding_between_frames_is_no_media() {
         sequence += 1;
         if frame % 25 < 5 {
             bench.after(1);
-            // An hour before the media.
+            // The timestamp is an hour before the media.
             assert_eq!(
                 bench.padding(sequence, (frame * 3600).wrapping_sub(324_000_000)),
                 None
@@ -55,8 +55,8 @@ fn padding_between_frames_is_no_media() {
 }
 
 #[test]
-fn padding_within_and_beside_frames_breaks_none() {
-    // Three packets a frame, with padding in the midst and at the end; with marks and without.
+fn padding_inside_and_between_frames_breaks_none() {
+    // Three packets per frame, with padding inside and at the end; with and without marker bits.
     for marks in [true, false] {
         let mut bench = Bench::new();
         let mut number = 65_000u16;
@@ -72,7 +72,7 @@ fn padding_within_and_beside_frames_breaks_none() {
                 bench.padding(next(), 7);
             }
             if frame == 20 {
-                // A burst that probes.
+                // A burst of probes.
                 for _ in 0..300 {
                     bench.padding(next(), 7);
                 }
@@ -85,13 +85,13 @@ fn padding_within_and_beside_frames_breaks_none() {
 }
 
 #[test]
-fn a_packet_lost_beside_padding_breaks_its_frame_alone() {
+fn packet_lost_next_to_padding_breaks_only_its_frame() {
     let mut bench = Bench::new();
     for frame in 0..20u16 {
         for part in 0..4u16 {
             let sequence = frame * 4 + part;
             match (frame, part) {
-                // The marker's packet of one frame.
+                // The packet with the marker bit of one frame is lost.
                 (10, 2) => {}
                 (_, 3) => {
                     bench.padding(sequence, 0);
@@ -122,7 +122,7 @@ fn a_stream_begins_with_its_first_payload() {
     assert_eq!(bench.packet(110), Some(MediaEvent::First { at }));
     bench.packets(111..120);
     bench.finish();
-    // One was stated and is missing.
+    // One packet was stated and is missing.
     assert_eq!(bench.counts(), [21, 20, 0, 0, 0, 0, 0]);
     assert_eq!(bench.receiver.first_arrival(), Some(at));
     assert_eq!(bench.receiver.longest_gap(), Duration::ZERO);
@@ -140,7 +140,7 @@ fn a_stream_begins_with_its_first_payload() {
 }
 
 #[test]
-fn any_padding_keeps_the_books_balanced() {
+fn counters_balance_for_arbitrary_padding() {
     let mut bench = Bench::new();
     let mut random = 1u32;
     for _ in 0..20_000 {
@@ -160,7 +160,7 @@ fn any_padding_keeps_the_books_balanced() {
 }
 
 #[test]
-fn lost_sound_breaks_no_neighbour() {
+fn lost_audio_packet_breaks_no_other_frame() {
     let config = ReceiverConfig {
         clock_rate: 48_000,
         payload_types: vec![96],
@@ -170,21 +170,21 @@ fn lost_sound_breaks_no_neighbour() {
     bench.receiver = RtpReceiver::new(&config).with_single_packets();
     for number in 0..500u16 {
         if number % 50 != 49 {
-            // Only a talk spurt begins with the mark (RFC 3551, 4.1).
+            // Only a talk spurt begins with the marker bit (RFC 3551, 4.1).
             let header = bench.header(number, u32::from(number) * 960, number == 0);
             bench.send(&header);
         }
         bench.after(20);
     }
     bench.finish();
-    // The last one lost is behind all that came.
+    // The last lost packet is after all that arrived.
     assert_eq!(bench.receiver.counts().lost(), 9);
     assert_eq!(bench.receiver.frames(), (490, 0, 0));
 }
 
 #[test]
-fn a_lost_packet_of_a_picture_breaks_one_picture() {
-    // Frames of three packets: the first, the middle and the last are lost.
+fn lost_packet_breaks_exactly_one_picture() {
+    // Frames of three packets: the first, the middle or the last packet is lost.
     for (lost, broken) in [(30, 1), (31, 1), (32, 1)] {
         let mut bench = Bench::new();
         for number in (0..90u16).filter(|number| *number != lost) {
@@ -197,7 +197,7 @@ fn a_lost_packet_of_a_picture_breaks_one_picture() {
 }
 
 #[test]
-fn reports_never_state_less_than_nothing() {
+fn reported_loss_is_never_negative() {
     let mut bench = Bench::new();
     bench.packets([1, 2, 2, 2, 3, 3]);
     assert_eq!(bench.receiver.report_block(bench.at).cumulative_lost, 0);

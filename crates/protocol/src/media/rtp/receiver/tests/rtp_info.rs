@@ -1,9 +1,9 @@
-//! What a server states of the first packet, where it is wrong.
+//! Wrong statements of servers about the first packet (RTP-Info).
 
 use super::*;
 
 #[test]
-fn a_number_that_is_too_low_is_no_loss_if_the_first_packet_has_the_stated_time() {
+fn low_seq_is_no_loss_if_first_packet_has_rtptime() {
     let run = |said: u16, rtptime: Option<u32>, early: bool, first: u16| {
         let mut bench = Bench::new();
         let set = |bench: &mut Bench| {
@@ -22,20 +22,20 @@ fn a_number_that_is_too_low_is_no_loss_if_the_first_packet_has_the_stated_time()
     };
     let time = |sequence: u16| Some(u32::from(sequence) * 3600);
     for early in [true, false] {
-        // As GStreamer says it of AAC.
+        // GStreamer states AAC like this.
         assert_eq!(run(99, time(100), early, 100), (0, 1));
         assert_eq!(run(100, time(100), early, 100), (0, 0));
-        // The first packet was lost: what came first has a later time.
+        // The first packet was lost: the packet that arrived first has a later timestamp.
         assert_eq!(run(100, time(100), early, 101), (1, 0));
         assert_eq!(run(98, time(98), early, 101), (3, 0));
-        // Nothing is said of the time, or it tells nothing.
+        // The timestamp is not stated, or does not help.
         assert_eq!(run(99, None, early, 100), (1, 0));
         assert_eq!(run(101, time(100), early, 100), (0, 1));
     }
 }
 
 #[test]
-fn what_came_outweighs_a_stated_number() {
+fn received_packets_outweigh_a_stated_seq() {
     let run = |said: u16, rtptime: Option<u32>, first: u16, tcp: bool, early: bool| {
         let mut bench = Bench::new();
         if tcp {
@@ -64,7 +64,7 @@ fn what_came_outweighs_a_stated_number() {
         for tcp in [true, false] {
             assert_eq!(run(0, None, 1500, tcp, early), (0, 1));
             assert_eq!(run(1500, None, 1500, tcp, early), (0, 0));
-            // Servers drop a few packets at the beginning.
+            // Servers drop a few packets at the start.
             assert_eq!(run(1497, None, 1500, tcp, early), (3, 0));
         }
         // TCP loses no packet before the first.

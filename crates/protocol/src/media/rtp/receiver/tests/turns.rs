@@ -1,8 +1,8 @@
-//! Another position: whose packets are whose, and what begins anew.
+//! Changes of position: which packets belong to which position, and what restarts.
 
 use super::*;
 
-/// Packets in order, each a frame of 40 ms.
+/// Sends packets in order, each a frame of 40 ms.
 struct Player {
     bench: Bench,
     sequence: u16,
@@ -51,7 +51,7 @@ impl Player {
             .position_changed(position, &mut self.bench.recorder)
     }
 
-    /// Asks for another position, and is told of the next packet.
+    /// Requests another position; the server states the next packet.
     fn turn(&mut self) {
         self.bench.receiver.turn();
         let event = self.told(Some(self.sequence), Some(self.timestamp));
@@ -65,7 +65,7 @@ impl Player {
         assert_eq!(self.bench.receiver.position_arrival(), Some(at));
     }
 
-    /// Ends, and demands that nothing was lost, nothing broke and nothing came late.
+    /// Finishes, and asserts that nothing was lost, broken or late.
     fn whole(mut self, frames: u64) {
         self.bench.finish();
         assert_eq!(self.bench.counts(), [frames, frames, 0, 0, 0, 0, 0]);
@@ -77,7 +77,7 @@ impl Player {
 }
 
 #[test]
-fn numbers_that_go_on_and_time_that_stood_still() {
+fn continued_numbers_after_a_pause_lose_nothing() {
     let mut player = Player::new();
     player.frames(20);
     player.turn();
@@ -88,7 +88,7 @@ fn numbers_that_go_on_and_time_that_stood_still() {
 }
 
 #[test]
-fn numbers_and_times_that_begin_anew_near_and_far() {
+fn new_numbers_and_timestamps_lose_nothing() {
     for step in [700, 2999, 20_000, 65_000u16] {
         let mut player = Player::new();
         player.frames(20);
@@ -115,7 +115,7 @@ fn another_source_takes_over() {
 }
 
 #[test]
-fn what_was_lost_before_the_new_position_is_lost() {
+fn loss_before_the_new_position_counts() {
     let mut player = Player::new();
     player.frames(20);
     player.sequence = player.sequence.wrapping_add(3);
@@ -130,11 +130,11 @@ fn what_was_lost_before_the_new_position_is_lost() {
 }
 
 #[test]
-fn stragglers_of_the_old_position_are_told_apart() {
+fn stragglers_belong_to_the_old_position() {
     let mut player = Player::new();
     player.frames(20);
-    // Two are on their way when the server answers, and come after it: one before the first packet
-    // of the new position, one behind it.
+    // Two packets are in flight when the server responds, and arrive after the response: one before
+    // and one after the first packet of the new position.
     let (first, second) = (player.sequence, player.sequence.wrapping_add(1));
     let timestamp = player.timestamp;
     player.sequence = player.sequence.wrapping_add(2);
@@ -154,10 +154,10 @@ fn stragglers_of_the_old_position_are_told_apart() {
 }
 
 #[test]
-fn the_very_next_number_goes_on_whatever_its_time_is() {
+fn next_number_continues_whatever_its_timestamp() {
     let mut player = Player::new();
     player.frames(20);
-    // One is late until the new position plays, of which no time was said.
+    // One packet arrives only after the new position plays, for which no time was stated.
     let (late, stamp) = (player.sequence, player.timestamp);
     player.sequence = player.sequence.wrapping_add(1);
     player.timestamp = player.timestamp.wrapping_add(3600);
@@ -171,13 +171,13 @@ fn the_very_next_number_goes_on_whatever_its_time_is() {
     player.frames(19);
     player.bench.finish();
     assert_eq!(player.bench.counts(), [46, 46, 0, 1, 0, 0, 0]);
-    // The late one says nothing of the clock that the media has now.
+    // The late packet does not affect the measurements of the new media clock.
     let jitter = player.bench.receiver.mean_jitter();
     assert!(jitter < Some(Duration::from_millis(10)), "{jitter:?}");
 }
 
 #[test]
-fn packets_that_outrun_the_answer_are_of_the_new_position() {
+fn packets_before_the_response_join_the_new_position() {
     let mut player = Player::new();
     player.frames(20);
     player.bench.receiver.turn();
@@ -192,7 +192,7 @@ fn packets_that_outrun_the_answer_are_of_the_new_position() {
 }
 
 #[test]
-fn a_refusal_changes_nothing_and_holds_back_no_more_than_it_may() {
+fn refusal_changes_nothing_and_held_packets_are_bounded() {
     let mut player = Player::new();
     player.frames(20);
     player.bench.receiver.turn();
@@ -201,7 +201,7 @@ fn a_refusal_changes_nothing_and_holds_back_no_more_than_it_may() {
     player.bench.receiver.stayed(&mut player.bench.recorder);
     player.frames(20);
     player.whole(240);
-    // At the end of the session too.
+    // Held packets count at the end of the session as well.
     let mut player = Player::new();
     player.frames(20);
     player.bench.receiver.turn();
@@ -210,7 +210,7 @@ fn a_refusal_changes_nothing_and_holds_back_no_more_than_it_may() {
 }
 
 #[test]
-fn what_the_server_said_wrongly_is_given_up_and_counted() {
+fn wrong_statement_of_the_server_is_counted() {
     let mut player = Player::new();
     player.frames(20);
     player.bench.receiver.turn();
@@ -224,7 +224,7 @@ fn what_the_server_said_wrongly_is_given_up_and_counted() {
 }
 
 #[test]
-fn a_clock_that_jumps_later_is_told_and_is_no_stall() {
+fn later_clock_jump_is_reported_and_is_no_stall() {
     let mut player = Player::new();
     player.frames(20);
     player.turn();
@@ -241,7 +241,7 @@ fn a_clock_that_jumps_later_is_told_and_is_no_stall() {
 
 proptest! {
     #[test]
-    fn nothing_that_comes_while_it_turns_breaks_anything(
+    fn counters_balance_during_position_changes(
         packets in prop::collection::vec((0u8..6, any::<u16>(), any::<u32>(), 0u64..3000), 0..300),
     ) {
         let mut bench = Bench::new();
@@ -267,14 +267,13 @@ proptest! {
 }
 
 #[test]
-fn a_new_position_whose_number_is_one_too_low_lost_nothing_if_its_first_packet_has_the_stated_time()
-{
+fn low_seq_of_new_position_is_no_loss_if_rtptime_matches() {
     for own_times in [true, false] {
         let mut player = Player::new();
         player.own_times = own_times;
         player.frames(50);
         player.bench.receiver.turn();
-        // As GStreamer states the first packet of AAC: the number before it.
+        // GStreamer states the first packet of AAC like this: with the number before it.
         let event = player.told(
             Some(player.sequence.wrapping_sub(1)),
             Some(player.timestamp),

@@ -1,8 +1,8 @@
-//! The short way that most packets take leads to the same as the long one.
+//! The fast path that most packets take has the same results as the general path.
 
 use super::*;
 
-/// What a server may do next, and how often in a row.
+/// Next action of a server, and its number of repetitions.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Go(u16),
@@ -32,7 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Feeds two receivers with the same, one of them always by the long way.
+/// Feeds two receivers with the same packets; one of them always takes the general path.
 struct Both {
     usual: Bench,
     long: Bench,
@@ -54,7 +54,7 @@ impl Both {
     }
 
     fn send(&mut self, sequence: u16, change: impl FnOnce(&mut [u8])) {
-        // Five packets to a picture, and uneven times.
+        // Five packets per picture, at irregular times.
         let picture = u32::from(sequence / 5);
         let header = self
             .usual
@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn the_short_way_tells_what_the_long_one_does(
+    fn fast_path_matches_general_path(
         first in any::<u16>(),
         base in proptest::option::of(0u16..4000),
         clock_rate in prop_oneof![9 => Just(90_000u32), 1 => Just(0)],
@@ -150,7 +150,7 @@ proptest! {
 }
 
 #[test]
-fn most_packets_take_the_short_way() {
+fn next_packet_takes_the_fast_path() {
     let mut bench = Bench::new();
     bench.packets(0..5000);
     let header = bench.header(5000, 5000 * 3600, true);

@@ -1,14 +1,14 @@
-//! Checks a transport stream as it comes: what can be known of any, and of those of our own source
-//! the fate of each datagram.
+//! Checks a transport stream as it arrives: properties of every stream, and for streams of our own
+//! source the fate of each datagram.
 //!
-//! * this file: packets out of bytes, and which of them goes where;
+//! * this file: extracts packets from bytes, and dispatches them;
 //! * `pids`: continuity counters;
-//! * `tables`: the programme association and the programme map;
-//! * `clock`: the programme clock reference;
-//! * `kinds`: pictures and sound, each by itself;
-//! * `datagrams`: the stamps of our own source;
+//! * `tables`: programme association and programme map;
+//! * `clock`: programme clock reference;
+//! * `kinds`: video and audio, each on its own;
+//! * `datagrams`: stamps of our own source;
 //! * `spaced`: packets of 192 and 204 bytes;
-//! * `usual`: the short way of nearly all packets.
+//! * `usual`: fast path of nearly all packets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,10 +42,10 @@ mod usual;
 pub use kinds::Silent;
 pub use pids::PidCounts;
 
-/// In how many packets in a row the sync byte must be where it belongs for sync to be found.
+/// Number of consecutive packets that must begin with the sync byte for sync to be found.
 const IN_A_ROW: usize = 3;
 
-/// So many bytes tell whether a packet begins at the first of them.
+/// Number of bytes that show whether a packet begins at the first of them.
 const FINDS_SYNC: usize = (IN_A_ROW - 1) * PACKET + 1;
 
 /// Distances between packets in other forms of a transport stream: with a timestamp of 4 bytes
@@ -56,34 +56,33 @@ const STRIDES: [usize; 2] = [192, 204];
 /// Number of bytes needed to find sync in any form.
 const FINDS_ANY: usize = (IN_A_ROW - 1) * STRIDES[1] + 1;
 
-/// From how many reads the bytes that are held while sync is looked for may come; more share a
-/// time.
+/// Maximum number of arrival times for the bytes that are held during the search for sync. Bytes of
+/// further reads share a time.
 const PIECES: usize = 4;
 
-/// What a checker is to know beforehand.
+/// Settings of a [`Checker`].
 #[derive(Clone, Copy, Debug)]
 pub struct CheckerConfig {
-    /// From when delays count: when the client's first request was due.
+    /// Due time of the client's first request: the origin of delays.
     pub due: Time,
-    /// The group that stamps are to name; the first that comes, where none is said.
+    /// Group that the stamps must name; `None` to accept the group of the first stamp.
     pub group: Option<SocketAddr>,
-    /// The group of the channel that the client had before, where it changed channel: it is no
-    /// other's. Delays are then those of a change, which whoever asks [`Checker::random_access`]
-    /// knows, and none of a client's beginning.
+    /// Channel that the client received before, if it changed the channel: the datagrams of its
+    /// group never belong to this stream. Delays are then those of a change of channel, which the
+    /// caller of [`Checker::random_access`] measures, instead of a client's startup.
     pub before: Option<Before>,
-    /// What the wall clock showed, since 1970, when time began. Without it, datagrams have no
-    /// delay.
+    /// Wall clock at the start of the run, since 1970. Without it, datagrams have no delay.
     pub wall_clock: Option<Duration>,
 }
 
-/// The channel that a client had before this one.
+/// The channel that a client received before the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// Its group, where that is known.
+    /// Group of the channel, if known.
     pub group: Option<SocketAddr>,
 }
 
-/// What one stream counted.
+/// Counters of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TsCounts {
     /// See [`m::TS_PACKETS`].
@@ -111,7 +110,7 @@ pub struct TsCounts {
 }
 
 impl TsCounts {
-    /// Adds what another stream counted.
+    /// Adds the counters of another stream.
     pub(crate) fn add(&mut self, other: &TsCounts) {
         self.ts_packets += other.ts_packets;
         self.sync_losses += other.sync_losses;
@@ -127,7 +126,7 @@ impl TsCounts {
     }
 }
 
-/// What the stamped datagrams of one stream came to.
+/// Counters of the stamped datagrams of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DatagramCounts {
     /// See [`m::EXPECTED`].
@@ -153,7 +152,7 @@ pub struct DatagramCounts {
 }
 
 impl DatagramCounts {
-    /// Adds what another stream counted.
+    /// Adds the counters of another stream.
     pub(crate) fn add(&mut self, other: &DatagramCounts) {
         self.expected += other.expected;
         self.received += other.received;
@@ -168,7 +167,7 @@ impl DatagramCounts {
     }
 }
 
-/// Checks one transport stream, which comes in pieces of any size. Keeps under 2 KiB.
+/// Checks one transport stream, which arrives in pieces of any size. Takes less than 2 KiB.
 #[derive(Debug)]
 pub struct Checker {
     due: Time,
@@ -180,36 +179,35 @@ pub struct Checker {
     stride: Option<usize>,
     /// Bytes left to skip before the next packet, if packets are farther apart.
     skip: usize,
-    /// In sync, the beginning of a packet; else what may be one.
+    /// In sync, the beginning of a packet; otherwise bytes that may be one.
     held: Vec<u8>,
-    /// Up to where in `held` bytes came by when, and whether that is exact, while sync is looked
-    /// for.
+    /// Ends of the pieces in `held` during the search for sync, with their arrival times and
+    /// whether these are exact.
     pieces: Vec<(usize, Time, bool)>,
     first_arrival: Option<Time>,
     arrivals: Arrivals,
     random_access: Option<Time>,
     counts: TsCounts,
-    /// How much of `counts` has been added to the recorder.
+    /// The part of `counts` that has been added to the recorder.
     added: TsCounts,
     timed_by_reading: u64,
-    /// Null packets since the last time that counts were added to the recorder.
+    /// Number of null packets since counts were last added to the recorder.
     null_packets: u64,
     pids: Pids,
     tables: Tables,
     kinds: Kinds,
-    /// When the picture began of which packets come, while there is no random-access point.
+    /// Start of the picture that is arriving, until there is a random-access point.
     unit: Option<Time>,
     clock: Clock,
-    /// From the first stamp on.
+    /// `None` before the first stamp.
     datagrams: Option<Box<Datagrams>>,
     finished: bool,
-    /// Whether every packet is to take the long way.
+    /// True to send every packet along the general path.
     #[cfg(test)]
     long_way: bool,
 }
 
 impl Checker {
-    /// A checker that has seen nothing.
     pub fn new(config: &CheckerConfig) -> Checker {
         Checker {
             due: config.due,
@@ -240,8 +238,8 @@ impl Checker {
         }
     }
 
-    /// Takes bytes in. They begin `start` bytes into what was read, of which `times` tells when it
-    /// came.
+    /// Handles bytes that begin at offset `start` of a read. `times` contains the arrival times of
+    /// the read.
     #[inline]
     pub fn feed(
         &mut self,
@@ -302,8 +300,8 @@ impl Checker {
         }
     }
 
-    /// Takes bytes in while it is not known where packets begin. May copy and allocate: of a stream
-    /// that is one, it is the exception.
+    /// Handles bytes while the packet boundaries are unknown. May copy and allocate: this is rare
+    /// in a transport stream.
     #[cold]
     fn look_for_sync(
         &mut self,
@@ -315,7 +313,7 @@ impl Checker {
         let mut all = std::mem::take(&mut self.held);
         let before = all.len();
         all.extend_from_slice(bytes);
-        // Moved, and looked through.
+        // Moved, and searched.
         steps::took(2 * all.len());
         let pieces = std::mem::take(&mut self.pieces);
         let mut time = |end: usize| match end.checked_sub(before) {
@@ -339,7 +337,7 @@ impl Checker {
                     _ => self.lose_sync(),
                 }
             }
-            // A form of which nothing was found up to the end is not looked for again.
+            // A form that was not found up to the end is not searched again.
             let may_be_spaced = self.stride.is_some() || self.first_arrival.is_none();
             let longest = if may_be_spaced { FINDS_ANY } else { FINDS_SYNC };
             // Takes the form that is complete first, so that the size of reads does not matter.
@@ -381,7 +379,8 @@ impl Checker {
             }
         }
         if !self.synced {
-            // When what stays came: as before, and the rest by the time of the last of it.
+            // Arrival times of the remaining bytes: earlier pieces keep theirs, the rest has that
+            // of its end.
             let (by, exact) = time(all.len());
             self.pieces = pieces
                 .iter()
@@ -398,7 +397,7 @@ impl Checker {
         self.held = all;
     }
 
-    /// Counts a packet, and gives when it came.
+    /// Counts a packet and returns its arrival time.
     #[inline]
     fn arrived(&mut self, (at, exact): (Time, bool)) -> Time {
         self.counts.ts_packets += 1;
@@ -431,13 +430,13 @@ impl Checker {
         };
         match whose {
             Whose::Own => self.contents(packet, at, recorder),
-            // Of another stream: neither its tables, nor its clock, nor its counters are this
-            // one's.
+            // A packet of another stream: its tables, its clock and its counters do not apply to
+            // this one.
             Whose::Others => self.counts.malformed += u64::from(Header::parse(packet).is_err()),
         }
     }
 
-    /// Takes in what any packet of this stream says.
+    /// Handles the contents of any packet of this stream.
     fn any_contents(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
         let Ok(header) = Header::parse(packet) else {
             self.counts.malformed += 1;
@@ -533,8 +532,8 @@ impl Checker {
         }
     }
 
-    /// Adds to the recorder what was counted since the last time: once for each piece, and not for
-    /// each packet.
+    /// Adds the counts since the last call to the recorder: once per piece instead of once per
+    /// packet.
     #[inline]
     fn add(&mut self, recorder: &mut Recorder) {
         let packets = self.counts.ts_packets - self.added.ts_packets;
@@ -578,7 +577,7 @@ impl Checker {
         self.added = self.counts;
     }
 
-    /// Nothing came any more up to `until`, though it was to: that gap counts.
+    /// Counts the gap up to `until`. To be called if packets were expected and none arrived.
     pub fn fell_silent(&mut self, until: Time) {
         if self.first_arrival.is_some() {
             self.arrivals.silent_until(until);
@@ -586,8 +585,8 @@ impl Checker {
         }
     }
 
-    /// Pictures or sound of the programme that did not come, or no more, while the rest of the
-    /// stream did: for 2 s, and for 4 times the longest gap before.
+    /// Returns the video or audio of the programme that never arrived, or stopped, while the rest
+    /// of the stream continued: for 2 s, and for 4 times the longest gap before.
     pub fn silent(&self) -> impl Iterator<Item = Silent> {
         self.kinds.silent(&self.tables, self.arrivals.last())
     }
@@ -603,16 +602,16 @@ impl Checker {
         }
     }
 
-    /// The source of that number sent so many stamped datagrams in all, from number 0 on, and no
-    /// more come: those behind the last that came are lost. Says how many that are; nothing where
-    /// another source was received.
+    /// Declares that source number `source` sent `count` stamped datagrams in all, numbered from 0,
+    /// and that no more arrive: those after the last received one are lost. Returns their number,
+    /// or 0 if another source was received.
     pub fn sent_in_all(&mut self, source: u64, count: u64) -> u64 {
         let datagrams = self.datagrams.as_mut();
         datagrams.map_or(0, |datagrams| datagrams.sent_in_all(source, count))
     }
 
-    /// Nothing more comes: what can be said only then is recorded. What is asked of it afterwards
-    /// stays as it is.
+    /// Records the figures that are known only at the end of the stream. Calls after the first have
+    /// no effect.
     pub fn finish(&mut self, recorder: &mut Recorder) {
         if std::mem::replace(&mut self.finished, true) {
             return;
@@ -627,33 +626,32 @@ impl Checker {
         }
     }
 
-    /// What was counted so far.
     pub fn counts(&self) -> &TsCounts {
         &self.counts
     }
 
-    /// What the stamped datagrams came to so far; none where none came.
+    /// Counters of the stamped datagrams so far; `None` if none arrived.
     pub fn datagrams(&self) -> Option<&DatagramCounts> {
         self.datagrams.as_ref().map(|datagrams| datagrams.counts())
     }
 
-    /// The PIDs that were seen, as far as they are kept, in the order in which they came.
+    /// Counts of the tracked PIDs, in the order in which they first arrived.
     pub fn pids(&self) -> impl Iterator<Item = PidCounts> {
         self.pids.counts()
     }
 
-    /// When the first packet came.
+    /// Arrival of the first packet.
     pub fn first_arrival(&self) -> Option<Time> {
         self.first_arrival
     }
 
-    /// When the first packet came with which a decoder can begin.
+    /// Arrival of the first packet with which a decoder can begin.
     #[inline]
     pub fn random_access(&self) -> Option<Time> {
         self.random_access
     }
 
-    /// The group whose datagrams are this stream's, as far as it is known.
+    /// Group whose datagrams belong to this stream, if known.
     pub fn group(&self) -> Option<SocketAddr> {
         match &self.datagrams {
             Some(datagrams) => datagrams.group(),
@@ -661,12 +659,12 @@ impl Checker {
         }
     }
 
-    /// When the last packet came.
+    /// Arrival of the last packet.
     pub fn last_arrival(&self) -> Option<Time> {
         self.first_arrival.map(|_| self.arrivals.last())
     }
 
-    /// The longest time without a packet.
+    /// Longest time without a packet.
     pub fn longest_gap(&self) -> Duration {
         self.arrivals.longest_gap()
     }
@@ -676,7 +674,7 @@ impl Checker {
         self.stride.unwrap_or(PACKET)
     }
 
-    /// How many bytes have come before the first packet, and none of them is one.
+    /// Number of bytes that arrived without containing a packet; 0 once a packet has arrived.
     pub fn unsynced(&self) -> usize {
         match self.first_arrival {
             Some(_) => 0,
@@ -687,7 +685,7 @@ impl Checker {
     }
 }
 
-/// The first place from `at` on where packets begin that are so far apart.
+/// Returns the first offset from `at` on where packets with this distance begin.
 fn place_of_sync(bytes: &[u8], at: usize, stride: usize) -> Option<usize> {
     let needed = (IN_A_ROW - 1) * stride + 1;
     let mut places = at..(bytes.len() + 1).saturating_sub(needed);

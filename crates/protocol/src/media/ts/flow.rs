@@ -1,4 +1,4 @@
-//! The sender of one transport stream to one group: datagrams at a constant bit rate, each with a
+//! Sender of one transport stream to one group: datagrams at a constant bit rate, each with a
 //! stamp.
 
 use std::net::SocketAddr;
@@ -15,36 +15,36 @@ use mediagen::ts::mux::{Mux, Steps};
 use mediagen::ts::packet::PACKET;
 use mediagen::ts::stamp::Stamp;
 
-/// Bytes of the header that goes before the rest of a datagram.
+/// Size of the RTP header that precedes a datagram, in bytes.
 const HEAD: usize = 12;
 
-/// Memory is taken for so many datagrams at once, and used again when they have left.
+/// Memory is allocated for 64 datagrams at once, and reused when they have left.
 const CHUNK: usize = 64 * DATAGRAM;
 
-/// The payload type of transport streams (RFC 3551, table 5).
+/// Payload type of transport streams (RFC 3551, table 5).
 const PAYLOAD_TYPE: u8 = 33;
 
-/// What a flow sends, and where to.
+/// Settings of a [`TsFlow`].
 #[derive(Clone, Debug)]
 pub struct TsSettings {
-    /// What is sent, over and over.
+    /// Media to send, in an endless loop.
     pub looped: Arc<LoopedStream>,
-    /// Where to, as the stamps say it.
+    /// Destination, as the stamps state it.
     pub group: SocketAddr,
-    /// By which number the stamps tell runs of a source apart.
+    /// Number in the stamps that distinguishes runs of a source.
     pub source: u64,
-    /// How RTP begins, where the stream goes over RTP (RFC 2250); plain UDP without.
+    /// Initial values of a stream over RTP (RFC 2250); `None` for plain UDP.
     pub rtp: Option<RtpStart>,
-    /// What the wall clock showed, since 1970, when time began.
+    /// Wall clock at the start of the run, since 1970.
     pub wall_clock: Duration,
-    /// How long it sends: the datagrams that are due within it. Endless without.
+    /// Length of the stream: datagrams that are due within it are sent. `None` for an endless
+    /// stream.
     pub length: Option<Duration>,
 }
 
-/// The numbers that a stream over RTP begins with (RFC 3550, 5.1).
+/// Initial values of a stream over RTP (RFC 3550, 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpStart {
-    /// Synchronisation source.
     pub ssrc: u32,
     /// Sequence number of the first datagram.
     pub sequence: u16,
@@ -52,24 +52,25 @@ pub struct RtpStart {
     pub timestamp: u32,
 }
 
-/// What was sent to a group: a line of the report.
+/// Statistics of what was sent to a group: a line of the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SentStream {
-    /// Where to: `udp://GROUP:PORT` or `rtp://GROUP:PORT`.
+    /// Destination: `udp://GROUP:PORT` or `rtp://GROUP:PORT`.
     pub url: String,
-    /// The number by which its stamps tell runs of the source apart.
+    /// Number in the stamps that distinguishes runs of the source.
     pub source: u64,
-    /// The bit rate that it was sent at: transport packets, stamps included, in bit/s.
+    /// Bit rate of the transport packets, stamps included, in bit/s.
     pub bits_per_second: u64,
-    /// Datagrams that were due: their stamps are numbered from 0.
+    /// Datagrams that were due. Their stamps are numbered from 0.
     pub datagrams: u64,
-    /// Of these, those that left.
+    /// Datagrams that left.
     pub sent: u64,
-    /// Of these, those that the network stack did not take.
+    /// Datagrams that the network stack did not accept.
     pub refused: u64,
-    /// Bytes of transport packets that left.
+    /// Bytes of the transport packets that left.
     pub bytes: u64,
-    /// When the first was due and the last left, in nanoseconds since 1970; none where none left.
+    /// Due time of the first datagram and departure of the last one, in nanoseconds since 1970;
+    /// `None` if none left.
     pub from_to_nanos: Option<(u64, u64)>,
 }
 
@@ -79,13 +80,13 @@ pub struct TsFlow {
     mux: Mux,
     stamp: Stamp,
     rtp: Option<RtpStart>,
-    /// When the first datagram is due; none before it has begun.
+    /// Due time of the first datagram; `None` before the start.
     began: Option<Time>,
-    /// When the next one is, from there, in nanoseconds.
+    /// Due time of the next datagram, relative to the first, in nanoseconds.
     due: Steps,
-    /// What a timestamp of RTP has gone on by then, in ticks of 90 kHz.
+    /// RTP timestamp of the next datagram, relative to the first, in ticks of 90 kHz.
     ticks: Steps,
-    /// How many there are.
+    /// Total number of datagrams.
     count: u64,
     wall_clock: u64,
     room: BytesMut,
@@ -111,15 +112,13 @@ impl Flow for TsFlow {
         TsFlow::left(self, left);
     }
 
-    /// Of transport streams there are few, faster ones, whose even spacing is what they are sent
-    /// for.
+    /// Transport streams are few and fast, and are sent for their even spacing.
     fn wants_even_spacing(&self) -> bool {
         true
     }
 }
 
 impl TsFlow {
-    /// A flow that has not begun.
     pub fn new(settings: TsSettings) -> TsFlow {
         let rate = settings.looped.bits_per_second();
         let count = settings.length.map_or(u64::MAX, |length| {
@@ -150,24 +149,24 @@ impl TsFlow {
         }
     }
 
-    /// Begins to send at `at`. Does nothing where it has begun.
+    /// Starts at `at`. No effect if the flow has started.
     pub fn start(&mut self, at: Time) {
         self.began.get_or_insert(at);
     }
 
-    /// How far apart datagrams are due.
+    /// Time between datagrams.
     pub fn interval(&self) -> Duration {
         Duration::from_nanos(DATAGRAM_BITS * 1_000_000_000 / self.rate)
     }
 
-    /// When the next datagram is due; `None` where none will follow.
+    /// Due time of the next datagram; `None` if no datagram follows.
     #[inline]
     pub fn next_due(&self) -> Option<Time> {
         let began = self.began.filter(|_| self.stamp.number < self.count)?;
         Some(began + Duration::from_nanos(self.due.now))
     }
 
-    /// The next datagram, if it is due.
+    /// Returns the next datagram if it is due.
     #[inline]
     pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
         let due = self.next_due().filter(|&due| due <= now)?;
@@ -175,7 +174,7 @@ impl TsFlow {
         if self.room.capacity() < DATAGRAM {
             self.room.reserve(CHUNK);
         }
-        // Room for the stamp, which bears a check of what follows it.
+        // Space for the stamp, which contains a check of the bytes after it.
         self.room.extend_from_slice(&[0; PACKET]);
         for _ in 1..PACKETS {
             let room = &mut self.room;
@@ -200,8 +199,8 @@ impl TsFlow {
         })
     }
 
-    /// The header of RTP (RFC 3550, 5.1). The timestamp is that of sending; it never jumps, so the
-    /// marker is never set (RFC 2250, 2).
+    /// Returns the RTP header (RFC 3550, 5.1). The timestamp is the send time; it never jumps, so
+    /// the marker is never set (RFC 2250, 2).
     fn header(&self, rtp: RtpStart) -> [u8; HEAD] {
         let number = self.stamp.number;
         let mut header = [0; HEAD];
@@ -214,7 +213,7 @@ impl TsFlow {
         header
     }
 
-    /// Tells what became of a datagram: when it left, or that the network stack did not take it.
+    /// Reports that a datagram left, and when; `None` if the network stack did not accept it.
     #[inline]
     pub fn left(&mut self, left: Option<Handover>) {
         match left {
@@ -226,7 +225,7 @@ impl TsFlow {
         }
     }
 
-    /// What it has sent so far.
+    /// Statistics of what was sent so far.
     pub fn sent(&self) -> SentStream {
         let scheme = if self.rtp.is_some() { "rtp" } else { "udp" };
         let nanos = |time: Time| self.wall_clock + time.as_nanos();

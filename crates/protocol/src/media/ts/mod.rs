@@ -1,4 +1,4 @@
-//! MPEG-2 transport streams (ISO/IEC 13818-1): what checks one that comes, and what sends one.
+//! MPEG-2 transport streams (ISO/IEC 13818-1): a checker of received streams, and a sender.
 
 pub mod checker;
 pub mod flow;

@@ -1,4 +1,4 @@
-//! The programme clock reference against the time of arrival (ISO/IEC 13818-1, 2.4.2.2 and 2.7.2;
+//! Programme clock reference, compared with the arrival time (ISO/IEC 13818-1, 2.4.2.2 and 2.7.2;
 //! ETSI TR 101 290, annex I).
 
 use measure::{Recorder, Time};
@@ -7,17 +7,17 @@ use super::TsCounts;
 use crate::media::ts::metrics as m;
 use mediagen::ts::packet::PCR_WRAP;
 
-/// By how much the clock may go on otherwise than time does, before it has jumped: in nanoseconds.
+/// Difference between clock and elapsed time that counts as a jump, in nanoseconds.
 const JUMP: u64 = 1_000_000_000;
 
-/// The clock of a programme.
+/// Clock of a programme.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     last: Option<(u64, Time)>,
 }
 
 impl Clock {
-    /// Takes in a reference that came at that time.
+    /// Handles a reference that arrived at `at`.
     pub(super) fn reference(
         &mut self,
         pcr: u64,
@@ -31,7 +31,7 @@ impl Clock {
             return;
         };
         let ticks = (pcr + PCR_WRAP - before) % PCR_WRAP;
-        // 27 ticks are 1000 ns; a whole turn is some 10^14 ns.
+        // 27 ticks are 1000 ns; a whole cycle is about 10^14 ns.
         let stated = ticks * 1000 / 27;
         let passed = at.since(came).as_nanos() as u64;
         let difference = stated.abs_diff(passed);

@@ -1,4 +1,4 @@
-//! The datagrams of our own source, each accounted for by its stamp.
+//! Datagrams of our own source, each tracked by its stamp.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,40 +12,39 @@ use mediagen::steps;
 use mediagen::ts::packet::PACKET;
 use mediagen::ts::stamp::Stamp;
 
-/// How many numbers back it is known which have come.
+/// Number of recent datagrams that are remembered to detect duplicates.
 const KNOWN: u64 = 4096;
 
-/// Numbers that go up by more than this at once are those of a stream that began anew: minutes at
-/// any bit rate.
+/// A number that is further ahead belongs to a restarted stream: this is minutes at any bit rate.
 const AHEAD_MAX: u64 = 10_000_000;
 
-/// So many datagrams in a row of another source, and it is taken for the stream's.
+/// Number of consecutive datagrams from another source after which the stream belongs to it.
 const NEW_SOURCE: u32 = 100;
 
-/// Whose a packet is, as far as stamps tell.
+/// Owner of a packet, according to the stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// This stream's, or nobody knows.
+    /// This stream, or unknown.
     Own,
-    /// Another group's.
+    /// Another group.
     Others,
 }
 
-/// The datagrams of a stream.
+/// Datagrams of a stream.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     group: Option<SocketAddr>,
-    /// The group of the channel that was had before.
+    /// Group of the previous channel.
     before: Option<SocketAddr>,
-    /// The wall clock when time began, in nanoseconds since 1970.
+    /// Wall clock at the start of the run, in nanoseconds since 1970.
     began: Option<u64>,
-    /// The one that is coming.
+    /// The datagram that is arriving.
     current: Option<Current>,
     source: Option<StampSource>,
-    /// Another source, and how often it came in a row.
+    /// Another source, and the number of its consecutive datagrams.
     other: (u64, u32),
     counts: DatagramCounts,
-    /// How many of those expected and of those received have been added to the recorder.
+    /// Expected and received datagrams that have been added to the recorder.
     added: (u64, u64),
 }
 
@@ -53,19 +52,19 @@ pub(super) struct Datagrams {
 struct Current {
     stamp: Stamp,
     whose: Whose,
-    /// How many packets are to come.
+    /// Number of packets that have not arrived.
     left: u8,
-    /// The CRC-32 of those that came.
+    /// CRC-32 of the packets that have arrived.
     check: u32,
 }
 
-/// The source that is received.
+/// The source that is currently received.
 #[derive(Debug)]
 struct StampSource {
     id: u64,
     lowest: u64,
     highest: u64,
-    /// Which of the last numbers have come.
+    /// Bit set of the last [`KNOWN`] numbers that arrived.
     seen: [u64; (KNOWN / 64) as usize],
 }
 
@@ -77,7 +76,7 @@ impl Datagrams {
     ) -> Datagrams {
         Datagrams {
             group,
-            // Two URLs may lead to one group.
+            // Two URLs may lead to the same group.
             before: before.filter(|_| before != group),
             began: wall_clock.map(|clock| u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX)),
             current: None,
@@ -92,21 +91,21 @@ impl Datagrams {
         &self.counts
     }
 
-    /// The group that they are to be of, as far as it is known.
+    /// Group that the stamps must name, if known.
     pub(super) fn group(&self) -> Option<SocketAddr> {
         self.group
     }
 
-    /// Sync was lost: whatever is missing of the datagram that was coming, the next packets are not
-    /// its.
+    /// Handles a loss of sync: the following packets do not belong to the datagram that was
+    /// arriving.
     pub(super) fn interrupted(&mut self) {
         if let Some(current) = &mut self.current {
-            // It ends, as damaged, when the next stamp comes.
+            // The datagram ends, as damaged, with the next stamp.
             current.left = 0;
         }
     }
 
-    /// Whose a datagram with that stamp is.
+    /// Returns the owner of a datagram with this stamp.
     #[inline]
     fn whose(&self, stamp: &Stamp) -> Whose {
         let others = self.group.is_some_and(|group| group != stamp.group)
@@ -117,14 +116,14 @@ impl Datagrams {
         }
     }
 
-    /// Whether one with that stamp is the stream's own, and the one before it is over: if all of it
-    /// is there, nothing is to be kept until it ends.
+    /// True if a datagram with this stamp belongs to the stream and no other one is arriving: if
+    /// all of it is present, no state has to be kept.
     #[inline]
     pub(super) fn begins_usual(&self, stamp: &Stamp) -> bool {
         self.current.is_none() && stamp.packets > 1 && self.whose(stamp) == Whose::Own
     }
 
-    /// Adds to the recorder what is counted of each datagram: once for each piece.
+    /// Adds the counts that every datagram changes to the recorder: once per piece.
     #[inline]
     pub(super) fn add(&mut self, recorder: &mut Recorder) {
         let (expected, received) = (self.counts.expected, self.counts.received);
@@ -133,19 +132,19 @@ impl Datagrams {
         recorder.add(m::RECEIVED, received - before.1);
     }
 
-    /// The source sent so many in all, and no more come: what is behind the last that came is
-    /// expected too, and lost. Says how many are.
+    /// Declares that the source sent `count` datagrams in all, and that no more arrive: those after
+    /// the last received one are expected and lost. Returns their number.
     pub(super) fn sent_in_all(&mut self, source: u64, count: u64) -> u64 {
         let own = self.source.as_ref().filter(|own| own.id == source);
         let last = own.zip(count.checked_sub(1));
         let lost = last.map_or(0, |(own, last)| last.saturating_sub(own.highest));
-        // Nobody sends minutes after the last that comes.
+        // Minutes of loss at the end are not plausible.
         let lost = if lost > AHEAD_MAX { 0 } else { lost };
         self.counts.expected += lost;
         lost
     }
 
-    /// A stamp came: a datagram begins.
+    /// Handles a stamp: a datagram begins.
     #[inline]
     pub(super) fn stamp(&mut self, stamp: Stamp, at: Time, recorder: &mut Recorder) -> Whose {
         if let Some(cut) = self.current.take() {
@@ -168,7 +167,7 @@ impl Datagrams {
         whose
     }
 
-    /// Another packet came.
+    /// Handles a packet without a stamp.
     #[inline]
     pub(super) fn packet(
         &mut self,
@@ -199,7 +198,7 @@ impl Datagrams {
         }
     }
 
-    /// A datagram has come, as far as it will.
+    /// Handles the end of a datagram, complete or not.
     #[inline]
     pub(super) fn ended(&mut self, stamp: &Stamp, whole: bool, at: Time, recorder: &mut Recorder) {
         if self.before == Some(stamp.group) {
@@ -232,7 +231,7 @@ impl Datagrams {
             if whole {
                 self.restart(stamp, recorder);
             } else {
-                // Its stamp may be what is damaged.
+                // The stamp itself may be damaged.
                 self.counts.damaged += 1;
                 recorder.add(m::DAMAGED, 1);
                 return;
@@ -299,15 +298,15 @@ impl Datagrams {
     }
 }
 
-/// What a datagram is among those that came.
+/// Classification of a datagram.
 enum Place {
-    /// The first copy; so many more are expected with it, and so far it is behind the highest.
+    /// First copy: growth of the expected range, and distance behind the highest number.
     First {
         grown: u64,
         behind: u64,
     },
     Again,
-    /// Too old to tell.
+    /// Too old to tell whether it is a first copy.
     Late,
 }
 

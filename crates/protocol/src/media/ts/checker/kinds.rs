@@ -1,5 +1,5 @@
-//! When pictures and sound of the programme came, each by itself: a stream whose packets go on can
-//! show a frozen picture.
+//! Arrivals of video and audio of the programme, each on its own: a stream whose packets continue
+//! can show a frozen picture.
 
 use std::fmt;
 use std::time::Duration;
@@ -36,12 +36,12 @@ impl Kind {
     }
 }
 
-/// A kind of media that did not come, or no more, while the rest of its stream did.
+/// A kind of media that did not arrive, or stopped, while the rest of its stream continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silent {
     /// `video` or `audio`.
     kind: &'static str,
-    /// For how long the rest of the stream went on without it.
+    /// Duration of the stream without it.
     time: Duration,
     /// True if no packet of it arrived.
     never: bool,
@@ -61,17 +61,17 @@ impl fmt::Display for Silent {
         match never {
             true => write!(
                 out,
-                "no {kind} in {time:.3} s, though the programme map names some"
+                "no {kind} in {time:.3} s, although the programme map names it"
             ),
             false => write!(
                 out,
-                "no {kind} for {time:.3} s, while the rest of the stream came"
+                "no {kind} for {time:.3} s, while the rest of the stream arrived"
             ),
         }
     }
 }
 
-/// Pictures and sound of a programme.
+/// Video and audio of a programme.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     video: Kind,
@@ -81,12 +81,12 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// The programme map has come.
+    /// Records the arrival of the programme map.
     pub(super) fn mapped(&mut self, at: Time) {
         self.since.get_or_insert(at);
     }
 
-    /// A PES packet, or a section, began.
+    /// Records the start of a PES packet or a section.
     #[inline]
     pub(super) fn unit(&mut self, tables: &Tables, pid: u16, at: Time, scrambled: bool) {
         if tables.video().is_some_and(|(own, _)| own == pid) {
@@ -96,7 +96,8 @@ impl Kinds {
         }
     }
 
-    /// Kinds of media in the map that were silent, or missing, at the `last` packet of the stream.
+    /// Returns the kinds of media in the map that were silent, or missing, at the `last` packet of
+    /// the stream.
     pub(super) fn silent(&self, tables: &Tables, last: Time) -> impl Iterator<Item = Silent> {
         let since = self.since;
         let video = tables.video().map(|_| ("video", &self.video));

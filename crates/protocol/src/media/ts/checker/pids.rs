@@ -1,22 +1,21 @@
-//! Continuity counters, of each PID by itself (ISO/IEC 13818-1, 2.4.3.3).
+//! Continuity counters, per PID (ISO/IEC 13818-1, 2.4.3.3).
 
 use serde::Serialize;
 
 use super::TsCounts;
 use mediagen::ts::packet::Header;
 
-/// Of how many PIDs continuity is looked at. A programme has some five, a whole transponder some
-/// fifty.
+/// Maximum number of PIDs whose continuity is checked. A programme has about five, a whole
+/// transponder about fifty.
 const MOST: usize = 32;
 
-/// One PID of a stream.
+/// Counts of one PID of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PidCounts {
-    /// Its number.
     pub pid: u16,
-    /// How many packets of it came.
+    /// Number of packets that arrived.
     pub packets: u64,
-    /// How many of them did not go on where the one before left off.
+    /// Number of packets that did not continue the counter of the packet before.
     pub continuity_errors: u64,
 }
 
@@ -25,23 +24,23 @@ struct Pid {
     packets: u64,
     errors: u32,
     counter: u8,
-    /// Whether the last packet with payload came twice already.
+    /// True if the last packet with payload has already arrived twice.
     twice: bool,
 }
 
-/// The PIDs of a stream, in the order in which they came.
+/// PIDs of a stream, in the order in which they arrived.
 #[derive(Debug, Default)]
 pub(super) struct Pids {
-    /// Their numbers, side by side: the search is the hot path.
+    /// PID numbers, adjacent because the search is the hot path.
     numbers: Vec<u16>,
     states: Vec<Pid>,
-    /// Where the one of the last packet stands: most packets follow one of their own.
+    /// Index of the last packet's PID: most packets have the PID of the packet before.
     last: usize,
 }
 
 impl Pids {
-    /// Takes in a packet with payload alone, if it goes on where the last one of its PID left off;
-    /// says whether it does.
+    /// Handles a packet with payload only, if it continues the counter of its PID. Returns `false`
+    /// if it does not.
     #[inline]
     pub(super) fn goes_on(&mut self, number: u16, continuity: u8) -> bool {
         if self.numbers.get(self.last) != Some(&number) {
@@ -71,7 +70,7 @@ impl Pids {
         let pid = &mut self.states[self.last];
         pid.packets += 1;
         let before = std::mem::replace(&mut pid.counter, header.continuity);
-        // Packets without payload do not count on.
+        // Packets without payload do not increment the counter.
         let next = before.wrapping_add(u8::from(header.has_payload)) & 0x0f;
         if header.continuity == next || header.discontinuity {
             pid.twice &= !header.has_payload;
@@ -86,7 +85,8 @@ impl Pids {
         pid.errors = pid.errors.saturating_add(1);
         counts.continuity_errors += 1;
         counts.continuity_lost += u64::from(match header.continuity == before {
-            // More than twice, rather than all but one of sixteen lost.
+            // More than two copies, which is more likely than a loss of all but one of sixteen
+            // packets.
             true => 0,
             false => header.continuity.wrapping_sub(next) & 0x0f,
         });

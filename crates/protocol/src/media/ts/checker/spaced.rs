@@ -1,13 +1,13 @@
-//! Packets with something between them: a time stamp before each (192 bytes), or parity behind each
-//! (204 bytes). What stands between is passed over.
+//! Packets with other bytes in between: a timestamp before each (192 bytes), or parity after each
+//! (204 bytes). These bytes are skipped.
 
 use measure::{Recorder, Time};
 
 use super::{Checker, PACKET, SYNC};
 
 impl Checker {
-    /// Takes bytes in, of which `time` tells when those up to a place came. Gives what is left when
-    /// a packet does not begin where it should: sync is lost then.
+    /// Handles bytes; `time` returns the arrival time of the bytes up to an offset. Returns the
+    /// remaining bytes if a packet does not begin where it should: sync is then lost.
     #[cold]
     pub(super) fn spaced<'a>(
         &mut self,

@@ -1,52 +1,52 @@
-//! The programme association and the programme map (ISO/IEC 13818-1, 2.4.4): which PIDs are what.
+//! Programme association and programme map (ISO/IEC 13818-1, 2.4.4): the meaning of PIDs.
 
 use super::TsCounts;
 use mediagen::steps;
 use mediagen::ts::packet::{Header, PAT_PID};
 
-/// The longest section of either table (2.4.4.3 and 2.4.4.8).
+/// Maximum length of a section of either table (2.4.4.3 and 2.4.4.8).
 const LONGEST: usize = 1024;
 
-/// What an encoding of video looks like where a decoder can begin with it.
+/// Video coding, which determines how random-access points are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     /// MPEG-1 and MPEG-2.
     Mpeg2,
     H264,
     H265,
-    /// One of which only the packets themselves can say it.
+    /// A coding whose random-access points are known only from the packets' flags.
     Other,
 }
 
-/// With what a decoder begins.
+/// Stream with which a decoder begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Video(Coding),
-    /// There is no video.
+    /// Audio, because there is no video.
     Sound,
 }
 
-/// The most programmes of an association that are known.
+/// Maximum number of programmes of an association that are kept.
 const PROGRAMMES: usize = 256;
 
-/// The most maps that may come in parts at once while it is not known which programme is watched.
+/// Maximum number of maps that may arrive in parts at the same time, until a programme is chosen.
 const MAPS: usize = 8;
 
-/// The most streams of sound of a programme that are known.
+/// Maximum number of audio streams of a programme that are kept.
 const SOUNDS: usize = 8;
 
-/// The programme of a stream that is watched: of those in the association the first of which a map
-/// comes that names video or sound. An association may list programmes that are off the air.
+/// The programme of a stream that is watched: the first one in the association whose map arrives
+/// and names video or audio. An association may list programmes that are off the air.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     association: Section,
-    /// Maps that have come in part, by their PIDs.
+    /// Maps that have arrived in part, by PID.
     maps: Vec<(u16, Section)>,
-    /// Numbers and PIDs of the maps of which one decides; none once one has.
+    /// Numbers and map PIDs of the programmes to choose from; empty once one is chosen.
     candidates: Vec<(u16, u16)>,
-    /// The version of the association, where it has come.
+    /// Version of the association, once it has arrived.
     version: Option<u8>,
-    /// Number and PID of the map of the programme that is watched.
+    /// Number and map PID of the programme that is watched.
     programme: Option<(u16, u16)>,
     clock: Option<u16>,
     entry: Option<(u16, Entry)>,
@@ -55,7 +55,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// True if maps come on that PID.
+    /// True if maps arrive on this PID.
     #[inline]
     pub(super) fn is_map(&self, pid: u16) -> bool {
         match self.programme {
@@ -74,7 +74,7 @@ impl Tables {
         self.entry
     }
 
-    /// PID and coding of the video of the programme.
+    /// PID and coding of the programme's video.
     #[inline]
     pub(super) fn video(&self) -> Option<(u16, Coding)> {
         match self.entry {
@@ -83,7 +83,7 @@ impl Tables {
         }
     }
 
-    /// The PIDs of the programme's sound.
+    /// PIDs of the programme's audio.
     #[inline]
     pub(super) fn sounds(&self) -> &[u16] {
         &self.sounds
@@ -97,7 +97,7 @@ impl Tables {
         self.has_map
     }
 
-    /// Takes in a packet of one of the tables.
+    /// Handles a packet of one of the tables.
     pub(super) fn packet(&mut self, header: &Header, payload: &[u8], counts: &mut TsCounts) {
         if header.pid == PAT_PID {
             let mut section = std::mem::take(&mut self.association);
@@ -119,7 +119,7 @@ impl Tables {
         }
     }
 
-    /// Nothing where it is damaged; what is no table of ours is passed over.
+    /// Reads an association. Returns `None` if the section is damaged; other tables are skipped.
     fn read_association(&mut self, section: Result<&[u8], Damaged>) -> Option<()> {
         let section = section.ok()?;
         let Some(data) = body(section, 0)? else {
@@ -135,10 +135,10 @@ impl Tables {
                 u16::from_be_bytes([c & 0x1f, d]),
             )
         });
-        // Programme 0 is the network's own table.
+        // Programme 0 is the network information table.
         let listed: Vec<_> = programmes.filter(|&(number, _)| number != 0).collect();
         let before = self.version.replace(version);
-        // A long association comes in several sections, each with some of the programmes.
+        // A long association consists of several sections, each with some of the programmes.
         let is_whole = last == 0;
         if let Some(own) = self.programme {
             let has_moved = |&(number, pid): &(u16, u16)| number == own.0 && pid != own.1;
@@ -209,7 +209,7 @@ impl Tables {
         self.has_map = true;
         let sound = sounds.first().map(|&pid| (pid, Entry::Sound));
         let entry = video.or(sound);
-        // One that has only data leaves the choice to others.
+        // A programme with only data leaves the choice to the others.
         if entry.is_none() && self.candidates.len() > 1 {
             return Some(());
         }
@@ -226,14 +226,14 @@ impl Tables {
 /// Kind of an elementary stream, from its type and its descriptors.
 fn of_stream(kind: u8, descriptors: &[u8]) -> Option<Entry> {
     match kind {
-        // Private data in PES packets, and what users define: the descriptors say what it is.
+        // Private data in PES packets, and user-defined types: the descriptors identify the stream.
         0x06 | 0x80.. => of_type(kind).or_else(|| of_descriptors(descriptors)),
         _ => of_type(kind),
     }
 }
 
-/// What elementary streams of that type are to who begins to watch (table 2-34; ETSI TS 101 154 for
-/// what is private there).
+/// Kind of an elementary stream from its type (table 2-34; ETSI TS 101 154 for the private types
+/// there).
 fn of_type(kind: u8) -> Option<Entry> {
     Some(match kind {
         0x01 | 0x02 => Entry::Video(Coding::Mpeg2),
@@ -241,14 +241,14 @@ fn of_type(kind: u8) -> Option<Entry> {
         0x24 => Entry::Video(Coding::H265),
         // MPEG-4 part 2, JPEG 2000, VVC, AVS, AVS2, VC-1.
         0x10 | 0x21 | 0x33 | 0x42 | 0xd2 | 0xea => Entry::Video(Coding::Other),
-        // MPEG-1, MPEG-2, AAC in ADTS, LATM and bare, MPEG-H, AC-3, E-AC-3, DTS.
+        // MPEG-1, MPEG-2, AAC in ADTS, AAC in LATM, raw AAC, MPEG-H, AC-3, E-AC-3, DTS.
         0x03 | 0x04 | 0x0f | 0x11 | 0x1c | 0x2d | 0x81 | 0x87 | 0x8a => Entry::Sound,
         _ => return None,
     })
 }
 
-/// Kind of a stream from the first descriptor that tells it (ETSI EN 300 468, 6.2, 6.4 and annex D;
-/// ISO/IEC 13818-1, 2.6.8).
+/// Kind of a stream from the first descriptor that identifies it (ETSI EN 300 468, 6.2, 6.4 and
+/// annex D; ISO/IEC 13818-1, 2.6.8).
 fn of_descriptors(mut descriptors: &[u8]) -> Option<Entry> {
     while let &[tag, length, ref rest @ ..] = descriptors {
         let body;
@@ -279,8 +279,8 @@ fn of_descriptors(mut descriptors: &[u8]) -> Option<Entry> {
 }
 
 impl Coding {
-    /// Whether a unit that begins with these bytes says that a decoder can begin here: by what
-    /// stands before a key picture.
+    /// True if a decoder can begin with a unit that has these first bytes: it finds what precedes a
+    /// key picture.
     pub(super) fn begins_in(self, payload: &[u8]) -> bool {
         let codes = payload
             .windows(4)
@@ -297,8 +297,8 @@ impl Coding {
     }
 }
 
-/// What stands between the length and the checksum of a section of that table, if it is current.
-/// Nothing on the outside where it is damaged.
+/// Returns the bytes between the length and the checksum of a section, or `Some(None)` if the
+/// section is of another table or not current. Returns `None` if it is damaged.
 #[allow(clippy::option_option)]
 fn body(section: &[u8], table: u8) -> Option<Option<&[u8]>> {
     if section[0] != table {
@@ -313,7 +313,7 @@ fn body(section: &[u8], table: u8) -> Option<Option<&[u8]>> {
     Some(current.then_some(data))
 }
 
-/// The checksum of sections (annex A); 0 of one that ends with its own.
+/// Checksum of sections (annex A); 0 for a section that includes its checksum.
 pub(super) fn crc(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |mut crc, &byte| {
         crc ^= u32::from(byte) << 24;
@@ -325,17 +325,17 @@ pub(super) fn crc(bytes: &[u8]) -> u32 {
     })
 }
 
-/// A section that cannot be: its length is wrong.
+/// A section with an impossible length.
 struct Damaged;
 
-/// A section that does not fit into one packet, as far as it has come.
+/// The received part of a section that does not fit into one packet.
 #[derive(Debug, Default)]
 struct Section {
     bytes: Vec<u8>,
 }
 
 impl Section {
-    /// Takes in the payload of a packet, and hands on the sections that are whole with it.
+    /// Handles the payload of a packet, and passes on the sections that it completes.
     fn packet(
         &mut self,
         unit_start: bool,
@@ -354,9 +354,9 @@ impl Section {
             return found(Err(Damaged));
         };
         self.go_on(before, &mut found);
-        // What is not whole by now never will be.
+        // A section that is incomplete now stays incomplete.
         self.bytes.clear();
-        // Stuffing goes on to the end (2.4.4.1).
+        // Stuffing continues to the end of the packet (2.4.4.1).
         while let Some(&first) = rest.first()
             && first != 0xff
         {
@@ -379,7 +379,7 @@ impl Section {
         if self.bytes.is_empty() {
             return;
         }
-        // A packet brings less than it can take, so this is bounded.
+        // A packet has fewer bytes than a section can have, so this is bounded.
         steps::took(payload.len());
         self.bytes.extend_from_slice(payload);
         match length(&self.bytes) {
@@ -396,7 +396,7 @@ impl Section {
     }
 }
 
-/// How long a section is that begins with these bytes, once that can be known.
+/// Length of a section that begins with these bytes; `None` if there are too few bytes.
 fn length(bytes: &[u8]) -> Option<Result<usize, Damaged>> {
     let &[_, high, low, ..] = bytes else {
         return None;
@@ -412,7 +412,7 @@ fn length(bytes: &[u8]) -> Option<Result<usize, Damaged>> {
 mod tests {
     use super::*;
 
-    /// A section with its length and checksum.
+    /// Builds a section with its length and checksum.
     fn section(table: u8, data: &[u8]) -> Vec<u8> {
         let length = (data.len() + 4) as u16;
         let mut out = vec![table, 0xb0 | (length >> 8) as u8, length as u8];
@@ -442,14 +442,14 @@ mod tests {
     }
 
     #[test]
-    fn the_programmes_map_names_clock_and_video() {
+    fn programme_map_names_clock_and_video() {
         let (mut tables, mut counts) = (Tables::default(), TsCounts::default());
         let payload = [&[0][..], &pat(), &[0xff; 20]].concat();
         tables.packet(&header(PAT_PID, true), &payload, &mut counts);
         assert!(tables.has_association() && !tables.has_map());
         assert!(tables.is_map(0x1000) && !tables.is_map(0x1001));
-        // The map of another programme on the same PID, and then its own, in two packets, with many
-        // descriptors.
+        // The map of another programme on the same PID, and then the own one, in two packets, with
+        // many descriptors.
         let other = section(2, &[0, 8, 0xc1, 0, 0, 0xe1, 0x11, 0xf0, 0]);
         let mut data = vec![0, 7, 0xc1, 0, 0, 0xe1, 0x00, 0xf0, 200];
         data.extend([1; 200]);
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!(counts, TsCounts::default());
     }
 
-    /// An association of these programmes.
+    /// Builds an association of these programmes.
     fn association(version: u8, number: u8, last: u8, programmes: &[(u16, u16)]) -> Vec<u8> {
         let mut data = vec![0, 1, 0xc1 | version << 1, number, last];
         for &(number, pid) in programmes {
@@ -478,7 +478,7 @@ mod tests {
         section(0, &data)
     }
 
-    /// A map: types, PIDs and descriptors of its streams.
+    /// Builds a map from types, PIDs and descriptors of its streams.
     fn map(programme: u16, streams: &[(u8, u16, &[u8])]) -> Vec<u8> {
         let mut data = [
             &programme.to_be_bytes()[..],
@@ -494,7 +494,7 @@ mod tests {
         section(2, &data)
     }
 
-    /// Feeds sections, each in packets of its own.
+    /// Feeds sections, each in its own packets.
     fn tables_of(sections: &[(u16, Vec<u8>)]) -> Tables {
         let (mut tables, mut counts) = (Tables::default(), TsCounts::default());
         for (pid, section) in sections {
@@ -508,13 +508,13 @@ mod tests {
     }
 
     #[test]
-    fn the_programme_whose_map_comes_is_watched() {
+    fn first_programme_with_a_map_is_watched() {
         let dead_first = association(0, 0, 0, &[(1, 0x20), (2, 0x30)]);
         let alive = map(2, &[(0x1b, 0x31, &[])]);
         let tables = tables_of(&[(0, dead_first.clone())]);
         assert!(tables.is_map(0x20) && tables.is_map(0x30) && !tables.has_map());
-        // The map on another programme's PID, or of a programme that is not listed, decides
-        // nothing; nor does one that has only data.
+        // A map on another programme's PID, or of a programme that is not listed, decides nothing;
+        // nor does a map with only data.
         let data = map(1, &[(0x05, 0x21, &[])]);
         for (other, has_map) in [
             ((0x20, alive.clone()), false),
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn an_association_may_come_in_several_sections() {
+    fn association_may_span_several_sections() {
         let parts = [
             (0, association(0, 0, 1, &[(1, 0x20)])),
             (0, association(0, 1, 1, &[(2, 0x30)])),
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_of_several_programmes_may_come_in_turns() {
+    fn maps_of_several_programmes_may_interleave() {
         let (mut tables, mut counts) = (Tables::default(), TsCounts::default());
         let pat = [&[0][..], &association(0, 0, 0, &[(1, 0x20), (2, 0x30)])].concat();
         tables.packet(&header(PAT_PID, true), &pat, &mut counts);
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_say_what_private_streams_are() {
+    fn descriptors_identify_private_streams() {
         const HEVC: Option<Entry> = Some(Entry::Video(Coding::H265));
         const SOUND: Option<Entry> = Some(Entry::Sound);
         let cases: [(u8, &[u8], Option<Entry>); 16] = [
@@ -592,7 +592,7 @@ mod tests {
             (0x99, b"\x05\x04HEVC", HEVC),
             (6, b"\x38\x00", HEVC),
             (6, b"\x05\x04AV01", Some(Entry::Video(Coding::Other))),
-            // Teletext, subtitles, cues, and what is cut.
+            // Teletext, subtitles, cues, and truncated descriptors.
             (6, b"\x56\x00\x59\x00", None),
             (0x86, b"\x05\x04CUEI", None),
             (6, b"\x05\x02HE\x6a", None),
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_tables_are_counted_and_not_believed() {
+    fn damaged_tables_are_counted_and_ignored() {
         let (mut tables, mut counts) = (Tables::default(), TsCounts::default());
         let mut bad = pat();
         bad[9] ^= 1;
@@ -626,13 +626,13 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_is_that_of_the_standard() {
-        // Of "123456789", as catalogues of checksums have it.
+    fn checksum_has_the_standard_check_value() {
+        // Check value of "123456789" in catalogues of checksums.
         assert_eq!(crc(b"123456789"), 0x0376_e6e7);
     }
 
     #[test]
-    fn key_pictures_are_told_by_what_stands_before_them() {
+    fn key_pictures_are_recognised_by_preceding_units() {
         assert!(Coding::H264.begins_in(&[0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x67]));
         assert!(!Coding::H264.begins_in(&[0, 0, 1, 0xe0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x41]));
         assert!(Coding::H265.begins_in(&[0, 0, 1, 0x40, 1]));

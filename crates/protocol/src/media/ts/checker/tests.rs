@@ -63,7 +63,7 @@ impl Bench {
     }
 }
 
-/// A packet with payload alone.
+/// Builds a packet with payload only.
 fn plain(pid: u16, continuity: u64, start: bool, payload: &[u8]) -> [u8; PACKET] {
     let mut packet = [0xff; PACKET];
     let [high, low] = pid.to_be_bytes();
@@ -77,7 +77,7 @@ fn plain(pid: u16, continuity: u64, start: bool, payload: &[u8]) -> [u8; PACKET]
     packet
 }
 
-/// A packet with a clock reference, and what else the flags say.
+/// Builds a packet with a clock reference and these flags.
 fn clock(continuity: u64, flags: u8, pcr: u64) -> [u8; PACKET] {
     let mut packet = plain(VIDEO, continuity, flags & 0x40 != 0, &[7, flags | 0x10]);
     packet[3] |= 0x20;
@@ -106,7 +106,7 @@ fn pmt() -> [u8; PACKET] {
     )
 }
 
-/// A datagram of seven packets of our source.
+/// Builds a datagram of seven packets from our own source.
 fn datagram(source: u64, number: u64, due: Time) -> Vec<u8> {
     let rest: Vec<u8> = (0..6)
         .flat_map(|n| plain(VIDEO, number * 6 + n, false, &number.to_be_bytes()))
@@ -123,9 +123,9 @@ fn datagram(source: u64, number: u64, due: Time) -> Vec<u8> {
 }
 
 #[test]
-fn a_viewer_can_begin_with_map_and_key_picture() {
+fn viewer_begins_with_map_and_key_picture() {
     let mut bench = Bench::new();
-    // Before the map is known a key picture is of no use.
+    // A key picture before the map is useless.
     bench.feed(&clock(0, 0x40, 0), ms(110));
     bench.feed(&pat(), ms(120));
     bench.feed(&plain(VIDEO, 1, false, &[]), ms(130));
@@ -137,7 +137,8 @@ fn a_viewer_can_begin_with_map_and_key_picture() {
     bench.feed(&clock(3, 0x40, 0), ms(160));
     bench.feed(&clock(4, 0x40, 2_700_000), ms(300));
     bench.checker.finish(&mut bench.recorder);
-    // The first three are known as packets when the third is there, but came before.
+    // The first three packets are recognised when the third arrives, but have their own arrival
+    // times.
     assert_eq!(bench.checker.first_arrival(), Some(ms(110)));
     assert_eq!(bench.delay(m::PAT_DELAY), Some(20));
     assert_eq!(bench.delay(m::PMT_DELAY), Some(40));
@@ -163,7 +164,7 @@ fn a_viewer_can_begin_with_map_and_key_picture() {
 }
 
 #[test]
-fn parameter_sets_tell_a_key_picture_where_no_flag_does() {
+fn parameter_sets_mark_a_key_picture_without_flag() {
     let mut bench = Bench::new();
     let all = [
         pat(),
@@ -176,14 +177,14 @@ fn parameter_sets_tell_a_key_picture_where_no_flag_does() {
 }
 
 #[test]
-fn continuity_is_of_each_pid_and_allows_one_duplicate() {
+fn continuity_is_per_pid_and_allows_one_duplicate() {
     let mut bench = Bench::new();
     let mut all = Vec::new();
     for counter in [14, 15, 0, 1, 1, 2, 5, 5, 5] {
         all.extend(plain(VIDEO, counter, false, &[]));
         all.extend(plain(NULL_PID, 3, false, &[]));
     }
-    // Announced, and without payload.
+    // An announced jump, and packets without payload.
     let mut jump = clock(11, 0x80, 0);
     all.extend(jump);
     jump[3] = 0x20 | 11;
@@ -193,7 +194,7 @@ fn continuity_is_of_each_pid_and_allows_one_duplicate() {
     all.extend(plain(VIDEO, 12, false, &[]));
     bench.feed(&all, ms(1));
     let counts = *bench.checker.counts();
-    // One jump by two, and one that came three times.
+    // One jump by two, and one packet that arrived three times.
     assert_eq!(
         (
             counts.continuity_errors,
@@ -227,7 +228,7 @@ fn continuity_is_of_each_pid_and_allows_one_duplicate() {
 }
 
 #[test]
-fn damaged_packets_and_clocks_that_jump_are_counted() {
+fn damaged_packets_and_clock_jumps_are_counted() {
     let mut bench = Bench::new();
     let mut marked = plain(VIDEO, 9, false, &[]);
     marked[1] |= 0x80;
@@ -260,12 +261,12 @@ fn damaged_packets_and_clocks_that_jump_are_counted() {
 }
 
 #[test]
-fn sync_is_lost_and_found_again_by_three_packets() {
+fn sync_is_regained_after_three_packets() {
     let mut bench = Bench::new();
     let packet = |n| plain(VIDEO, n, false, &[]);
     let mut all = b"garbage G".to_vec();
     all.extend((0..5).flat_map(packet));
-    // The second half of a packet is cut off: the one after it is lost with it.
+    // The second half of a packet is missing: the packet after it is lost as well.
     all.extend(&packet(5)[..90]);
     all.extend((6..10).flat_map(packet));
     bench.feed(&all, ms(1));
@@ -278,7 +279,7 @@ fn sync_is_lost_and_found_again_by_three_packets() {
 }
 
 #[test]
-fn what_is_no_transport_stream_is_held_in_no_memory() {
+fn data_without_sync_takes_bounded_memory() {
     let mut bench = Bench::new();
     let page = b"<html><body>G</body></html>".repeat(4000);
     for piece in page.chunks(7001) {
@@ -294,11 +295,11 @@ fn what_is_no_transport_stream_is_held_in_no_memory() {
 fn every_datagram_is_accounted_for() {
     let mut bench = Bench::new();
     let one = |number: u64| datagram(5, number, ms(number));
-    // 12 and 14 are lost, 13 comes twice, 16 before 15, 10 before what came first.
+    // 12 and 14 are lost, 13 is duplicated, 16 is before 15, and 10 is below the first one.
     for number in [11, 13, 13, 16, 15, 10] {
         bench.feed(&one(number), ms(number + 3));
     }
-    // Of another group, of another source, and damaged in three ways: a changed byte, a packet
+    // From another group, from another source, and damaged in three ways: a changed byte, a packet
     // less, a packet more.
     let mut elsewhere = one(17);
     elsewhere[17] ^= 1;
@@ -342,13 +343,13 @@ fn every_datagram_is_accounted_for() {
         (delays.count(), delays.min().map(|delay| delay / 100_000)),
         (6, Some(30))
     );
-    // Before it was sent.
+    // Received before it was sent.
     bench.feed(&one(20), ms(19));
     assert_eq!(bench.count(m::STAMPS_AHEAD), 1);
 }
 
 #[test]
-fn a_source_that_stays_is_the_streams_from_then_on() {
+fn persistent_new_source_takes_over() {
     let mut bench = Bench::new();
     bench.feed(&datagram(5, 1000, ms(0)), ms(1));
     for number in 0..150 {
@@ -367,7 +368,7 @@ fn a_source_that_stays_is_the_streams_from_then_on() {
 }
 
 #[test]
-fn old_copies_and_numbers_that_leap_are_told_apart() {
+fn old_copies_are_late_and_leaps_are_restarts() {
     let mut bench = Bench::new();
     for number in [5_000, 10_000, 5_000, 100_000_000, 100_000_001] {
         bench.feed(&datagram(5, number, ms(0)), ms(1));
@@ -378,7 +379,7 @@ fn old_copies_and_numbers_that_leap_are_told_apart() {
 }
 
 #[test]
-fn a_checker_is_small() {
+fn checker_takes_less_than_2_kib() {
     let boxed = size_of::<Datagrams>();
     let held = FINDS_SYNC;
     assert!(
@@ -388,7 +389,7 @@ fn a_checker_is_small() {
     );
 }
 
-/// What became of all datagrams, by sets and nothing else.
+/// Counts of all datagrams, computed with sets only.
 fn model(arrived: &[u64]) -> (u64, u64, u64, u64) {
     let (mut seen, mut highest) = (HashSet::new(), None);
     let (mut duplicated, mut reordered) = (0, 0);
@@ -407,7 +408,7 @@ fn model(arrived: &[u64]) -> (u64, u64, u64, u64) {
 
 proptest! {
     #[test]
-    fn counts_are_those_of_a_simple_model(
+    fn counts_match_a_simple_model(
         steps in prop::collection::vec((0u64..4, 0u64..12, any::<bool>()), 1..120),
         cut in 1usize..3000,
     ) {
@@ -428,7 +429,7 @@ proptest! {
     }
 
     #[test]
-    fn pieces_make_no_difference(
+    fn piece_sizes_make_no_difference(
         parts in prop::collection::vec((0u8..8, any::<u16>()), 0..40),
         cuts in prop::collection::vec(1usize..700, 1..40),
     ) {
@@ -467,8 +468,8 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_borne(bytes in prop::collection::vec(any::<u8>(), 0..3000), every in 1usize..400) {
-        // With sync bytes in it, so that it gets far.
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000), every in 1usize..400) {
+        // With sync bytes, so that parsing gets far.
         let mut bytes = bytes;
         for place in (0..bytes.len()).step_by(if every % 2 == 0 { 188 } else { every }) {
             bytes[place] = SYNC;
@@ -499,8 +500,8 @@ fn streams_are_checked_in_linear_time() {
         ("tables", &table),
     ] {
         let make = |size| text.iter().copied().cycle().take(size).collect();
-        // Where sync is looked for, what may be a packet is looked at with each piece: two packets
-        // at most.
+        // During the search for sync, bytes that may be a packet are inspected with each piece: two
+        // packets at most.
         let per_byte = 2 * (FINDS_ANY as u64 + 8);
         steps::assert_linear(what, per_byte, make, |pieces| {
             let mut bench = Bench::new();

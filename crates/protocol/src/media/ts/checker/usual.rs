@@ -1,10 +1,10 @@
-//! The short way that nearly all packets take. It leads to the same figures as the long one, which
-//! the tests hold it to.
+//! Fast path that nearly all packets take. Its figures are the same as those of the general path,
+//! which the tests verify.
 //!
-//! * A datagram of our own source that is whole in what was read is taken at once: its check is
-//!   made over bytes that stand side by side.
-//! * Of a packet with payload alone within a unit that goes on where the last of its PID left off
-//!   nothing is left to be found out but that, except before the first random-access point.
+//! * A datagram of our own source that is complete in the read is handled at once: its check is
+//!   computed over adjacent bytes.
+//! * A packet with payload only, within a unit, that continues the counter of its PID needs no
+//!   further inspection, except before the first random-access point.
 
 use measure::Recorder;
 
@@ -12,8 +12,8 @@ use super::{Checker, PACKET, PAT_PID, Time, Times};
 use mediagen::ts::packet::{Header, NULL_PID, SYNC};
 use mediagen::ts::stamp::{STAMP_PID, Stamp};
 
-/// What says in the first four bytes that a packet is not damaged and has payload alone (ISO/IEC
-/// 13818-1, 2.4.3.2).
+/// Bits in the first four bytes that show an undamaged packet with payload only (ISO/IEC 13818-1,
+/// 2.4.3.2).
 const KIND: u32 = 0xff80_0030;
 const PLAIN: u32 = (SYNC as u32) << 24 | 0x10;
 const UNIT_START: u32 = 0x0040_0000;
@@ -29,16 +29,16 @@ fn pid_of(word: u32) -> u16 {
     (word >> 8) as u16 & 0x1fff
 }
 
-/// Whether it has the PID of stamps.
+/// True if the packet has the PID of stamps.
 #[inline]
 pub(super) fn may_be_stamp(packet: &[u8; PACKET]) -> bool {
     pid_of(first_word(packet)) == STAMP_PID
 }
 
 impl Checker {
-    /// Takes in the datagram that `bytes` begin with, where it is one of the stream's own, and all
-    /// of it is there. They begin `start` bytes into what was read. Gives what is left; nothing
-    /// where packets are to be taken one by one.
+    /// Handles the datagram with which `bytes` begin, if it belongs to the stream and is complete.
+    /// The bytes begin at offset `start` of a read. Returns the remaining bytes, or `None` if the
+    /// packets are to be handled one by one.
     #[inline]
     pub(super) fn datagram<'a>(
         &mut self,
@@ -77,7 +77,7 @@ impl Checker {
         Some(after)
     }
 
-    /// Takes in what a packet of this stream says.
+    /// Handles the contents of a packet of this stream.
     #[inline]
     pub(super) fn contents(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
         let word = first_word(packet);

@@ -22,7 +22,7 @@ pub(crate) fn settings(looped: &Arc<LoopedStream>) -> TsSettings {
     }
 }
 
-/// All that a flow sends within a time: when each datagram is due, and its bytes.
+/// All datagrams that a flow sends within a time: due time and bytes of each.
 pub(crate) fn all_of(settings: TsSettings, seconds: u64) -> Vec<(Time, Vec<u8>)> {
     let mut flow = TsFlow::new(settings);
     let start = Time::from_nanos(5);
@@ -46,8 +46,8 @@ pub(crate) fn all_of(settings: TsSettings, seconds: u64) -> Vec<(Time, Vec<u8>)>
     sent
 }
 
-/// What holds of every stream that is sent: constant bit rate, stamps, continuity, clock. Gives how
-/// often each PID was there.
+/// Asserts what holds for every stream: constant bit rate, stamps, continuity, clock. Returns the
+/// number of packets of each PID.
 pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> HashMap<u16, u64> {
     let (mut pids, mut continuity) = (HashMap::new(), HashMap::<u16, u8>::new());
     let (mut first_clock, mut last_clock) = (None, None);
@@ -82,8 +82,7 @@ pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> Hash
             if header.pid == clock_pid
                 && let Some(clock) = header.pcr
             {
-                // Where the packet stands says what its clock should show, to half a microsecond
-                // and much less.
+                // The position of a packet determines its clock, to within one tick.
                 let (first_place, first) = *first_clock.get_or_insert((place, clock));
                 let passed = u128::from(place - first_place) * 8 * PACKET as u128;
                 let passed = passed * u128::from(PCR_HZ) / u128::from(rate);
@@ -105,7 +104,7 @@ pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> Hash
 }
 
 #[test]
-fn made_streams_are_what_the_standard_wants() {
+fn generated_streams_meet_the_standard() {
     for rate in [1_000_000, 4_000_000, 40_000_000] {
         let looped = Arc::new(LoopedStream::synthetic(rate).expect("a possible rate"));
         let sent = all_of(settings(&looped), 7);
@@ -120,7 +119,7 @@ fn made_streams_are_what_the_standard_wants() {
 }
 
 #[test]
-fn what_was_refused_is_counted_apart_and_a_length_is_kept() {
+fn refused_datagrams_are_counted_and_length_is_kept() {
     let looped = Arc::new(LoopedStream::synthetic(1_052_800).expect("a possible rate"));
     let mut flow = TsFlow::new(TsSettings {
         length: Some(Duration::from_secs(1)),
@@ -147,7 +146,7 @@ fn what_was_refused_is_counted_apart_and_a_length_is_kept() {
 }
 
 #[test]
-fn over_rtp_a_header_goes_first() {
+fn rtp_header_precedes_the_packets() {
     let looped = Arc::new(LoopedStream::synthetic(2_000_000).expect("a possible rate"));
     let rtp = RtpStart {
         ssrc: 0x0102_0304,
@@ -184,19 +183,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 
     #[test]
-    fn at_any_rate_clock_and_continuity_are_right(rate in 700_000u64..30_000_000) {
+    fn clock_and_continuity_are_right_at_any_rate(rate in 700_000u64..30_000_000) {
         let looped = Arc::new(LoopedStream::synthetic(rate).expect("a possible rate"));
         check(rate, 0x100, &all_of(settings(&looped), 5));
     }
 }
 
 #[test]
-fn no_memory_is_taken_for_a_datagram() {
+fn sending_a_datagram_does_not_allocate() {
     let looped = Arc::new(LoopedStream::synthetic(4_000_000).expect("a possible rate"));
     let mut flow = TsFlow::new(settings(&looped));
     flow.start(Time::ZERO);
     let late = Time::ZERO + Duration::from_secs(60);
-    // As many as a batch has are under way at a time.
+    // At any time, a batch of datagrams is in use.
     let mut send = |batches: usize| {
         let mut batch = Vec::with_capacity(64);
         for _ in 0..batches {

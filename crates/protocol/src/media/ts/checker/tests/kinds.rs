@@ -1,4 +1,4 @@
-//! Pictures and sound, each by itself.
+//! Video and audio, each on its own.
 
 use super::*;
 use mediagen::ts::tables;
@@ -7,12 +7,12 @@ const AUDIO: u16 = 0x101;
 const H264: u8 = 0x1b;
 const AAC: u8 = 0x0f;
 
-/// A picture with or without parameter sets before it.
+/// A picture with parameter sets before it, and one without.
 const KEY: &[u8] = &[0, 0, 1, 0xe0, 0, 0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x67];
 const OTHER: &[u8] = &[0, 0, 1, 0xe0, 0, 0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x41];
 
 impl Bench {
-    /// The tables of a programme with these streams, at that millisecond.
+    /// Feeds the tables of a programme with these streams at millisecond `at`.
     fn tables(&mut self, streams: &[(u8, u16)], at: u64) {
         for (pid, section) in [
             (PAT_PID, tables::pat(7, MAP)),
@@ -40,8 +40,8 @@ impl Bench {
     }
 }
 
-/// A programme of `seconds`: pictures up to `video` ms, sound up to `audio` ms, the first picture a
-/// key picture, and in sync from the first packet on.
+/// A programme of `seconds`: video up to `video` ms, audio up to `audio` ms, a key picture every
+/// second, and in sync from the first packet on.
 fn programme(video: u64, audio: u64, seconds: u64) -> Bench {
     let mut bench = Bench::new();
     let null = plain(NULL_PID, 0, false, &[]);
@@ -73,7 +73,7 @@ fn a_frozen_picture_is_silent_video() {
     assert!(frozen.checker.longest_gap() < Duration::from_millis(100));
     frozen.checker.finish(&mut frozen.recorder);
     assert_eq!(frozen.gap(m::VIDEO_GAP), Some(40));
-    // One picture only, or no sound any more.
+    // Video that ends after its first key picture, or audio that ends.
     let said = programme(220, 6000, 6).said();
     assert!(
         matches!(&said[..], [one] if one.starts_with("no video for")),
@@ -89,7 +89,7 @@ fn a_frozen_picture_is_silent_video() {
 }
 
 #[test]
-fn a_gap_counts_when_it_is_over() {
+fn gap_counts_once_media_continues() {
     let mut bench = programme(1000, 4000, 4);
     for at in (5000..6000).step_by(40) {
         bench.unit(VIDEO, OTHER, at);
@@ -102,7 +102,7 @@ fn a_gap_counts_when_it_is_over() {
 }
 
 #[test]
-fn what_the_map_names_and_never_comes_is_silent() {
+fn media_named_by_the_map_but_missing_is_silent() {
     let mut bench = programme(0, 6000, 1);
     assert!(bench.said().is_empty());
     let mut bench2 = Bench::new();
@@ -116,7 +116,7 @@ fn what_the_map_names_and_never_comes_is_silent() {
         matches!(&silent[..], [one] if one.never_came()),
         "{silent:?}"
     );
-    // A programme of sound alone lacks nothing.
+    // A programme with audio only lacks nothing.
     bench.tables(&[(AAC, AUDIO)], 2000);
     bench.unit(AUDIO, b"x", 6000);
     assert!(bench.said().is_empty());
@@ -145,7 +145,7 @@ fn video_without_a_random_access_point_shows_no_picture() {
 }
 
 #[test]
-fn parameter_sets_may_stand_behind_the_first_packet_of_a_picture() {
+fn parameter_sets_may_follow_first_packet_of_a_picture() {
     let mut bench = Bench::new();
     bench.feed(&plain(NULL_PID, 0, false, &[]).repeat(3), ms(1000));
     bench.tables(&[(H264, VIDEO)], 1000);

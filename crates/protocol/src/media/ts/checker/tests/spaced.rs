@@ -1,8 +1,8 @@
-//! Packets with something between them.
+//! Packets with other bytes in between.
 
 use super::*;
 
-/// Packets of that many bytes each, with `before` of what stands between before each.
+/// Builds packets with a distance of `stride` bytes, `before` of the extra bytes before each.
 fn spaced(packets: u64, stride: usize, before: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for number in 0..packets {
@@ -14,7 +14,7 @@ fn spaced(packets: u64, stride: usize, before: usize) -> Vec<u8> {
 }
 
 #[test]
-fn packets_of_192_and_204_bytes_are_read_whatever_the_pieces() {
+fn packets_of_192_and_204_bytes_are_parsed() {
     for (stride, before) in [(192, 4), (204, 0)] {
         let bytes = spaced(20, stride, before);
         for size in [1, 3, 100, 188, 192, 204, 1000, bytes.len()] {
@@ -33,7 +33,7 @@ fn packets_of_192_and_204_bytes_are_read_whatever_the_pieces() {
 }
 
 #[test]
-fn sync_is_lost_and_found_again_in_either_form() {
+fn sync_is_regained_in_either_form() {
     let (long, usual) = (spaced(10, 204, 0), spaced(10, 188, 0));
     let mut bench = Bench::new();
     for part in [&long[..], b"xx", &long, &usual, &usual] {
@@ -46,7 +46,7 @@ fn sync_is_lost_and_found_again_in_either_form() {
         "{counts:?}"
     );
     assert_eq!(bench.checker.stride(), PACKET);
-    // A stream in the usual form is looked at in no other.
+    // A stream in the usual form is not searched for another form.
     let mut bench = Bench::new();
     for part in [&usual[..], b"xx", &long] {
         bench.feed(part, ms(200));
@@ -58,8 +58,8 @@ fn sync_is_lost_and_found_again_in_either_form() {
 }
 
 #[test]
-fn hostile_forms_are_read_in_linear_time() {
-    // Sync bytes three at a time, so that sync is found and lost again and again.
+fn hostile_forms_are_parsed_in_linear_time() {
+    // Three sync bytes at a time, so that sync is found and lost repeatedly.
     for stride in [192, 204] {
         let unit = [spaced(3, stride, 0), vec![0; 7]].concat();
         let make = |size| unit.iter().copied().cycle().take(size).collect();

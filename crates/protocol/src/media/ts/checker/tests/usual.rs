@@ -1,4 +1,4 @@
-//! The short way that most packets take leads to the same as the long one.
+//! The fast path that most packets take has the same results as the general path.
 
 use measure::Run;
 
@@ -19,14 +19,14 @@ enum Part {
     Clock(u8),
     Association,
     Map,
-    /// Any header behind the sync byte and any beginning of an adaptation field.
+    /// Arbitrary header after the sync byte, and arbitrary start of an adaptation field.
     Odd([u8; 5]),
     NoSync,
     /// A stamp in the middle.
     Stamp,
 }
 
-/// What is done with a datagram.
+/// Fate of a datagram.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Sent,
@@ -38,9 +38,9 @@ enum Fate {
     OtherSource(u8),
     Spoilt(usize),
     Cut(usize),
-    /// Its stamp names another number of packets.
+    /// The stamp states another number of packets.
     Says(u8),
-    /// Its stamp has another header.
+    /// The stamp has another header.
     OddStamp(u8),
 }
 
@@ -75,7 +75,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
-/// A source and a way to the client that does all that.
+/// A source, and a path to the client with all these faults.
 #[derive(Default)]
 struct Way {
     bytes: Vec<u8>,
@@ -164,7 +164,7 @@ impl Way {
     }
 }
 
-/// All that a checker tells.
+/// All results of a checker.
 fn told(bench: &Bench) -> impl PartialEq + std::fmt::Debug + use<> {
     let checker = &bench.checker;
     (
@@ -194,7 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn the_short_way_tells_what_the_long_one_does(
+    fn fast_path_matches_general_path(
         (named, changed) in any::<(bool, bool)>(),
         datagrams in prop::collection::vec((prop::collection::vec(part(), 0..9), fate()), 1..60),
         reads in prop::collection::vec(1usize..9000, 1..12),
@@ -232,7 +232,7 @@ proptest! {
 }
 
 #[test]
-fn most_datagrams_and_packets_take_the_short_way() {
+fn next_datagram_takes_the_fast_path() {
     let mut bench = bench(true, false);
     bench.feed(&[pat(), pmt()].concat(), ms(1));
     for number in 0..3 {

@@ -14,8 +14,8 @@ use mediagen::ts::tables::{packets as cut, pmt};
 use super::{all_of, check, settings};
 use crate::media::ts::flow::TsFlow;
 
-/// A file: so many seconds of a made stream, from its first packet on, without stamps where it is
-/// to look like another's.
+/// A file with `seconds` of a generated stream, from its first packet on; without stamps if it is
+/// to look like that of another source.
 fn file(rate: u64, seconds: u64, stamps: bool) -> Vec<u8> {
     let looped = Arc::new(LoopedStream::synthetic(rate).expect("a possible rate"));
     let map = pmt(1, 0x100, &[(0x1b, 0x100)]);
@@ -39,8 +39,7 @@ fn file(rate: u64, seconds: u64, stamps: bool) -> Vec<u8> {
     bytes
 }
 
-/// The times of presentation, in the order in which they are sent, and what the clock showed before
-/// each.
+/// Presentation times in the order of sending, and the clock before each.
 fn times(sent: &[(Time, Vec<u8>)]) -> Vec<(u64, u64)> {
     let (mut found, mut clock) = (Vec::new(), 0);
     for packet in sent
@@ -60,7 +59,7 @@ fn times(sent: &[(Time, Vec<u8>)]) -> Vec<(u64, u64)> {
     found
 }
 
-/// What holds over the loops: pictures are due evenly, and none comes after it is due.
+/// Asserts what holds across loops: pictures are due evenly, and none is sent after it is due.
 fn pictures_go_on(sent: &[(Time, Vec<u8>)], loops: u64) {
     let times = times(sent);
     assert!(times.len() as u64 >= loops * 25);
@@ -75,11 +74,11 @@ fn pictures_go_on(sent: &[(Time, Vec<u8>)], loops: u64) {
 }
 
 #[test]
-fn a_file_goes_on_over_its_end() {
+fn file_continues_across_its_end() {
     let bytes = file(2_000_000, 3, false);
     let looped = LoopedStream::of_file(&bytes, None).expect("a good file");
     assert!(looped.lists_stamps());
-    // As fast as it was made, but for the stamps that go beside it.
+    // As fast as it was generated, plus the added stamps.
     let own = 2_000_000.0 * 7.0 / 6.0;
     let rate = looped.bits_per_second();
     assert!((rate as f64 / own - 1.0).abs() < 0.05, "{rate}");
@@ -89,7 +88,7 @@ fn a_file_goes_on_over_its_end() {
 }
 
 #[test]
-fn what_was_recorded_from_a_source_can_be_sent_again() {
+fn recording_of_own_source_can_be_sent_again() {
     let bytes = file(2_000_000, 2, true);
     let looped = LoopedStream::of_file(&bytes, Some(3_000_000)).expect("a good file");
     assert!(looped.lists_stamps());
@@ -99,7 +98,7 @@ fn what_was_recorded_from_a_source_can_be_sent_again() {
 }
 
 #[test]
-fn a_bit_rate_that_is_too_low_names_one_that_will_do() {
+fn too_low_bit_rate_names_a_sufficient_one() {
     let bytes = file(8_000_000, 2, false);
     let error = LoopedStream::of_file(&bytes, Some(1_000_000)).expect_err("too low");
     let FileError::NeedsMore { asked, needs } = error else {
@@ -115,7 +114,7 @@ fn a_bit_rate_that_is_too_low_names_one_that_will_do() {
 }
 
 #[test]
-fn tables_that_change_stay_where_they_are_and_stamps_are_unlisted() {
+fn changing_tables_are_kept_and_stamps_unlisted() {
     let mut bytes = file(2_000_000, 2, false);
     let other = cut(0x1000, &pmt(1, 0x100, &[(0x1b, 0x100), (0x0f, 0x101)]));
     let last = bytes.as_chunks_mut::<PACKET>().0.iter_mut().rev();
@@ -129,7 +128,7 @@ fn tables_that_change_stay_where_they_are_and_stamps_are_unlisted() {
 }
 
 #[test]
-fn what_cannot_be_sent_says_why() {
+fn unusable_files_name_the_reason() {
     let good = file(1_000_000, 2, false);
     let error = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();
@@ -179,7 +178,7 @@ fn what_cannot_be_sent_says_why() {
 }
 
 #[test]
-fn what_stands_twice_is_sent_once() {
+fn duplicate_packets_are_sent_once() {
     let good = file(1_000_000, 2, false);
     let mut doubled = Vec::new();
     for packet in good.as_chunks::<PACKET>().0 {
@@ -204,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn any_piece_of_a_file_goes_on(skip in 0usize..500, cut in 0usize..500, spare in 0u64..4_000_000) {
+    fn any_piece_of_a_file_can_be_looped(skip in 0usize..500, cut in 0usize..500, spare in 0u64..4_000_000) {
         let bytes = file(2_000_000, 3, false);
         let piece = &bytes[skip * 7..bytes.len() - cut * 11];
         let own = LoopedStream::of_file(piece, None).expect("a good file");
@@ -216,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_taken(damage in prop::collection::vec((0usize..100_000, any::<u8>()), 0..200)) {
+    fn damaged_files_do_not_panic(damage in prop::collection::vec((0usize..100_000, any::<u8>()), 0..200)) {
         let mut bytes = file(700_000, 1, false);
         for (place, value) in damage {
             let place = place % bytes.len();

@@ -1,4 +1,4 @@
-//! Programmes of a stated form, with sound.
+//! Programmes with a given form, with audio.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -24,7 +24,8 @@ fn programme(frame_rate: &str, gop: u32) -> Programme {
     }
 }
 
-/// What ffprobe says of each stream; `None` where it is missing and may be.
+/// Streams and warnings that ffprobe reports; `None` if ffprobe is missing and the environment
+/// allows it.
 fn probed(bytes: &[u8]) -> Option<(String, String)> {
     let child = Command::new("ffprobe")
         .args(["-v", "warning", "-count_frames", "-f", "mpegts", "-i", "-"])
@@ -55,9 +56,9 @@ fn probed(bytes: &[u8]) -> Option<(String, String)> {
 }
 
 #[test]
-fn a_programme_with_sound_goes_on_over_its_end() {
+fn programme_with_audio_continues_across_its_end() {
     let looped = Arc::new(LoopedStream::programme(&programme("60", 120)).expect("there is room"));
-    // The loop is 8 s: so many are whole frames of sound.
+    // The loop is 8 s, which is a whole number of audio frames.
     let sent = all_of(settings(&looped), 17);
     let pids = check(3_300_000, 0x100, &sent);
     assert!(pids[&0x101] > 17 * 46 * 2, "{pids:?}");
@@ -72,19 +73,19 @@ fn a_programme_with_sound_goes_on_over_its_end() {
         "{said}"
     );
     let frames = |line: &[&str]| line[line.len() - 1].parse::<u64>().expect("a number");
-    // The last ones may not be whole yet.
+    // The last frames may be incomplete.
     assert!((17 * 60 - 40..=17 * 60).contains(&frames(video)), "{said}");
     let audio = lines.iter().find(|line| line[0] == "aac").expect(&said);
     let all = 17 * 48_000 / 1024;
     assert!((all - 30..=all + 1).contains(&frames(audio)), "{said}");
-    // It is cut off, in the middle of frames, and nothing else is wrong with it.
+    // The stream is truncated in the middle of frames, and has no other error.
     let other = |line: &&str| !line.contains("[aac") && !line.contains("[h264");
     let others: Vec<&str> = complaints.lines().filter(other).collect();
     assert!(others.len() <= 2, "{complaints}");
 }
 
 #[test]
-fn sound_and_pictures_that_never_end_together_are_refused() {
+fn audio_and_video_without_common_end_are_refused() {
     let error = LoopedStream::programme(&programme("997/1000", 2)).map(drop);
     let rate: FrameRate = "997/1000".parse().expect("it is one");
     assert_eq!(error, Err(SyntheticError::Audio(rate)));

@@ -1,13 +1,13 @@
-//! Messages of RTSP 1.0 and the frames between them (RFC 2326, 4 to 7 and 10.12).
+//! RTSP 1.0 messages and interleaved frames (RFC 2326, 4 to 7 and 10.12).
 //!
-//! [`Decoder`] takes the byte stream of one connection apart, as tolerantly as real servers ask
-//! for: lines end in CRLF or LF, a reason phrase may be missing, header lines may be folded, a
-//! space may stand before the colon, and blank lines may stand between messages. What is neither a
-//! message nor a frame is skipped up to the next plausible start, and reported as
-//! [`Item::Garbage`].
+//! [`Decoder`] splits the byte stream of one connection into items. It tolerates what real servers
+//! send: lines that end in CRLF or LF, a missing reason phrase, folded header lines, a space before
+//! the colon, and blank lines between messages. Bytes that are neither a message nor a frame are
+//! skipped up to the next plausible start and reported as [`Item::Garbage`].
 //!
-//! However the stream is cut into reads, the same items come out (neighbouring [`Item::Garbage`]
-//! added up), but that of a frame with RTP no more than the header may be there.
+//! The items do not depend on where reads split the stream (adjacent [`Item::Garbage`] added up),
+//! with one exception: an RTP frame that is split between reads may carry only the beginning of its
+//! packet.
 
 use std::fmt;
 
@@ -22,41 +22,31 @@ mod tests;
 pub use decoder::{Decoder, FRAME_KEPT, LASTING, MESSAGES_A_READ, Overflow, USELESS_BYTES};
 pub use message::{Headers, Request, Response};
 
-/// The longest start line taken for one, in bytes, line end included.
+/// Maximum length of a start line in bytes, line end included.
 pub const MAX_START_LINE: usize = 8 * 1024;
-/// The longest head of a message (start line and headers), in bytes.
+/// Maximum length of a message head (start line and headers) in bytes.
 pub const MAX_HEAD: usize = 32 * 1024;
-/// The most header lines a message may have.
+/// Maximum number of header lines in a message.
 pub const MAX_HEADERS: usize = 256;
-/// The longest body of a message, in bytes.
+/// Maximum length of a message body in bytes.
 pub const MAX_BODY: usize = 256 * 1024;
 
-/// What a request asks for (RFC 2326, 10).
+/// A request method (RFC 2326, 10).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// Which methods there are.
     Options,
-    /// Describe the media.
     Describe,
-    /// Here is a description.
     Announce,
-    /// Prepare a stream's transport.
     Setup,
-    /// Send.
     Play,
-    /// Send no more for now.
     Pause,
-    /// Take media in.
     Record,
-    /// Go to another server.
     Redirect,
-    /// Read a parameter; with no body, a sign of life.
+    /// Also used as a keep-alive, then without a body.
     GetParameter,
-    /// Write a parameter.
     SetParameter,
-    /// Let the session go.
     Teardown,
-    /// Any other.
+    /// A method that RFC 2326 does not define.
     Other(String),
 }
 
@@ -76,7 +66,7 @@ impl Method {
         Method::Teardown,
     ];
 
-    /// Its name as it is written in messages.
+    /// Returns the name as written in messages.
     pub fn name(&self) -> &str {
         match self {
             Method::Options => "OPTIONS",
@@ -94,7 +84,7 @@ impl Method {
         }
     }
 
-    /// The method of that name. Names are told apart by case (RFC 2326, 6.1).
+    /// Returns the method with this name. Method names are case-sensitive (RFC 2326, 6.1).
     pub fn from_name(name: &str) -> Method {
         Method::KNOWN
             .into_iter()
@@ -109,40 +99,35 @@ impl fmt::Display for Method {
     }
 }
 
-/// What the decoder found in the stream.
+/// An item of the byte stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// A frame of binary data between messages (RFC 2326, 10.12).
+    /// An interleaved frame of binary data (RFC 2326, 10.12).
     Frame {
-        /// The interleaved channel.
         channel: u8,
-        /// What it carries: all of it, or of a packet of RTP that was cut by the end of a read its
-        /// first bytes, the whole header at least.
+        /// Whole payload, or the first bytes of an RTP packet that was split between reads: at
+        /// least its header.
         payload: &'a [u8],
-        /// How long it really is, from the first byte of `payload`.
+        /// Length of the whole payload; `payload` may be shorter.
         length: usize,
     },
-    /// A request.
     Request(Request),
-    /// A response.
     Response(Response),
-    /// Bytes that are neither, and were skipped.
+    /// Skipped bytes that are neither a message nor a frame.
     Garbage {
-        /// How many.
         bytes: usize,
     },
-    /// A message whose head cannot be trusted. Its head was skipped; a body that it may have is
-    /// taken for what follows it.
+    /// A message with an invalid head. Only the head is skipped: the bytes of a body are decoded as
+    /// the next items.
     Malformed(Malformed),
 }
 
-/// What is wrong with a message.
+/// A message that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// What is wrong.
     pub what: &'static str,
-    /// Its start line; at most 200 bytes of it.
+    /// Start line, truncated to 200 bytes.
     pub start_line: String,
-    /// Its `CSeq`, where it has a readable one.
+    /// `CSeq` of the message, if it is readable.
     pub cseq: Option<u32>,
 }

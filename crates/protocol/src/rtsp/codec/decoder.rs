@@ -1,73 +1,73 @@
-//! The byte stream of a connection, taken apart.
+//! Splits the byte stream of a connection into items.
 
 use super::message::{Head, HeadError, parse_head};
 use super::start_line::{self, LineEnd, Scan};
 use super::{Item, MAX_BODY, MAX_HEAD, MAX_START_LINE, Malformed};
 use mediagen::steps;
 
-/// Why a connection can be used no more.
+/// Reason why a connection cannot be decoded any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
-    /// A message is larger than is taken: what of it is too large. Where the next one begins is not
-    /// known.
+    /// A message exceeds a limit, named by the string. The beginning of the next message is
+    /// unknown.
     TooLarge(&'static str),
-    /// One read brought more than [`MESSAGES_A_READ`] messages.
+    /// More than [`MESSAGES_A_READ`] messages in one read.
     Messages,
-    /// More than [`USELESS_BYTES`] were neither a message nor a packet.
+    /// More than [`USELESS_BYTES`] bytes that were neither a message nor a packet.
     Useless,
 }
 
-/// The most messages that one read may bring. A peer that waits for answers sends a handful; each
-/// costs as much as hundreds of packets, so a peer that sends more at once would keep all others of
-/// its worker waiting.
+/// Maximum number of messages in one read. A peer that waits for answers sends a handful. Each
+/// message costs as much as hundreds of packets, so a peer that sends more at once would delay all
+/// other sessions of its worker.
 pub const MESSAGES_A_READ: usize = 256;
 
-/// How many bytes of garbage and of frames too short for a packet may come. A quarter of the bytes
-/// that are of use makes up for as many that are not, so that a stream with faults in it is borne
-/// for as long as it lasts.
+/// Maximum number of bytes of garbage and of frames too short for a packet. Every four useful bytes
+/// offset one useless byte, so that a stream with occasional faults is decoded for as long as it
+/// lasts.
 pub const USELESS_BYTES: usize = 64 * 1024;
 
-/// Takes the byte stream of one connection apart.
+/// Splits the byte stream of one connection into items.
 ///
-/// Frames that a read holds as a whole are handed out where they lie, without a copy. Of a packet
-/// of RTP that two reads share only its beginning is kept, [`FRAME_KEPT`] bytes, and the rest is
-/// counted past. Anything else that is not complete is kept, at most a head and a body of the
-/// largest size taken, until it is. Between items the decoder holds at most [`LASTING`] bytes, so
-/// that frames cost no allocation, and connections that wait little memory.
+/// Frames that one read contains completely are handed out without a copy. Of an RTP packet that is
+/// split between reads, only the first [`FRAME_KEPT`] bytes are kept, and the rest is skipped. Any
+/// other incomplete item is buffered until it is complete: at most a head and a body of maximum
+/// size. Between items, the decoder holds at most [`LASTING`] bytes, so that frames cost no
+/// allocation and idle connections little memory.
 ///
-/// Whatever comes, and in whatever pieces, each byte is looked at a bounded number of times: what
-/// was found out about a line is kept when its beginning turns out to be garbage, and when more of
-/// it comes. A peer that sends too many messages at once, or hardly anything of use, is not decoded
-/// any further: see [`Overflow`].
+/// Whatever arrives and however it is split, each byte is examined a bounded number of times: the
+/// scan state of a line is kept when its beginning turns out to be garbage, and when more of it
+/// arrives. Decoding stops if a peer sends too many messages at once, or mostly useless bytes: see
+/// [`Overflow`].
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// From `begin` on the unfinished item; of a frame that is counted past its beginning.
+    /// Buffer. The unfinished item begins at `begin`. Of a frame that is being skipped, only the
+    /// beginning is kept.
     tail: Vec<u8>,
-    /// What is before it has been handed out.
+    /// Offset of the unfinished item in `tail`. The bytes before it were handed out.
     begin: usize,
-    /// How many bytes of the frame in `tail` are yet to be counted past, where that is done.
+    /// Number of bytes still to be skipped of the frame in `tail`. `None` if none is being skipped.
     ahead: Option<usize>,
-    /// Whether the stream is lost: the last bytes were garbage.
+    /// True if the stream is out of sync: the last bytes were garbage.
     lost: bool,
-    /// What is known of the line with which the unfinished item begins, unless that is a start
-    /// line.
+    /// Scan state of the first line of the unfinished item, unless it is a start line.
     first: Scan,
-    /// How much of the unfinished item was searched for the end of its head.
+    /// Number of bytes of the unfinished item that were searched for the end of its head.
     scanned: usize,
-    /// Where in the unfinished item the line begins that was being searched; 0 as long as the first
-    /// is no start line.
+    /// Offset in the unfinished item of the line being searched. 0 until the start line is
+    /// recognised.
     line: usize,
-    /// Head and lengths of the message whose body is not there yet.
+    /// Head and lengths of the message whose body is incomplete.
     body: Option<Box<Awaited>>,
-    /// Whether packets that two reads share are kept whole.
+    /// True if RTP packets that are split between reads are kept whole.
     whole: bool,
-    /// How many messages the running read brought.
+    /// Number of messages in the current read.
     messages: usize,
-    /// How many bytes were of no use, less what was made up for.
+    /// Number of useless bytes, less those that useful bytes have offset.
     useless: usize,
-    /// Set for good when too much came.
+    /// Set permanently once a limit is exceeded.
     overflow: Option<Overflow>,
-    /// Whether any number of messages and any garbage is taken.
+    /// Disables the limits on messages and garbage.
     #[cfg(test)]
     unbounded: bool,
 }
@@ -79,63 +79,64 @@ struct Awaited {
     body_length: usize,
 }
 
-/// What the beginning of some bytes is.
+/// Result of examining the beginning of the remaining bytes.
 enum Step {
-    /// Nothing that could be told yet: so many more bytes are needed at least.
+    /// Undecided: at least this many more bytes are needed.
     More(usize),
-    /// Nothing that could be told before the line is at its end.
+    /// Undecided until the line is complete.
     MoreLine,
-    /// Blank lines between messages.
+    /// Blank lines between messages: number of bytes.
     Blank(usize),
-    /// Garbage.
+    /// Garbage: number of bytes.
     Garbage(usize),
-    /// A frame: the channel and the length of its payload.
+    /// A complete frame: channel and payload length.
     Frame(u8, usize),
-    /// The beginning of a frame, as much as is wanted of it, and how much of it is yet to come.
+    /// The beginning of a frame whose rest is skipped: number of bytes still to come.
     Cut(usize),
-    /// A whole message: its head, and the lengths of head and body.
+    /// A complete message.
     Message(Box<Awaited>),
-    /// A head that cannot be trusted, and its length.
+    /// An invalid head, and its length.
     Malformed(Malformed, usize),
-    /// Too large.
+    /// A limit is exceeded.
     Overflow(&'static str),
 }
 
-/// The bytes before the payload of a frame: `$`, the channel, the length.
+/// Length of a frame's header: `$`, the channel and the payload length.
 const FRAME_HEAD: usize = 4;
-/// No RTP or RTCP packet is shorter.
+/// Minimum length of an RTP or RTCP packet.
 const SHORTEST_PACKET: usize = 8;
 
-/// How much of the payload of a cut frame with RTP is kept: the fixed header, 15 contributing
-/// sources and the head of an extension (RFC 3550, 5.1 and 5.3.1), which is all that a header has;
-/// and, of packets without them, a time code behind parameter sets.
+/// Number of payload bytes kept of an RTP frame that is split between reads. Covers the longest RTP
+/// header: the fixed header, 15 contributing sources and the head of an extension (RFC 3550, 5.1
+/// and 5.3.1). In packets without these, also covers a time code that follows parameter sets.
 pub const FRAME_KEPT: usize = 96;
 
-/// How much memory a decoder keeps between items: enough for cut frames with RTCP or with padding.
+/// Maximum number of bytes that a decoder holds between items: enough for split frames with RTCP or
+/// with padding.
 pub const LASTING: usize = 2 * 1024;
 
 impl Decoder {
-    /// A decoder at the beginning of a connection.
+    /// Returns a decoder for a new connection.
     pub fn new() -> Decoder {
         Decoder::default()
     }
 
-    /// From now on keeps packets of RTP that two reads share as a whole, for who needs more of them
-    /// than the beginning. It then holds up to 64 KiB between items.
+    /// From now on, keeps RTP packets that are split between reads whole, for callers that need
+    /// more than their beginning. The decoder then buffers up to 64 KiB between reads.
     pub fn keep_frames_whole(&mut self) {
         self.whole = true;
     }
 
-    /// Takes in what a read gave, and hands each item to `f`, in order.
+    /// Decodes the bytes of one read and passes each item to `f`, in order.
     ///
-    /// What one call is given is one read. After an error it takes nothing more in, and gives the
-    /// same error again.
+    /// Each call counts as one read. After an error, the decoder accepts no more bytes and returns
+    /// the same error again.
     pub fn feed(&mut self, bytes: &[u8], mut f: impl FnMut(Item<'_>)) -> Result<(), Overflow> {
         self.feed_with_ends(bytes, |item, _| f(item))
     }
 
-    /// As [`Decoder::feed`]; `f` is told as well how many of the bytes there had to be for the item
-    /// to be whole.
+    /// Like [`Decoder::feed`], but also passes to `f` the offset in `bytes` at which the item was
+    /// complete.
     #[inline]
     pub fn feed_with_ends(
         &mut self,
@@ -156,7 +157,7 @@ impl Decoder {
     #[inline]
     fn take(&mut self, bytes: &[u8], f: &mut impl FnMut(Item<'_>, usize)) -> Result<(), Overflow> {
         let mut rest = bytes;
-        // First the item that the reads before left unfinished.
+        // First, the item that earlier reads left unfinished.
         while self.begin < self.tail.len() {
             if let Some(ahead) = self.ahead {
                 let passed = ahead.min(rest.len());
@@ -200,7 +201,7 @@ impl Decoder {
             self.tail.extend_from_slice(&rest[..wanted]);
             rest = &rest[wanted..];
         }
-        // Then whatever lies in the read as a whole.
+        // Then the items that begin in this read.
         loop {
             rest = self.frames(rest, bytes.len(), f);
             if rest.is_empty() {
@@ -226,19 +227,19 @@ impl Decoder {
         Ok(())
     }
 
-    /// How many bytes are kept for an item that is not complete.
+    /// Returns the number of bytes buffered for an incomplete item.
     pub fn kept(&self) -> usize {
         self.tail.len() - self.begin
     }
 
-    /// How many bytes of memory are held for items, in use or not.
+    /// Returns the number of bytes allocated for items, in use or not.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         self.tail.capacity()
     }
 
-    /// Hands out the whole frames that `data` begins with, and says what follows them. The hot path
-    /// of media: where the stream is in order, there is little else in a read.
+    /// Hands out the complete frames at the beginning of `data` and returns the rest. This is the
+    /// hot path of media: a read of a stream in sync contains little else.
     #[inline]
     fn frames<'a>(
         &self,
@@ -268,7 +269,7 @@ impl Decoder {
         data
     }
 
-    /// Hands out the beginning of the frame whose rest has been counted past.
+    /// Hands out the beginning of the frame whose rest was skipped.
     fn hand_out_cut(&mut self, end: usize, f: &mut impl FnMut(Item<'_>, usize)) {
         self.ahead = None;
         self.lost = false;
@@ -283,7 +284,7 @@ impl Decoder {
         self.drop_beginning(self.tail.len() - self.begin);
     }
 
-    /// Drops what has been handed out, and memory that only something large needed.
+    /// Drops the bytes that were handed out, and memory that only a large item needed.
     fn drop_beginning(&mut self, used: usize) {
         self.begin += used;
         if self.begin == self.tail.len() {
@@ -295,8 +296,8 @@ impl Decoder {
         }
     }
 
-    /// Gives the room back of what has been handed out, once it is as much as what would have to be
-    /// moved for it: so all moving together costs no more than what was handed out.
+    /// Reclaims the space of items that were handed out, once it is at least as large as the part
+    /// to be moved. All moves together therefore cost no more than the bytes handed out.
     fn make_room(&mut self) {
         let left = self.tail.len() - self.begin;
         if self.begin >= left {
@@ -306,16 +307,16 @@ impl Decoder {
         }
     }
 
-    /// Keeps the beginning of an item.
+    /// Buffers the beginning of an item.
     fn keep(&mut self, beginning: &[u8]) {
         steps::took(beginning.len());
-        // Once, and not in small steps, what cut frames will go on needing.
+        // Reserves at once what split frames will need, instead of growing in small steps.
         self.tail.reserve(FRAME_HEAD + FRAME_KEPT);
         self.tail.extend_from_slice(beginning);
     }
 
-    /// Hands out what `step` found at the beginning of `data` with its length, and says how long it
-    /// is.
+    /// Hands out the item that `step` found at the beginning of `data` and returns its length. `f`
+    /// receives the same length.
     fn hand_out(
         &mut self,
         step: Step,
@@ -403,7 +404,7 @@ impl Decoder {
         overflow
     }
 
-    /// A decoder that takes any number of messages, and any garbage.
+    /// Returns a decoder without limits on messages and garbage.
     #[cfg(test)]
     pub(super) fn unbounded() -> Decoder {
         Decoder {
@@ -422,8 +423,8 @@ impl Decoder {
         false
     }
 
-    /// What stands at the beginning of `data`, which is not empty. When called again with the same
-    /// beginning and more behind it, goes on where it stopped.
+    /// Examines the beginning of `data`, which is not empty. If called again with the same
+    /// beginning and more bytes, continues where it stopped.
     fn step(&mut self, data: &[u8]) -> Step {
         if self.body.is_some() {
             return self.awaited(data);
@@ -447,7 +448,7 @@ impl Decoder {
         }
         let length = usize::from(u16::from_be_bytes([data[2], data[3]]));
         if self.lost {
-            // Any byte of garbage may be a `$`. A packet of RTP or RTCP begins with version 2
+            // Any byte of garbage may be a `$`. An RTP or RTCP packet begins with version 2
             // (RFC 3550, 5.1 and 6.4.1).
             if length < SHORTEST_PACKET {
                 return Step::Garbage(self.skip(data));
@@ -504,9 +505,10 @@ impl Decoder {
         }
     }
 
-    /// Takes a start line, after which the headers come; else says what is there instead.
+    /// Recognises a start line, which headers follow. Returns the step for any other bytes as an
+    /// error.
     fn start_line(&mut self, data: &[u8]) -> Result<(), Step> {
-        // Most of what is garbage is told by its first bytes.
+        // Most garbage is recognised by its first bytes.
         if !start_line::may_begin(data, self.lost) {
             return Err(Step::Garbage(self.skip(data)));
         }
@@ -557,7 +559,8 @@ impl Decoder {
         }
     }
 
-    /// How many bytes to skip from the beginning of `data` to the next that may begin an item.
+    /// Returns the number of bytes to skip from the beginning of `data` to the next possible
+    /// beginning of an item.
     fn skip(&self, data: &[u8]) -> usize {
         let skipped = (1..data.len())
             .find(|&at| data[at] == b'$' || start_line::may_be_known(&data[at..]))
@@ -567,9 +570,9 @@ impl Decoder {
     }
 }
 
-/// Whether a packet that begins with these bytes is one of RTP of which nothing behind its header
-/// matters: it has no padding, whose length is its last byte (RFC 3550, 5.1), and is not of RTCP,
-/// whose packet types fall into one range (RFC 5761, 4).
+/// Returns whether a packet that begins with these bytes is an RTP packet of which only the header
+/// matters: it has no padding, whose length would be its last byte (RFC 3550, 5.1), and is not
+/// RTCP, whose packet types are in one range (RFC 5761, 4).
 fn header_suffices(first: u8, second: u8) -> bool {
     first >> 6 == 2 && first & 0x20 == 0 && !matches!(second, 192..=223)
 }

@@ -1,10 +1,10 @@
-//! That decoding costs in proportion to what comes, whatever that is.
+//! Tests that the decoding cost is linear in the length of the input, whatever it contains.
 
 use crate::rtsp::codec::{Decoder, MAX_BODY, MAX_HEAD};
 use mediagen::steps;
 
-/// Each byte is looked at a few times: for the end of its line, for a method's name, and when it is
-/// kept.
+/// Maximum number of steps per byte. Each byte is examined a few times: for the end of its line,
+/// for the name of a method, and when it is buffered.
 const PER_BYTE: u64 = 48;
 
 fn assert_linear(what: &str, make: impl Fn(usize) -> Vec<u8>) {
@@ -12,7 +12,7 @@ fn assert_linear(what: &str, make: impl Fn(usize) -> Vec<u8>) {
         let mut decoder = Decoder::unbounded();
         for piece in pieces {
             if decoder.feed(piece, |_| {}).is_err() {
-                // Where it gives up, nothing more is looked at: the next connection begins.
+                // An overflow ends decoding: continue with the next connection.
                 decoder = Decoder::unbounded();
             }
         }
@@ -51,7 +51,7 @@ fn garbage_that_looks_like_messages_is_skipped_in_linear_time() {
         "0123456789",
     ] {
         assert_linear(text, repeated(text.as_bytes()));
-        // Where the stream is lost from the beginning.
+        // The stream is out of sync from the beginning.
         let lost = [b"\0", text.as_bytes()].concat();
         assert_linear(text, |size| {
             let mut bytes = repeated(text.as_bytes())(size);
@@ -62,8 +62,8 @@ fn garbage_that_looks_like_messages_is_skipped_in_linear_time() {
 }
 
 #[test]
-fn lines_that_come_to_nothing_are_skipped_in_linear_time() {
-    // As many beginnings as a line holds, and at its end what makes all of them garbage.
+fn lines_that_turn_out_garbage_are_skipped_in_linear_time() {
+    // As many plausible beginnings as a line holds, and an end that makes all of them garbage.
     for end in [
         "\n",
         "\r\n",

@@ -1,4 +1,4 @@
-//! Requests and responses, parsed and written.
+//! Requests and responses: parsing and encoding.
 
 use super::{MAX_BODY, MAX_HEADERS, Malformed, Method};
 pub use crate::http1::Headers;
@@ -6,7 +6,7 @@ use crate::http1::{self, FieldError, FieldRules};
 use crate::rtsp::headers;
 
 impl Headers {
-    /// The sequence number of the message (RFC 2326, 12.17).
+    /// Returns the sequence number of the message (RFC 2326, 12.17).
     pub fn cseq(&self) -> Option<u32> {
         self.get("CSeq").and_then(headers::parse_cseq)
     }
@@ -15,18 +15,16 @@ impl Headers {
 /// A request (RFC 2326, 6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked for.
     pub method: Method,
-    /// Of what: an absolute URL, or `*`.
+    /// Absolute URL, or `*`.
     pub uri: String,
-    /// Header fields.
     pub headers: Headers,
-    /// The body; empty where there is none.
+    /// Empty if the request has no body.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// A request without headers and body.
+    /// Returns a request without headers and body.
     pub fn new(method: Method, uri: impl Into<String>) -> Request {
         Request {
             method,
@@ -36,8 +34,8 @@ impl Request {
         }
     }
 
-    /// The bytes of the message. `Content-Length` is written where there is a body and no such
-    /// header stands already; one that stands is left as it is, be it right or wrong.
+    /// Encodes the message. Adds a `Content-Length` header if there is a body and no such header
+    /// yet. An existing `Content-Length` is kept, right or wrong.
     pub fn encode(&self) -> Vec<u8> {
         encode(
             &format!("{} {} RTSP/1.0\r\n", self.method, self.uri),
@@ -50,18 +48,17 @@ impl Request {
 /// A response (RFC 2326, 7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status code, 100 to 999.
+    /// Status code, 100 to 999.
     pub status: u16,
-    /// The reason phrase; may be empty.
+    /// Reason phrase; may be empty.
     pub reason: String,
-    /// Header fields.
     pub headers: Headers,
-    /// The body; empty where there is none.
+    /// Empty if the response has no body.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// A response with the phrase that RFC 2326 gives the status, without headers and body.
+    /// Returns a response with RFC 2326's reason phrase for the status, without headers and body.
     pub fn new(status: u16) -> Response {
         Response {
             status,
@@ -71,7 +68,7 @@ impl Response {
         }
     }
 
-    /// The bytes of the message; see [`Request::encode`] for `Content-Length`.
+    /// Encodes the message. See [`Request::encode`] for `Content-Length`.
     pub fn encode(&self) -> Vec<u8> {
         encode(
             &format!("RTSP/1.0 {:03} {}\r\n", self.status, self.reason),
@@ -81,7 +78,7 @@ impl Response {
     }
 }
 
-/// The reason phrase of a status code (RFC 2326, 7.1.1).
+/// Returns the reason phrase of a status code (RFC 2326, 7.1.1). Empty for unknown codes.
 pub(super) fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",
@@ -146,7 +143,7 @@ fn encode(start_line: &str, headers: &Headers, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The head of a message.
+/// A message whose body has not been added yet.
 #[derive(Clone, Debug)]
 pub(super) enum Head {
     Request(Request),
@@ -162,17 +159,17 @@ impl Head {
     }
 }
 
-/// Why a head is not one.
+/// Error of [`parse_head`].
 #[derive(Debug)]
 pub(super) enum HeadError {
-    /// It, or the body it announces, is larger than is taken.
+    /// The head or the announced body exceeds a limit.
     TooLarge(&'static str),
-    /// It cannot be trusted.
+    /// The head is invalid.
     Malformed(Malformed),
 }
 
-/// Takes apart the head of a message, from the start line to the empty line, and says how long the
-/// body is. The start line has been found plausible.
+/// Parses the head of a message, from the start line to the empty line, and returns it with the
+/// length of the body. The caller has checked that the start line is plausible.
 pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
     let mut lines = http1::lines(head);
     let start_line = String::from_utf8_lossy(lines.next().unwrap_or_default());
@@ -184,30 +181,31 @@ pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
             None,
         )));
     };
-    // A line without a colon is no header: skipped, as every client does.
+    // Lines without a colon are not headers. They are skipped, as every client does.
     let headers = Headers::parse(lines, FieldRules::Lenient, MAX_HEADERS).map_err(|error| {
         HeadError::TooLarge(match error {
             FieldError::TooMany => "too many headers",
             FieldError::Unreadable => unreachable!("lenient rules find no line unreadable"),
         })
     })?;
-    // One body length, said once or several times the same; anything else cannot be trusted.
+    // A repeated Content-Length is accepted if all values agree. Different values cannot be
+    // trusted.
     let mut length = None;
     for value in headers.all("Content-Length") {
         let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
         let said = if plain {
-            // More digits than fit are a number all the same: one that is too large.
+            // A number that does not fit is still a number: one that is too large.
             value.parse::<usize>().unwrap_or(usize::MAX)
         } else {
             return Err(HeadError::Malformed(malformed(
-                "Content-Length is no number",
+                "Content-Length is not a number",
                 start_line,
                 headers.cseq(),
             )));
         };
         if length.is_some_and(|length| length != said) {
             return Err(HeadError::Malformed(malformed(
-                "several values of Content-Length",
+                "conflicting values of Content-Length",
                 start_line,
                 headers.cseq(),
             )));
@@ -234,7 +232,7 @@ fn malformed(what: &'static str, start_line: &str, cseq: Option<u32>) -> Malform
     }
 }
 
-/// Request-Line or Status-Line (RFC 2326, 6.1 and 7.1).
+/// Parses a Request-Line or Status-Line (RFC 2326, 6.1 and 7.1).
 fn parse_start_line(line: &str) -> Option<Head> {
     if line.starts_with("RTSP/") {
         let (_, rest) = line.split_once(' ')?;

@@ -1,43 +1,45 @@
-//! Start lines of messages, told from garbage (RFC 2326, 6.1 and 7.1).
+//! Distinguishes start lines of messages from garbage (RFC 2326, 6.1 and 7.1).
 
 use super::Method;
 use mediagen::steps;
 
-/// With what a status line begins.
+/// Beginning of a status line.
 const PROTOCOL: &[u8] = b"RTSP/";
 
-/// How long a version is, as `RTSP/1.0`.
+/// Length of a version such as `RTSP/1.0`.
 const VERSION: usize = 8;
 
-/// The longest method that is taken for one, where the stream is in order.
+/// Maximum length of a method name while the stream is in sync.
 const METHOD_MAX: usize = 32;
 
-/// How a line ends.
+/// End of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineEnd {
-    /// With a line feed. Where the version begins that stands before it, as in a request.
+    /// A line feed. Holds the offset of the version before it, as in a request; `None` if no
+    /// version precedes it.
     Here(Option<usize>),
-    /// A byte that no start line has: it is none, however it goes on.
+    /// A byte that no start line contains: the line is garbage, whatever follows.
     Never,
 }
 
-/// What is known of a line that may be a start line. When its beginning turns out to be garbage,
-/// what is known of the rest stays true, so that no byte is looked at again for each place at which
-/// a message might begin.
+/// Scan state of a line that may be a start line. If the beginning of the line turns out to be
+/// garbage, the state remains valid for the rest, so that no byte is examined again for each
+/// position at which a message might begin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scan {
-    /// How many bytes were looked at; where the end is known, its place.
+    /// Number of bytes examined. Once the end is known, its offset.
     scanned: usize,
     end: Option<LineEnd>,
 }
 
 impl Scan {
-    /// The end of the line and its place, where it is known.
+    /// Returns the end of the line and its offset, if known.
     pub(super) fn end(&self) -> Option<(LineEnd, usize)> {
         self.end.map(|end| (end, self.scanned))
     }
 
-    /// Looks at what has come of the line since. `data` begins with it.
+    /// Examines the bytes of the line that arrived since the last call. `data` begins with the
+    /// line.
     pub(super) fn go_on(&mut self, data: &[u8]) {
         if self.end.is_some() {
             return;
@@ -50,7 +52,7 @@ impl Scan {
                     self.end = Some(LineEnd::Here(version));
                     break;
                 }
-                // What follows it decides.
+                // The next byte decides.
                 (b'\r', None) => break,
                 (b'\r', Some(b'\n')) => {}
                 (b'\r', Some(_)) => {
@@ -70,7 +72,7 @@ impl Scan {
         steps::took(self.scanned - from + 1);
     }
 
-    /// What is known of what follows the first `bytes`.
+    /// Returns the scan state of the bytes after the first `bytes`.
     pub(super) fn behind(self, bytes: usize) -> Scan {
         if bytes >= self.scanned {
             return Scan::default();
@@ -88,7 +90,7 @@ impl Scan {
     }
 }
 
-/// Where in a line the version begins with which a request ends: behind a space.
+/// Returns the offset of the version at the end of a request line. A space must precede it.
 fn version_before(line: &[u8]) -> Option<usize> {
     let trimmed = line.trim_ascii_end();
     steps::took(line.len() - trimmed.len());
@@ -97,9 +99,9 @@ fn version_before(line: &[u8]) -> Option<usize> {
     (is_version(&trimmed[begin..]) && trimmed[before] == b' ').then_some(begin)
 }
 
-/// Whether a start line may begin with these bytes, which are as much of it as has come. `strict`
-/// takes no method but the known ones: for use where the stream was lost. Looks at a bounded number
-/// of them.
+/// Returns whether a start line may begin with `data`, which is the part of the line that has
+/// arrived. If `strict`, only known methods are accepted: for use while the stream is out of sync.
+/// Examines a bounded number of bytes.
 pub(super) fn may_begin(data: &[u8], strict: bool) -> bool {
     let common = data.len().min(PROTOCOL.len());
     if data[..common] == PROTOCOL[..common] {
@@ -126,8 +128,8 @@ pub(super) fn may_begin(data: &[u8], strict: bool) -> bool {
             .all(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-'))
 }
 
-/// Whether a line that may begin so, has no byte that does not belong there, and ends with the
-/// version there, is a start line.
+/// Returns whether `line` is a start line. The caller has checked its beginning (`may_begin`) and
+/// that it contains no invalid byte ([`Scan`]). `version` is the offset of the version at its end.
 pub(super) fn is_one(line: &[u8], version: Option<usize>) -> bool {
     if line.starts_with(PROTOCOL) {
         return is_status_line(line);
@@ -136,7 +138,7 @@ pub(super) fn is_one(line: &[u8], version: Option<usize>) -> bool {
     let (Some(method_end), Some(version)) = (steps::find(first, b' '), version) else {
         return false;
     };
-    // There must be a URL between.
+    // A URL must be between method and version.
     let between = line.get(method_end..version).unwrap_or_default();
     let blanks = between.iter().position(|b| !b.is_ascii_whitespace());
     steps::took(blanks.unwrap_or(between.len()));
@@ -163,7 +165,7 @@ fn is_status_line(line: &[u8]) -> bool {
         && status.get(3).is_none_or(|b| !b.is_ascii_digit())
 }
 
-/// Whether a known message may begin here, as far as the bytes go.
+/// Returns whether a known message may begin here, as far as bytes have arrived.
 pub(super) fn may_be_known(data: &[u8]) -> bool {
     let agrees = |name: &[u8]| {
         let common = name.len().min(data.len());
@@ -176,7 +178,8 @@ pub(super) fn may_be_known(data: &[u8]) -> bool {
                 .any(|known| agrees(known.name().as_bytes())))
 }
 
-/// Whether a message can begin with this byte; where the stream is lost, only a known one.
+/// Returns whether a message can begin with this byte. If the stream is `lost`, only a known
+/// message.
 pub(super) fn can_begin(byte: u8, lost: bool) -> bool {
     if lost {
         // The first letters of RTSP and of every known method.

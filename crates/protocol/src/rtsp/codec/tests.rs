@@ -5,8 +5,8 @@ use crate::rtsp::codec::{
     MESSAGES_A_READ, Method, Overflow, Request, Response, USELESS_BYTES,
 };
 
-/// An item without borrows, neighbouring garbage added up. Of frames that are of RTP and longer
-/// than what is kept of them, no more than that, and the length.
+/// An item without borrows. Adjacent garbage is added up. Of RTP frames longer than [`FRAME_KEPT`],
+/// only the first bytes and the length.
 #[derive(Clone, Debug, PartialEq)]
 enum Owned {
     Frame(u8, Vec<u8>, usize),
@@ -43,7 +43,7 @@ fn take(items: &mut Vec<Owned>, item: Item<'_>) {
     }
 }
 
-/// What is to come of a frame, as far as it does not depend on where reads end.
+/// Returns the part of a frame that does not depend on where reads end.
 fn frame(channel: u8, payload: &[u8]) -> Owned {
     let in_part = payload.len() > FRAME_KEPT
         && payload[0] & 0xe0 == 0x80
@@ -63,7 +63,7 @@ fn decode_in(pieces: &[&[u8]]) -> (Vec<Owned>, Result<usize, Overflow>) {
     (items, Ok(decoder.kept()))
 }
 
-/// Where in the stream each item was whole, when the stream comes in those pieces.
+/// Returns the offset in the stream at which each item was complete.
 fn ends_in(pieces: &[&[u8]]) -> Vec<usize> {
     let mut decoder = Decoder::new();
     let (mut ends, mut begin) = (Vec::new(), 0);
@@ -76,7 +76,7 @@ fn ends_in(pieces: &[&[u8]]) -> Vec<usize> {
 }
 
 #[test]
-fn where_an_item_is_whole_does_not_depend_on_where_reads_end() {
+fn item_ends_do_not_depend_on_read_boundaries() {
     let rtp = [&[b'$', 0, 0, 200, 0x80, 96][..], &[7; 198]].concat();
     let padded = [&[b'$', 0, 0, 200, 0xa0, 96][..], &[7; 198]].concat();
     let rtcp = [&[b'$', 1, 0, 28, 0x80, 200][..], &[7; 26]].concat();
@@ -116,7 +116,7 @@ fn response(status: u16, reason: &str, headers: &[(&str, &str)], body: &[u8]) ->
 }
 
 #[test]
-fn a_plain_answer() {
+fn plain_response_is_decoded() {
     let bytes = b"RTSP/1.0 200 OK\r\nCSeq: 3\r\nContent-Length: 4\r\n\r\nv=0\n";
     assert_eq!(
         decode(bytes),
@@ -130,7 +130,7 @@ fn a_plain_answer() {
 }
 
 #[test]
-fn what_servers_get_wrong_is_read_all_the_same() {
+fn common_server_mistakes_are_tolerated() {
     let bytes = b"\r\n\nRTSP/1.0 404\nCSeq : 7\nServer: a\n  folded\n\tagain \nno colon\nX:\n\n";
     assert_eq!(
         decode(bytes),
@@ -148,7 +148,7 @@ fn what_servers_get_wrong_is_read_all_the_same() {
 }
 
 #[test]
-fn names_are_found_whatever_their_case() {
+fn header_names_are_case_insensitive() {
     let Owned::Response(response) =
         &decode(b"RTSP/1.0 200 OK\r\ncseq: 12\r\nPUBLIC: A\r\npublic: B\r\n\r\n")[0]
     else {
@@ -162,7 +162,7 @@ fn names_are_found_whatever_their_case() {
 }
 
 #[test]
-fn frames_stand_between_messages() {
+fn frames_are_decoded_between_messages() {
     let mut bytes = b"$\x00\x00\x03abc".to_vec();
     bytes.extend_from_slice(b"RTSP/1.0 200 OK\r\n\r\n$\x01\x00\x00$\x02\x00\x01$");
     assert_eq!(
@@ -177,7 +177,7 @@ fn frames_stand_between_messages() {
 }
 
 #[test]
-fn of_a_packet_that_is_cut_its_header_is_kept_and_no_more() {
+fn only_the_beginning_of_a_split_rtp_packet_is_kept() {
     let packet = |first: u8, second: u8| [vec![first, second], vec![7; 30_000]].concat();
     for (payload, kept) in [
         (packet(0x80, 96), 4 + FRAME_KEPT),
@@ -202,7 +202,7 @@ fn of_a_packet_that_is_cut_its_header_is_kept_and_no_more() {
 }
 
 #[test]
-fn a_server_may_ask_too() {
+fn requests_of_a_server_are_decoded() {
     let items = decode(b"ANNOUNCE rtsp://a/b c RTSP/1.0\r\nCSeq: 1\r\n\r\n");
     let Owned::Request(request) = &items[0] else {
         panic!("a request");
@@ -217,7 +217,7 @@ fn a_server_may_ask_too() {
 
 #[test]
 fn garbage_is_skipped_to_the_next_frame_or_message() {
-    // The `$` in the garbage begins no packet of version 2.
+    // No packet of version 2 follows the `$` in the garbage.
     let mut bytes = b"\x01\x02rubbish $\x00\x00\x10\x00 more\n".to_vec();
     let garbage = bytes.len();
     let packet = [0x80, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
@@ -251,19 +251,19 @@ fn a_content_length_that_is_too_small_leaves_garbage() {
 }
 
 #[test]
-fn a_content_length_that_cannot_be_trusted_is_malformed() {
+fn invalid_content_length_is_malformed() {
     for (bytes, what) in [
         (
             &b"RTSP/1.0 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"[..],
-            "several values of Content-Length",
+            "conflicting values of Content-Length",
         ),
         (
             b"RTSP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n",
-            "Content-Length is no number",
+            "Content-Length is not a number",
         ),
         (
             b"RTSP/1.0 200 OK\r\nContent-Length:\r\n\r\n",
-            "Content-Length is no number",
+            "Content-Length is not a number",
         ),
     ] {
         assert_eq!(decode(bytes), [Owned::Malformed(what)]);
@@ -273,7 +273,7 @@ fn a_content_length_that_cannot_be_trusted_is_malformed() {
 }
 
 #[test]
-fn what_is_too_large_ends_the_stream() {
+fn oversized_messages_end_the_stream() {
     let mut head = b"RTSP/1.0 200 OK\r\n".to_vec();
     head.resize(MAX_HEAD + 1, b'a');
     let body = format!(
@@ -293,7 +293,7 @@ fn what_is_too_large_ends_the_stream() {
         assert_eq!(decoder.feed(b"x", |_| ()), Err(Overflow::TooLarge(what)));
         assert_eq!(decoder.kept(), 0);
     }
-    // A line that is no start line is only garbage, however long.
+    // A long line that is not a start line is garbage, not an overflow.
     let line = vec![b'a'; 3 * MAX_START_LINE];
     assert!(matches!(decode_in(&[&line]).0[..], [Owned::Garbage(n)] if n >= MAX_START_LINE));
 }
@@ -334,7 +334,7 @@ fn framed(channel: u8, payload: &[u8]) -> Vec<u8> {
     [&[b'$', channel, high, low], payload].concat()
 }
 
-/// An item with the bytes it is written as.
+/// An item and its encoding.
 fn item() -> impl Strategy<Value = (Vec<u8>, Owned)> {
     let first = prop_oneof![Just(0x80), Just(0xa0), any::<u8>()];
     let second = prop_oneof![Just(96), Just(200), any::<u8>()];
@@ -403,7 +403,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn what_is_written_is_read_however_it_is_cut(
+    fn encoded_items_are_decoded_however_they_are_split(
         items in prop::collection::vec(item(), 1..8),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
@@ -415,7 +415,7 @@ proptest! {
     }
 
     #[test]
-    fn any_cut_of_any_bytes_gives_the_same(
+    fn items_do_not_depend_on_how_bytes_are_split(
         pieces in prop::collection::vec(prop_oneof![
             prop::collection::vec(any::<u8>(), 0..20),
             item().prop_map(|(bytes, _)| bytes),
@@ -433,8 +433,8 @@ proptest! {
         let whole = decode_in(&[&bytes]);
         let parts = decode_in(&cut(&bytes, &cuts));
         let (mut ours, mut theirs) = (whole.0, parts.0);
-        // Garbage at the very end may be reported sooner or later; together with what is kept it is
-        // the same.
+        // Garbage at the very end may be reported sooner or later. Its sum with the buffered bytes
+        // is the same.
         let left = |items: &mut Vec<Owned>, kept: Result<usize, Overflow>| {
             let garbage = match items.last() {
                 Some(Owned::Garbage(bytes)) => { let bytes = *bytes; items.pop(); bytes }
@@ -448,7 +448,7 @@ proptest! {
 }
 
 #[test]
-fn too_many_messages_in_one_read_end_the_stream_and_are_not_decoded() {
+fn too_many_messages_in_one_read_end_the_stream() {
     let request = b"P * RTSP/1.0\n\n";
     let mut decoder = Decoder::new();
     let mut count = 0;
@@ -475,7 +475,7 @@ fn too_many_messages_in_one_read_end_the_stream_and_are_not_decoded() {
 }
 
 #[test]
-fn a_stream_of_garbage_ends_and_garbage_between_packets_does_not_end_it() {
+fn only_a_stream_of_mostly_garbage_is_ended() {
     let garbage_of = |text: &[u8]| {
         let mut decoder = Decoder::new();
         let mut bytes = 0;
@@ -497,7 +497,7 @@ fn a_stream_of_garbage_ends_and_garbage_between_packets_does_not_end_it() {
             "{useless}"
         );
     }
-    // As the reference server does on request, for hours: 64 bytes between packets.
+    // As the reference server injects on request, for hours: 64 bytes between packets.
     let packet = [&[b'$', 0, 0, 200, 0x80, 96][..], &[7; 198]].concat();
     let piece = [&packet[..], &packet, &[0x81; 64]].concat();
     let mut decoder = Decoder::new();

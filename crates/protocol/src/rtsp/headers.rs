@@ -1,5 +1,5 @@
-//! Header values of RTSP, parsed as real servers and clients write them, and written as RFC 2326
-//! says.
+//! RTSP header values. Parsing accepts what real servers and clients write; writing follows
+//! RFC 2326.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub use range::{NptStart, Range};
 pub use rtp_info::RtpInfo;
 pub use transport::{Cast, Lower, Ports, Transport};
 
-/// `CSeq` (RFC 2326, 12.17). Blanks around it and a fraction behind it are let go.
+/// Parses `CSeq` (RFC 2326, 12.17). Ignores surrounding blanks and anything after the digits.
 pub fn parse_cseq(value: &str) -> Option<u32> {
     let value = value.trim();
     let end = value
@@ -22,7 +22,7 @@ pub fn parse_cseq(value: &str) -> Option<u32> {
     value[..end].parse().ok()
 }
 
-/// `Public` or `Allow`: the methods listed (RFC 2326, 12.28 and 12.4).
+/// Parses `Public` or `Allow`: a list of methods (RFC 2326, 12.28 and 12.4).
 pub fn parse_methods(value: &str) -> Vec<Method> {
     value
         .split([',', ' '])
@@ -33,24 +33,24 @@ pub fn parse_methods(value: &str) -> Vec<Method> {
         .collect()
 }
 
-/// The value of `Public` for these methods.
+/// Formats the value of `Public`.
 pub fn write_methods(methods: &[Method]) -> String {
     let names: Vec<&str> = methods.iter().map(Method::name).collect();
     names.join(", ")
 }
 
-/// `Session` (RFC 2326, 12.37).
+/// The `Session` header (RFC 2326, 12.37).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The identifier, to be sent back as it is.
+    /// Session identifier, sent back unchanged.
     pub id: String,
-    /// After how many seconds without a sign of life the server lets the session go; 60 where it
-    /// does not say.
+    /// Session timeout in seconds: the server ends the session if no keep-alive arrives for this
+    /// long. `None` if the server states none; the default is 60.
     pub timeout: Option<u32>,
 }
 
 impl Session {
-    /// The session that a header value names; `None` where it names none.
+    /// Parses a header value. Returns `None` if it contains no identifier.
     pub fn parse(value: &str) -> Option<Session> {
         let mut parts = value.split(';');
         let id = parts.next().unwrap_or_default().trim();
@@ -80,7 +80,7 @@ impl fmt::Display for Session {
     }
 }
 
-/// Splits at `separator` where it stands outside of quotation marks.
+/// Splits at each `separator` outside quotation marks.
 pub(crate) fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     text.split(move |c| {
@@ -91,7 +91,7 @@ pub(crate) fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item 
     })
 }
 
-/// Takes blanks, then quotation marks, off both ends.
+/// Removes blanks and quotation marks from both ends.
 pub(crate) fn unquote(text: &str) -> &str {
     text.trim().trim_matches('"').trim()
 }

@@ -1,14 +1,14 @@
-//! `Range` (RFC 2326, 12.29 and 3.5 to 3.7).
+//! The `Range` header (RFC 2326, 12.29 and 3.5 to 3.7).
 
 use std::fmt;
 use std::time::Duration;
 
-/// Where a range of normal play time begins.
+/// Start of a range in normal play time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NptStart {
-    /// Where the media is now: live.
+    /// The current position of live media.
     Now,
-    /// So long after the beginning.
+    /// Offset from the beginning of the media.
     At(Duration),
 }
 
@@ -17,37 +17,33 @@ pub enum NptStart {
 pub enum Range {
     /// Normal play time.
     Npt {
-        /// The beginning, where it is said.
         start: Option<NptStart>,
-        /// The end, where it is said.
         end: Option<Duration>,
     },
-    /// Wall-clock time in UTC, as it is written.
+    /// Absolute time in UTC, as written.
     Clock {
-        /// The beginning.
         start: String,
-        /// The end; empty where it is open.
+        /// Empty if the end is open.
         end: String,
     },
-    /// SMPTE time codes, as they are written.
+    /// SMPTE time codes, as written.
     Smpte {
-        /// Which kind: `smpte`, `smpte-25`, `smpte-30-drop`.
+        /// Unit: `smpte`, `smpte-25` or `smpte-30-drop`.
         kind: String,
-        /// The beginning.
         start: String,
-        /// The end; empty where it is open.
+        /// Empty if the end is open.
         end: String,
     },
 }
 
 impl Range {
-    /// Normal play time from the beginning, open at the end.
+    /// Normal play time from the beginning, with an open end.
     pub const FROM_START: Range = Range::Npt {
         start: Some(NptStart::At(Duration::ZERO)),
         end: None,
     };
 
-    /// The range that a header value or an SDP's `range` attribute states.
+    /// Parses a header value, or the value of the `range` attribute in SDP.
     pub fn parse(value: &str) -> Option<Range> {
         let range = value.split(';').next()?;
         let (unit, range) = range.split_once('=').or_else(|| {
@@ -83,8 +79,8 @@ impl Range {
         }
     }
 
-    /// How long the range is, where that is stated in normal play time. Servers write `0-0` for
-    /// media whose length they do not know.
+    /// Returns the length of the range if it is stated in normal play time. Returns `None` for
+    /// `0-0`, which servers write if they do not know the length of the media.
     pub fn length(&self) -> Option<Duration> {
         match self {
             Range::Npt {
@@ -100,7 +96,7 @@ impl Range {
     }
 }
 
-/// Seconds with a fraction, or `h:mm:ss` with one (RFC 2326, 3.6).
+/// Parses seconds or `h:mm:ss`, each with an optional fraction (RFC 2326, 3.6).
 fn parse_npt(text: &str) -> Option<Duration> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut seconds: u64 = 0;
@@ -114,7 +110,7 @@ fn parse_npt(text: &str) -> Option<Duration> {
             .checked_mul(60)?
             .checked_add(part.parse::<u64>().ok()?)?;
     }
-    // What is later than some thousand years is no time of play.
+    // Times beyond some thousand years are not play times.
     if seconds > u64::from(u32::MAX) * 16 {
         return None;
     }
@@ -129,7 +125,7 @@ fn parse_npt(text: &str) -> Option<Duration> {
     Some(Duration::new(seconds, nanos))
 }
 
-/// Seconds with milliseconds, or as many digits as there are.
+/// Formats seconds with three decimals, or with nine if they are not whole milliseconds.
 struct Npt(Duration);
 
 impl fmt::Display for Npt {

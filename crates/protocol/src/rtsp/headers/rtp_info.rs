@@ -1,24 +1,24 @@
-//! `RTP-Info` (RFC 2326, 12.33).
+//! The `RTP-Info` header (RFC 2326, 12.33).
 
 use std::fmt;
 
-/// What a server says of the first packet of one stream.
+/// Statement of a server about the first packet of one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtpInfo {
-    /// The stream's control URL, absolute or relative, as the server wrote it.
+    /// Control URL of the stream, absolute or relative, as the server wrote it.
     pub url: String,
     /// Sequence number of the first packet.
     pub seq: Option<u16>,
-    /// RTP timestamp that stands for the start of the range.
+    /// RTP timestamp that corresponds to the start of the range.
     pub rtptime: Option<u32>,
 }
 
 impl RtpInfo {
-    /// Every stream of a header value; at most 64.
+    /// Parses the streams of a header value, at most 64.
     ///
-    /// A URL may hold commas and semicolons and is often not quoted: what follows one of these, and
-    /// is not a field of its own, belongs to the URL. One entry may lack a URL where there is one
-    /// stream only.
+    /// A URL may contain commas and semicolons and is often not quoted: text after such a separator
+    /// that is not a known field belongs to the URL. The first entry may lack a URL, as for a
+    /// single stream.
     pub fn parse_all(value: &str) -> Vec<RtpInfo> {
         let mut infos: Vec<RtpInfo> = Vec::new();
         let mut in_url = false;
@@ -58,14 +58,14 @@ impl RtpInfo {
                 continue;
             };
             match name.as_str() {
-                // Some servers write these as signed or wider than they are: the low bits count.
+                // Some servers write these values signed or too wide: the low bits count.
                 "seq" => info.seq = wrapped(field).map(|seq| seq as u16),
                 "rtptime" => info.rtptime = wrapped(field).map(|time| time as u32),
                 _ => {}
             }
         }
         for info in &mut infos {
-            // Quotation marks and blanks may stand in any order.
+            // Quotation marks and blanks may occur in any order.
             let around = |c: char| c == '"' || c.is_whitespace();
             let url = info.url.trim_matches(around);
             if url.len() != info.url.len() {
@@ -80,7 +80,7 @@ fn wrapped(field: &str) -> Option<i64> {
     field.trim().trim_matches('"').parse().ok()
 }
 
-/// The parts of a value between commas and semicolons, each with the separator before it.
+/// Parts of a value between commas and semicolons, each with the separator before it.
 struct Parts<'a>(&'a str);
 
 impl<'a> Iterator for Parts<'a> {

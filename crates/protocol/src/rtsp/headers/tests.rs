@@ -19,7 +19,7 @@ fn text_in_a_transport_cannot_add_parameters() {
 }
 
 #[test]
-fn cseq_as_it_is_written() {
+fn cseq_is_parsed_leniently() {
     assert_eq!(parse_cseq(" 7 "), Some(7));
     assert_eq!(parse_cseq("7\tx"), Some(7));
     assert_eq!(parse_cseq("x"), None);
@@ -27,7 +27,7 @@ fn cseq_as_it_is_written() {
 }
 
 #[test]
-fn methods_as_they_are_listed() {
+fn method_lists_are_parsed_and_written() {
     let vlc = parse_methods("DESCRIBE,SETUP,TEARDOWN,PLAY,PAUSE,GET_PARAMETER");
     assert_eq!(vlc.len(), 6);
     assert!(vlc.contains(&Method::GetParameter));
@@ -42,7 +42,7 @@ fn methods_as_they_are_listed() {
 }
 
 #[test]
-fn sessions_as_servers_write_them() {
+fn session_headers_of_real_servers_are_parsed() {
     for (value, id, timeout) in [
         ("8e3a0b1c2d;timeout=60", "8e3a0b1c2d", Some(60)),
         ("Wq$+.-_; Timeout = 30 ", "Wq$+.-_", Some(30)),
@@ -58,7 +58,7 @@ fn sessions_as_servers_write_them() {
 }
 
 #[test]
-fn transports_as_servers_write_them() {
+fn transport_headers_of_real_servers_are_parsed() {
     // VLC
     let vlc = Transport::parse(
         "RTP/AVP/UDP;unicast;source=127.0.0.1;client_port=5004-5005;server_port=39256-39257;\
@@ -95,7 +95,7 @@ fn transports_as_servers_write_them() {
 }
 
 #[test]
-fn transports_that_a_client_offers() {
+fn offered_transports_are_parsed_in_order() {
     let all = Transport::parse_all(
         "MP2T/H2221/UDP;unicast, RTP/SAVPF;unicast;client_port=1-2,RTP/AVP/TCP;interleaved=0-1,RTP/AVP/DCCP",
     );
@@ -118,7 +118,7 @@ fn transports_that_a_client_offers() {
 }
 
 #[test]
-fn rtp_info_as_servers_write_it() {
+fn rtp_info_of_real_servers_is_parsed() {
     // VLC
     let vlc = RtpInfo::parse_all(
         "url=rtsp://127.0.0.1:8556/v1/trackID=0;seq=5042;rtptime=3419876, \
@@ -157,7 +157,7 @@ fn rtp_info_as_servers_write_it() {
 }
 
 #[test]
-fn ranges_as_they_are_written() {
+fn ranges_are_parsed_and_written() {
     for (value, length) in [
         ("npt=0.000-30.5", Some(30.5)),
         ("npt=10-0:01:10.25", Some(60.25)),
@@ -190,7 +190,7 @@ fn ranges_as_they_are_written() {
 
 proptest! {
     #[test]
-    fn no_value_breaks_a_parser(value in "\\PC{0,60}|[a-z=;,\" 0-9/.:-]{0,60}|(npt=|url=|RTP/AVP;)[a-z=;,\" 0-9-]{0,40}") {
+    fn parsers_never_panic(value in "\\PC{0,60}|[a-z=;,\" 0-9/.:-]{0,60}|(npt=|url=|RTP/AVP;)[a-z=;,\" 0-9-]{0,40}") {
         parse_cseq(&value);
         parse_methods(&value);
         Session::parse(&value);
@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn transports_survive_writing(
+    fn transports_round_trip(
         lower in prop::sample::select(vec![Lower::Udp, Lower::Tcp]),
         cast in prop::option::of(prop::sample::select(vec![Cast::Unicast, Cast::Multicast])),
         client in prop::option::of(0u16..=65535), server in prop::option::of(0u16..65535),

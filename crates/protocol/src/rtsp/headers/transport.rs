@@ -1,46 +1,43 @@
-//! `Transport` (RFC 2326, 12.39).
+//! The `Transport` header (RFC 2326, 12.39).
 
 use std::fmt;
 
 use super::{split_unquoted, unquote};
 
-/// What RTP runs over.
+/// Lower transport of RTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lower {
     /// UDP: `RTP/AVP`, `RTP/AVP/UDP`.
     #[default]
     Udp,
-    /// Frames in the RTSP connection: `RTP/AVP/TCP`.
+    /// Interleaved frames in the RTSP connection: `RTP/AVP/TCP`.
     Tcp,
 }
 
-/// To how many the media goes.
+/// Delivery mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cast {
-    /// To one.
     Unicast,
-    /// To a group.
     Multicast,
 }
 
-/// A pair of ports or channels: media, and its RTCP.
+/// A pair of ports or interleaved channels, for RTP and RTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports<T> {
-    /// For media.
+    /// Used for RTP.
     pub media: T,
-    /// For RTCP.
+    /// Used for RTCP.
     pub control: T,
 }
 
 impl<T> Ports<T> {
-    /// A pair.
     pub const fn new(media: T, control: T) -> Ports<T> {
         Ports { media, control }
     }
 }
 
 impl Ports<u16> {
-    /// `5000-5001`; of a single number the next one is for RTCP.
+    /// Parses `5000-5001`. If only one port is stated, RTCP uses the next one.
     fn parse(text: &str) -> Option<Ports<u16>> {
         let mut parts = unquote(text).split('-').map(str::trim);
         let media: u16 = parts.next()?.parse().ok()?;
@@ -68,38 +65,37 @@ impl<T: fmt::Display> fmt::Display for Ports<T> {
     }
 }
 
-/// One way to carry a stream, as a client asks for it or a server grants it.
+/// One transport specification, as requested by a client or granted by a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transport {
-    /// The profile: `AVP`, `AVPF`, `SAVP`, upper case. Empty reads as `AVP`.
+    /// Profile in upper case: `AVP`, `AVPF`, `SAVP`. Empty means `AVP`.
     pub profile: String,
-    /// What RTP runs over.
     pub lower: Lower,
-    /// Unicast or multicast, where it is said. RFC 2326 has multicast for default, real servers
-    /// mean unicast.
+    /// Unicast or multicast, if stated. RFC 2326 defaults to multicast, but real servers mean
+    /// unicast.
     pub cast: Option<Cast>,
-    /// The client's ports, unicast.
+    /// Client's ports for unicast.
     pub client_port: Option<Ports<u16>>,
-    /// The server's ports, unicast.
+    /// Server's ports for unicast.
     pub server_port: Option<Ports<u16>>,
-    /// The group's ports, multicast.
+    /// Group's ports for multicast.
     pub port: Option<Ports<u16>>,
-    /// The channels of frames in the connection.
+    /// Interleaved channels.
     pub interleaved: Option<Ports<u8>>,
-    /// The synchronisation source of what the server sends.
+    /// SSRC of the server's packets.
     pub ssrc: Option<u32>,
-    /// Where the media comes from.
+    /// Source address of the media.
     pub source: Option<String>,
-    /// Where the media goes to.
+    /// Destination address of the media.
     pub destination: Option<String>,
-    /// Time to live, multicast.
+    /// Time to live for multicast.
     pub ttl: Option<u8>,
-    /// `PLAY` or `RECORD`; `None` means PLAY.
+    /// `PLAY` or `RECORD`; `None` means `PLAY`.
     pub mode: Option<String>,
 }
 
 impl Transport {
-    /// UDP to one client on these ports.
+    /// Returns a specification of UDP unicast to these ports of the client.
     pub fn udp(client_port: Ports<u16>) -> Transport {
         Transport {
             cast: Some(Cast::Unicast),
@@ -108,7 +104,7 @@ impl Transport {
         }
     }
 
-    /// UDP to a group and ports of the server's choice.
+    /// Returns a specification of UDP multicast to a group and ports chosen by the server.
     pub fn multicast() -> Transport {
         Transport {
             cast: Some(Cast::Multicast),
@@ -116,7 +112,7 @@ impl Transport {
         }
     }
 
-    /// Frames in the connection on these channels.
+    /// Returns a specification of interleaved frames on these channels.
     pub fn tcp(interleaved: Ports<u8>) -> Transport {
         Transport {
             lower: Lower::Tcp,
@@ -126,8 +122,8 @@ impl Transport {
         }
     }
 
-    /// Every specification in a header value that is one of RTP, in order of preference; at most
-    /// 16.
+    /// Parses the RTP specifications of a header value, in order of preference. Reads at most 16
+    /// specifications.
     pub fn parse_all(value: &str) -> Vec<Transport> {
         split_unquoted(value, ',')
             .take(16)
@@ -135,7 +131,7 @@ impl Transport {
             .collect()
     }
 
-    /// The first specification of a header value.
+    /// Parses the first RTP specification of a header value.
     pub fn parse(value: &str) -> Option<Transport> {
         split_unquoted(value, ',').find_map(Transport::parse_one)
     }
@@ -186,14 +182,14 @@ impl Transport {
     }
 }
 
-/// A text; none where it is empty, or holds a quotation mark, for which there is no way to write
-/// it.
+/// Returns the text without quotation marks. Returns `None` if it is empty or contains a quotation
+/// mark, which cannot be encoded.
 fn text(value: &str) -> Option<String> {
     let value = unquote(value);
     (!value.is_empty() && !value.contains('"')).then(|| value.to_owned())
 }
 
-/// A text as it is written: in quotation marks where it would else end early.
+/// Encodes a text, with quotation marks if a separator in it would end it early.
 fn written(value: &str) -> String {
     match value.contains([';', ',']) {
         true => format!("\"{value}\""),
@@ -201,8 +197,8 @@ fn written(value: &str) -> String {
     }
 }
 
-/// Eight hexadecimal digits (RFC 2326, 12.39). Some servers leave out leading zeros, pad with
-/// blanks, or put `0x` before it.
+/// Parses eight hexadecimal digits (RFC 2326, 12.39). Some servers omit leading zeros, pad with
+/// blanks or write a `0x` prefix.
 fn parse_ssrc(value: &str) -> Option<u32> {
     let value = unquote(value);
     let value = value.strip_prefix("0x").unwrap_or(value);

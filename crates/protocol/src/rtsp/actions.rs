@@ -1,4 +1,4 @@
-//! What a client does while it plays: the keys of a scenario's `actions`.
+//! Actions of a client while it plays: the keys of a scenario's `actions`.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,65 +9,66 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::span::Span;
 
-/// The most actions of one client.
+/// Maximum number of actions of one client.
 pub const MAX_ACTIONS: usize = 256;
 
-/// One thing that a client does while it plays. Each begins when the one before it is done: a PLAY
-/// or PAUSE with its answer, or where its range has an end, with that; a wait with its time.
+/// An action of a client while it plays. It begins when the action before it ends: a PLAY or PAUSE
+/// ends with its answer, a PLAY with a limited range with that range, and a wait with its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Plays on, or elsewhere, or otherwise: `{from: 10s, to: 40s}`. As the first action it says
-    /// how the client begins; without it that is from the beginning to the end.
+    /// Continues playing, or changes position, scale or speed: `{from: 10s, to: 40s}`. As the first
+    /// action, it determines how the client begins. Without it, the client begins to play the whole
+    /// media.
     Play(Play),
-    /// Lets it play for so long: `20s`, or `5s..20s` for a time drawn by the seed.
+    /// Keeps playing for this time: `20s`, or `5s..20s` for a time drawn with the seed.
     Wait(Span),
-    /// Pauses for so long (PAUSE), and then plays on from there (PLAY without a range).
+    /// Pauses for this time (PAUSE), then resumes from there (PLAY without a range).
     Pause(Span),
-    /// Goes to that position and plays on from there (PAUSE, then PLAY with a range).
+    /// Seeks to this position and plays on from there (PAUSE, then PLAY with a range).
     Seek(Span),
-    /// Asks for fast forward or rewind from where the media is: `2` plays twice as much media in
-    /// the same time, `-1` backwards, `1` as usual (RFC 2326, 12.34).
+    /// Requests fast forward or rewind from the current position: `2` plays twice as much media in
+    /// the same time, `-1` plays backwards, `1` is normal (RFC 2326, 12.34).
     Scale(Scale),
-    /// Asks for delivery so many times as fast as the media plays, from where it is: `2` needs
+    /// Requests delivery at a multiple of the normal rate, from the current position: `2` needs
     /// twice the bandwidth (RFC 2326, 12.35).
     Speed(Speed),
     /// Leaves early.
     Leave(LeaveEarly),
 }
 
-/// How to play.
+/// Parameters of `play`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, try_from = "PlayKeys")]
 #[schemars(with = "PlayKeys")]
 pub struct Play {
-    /// From which position. Default: from where the media is, at first from the beginning.
+    /// Start position. Default: the current position; for the first action, the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Span>,
-    /// Up to which position: when it is reached, the next action follows, or the client has
-    /// completed where there is none. Default: to the end, while the next action follows at once.
+    /// End position. When it is reached, the next action begins; without a next action, the client
+    /// has completed. Default: the end of the media, while the next action begins at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Span>,
-    /// As `scale` alone. Default: as before, at first 1.
+    /// Same as the action `scale`. Default: unchanged, initially 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
-    /// As `speed` alone. Default: as before, at first 1.
+    /// Same as the action `speed`. Default: unchanged, initially 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
 }
 
-/// The keys of [`Play`], unchecked.
+/// Parameters of `play`, before validation.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct PlayKeys {
-    /// From which position. Default: from where the media is, at first from the beginning.
+    /// Start position. Default: the current position; for the first action, the beginning.
     from: Option<Span>,
-    /// Up to which position: when it is reached, the next action follows, or the client has
-    /// completed where there is none. Default: to the end, while the next action follows at once.
+    /// End position. When it is reached, the next action begins; without a next action, the client
+    /// has completed. Default: the end of the media, while the next action begins at once.
     to: Option<Span>,
-    /// As `scale` alone. Default: as before, at first 1.
+    /// Same as the action `scale`. Default: unchanged, initially 1.
     scale: Option<Scale>,
-    /// As `speed` alone. Default: as before, at first 1.
+    /// Same as the action `speed`. Default: unchanged, initially 1.
     speed: Option<Speed>,
 }
 
@@ -79,13 +80,13 @@ impl TryFrom<PlayKeys> for Play {
         let backwards = keys.scale.is_some_and(|scale| scale.0 < 0.0);
         if let Some(to) = keys.to {
             if backwards {
-                return Err("`to` does not go with a negative `scale`; \
-                     a rewind ends at the beginning, or with the next action"
+                return Err("`to` cannot be combined with a negative `scale`; \
+                     a rewind ends at the beginning or with the next action"
                     .to_owned());
             }
             if to.least <= from {
                 return Err(format!(
-                    "`to: {to}` is not after `from`; write a position after {}, the media's beginning being 0s",
+                    "`to: {to}` is not after `from`; write a position after {}, counted from the beginning of the media",
                     TimeSpan(from)
                 ));
             }
@@ -99,11 +100,11 @@ impl TryFrom<PlayKeys> for Play {
     }
 }
 
-/// Whether to leave early.
+/// Parameters of `leave`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LeaveEarly {
-    /// With which chance. Default: 100%.
+    /// Probability of leaving. Default: 100%.
     pub chance: measure::units::Ratio,
 }
 
@@ -115,12 +116,12 @@ impl Default for LeaveEarly {
     }
 }
 
-/// The value of `Scale` (RFC 2326, 12.34): from -256 to 256, and not 0.
+/// Value of `Scale` (RFC 2326, 12.34): from -256 to 256, except 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Scale(pub f64);
 
-/// The value of `Speed` (RFC 2326, 12.35): above 0, up to 256.
+/// Value of `Speed` (RFC 2326, 12.35): above 0, up to 256.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Speed(pub f64);
@@ -164,7 +165,7 @@ impl From<Speed> for f64 {
 }
 
 impl fmt::Display for Action {
-    /// In words, as what a client does: `seeks to 30s..50s`.
+    /// Describes what a client does: `seeks to 30s..50s`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Action::Play(play) => play.fmt(out),
@@ -198,7 +199,8 @@ impl fmt::Display for Play {
     }
 }
 
-/// What clients with these actions do, in words; `None` where there are none. Of many, the first.
+/// Describes what clients with these actions do. Names at most the first 12. Returns `None` if
+/// there are no actions.
 pub fn in_words(actions: &[Action]) -> Option<String> {
     const SHOWN: usize = 12;
     let mut words: Vec<String> = actions.iter().take(SHOWN).map(Action::to_string).collect();
@@ -208,7 +210,7 @@ pub fn in_words(actions: &[Action]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// Whether these actions make sense together; if not, why.
+/// Checks whether these actions make sense together. Returns the reason if they do not.
 pub fn check(actions: &[Action]) -> Result<(), String> {
     if actions.len() > MAX_ACTIONS {
         return Err(format!(
@@ -219,8 +221,8 @@ pub fn check(actions: &[Action]) -> Result<(), String> {
     let leaves = |action: &Action| matches!(action, Action::Leave(leave) if leave.chance.0 >= 1.0);
     match actions.iter().position(leaves) {
         Some(place) if place + 1 < actions.len() => Err(format!(
-            "action {} of `actions` is `leave`, and no client comes to the {} after it; \
-             take these out, or write `leave: {{chance: 30%}}`",
+            "action {} of `actions` is `leave`, so no client reaches the {} after it; \
+             remove these, or write `leave: {{chance: 30%}}`",
             place + 1,
             actions.len() - place - 1
         )),
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_are_written_as_they_are_read() {
+    fn actions_round_trip_through_json() {
         let text = r#"[{"play":{"from":"10s","to":"40s"}},{"wait":"5s..20s"},{"pause":"3s"},{"seek":"30s..50s"},{"scale":-1.0},{"speed":0.5},{"leave":{"chance":"30%"}}]"#;
         let read = actions(text).expect("valid");
         assert_eq!(read.len(), 7);
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_actions_are_refused() {
+    fn invalid_actions_are_rejected() {
         for (text, says) in [
             (r#"[{"wait":"20s..5s"}]"#, "ends before it begins"),
             (r#"[{"wait":"5"}]"#, "a unit is missing"),
@@ -271,7 +273,7 @@ mod tests {
         }
         let read = actions(r#"[{"leave":{}},{"wait":"1s"}]"#).expect("each is valid");
         assert!(
-            check(&read).is_err_and(|error| error.contains("no client comes to the 1 after it"))
+            check(&read).is_err_and(|error| error.contains("no client reaches the 1 after it"))
         );
         let many = vec![Action::Wait(Span::exactly(Duration::ZERO)); MAX_ACTIONS + 1];
         assert!(check(&many).is_err());

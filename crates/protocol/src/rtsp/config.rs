@@ -1,4 +1,4 @@
-//! The keys that a scenario may set for RTSP clients.
+//! Scenario keys of RTSP clients.
 
 use std::time::Duration;
 
@@ -12,32 +12,33 @@ use crate::media::source::SourceConfig;
 use crate::remote_receiver::MediaConfig;
 use crate::tls::TlsConfig;
 
-/// How media is carried.
+/// Media transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
     /// RTP over UDP, unicast, on a pair of ports for each stream.
     #[default]
     Udp,
-    /// Interleaved in the RTSP connection (RFC 2326, 10.12).
+    /// RTP interleaved in the RTSP connection (RFC 2326, 10.12).
     Tcp,
-    /// The same, and the RTSP connection tunnelled over HTTP: two connections, a GET and a POST.
+    /// RTP interleaved in an RTSP connection that is tunnelled over HTTP: two connections, a GET
+    /// and a POST.
     Http,
-    /// RTP over UDP to a multicast group that the server names: one copy for all clients of a
-    /// worker.
+    /// RTP over UDP to a multicast group named by the server. All clients of a worker share one
+    /// copy.
     Multicast,
 }
 
-/// By which request a client shows that it lives.
+/// Request used as a keep-alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeepAlive {
-    /// GET_PARAMETER where the server says in `Public` that it knows it, else OPTIONS.
+    /// GET_PARAMETER if the server lists it in `Public`, otherwise OPTIONS.
     #[default]
     Auto,
-    /// OPTIONS, always.
+    /// Always OPTIONS.
     Options,
-    /// GET_PARAMETER without a body, always.
+    /// Always GET_PARAMETER, without a body.
     GetParameter,
 }
 
@@ -45,64 +46,63 @@ pub enum KeepAlive {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// How media is carried: `udp` (default), `tcp`, `http` (interleaved, and tunnelled over HTTP)
-    /// or `multicast`.
+    /// Media transport: `udp` (default), `tcp`, `http` (interleaved, and tunnelled over HTTP) or
+    /// `multicast`.
     pub transport: Transport,
-    /// The name of the network interface through which multicast groups are joined. Default: the
-    /// one through which the server is reached.
+    /// Name of the network interface used to join multicast groups. Default: the interface used to
+    /// reach the server.
     pub interface: Option<String>,
-    /// How long connecting may take, looking up the name included. Default 5s.
+    /// Timeout for connecting, including name resolution. Default 5s.
     pub connect_timeout: TimeSpan,
-    /// How long each request may take to be answered. Default 10s.
+    /// Timeout for the answer to each request. Default 10s.
     pub request_timeout: TimeSpan,
-    /// How long after the answer to PLAY the first media packet may take to arrive, of any stream:
-    /// then the client has failed with `no_media`. Default 10s.
+    /// Maximum time from the answer to PLAY to the first media packet of any stream. After that,
+    /// the client fails with `no_media`. Default 10s.
     pub no_media: TimeSpan,
-    /// How long no stream may bring a packet before the media counts as over (where its length is
-    /// not known, or is reached) or the client as failed with `media_stopped`. Default 10s.
+    /// Maximum time without a packet of any stream. After that, the media counts as ended if its
+    /// length is unknown or reached; otherwise the client fails with `media_stopped`. Default 10s.
     pub silence: TimeSpan,
-    /// How long no stream may bring a packet, once the media's known length has played, before it
-    /// counts as over. Default 1s.
+    /// Maximum time without a packet of any stream after the known length of the media has played.
+    /// After that, the media counts as ended. Default 1s.
     pub end_silence: TimeSpan,
-    /// The playout buffer for which stalls are counted. Default 1s.
+    /// Playout buffer assumed when counting stalls. Default 1s.
     pub playout_buffer: TimeSpan,
-    /// By which request a client shows that it lives: `auto` (default), `options` or
-    /// `get_parameter`.
+    /// Request used as a keep-alive: `auto` (default), `options` or `get_parameter`.
     pub keep_alive: KeepAlive,
-    /// Whether receiver reports (RTCP) are sent, about every 5 s and a stream. Default true. None
-    /// are sent where the server's description forbids it (`b=RR:0`). Of the clients that share a
-    /// multicast group one reports for all of its worker, less often where many others report (RFC
-    /// 3550, 6.2); none does to a source-specific group.
+    /// Whether to send receiver reports (RTCP), about every 5 s per stream. Default true. No
+    /// reports are sent if the server's description forbids them (`b=RR:0`). Of the clients that
+    /// share a multicast group, one reports for all clients of its worker, less often if many other
+    /// receivers report (RFC 3550, 6.2). No reports are sent to a source-specific group.
     pub receiver_reports: bool,
     /// Whether a UDP client sends one small packet to each of the server's ports before PLAY, to
-    /// open the way through a NAT between them. Default false.
+    /// open the path through a NAT between them. Default false.
     pub punch_holes: bool,
-    /// Where media goes, apart from the signalling, with `transport: udp`:
-    /// `{address: 10.0.0.2, ports: 40000..}` asks the server to send it to this address
-    /// (`destination`; RFC 2326, 12.39) and to consecutive ports. Default: to where requests come
-    /// from.
+    /// Media address and ports that differ from those of the signalling, for `transport: udp`:
+    /// `{address: 10.0.0.2, ports: 40000..}` asks the server to send media to this address
+    /// (`destination`; RFC 2326, 12.39) and to consecutive ports. Default: the address that
+    /// requests come from.
     pub media: Option<MediaConfig>,
-    /// To which hosts the server may direct the client: `same_host` (default: that of the URL, at
-    /// any port), `any`, or `none` for no redirects at all. A redirect elsewhere fails with
-    /// `redirect_refused`. Where an answer to SETUP says that media comes from another address than
-    /// the server's (`source`), to which receiver reports would then go, the client fails with
-    /// `source_refused` unless this is `any`.
+    /// Hosts to which the server may direct the client: `same_host` (default: the host of the URL,
+    /// at any port), `any`, or `none` for no redirects. Any other redirect fails with
+    /// `redirect_refused`. If an answer to SETUP names a source of the media (`source`) other than
+    /// the server's address, receiver reports would be sent there, and the client fails with
+    /// `source_refused` unless this key is `any`.
     pub follow: Follow,
-    /// What the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all defaults.
-    /// Each publishes to its URL, which is to be its own: `pick` is `own` unless something else is
-    /// written. Default: nothing, they play.
+    /// Media that the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all
+    /// defaults. Each client needs a URL of its own to publish to, so `pick` defaults to `own`.
+    /// Default: none, the clients play.
     pub publish: Option<SourceConfig>,
-    /// Whether time codes are looked for in the frames where no population of the scenario
-    /// publishes: another run, on another machine, does. In a run that publishes they always are.
-    /// Default false: that spares some work with each packet.
+    /// Whether to look for time codes in frames if no population of the scenario publishes, because
+    /// another run on another machine does. In a run that publishes, this is always on. Default
+    /// false, which saves some work per packet.
     pub time_codes: bool,
-    /// How TLS is spoken with URLs of `rtsps`: `{verify: false}`, or `{ca: FILE}`. Only the
-    /// connection is secured: `transport: tcp` sends the media through it too.
+    /// TLS settings for `rtsps` URLs: `{verify: false}`, or `{ca: FILE}`. TLS secures only the RTSP
+    /// connection; `transport: tcp` sends the media through it too.
     pub tls: TlsConfig,
-    /// The text of the `User-Agent` header. Default `streamgauge/` and the version.
+    /// Text of the `User-Agent` header. Default: `streamgauge/` and the version.
     pub user_agent: String,
-    /// What each client does while it plays, in this order. After the last it plays on to the end.
-    /// Default: nothing, it plays from the beginning to the end.
+    /// Actions of each client while it plays, in this order. After the last one, the client plays
+    /// to the end. Default: none, the client plays from the beginning to the end.
     pub actions: Vec<Action>,
 }
 
@@ -133,7 +133,8 @@ impl Default for ClientConfig {
 }
 
 impl ClientConfig {
-    /// Whether these values make sense together; if not, which key is wrong, and why.
+    /// Checks whether these values make sense together. Returns the wrong key and the reason if
+    /// they do not.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         for (key, span) in [
             ("connect_timeout", self.connect_timeout),
@@ -143,7 +144,7 @@ impl ClientConfig {
             ("end_silence", self.end_silence),
         ] {
             if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than nothing")));
+                return Err((key, format!("`{key}` must be longer than 0s")));
             }
         }
         if self.user_agent.bytes().any(|b| b < 0x20 || b == 0x7f) {
@@ -151,17 +152,17 @@ impl ClientConfig {
             return Err(("user_agent", text));
         }
         if self.interface.is_some() && self.transport != Transport::Multicast {
-            let text = "`interface` is for `transport: multicast` alone".to_owned();
+            let text = "`interface` requires `transport: multicast`".to_owned();
             return Err(("interface", text));
         }
         if let Some(media) = &self.media {
             if self.transport != Transport::Udp {
-                let text = "`media` is for `transport: udp` alone".to_owned();
+                let text = "`media` requires `transport: udp`".to_owned();
                 return Err(("media", text));
             }
             media.check().map_err(|text| ("media", text))?;
             if media.receiver.is_some() && self.punch_holes {
-                let text = "`punch_holes` is not for a `media.receiver`".to_owned();
+                let text = "`punch_holes` cannot be combined with `media.receiver`".to_owned();
                 return Err(("punch_holes", text));
             }
         }
@@ -169,15 +170,15 @@ impl ClientConfig {
             let made = source.check().and_then(|()| source.check_made());
             made.map_err(|text| ("publish", text))?;
             if matches!(self.transport, Transport::Http | Transport::Multicast) {
-                let text = "clients publish by `transport: udp` or `tcp`".to_owned();
+                let text = "clients can publish only over `transport: udp` or `tcp`".to_owned();
                 return Err(("transport", text));
             }
             if self.media.is_some() {
-                let text = "clients that publish send their media to the server, so `media` is not for them; leave it out";
+                let text = "`media` cannot be combined with `publish`, because publishers send their media to the server; remove it";
                 return Err(("media", text.to_owned()));
             }
             if !self.actions.is_empty() {
-                let text = "clients that publish play nothing, so they have no `actions`; leave them out, or let \
+                let text = "`actions` cannot be combined with `publish`, because publishers play nothing; remove them, or let \
                             another population of the same URLs play";
                 return Err(("actions", text.to_owned()));
             }
@@ -186,29 +187,29 @@ impl ClientConfig {
         actions::check(&self.actions).map_err(|text| ("actions", text))?;
         let of_its_own = |action: &Action| !matches!(action, Action::Wait(_) | Action::Leave(_));
         if self.transport == Transport::Multicast && self.actions.iter().any(of_its_own) {
-            let text = "`transport: multicast` brings all clients the same, so `actions` may be `wait` and `leave` alone; \
-                        take the others out, or write `transport: udp`";
+            let text = "`transport: multicast` sends all clients the same media, so `actions` may only be `wait` and `leave`; \
+                        remove the others, or write `transport: udp`";
             return Err(("actions", text.to_owned()));
         }
         if self.has_receiver() && self.actions.iter().any(of_its_own) {
-            let text = "a receiver on another machine is told of no other position or speed, so `actions` may be `wait` and `leave` \
-                        alone with `media: {receiver: ...}`; take the others out, or have the media received on this machine";
+            let text = "a receiver on another machine cannot follow changes of position or speed, so `actions` may only be `wait` and `leave` \
+                        with `media: {receiver: ...}`; remove the others, or receive the media on this machine";
             return Err(("actions", text.to_owned()));
         }
         Ok(())
     }
 
-    /// Whether media is received by another machine.
+    /// Returns `true` if another machine receives the media.
     pub fn has_receiver(&self) -> bool {
         let media = self.media.as_ref();
         media.is_some_and(|media| media.receiver.is_some())
     }
 
-    /// How many file descriptors one client may need, for media of so many streams. Those of a
-    /// multicast group are not one client's.
+    /// Returns the maximum number of file descriptors of one client, for media with this many
+    /// streams. Sockets of multicast groups are not counted, because clients share them.
     pub fn sockets(&self, streams: usize) -> usize {
         match self.transport {
-            // Its media is another machine's.
+            // The media sockets are on the other machine.
             Transport::Udp if self.has_receiver() => 2,
             Transport::Udp => 1 + 2 * streams,
             Transport::Tcp | Transport::Multicast => 1,
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_shares_a_stream_cannot_seek() {
+    fn multicast_clients_cannot_seek() {
         let config = |transport: &str, actions: &str| {
             let text = format!(r#"{{"transport":"{transport}","actions":[{actions}]}}"#);
             let config = serde_json::from_str::<ClientConfig>(&text).expect("each is valid");
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_media_another_machine_receives_cannot_seek() {
+    fn clients_with_a_remote_receiver_cannot_seek() {
         let config = |media: &str, actions: &str| {
             let text = format!(r#"{{"transport":"udp","media":{media},"actions":[{actions}]}}"#);
             let config = serde_json::from_str::<ClientConfig>(&text).expect("each is valid");
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_written_is_all_default() {
+    fn empty_config_equals_the_defaults() {
         let config: ClientConfig = serde_json::from_str("{}").expect("valid");
         assert_eq!(config, ClientConfig::default());
         assert_eq!(config.check(), Ok(()));
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_and_unknown_ones_refused() {
+    fn keys_are_parsed_and_unknown_keys_rejected() {
         let config: ClientConfig = serde_json::from_str(
             r#"{"transport":"tcp","request_timeout":"500ms","keep_alive":"get_parameter","receiver_reports":false}"#,
         )
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_values_name_their_key() {
+    fn invalid_values_are_rejected_with_their_key() {
         let config = ClientConfig {
             silence: TimeSpan(Duration::ZERO),
             ..ClientConfig::default()

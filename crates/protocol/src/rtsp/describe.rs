@@ -1,17 +1,17 @@
-//! Descriptions that we write: of what a reference server offers, and of what a client publishes
-//! (RFC 8866; RFC 2326, C).
+//! Descriptions (SDP) of the media that a reference server offers or a client publishes (RFC 8866;
+//! RFC 2326, C).
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use mediagen::clip::Clip;
 
-/// The last part of a media's control URL, without its slash.
+/// Returns the last segment of a media's control URL, without a slash.
 pub(super) fn control(media: usize) -> String {
     format!("track{}", media + 1)
 }
 
-/// Adds the medias to a description.
+/// Appends the media sections to a description.
 pub(super) fn add_medias(sdp: &mut String, clips: &[Arc<Clip>]) {
     for (index, clip) in clips.iter().enumerate() {
         let payload_type = clip.payload_type();

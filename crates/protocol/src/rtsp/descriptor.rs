@@ -1,4 +1,4 @@
-//! RTSP as the registry lists it.
+//! Registry entry of RTSP.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -156,7 +156,7 @@ impl Keys for ClientConfig {
     }
 }
 
-/// What the clients of a population have in common.
+/// Factory for the clients of a population.
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,
@@ -168,7 +168,8 @@ impl MakeClients for Clients {
     fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
         let mut client =
             Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
-        // Players look for time codes where there may be any: each packet costs more there.
+        // Players look for time codes only where there may be any, because it makes each packet
+        // more expensive.
         if (self.surroundings.has_time_codes() || self.source.is_some())
             && let Some(wall_clock) = self.surroundings.wall_clock()
         {

@@ -1,4 +1,4 @@
-//! The ways in which a client can fail.
+//! Failure reasons of a client.
 
 use super::codec::Method;
 use crate::connect_failure::ConnectFailure;
@@ -6,9 +6,9 @@ use crate::failure::reasons;
 use crate::session::{ChannelError, Closed};
 
 reasons! {
-    /// Why a client failed: a row of the report.
+    /// Reason why a client failed: a row of the report.
     Failure with Connect(ConnectFailure) {
-        /// The GET of a tunnel over HTTP was not answered in time.
+        /// The GET of an HTTP tunnel was not answered in time.
         TimeoutTunnel = "timeout_tunnel";
         /// OPTIONS was not answered in time.
         TimeoutOptions = "timeout_options";
@@ -22,44 +22,45 @@ reasons! {
         TimeoutAnnounce = "timeout_announce";
         /// RECORD was not answered in time.
         TimeoutRecord = "timeout_record";
-        /// The server cannot read the request (400).
+        /// The server could not read the request (400).
         Status400 = "status_400";
-        /// The server wants a name and password, and none were given or it refused them (401).
+        /// The server requires credentials, and none were given or it rejected them (401).
         Status401 = "status_401";
-        /// The server forbids it (403).
+        /// The server denied access (403).
         Status403 = "status_403";
-        /// There is no such media (404).
+        /// The server has no such media (404).
         Status404 = "status_404";
         /// The method is not allowed (405).
         Status405 = "status_405";
-        /// The server has not enough bandwidth (453).
+        /// The server lacks bandwidth (453).
         Status453 = "status_453";
         /// The server does not know the session (454).
         Status454 = "status_454";
         /// The method is not valid in the session's state (455).
         Status455 = "status_455";
-        /// Aggregate control is refused or demanded (459, 460).
+        /// The server refused or required aggregate control (459, 460).
         StatusAggregate = "status_aggregate";
-        /// The server does not carry media in this way (461).
+        /// The server does not support the transport (461).
         Status461 = "status_461";
-        /// The server failed (500).
+        /// The server reported an internal error (500).
         Status500 = "status_500";
-        /// The server does not know the method (501).
+        /// The server does not support the method (501).
         Status501 = "status_501";
         /// The server is overloaded (503).
         Status503 = "status_503";
-        /// The server refused with another status, which the detail names.
+        /// The server refused with another status, named in the detail.
         StatusOther = "status_other";
-        /// The server sent the client on more than five times.
+        /// The server redirected the client more than five times.
         TooManyRedirects = "too_many_redirects";
-        /// The server sent the client on to nowhere: no `Location`, or none that is a URL of RTSP.
+        /// The server sent an invalid redirect: without `Location`, or to something other than an
+        /// RTSP URL.
         BadRedirect = "bad_redirect";
-        /// The server sent the client on to another host, which the detail names, and `follow` does
-        /// not allow that. Write the URL of that host, or `follow: any`.
+        /// The server redirected the client to another host, which `follow` does not allow. The
+        /// detail names the host. Use the URL of that host, or set `follow: any`.
         RedirectRefused = "redirect_refused";
-        /// The server said in its answer to SETUP that media comes from another host (`source`),
-        /// which the detail names: receiver reports would go there, and `follow` does not allow
-        /// that. Where that host is the server's own, write `follow: any`.
+        /// The server's answer to SETUP named another host as the source of the media (`source`).
+        /// Receiver reports would be sent to that host, which `follow` does not allow. The detail
+        /// names the host. If it belongs to the server, set `follow: any`.
         SourceRefused = "source_refused";
         /// The server closed the connection before OPTIONS was answered.
         ClosedInOptions = "closed_in_options";
@@ -85,58 +86,58 @@ reasons! {
         ResetInAnnounce = "reset_in_announce";
         /// The connection was reset before RECORD was answered, or while media was sent.
         ResetInRecord = "reset_in_record";
-        /// The server took nothing off the connection until the bounded queue of requests ran over.
+        /// The server stopped reading from the connection until the bounded queue of requests
+        /// overflowed.
         Stuck = "stuck";
-        /// No packet of any stream arrived in time after PLAY was answered.
+        /// No packet of any stream arrived in time after the answer to PLAY.
         NoMedia = "no_media";
-        /// No stream brought a packet for so long that media had stopped, well before its known
-        /// end.
+        /// All streams went silent for too long, well before the known end of the media.
         MediaStopped = "media_stopped";
-        /// The server ended all streams (BYE), or asked the client to leave, before the client was
-        /// to leave and with no known end of the media. Not with `leave: at_end`.
+        /// The server ended all streams (BYE) or asked the client to leave, before the client was
+        /// due to leave and without a known end of the media. Does not occur with `leave: at_end`.
         EndedByServer = "ended_by_server";
-        /// An answer could not be read, or lacks what it must state.
+        /// An answer could not be parsed, or lacks required information.
         MalformedResponse = "malformed_response";
-        /// The description of the media could not be read.
+        /// The description of the media could not be parsed.
         MalformedSdp = "malformed_sdp";
-        /// The description names no stream that can be played.
+        /// The description contains no stream that can be played.
         NoStreams = "no_streams";
-        /// The server answered with another transport than was asked for.
+        /// The server answered with a transport other than the requested one.
         UnsupportedTransportAnswer = "unsupported_transport_answer";
-        /// The server refused to send media to another address than the one that requests come from
-        /// (`media.address`): it answered SETUP with 400, 403, 451, 461 or 463. Let it, if it can
-        /// be told to; else leave `media.address` out.
+        /// The server refused to send media to an address other than the one that requests come
+        /// from (`media.address`): it answered SETUP with 400, 403, 451, 461 or 463. Allow it in
+        /// the server, if possible; otherwise remove `media.address`.
         DestinationRefused = "destination_refused";
-        /// The server answered SETUP with another `destination` than was asked for, so media would
-        /// go there. Let it send media to other addresses, if it can be told to; else leave
-        /// `media.address` out.
+        /// The server answered SETUP with a `destination` other than the requested one, so media
+        /// would be sent there. Allow other media addresses in the server, if possible; otherwise
+        /// remove `media.address`.
         DestinationChanged = "destination_changed";
-        /// The server's answer to SETUP named no `destination`, and no packet came to the one that
-        /// was asked for: it has most likely sent the media to where requests come from. Let it
-        /// send media to other addresses, if it can be told to; else leave `media.address` out.
+        /// The server's answer to SETUP named no `destination`, and no packet arrived at the
+        /// requested one. Most likely, the server sent the media to the address that requests come
+        /// from. Allow other media addresses in the server, if possible; otherwise remove
+        /// `media.address`.
         DestinationIgnored = "destination_ignored";
-        /// The machine that is to receive the media (`media.receiver`) could not be reached,
-        /// refused, or was lost: see the detail. Its ports are closed then, and what came to them
-        /// since it was last heard of is unknown.
+        /// The machine that should receive the media (`media.receiver`) could not be reached,
+        /// refused, or was lost: see the detail. Its ports are then closed, and packets that
+        /// arrived there after its last message are unknown.
         ReceiverLost = "receiver_lost";
-        /// A message was larger than is taken.
+        /// A message exceeded a size limit.
         MessageTooLarge = "message_too_large";
-        /// The server sent more messages at once than a client takes. They would keep all other
-        /// clients of a worker waiting.
+        /// The server sent more messages at once than a client accepts. They would delay all other
+        /// clients of a worker.
         Flooded = "flooded";
-        /// The server sent more than 64 KiB that are neither message nor packet, and little else.
+        /// The server sent more than 64 KiB that are neither messages nor packets, and little else.
         Garbage = "garbage";
-        /// This machine granted no membership in a multicast group: a limit of the kernel's, which
-        /// the detail names, or there is no such network interface.
+        /// This machine granted no membership in a multicast group because of a kernel limit, which
+        /// the detail names, or has no such network interface.
         LocalMembership = "local_membership";
-        /// This machine could not open a pair of UDP ports for another reason, which the detail
-        /// names.
+        /// This machine could not open a pair of UDP ports for another reason, named in the detail.
         LocalOther = "local_other";
     }
 }
 
 impl Failure {
-    /// Of a status of 300 and more, that cannot be gone on from.
+    /// Returns the failure for a status of 300 or more that the client cannot handle.
     pub const fn of_status(status: u16) -> Failure {
         match status {
             400 => Failure::Status400,
@@ -156,7 +157,8 @@ impl Failure {
         }
     }
 
-    /// Of a request that was not answered in time. What follows PLAY fails as PLAY does.
+    /// Returns the failure for a request that was not answered in time. Methods after PLAY count as
+    /// PLAY.
     pub const fn of_timeout(method: &Method) -> Failure {
         match method {
             Method::Options => Failure::TimeoutOptions,
@@ -168,7 +170,8 @@ impl Failure {
         }
     }
 
-    /// Of a connection that ended while `method` was to be answered, or after PLAY or RECORD was.
+    /// Returns the failure for a connection that ended before `method` was answered, or after PLAY
+    /// or RECORD was answered.
     pub fn of_closed(how: Closed, method: &Method) -> Failure {
         match (how, method) {
             (Closed::Stuck, _) => Failure::Stuck,
@@ -188,7 +191,7 @@ impl Failure {
         }
     }
 
-    /// Of a pair of ports that could not be had.
+    /// Returns the failure for a pair of ports that could not be opened.
     pub fn of_ports(error: ChannelError) -> Failure {
         match error {
             ChannelError::NoPorts | ChannelError::NoFiles => Failure::Connect(error.into()),
@@ -210,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_has_a_row_of_its_own_finds_it() {
+    fn statuses_map_to_their_own_reasons() {
         for status in 300..=999 {
             let name = Failure::of_status(status).name();
             if let Some(number) = name.strip_prefix("status_")

@@ -1,9 +1,9 @@
-//! What the summary of a run shows of RTSP.
+//! RTSP rows in the summary of a run.
 
 use measure::SummaryRow;
 use measure::summary::{Part, When};
 
-/// What a population sent. One that receives nothing has no more to show.
+/// Rows of a population that publishes. If it receives nothing, no further rows follow.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
         "sent",
@@ -19,38 +19,38 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::text(
-        "server says",
+        "server reports",
         &[When::Above("sent_packets"), When::Above("receiver_reports")],
-        &[Part::Text("{reported_lost} packets lost on the way to it")],
+        &[Part::Text("{reported_lost} packets lost")],
     ),
     SummaryRow::end(&[When::Above("sent_packets"), When::NotAbove("expected")]),
 ];
 
-/// That no packet came.
+/// Row of a population that received no packet.
 pub(super) const NO_MEDIA: &[SummaryRow] = &[
     SummaryRow::text(
         "media",
         &[When::Zero("expected")],
-        &[Part::Text("none came")],
+        &[Part::Text("none received")],
     ),
     SummaryRow::end(&[When::Zero("expected"), When::NotAbove("bitrate")]),
 ];
 
-/// How evenly packets came, and of which that is known. A few at the beginning of each connection
-/// are not worth a line.
+/// Jitter, and the share of packets without an exact arrival time. The few at the beginning of each
+/// connection are not worth a line.
 pub(super) const TIMES: &[SummaryRow] = &[
     SummaryRow::distribution("jitter", &[When::HasData("jitter")], "jitter", "mean"),
     SummaryRow::text(
         "times",
         &[When::MoreThanPercentOf("timed_by_reading", "received")],
         &[Part::Text(
-            "of {timed_by_reading/received} of packets: when they were read, not when they came",
+            "for {timed_by_reading/received} of packets: time of reading instead of arrival",
         )],
     ),
 ];
 
-/// How long frames of a publisher of ours were on their way, how many did not come, and where
-/// playing would have stood still: that matters more than any mean.
+/// Delay of frames from our own publishers, lost frames, and stalls of playback, which matter more
+/// than any mean.
 pub(super) const FRAMES: &[SummaryRow] = &[
     SummaryRow::distribution(
         "frame delay",
@@ -62,8 +62,8 @@ pub(super) const FRAMES: &[SummaryRow] = &[
         "frames lost",
         &[When::Above("frames_published")],
         &[Part::Text(
-            "{frame_loss}   {frames_published-frames_delivered} of {frames_published} did not come \
-             whole",
+            "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing or \
+             incomplete",
         )],
     ),
     SummaryRow::text(
@@ -73,7 +73,7 @@ pub(super) const FRAMES: &[SummaryRow] = &[
             When::Above("time_codes_ahead"),
         ],
         &[Part::Text(
-            "{time_codes_ahead} frames came before they were sent: the clocks differ",
+            "{time_codes_ahead} frames arrived before they were sent: the clocks differ",
         )],
     ),
     SummaryRow::text(

@@ -1,36 +1,37 @@
-//! URLs of RTSP (RFC 2326, 3.2), and how controls are resolved against them (C.1.1).
+//! RTSP URLs (RFC 2326, 3.2), and the resolution of control URLs against them (C.1.1).
 //!
-//! What is asked for is kept letter by letter: servers compare URLs as text, so nothing is
-//! normalised, but for user information, which is taken out.
+//! Servers compare URLs as text, so a requested URL is sent as it was given. Only the scheme is
+//! written in lower case, and user information, the zone of an IPv6 address and a fragment are
+//! removed.
 
 use std::fmt;
 
 pub use crate::url::UrlError;
 use crate::url::{Credentials, MAX_URL, Parts, Why, without_credentials};
 
-/// The port where a URL names none (RFC 2326, 3.2).
+/// Default port (RFC 2326, 3.2).
 pub const DEFAULT_PORT: u16 = 554;
 
-/// The same over TLS (RFC 7826, 4.2; of RTSP 1.0 it is custom).
+/// Default port over TLS (RFC 7826, 4.2). RTSP 1.0 does not define one, but this one is customary.
 pub const DEFAULT_TLS_PORT: u16 = 322;
 
-/// An absolute URL of RTSP.
+/// An absolute RTSP URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Without user information, as it is sent in requests.
+    /// URL without user information, as sent in requests.
     text: String,
-    /// Where the path begins in `text`.
+    /// Offset of the path in `text`.
     path: usize,
-    /// Whether it is over TLS.
+    /// True for RTSP over TLS (`rtsps`).
     secure: bool,
-    /// Name or address, an IPv6 address without its brackets, with its zone.
+    /// Name or address. An IPv6 address has its zone, but no brackets.
     host: String,
     port: u16,
     credentials: Option<Credentials>,
 }
 
 impl Url {
-    /// Takes an absolute URL apart.
+    /// Parses an absolute URL.
     pub fn parse(url: &str) -> Result<Url, UrlError> {
         let secure = match crate::url::scheme(url)?.as_str() {
             "rtsp" => false,
@@ -67,23 +68,23 @@ impl Url {
         })
     }
 
-    /// The URL as it is sent: without user information.
+    /// Returns the URL as sent in requests, without user information.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Name or address of the server; an IPv6 address stands without brackets.
+    /// Returns the name or address of the server. An IPv6 address has no brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Host and port as they are written, without name and password.
+    /// Returns host and port as written in the URL, without user information.
     pub fn authority(&self) -> &str {
         let scheme = self.text.find("://").map_or(0, |at| at + 3);
         &self.text[scheme..self.path]
     }
 
-    /// Path and query, `/` where there are none.
+    /// Returns path and query. Returns `/` if the URL has neither.
     pub fn target(&self) -> &str {
         match &self.text[self.path..] {
             "" => "/",
@@ -91,30 +92,29 @@ impl Url {
         }
     }
 
-    /// What the stream is called among the clients of a run: the same for all URLs that lead to it
-    /// alike.
+    /// Returns the name of the stream within a run. URLs with the same host, port, path and query
+    /// have the same name.
     pub fn stream_name(&self) -> String {
         let host = self.host.to_ascii_lowercase();
         format!("rtsp {host} {} {}", self.port, self.target())
     }
 
-    /// Whether it is over TLS.
+    /// Returns `true` for RTSP over TLS (`rtsps`).
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// The server's port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Name and password out of the URL, percent-decoded.
+    /// Returns name and password of the URL, percent-decoded.
     pub fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
     }
 
-    /// The URL that the server sends one on to: absolute, or relative to this one. The password
-    /// goes along to the same host only, and from TLS to TLS only.
+    /// Resolves the location of a redirect, which is absolute or relative to this URL. Credentials
+    /// are kept only for the same host, and never in a redirect from TLS to plain TCP.
     pub fn redirect(&self, location: &str) -> Result<Url, UrlError> {
         let location = &*legal(location.trim());
         let mut target = if location.contains("://") {
@@ -145,8 +145,8 @@ impl fmt::Display for Url {
     }
 }
 
-/// The URL that controls of a description are relative to: `Content-Base`, `Content-Location`, or
-/// what was asked for, in that order (RFC 2326, C.1.1). Values that are no URL are passed over.
+/// Returns the base URL of the controls in a description: `Content-Base`, `Content-Location` or the
+/// requested URL, in that order (RFC 2326, C.1.1). Values that are not URLs are skipped.
 pub fn base(content_base: Option<&str>, content_location: Option<&str>, asked: &Url) -> String {
     [content_base, content_location]
         .into_iter()
@@ -166,11 +166,10 @@ pub fn base(content_base: Option<&str>, content_location: Option<&str>, asked: &
         .unwrap_or_else(|| asked.text.clone())
 }
 
-/// The URL that a `control` attribute means.
+/// Resolves a `control` attribute against `base`.
 ///
-/// Servers do not mean what RFC 3986 says of relative references (the last part of the base would
-/// be replaced): a relative control is put behind the base, with one `/` between, also behind a
-/// query.
+/// Servers do not follow RFC 3986, where a relative reference replaces the last segment of the
+/// base. They append a relative control to the base, separated by one `/`, even after a query.
 pub fn control(base: &str, control: Option<&str>) -> String {
     legal(&resolved(base, control))
 }
@@ -197,9 +196,9 @@ fn resolved(base: &str, control: Option<&str>) -> String {
     }
 }
 
-/// A URL out of a server's answer, made legal (RFC 3986): what may not stand in a URL is
-/// percent-encoded, and dot segments are removed from an absolute one's path (5.2.4). The host is
-/// left as it is. What is legal already does not change.
+/// Makes a URL from a server's answer valid (RFC 3986): percent-encodes characters that are not
+/// allowed in a URL, and removes dot segments from the path of an absolute URL (5.2.4). Leaves the
+/// host and valid URLs unchanged.
 pub fn legal(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let path = match start {
@@ -247,15 +246,15 @@ pub fn legal(url: &str) -> String {
             part => kept.push(part),
         }
         if is_last && is_dot(part) {
-            // The reference named a folder.
+            // The reference names a folder.
             kept.push("");
         }
     }
     format!("{}/{}{query}", &url[..path], kept.join("/"))
 }
 
-/// Whether two URLs mean the same stream, as far as servers differ in writing them: in a slash at
-/// the end, in the scheme's and host's case, in a port that is the default one.
+/// Returns whether two URLs name the same stream. Ignores differences that servers introduce: the
+/// scheme, the case of the host, an explicit default port, and a trailing slash.
 pub fn same(a: &str, b: &str) -> bool {
     fn parts(url: &str) -> (String, &str) {
         let Some((scheme, rest)) = url.split_once("://") else {
@@ -283,7 +282,8 @@ fn is_absolute(url: &str) -> bool {
         })
 }
 
-/// Whether that can be the zone of an address: characters that need no coding (RFC 6874, 2).
+/// Returns whether `zone` is a valid zone of an IPv6 address: characters that need no
+/// percent-encoding (RFC 6874, 2).
 fn is_zone(zone: &str) -> bool {
     zone.bytes()
         .all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b))
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_of_servers_are_made_legal() {
+    fn urls_from_servers_are_made_valid() {
         for (given, legal_one) in [
             ("rtsp://h/My Cam/", "rtsp://h/My%20Cam/"),
             ("rtsp://h/caf\u{e9}?a=b c", "rtsp://h/caf%C3%A9?a=b%20c"),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn host_port_and_user_are_found() {
+    fn host_port_and_credentials_are_parsed() {
         let url = parse("rtsp://127.0.0.1:8554/a/b?c=d&e");
         assert_eq!((url.host(), url.port()), ("127.0.0.1", 8554));
         assert_eq!(url.as_str(), "rtsp://127.0.0.1:8554/a/b?c=d&e");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_for_this_machine_alone() {
+    fn zone_is_not_sent_to_the_server() {
         for url in ["rtsp://[fe80::1%eth0]:99/a", "rtsp://[fe80::1%25eth0]:99/a"] {
             let url = parse(url);
             assert_eq!((url.host(), url.port()), ("fe80::1%eth0", 99));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_says_why() {
+    fn invalid_urls_are_rejected_with_a_reason() {
         for (url, part) in [
             ("", "rtsp://"),
             ("http://h/", "must begin"),
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn controls_as_servers_write_them() {
+    fn controls_of_real_servers_are_resolved() {
         for (base, written, url) in [
             // live555, GStreamer, VLC
             ("rtsp://h/a/", Some("track1"), "rtsp://h/a/track1"),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn the_base_is_taken_in_order() {
+    fn base_is_chosen_by_precedence() {
         let asked = parse("rtsp://u:p@h:99/a?b");
         assert_eq!(
             base(Some(" rtsp://h:99/a/ "), Some("rtsp://x/"), &asked),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_lead_on() {
+    fn redirects_keep_credentials_only_if_safe() {
         let from = parse("rtsp://u:p@h:99/a/b?c");
         let same_host = from.redirect("rtsp://h:98/x").expect("a URL");
         assert_eq!(
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_the_same_however_they_are_written() {
+    fn spelling_of_a_url_does_not_matter() {
         assert!(same("rtsp://H:554/a/", "RTSP://h/a"));
         assert!(!same("rtsp://h/a", "rtsp://h/A"));
         assert!(!same("rtsp://h/a", "rtsp://h:1/a"));

@@ -1,22 +1,23 @@
-//! A client that plays, or publishes.
+//! A client that plays or publishes one URL.
 //!
-//! It connects, asks OPTIONS and DESCRIBE, sets up every stream of the description one after the
-//! other, asks to PLAY the whole, keeps the session alive while media arrives, and tears it down
-//! when the media is over or it is told to stop. One request waits for its answer at a time, but
-//! for keep-alives while media plays. One that publishes announces instead of asking for a
-//! description, and records instead of playing; the rest is the same.
+//! The client connects, sends OPTIONS and DESCRIBE, sets up each stream of the description in turn,
+//! sends PLAY for the aggregate, keeps the session alive while media arrives, and sends TEARDOWN
+//! when the media has ended or the engine stops the client. Only one request is outstanding at a
+//! time, apart from keep-alives during playback. A client that publishes sends ANNOUNCE instead of
+//! DESCRIBE and RECORD instead of PLAY; everything else is the same.
 //!
-//! * this file: the state, and which input goes where;
-//! * `request`: requests on their way, their deadlines and delays;
-//! * `answers`: what follows from each answer;
-//! * `apart`: media that goes to another address;
-//! * `multicast`: streams from a group that others receive too;
-//! * `publish`: what is announced and sent, of one that publishes;
-//! * `waiting`: for a stream that others of the run publish;
-//! * `timeline`: what it does while it plays;
-//! * `media`: the streams, their reports, and how the media's end is known;
-//! * `said`: what the server said that explains the end;
-//! * `end`: failing, stopping, tearing down.
+//! * this file: state, and dispatch of inputs;
+//! * `request`: outstanding requests, their deadlines and delays;
+//! * `answers`: the next step after each answer;
+//! * `tunnel`: RTSP over HTTP;
+//! * `remote_receiver`: media sent to another address;
+//! * `multicast`: streams of a group that other clients receive too;
+//! * `publish`: announcing and sending media;
+//! * `timeline`: actions during playback;
+//! * `media`: streams, reports, and detection of the end of the media;
+//! * `silent`: streams that are silent while others play;
+//! * `said`: statements of the server that explain the end;
+//! * `end`: failure, stop and teardown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,144 +64,135 @@ mod tests;
 mod timeline;
 mod tunnel;
 
-/// How far a client has come.
+/// Progress of a client. In a phase named after a method, the answer to that method is outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Not started.
     Idle,
-    /// The connection is being made.
     Connecting,
-    /// OPTIONS is to be answered.
     Options,
-    /// DESCRIBE is to be answered.
     Describe,
-    /// ANNOUNCE is to be answered.
     Announce,
-    /// The stream of this number is being set up.
+    /// The stream with this index is being set up.
     Setup(usize),
-    /// PLAY is to be answered.
     Play,
     /// Media is expected.
     Playing,
-    /// RECORD is to be answered.
     Record,
-    /// Media is sent.
+    /// Media is being sent.
     Recording,
-    /// TEARDOWN is to be answered.
     TearingDown,
-    /// Over.
     Ended,
 }
 
-/// The connection that requests go over.
+/// The connection to the server.
 #[derive(Debug)]
 struct Connection {
     channel: ChannelId,
-    /// Whether it stands, or is being made.
+    /// True while the connection is open or being opened.
     open: bool,
-    /// Our end and the server's, once it stands.
+    /// Local and remote address, once the connection is open.
     ends: Option<(SocketAddr, Option<SocketAddr>)>,
-    /// What it is part of, where it is tunnelled.
+    /// Tunnel that the connection is part of.
     tunnel: Option<Tunnel>,
 }
 
-/// A client that plays one URL, or publishes it.
+/// A client that plays or publishes one URL.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
-    /// What is asked for now: the URL given, or the one redirected to.
+    /// Requested URL: the given one, or the target of a redirect.
     url: Url,
     phase: Phase,
-    /// Whether it leaves once the media is described.
+    /// True if the client only asks for the description and then leaves.
     only_asks: bool,
     random: Pcg64Mcg,
     auth: Authenticator,
     connection: Connection,
-    /// The number of the next channel.
+    /// Number of the next channel.
     next_channel: u32,
     redirects: u32,
-    /// The host of the URL given.
+    /// Host of the given URL.
     origin: String,
     decoder: Decoder,
     cseq: u32,
-    /// What has come instead of an answer; none once one has come.
+    /// Bytes received instead of an answer. `None` after the first answer.
     instead: Option<Box<Instead>>,
     pending: Vec<Pending>,
-    /// Whether the server says it knows GET_PARAMETER.
+    /// True if the server is known to support GET_PARAMETER.
     get_parameter: bool,
-    /// The session as the server named it.
+    /// Session named by the server.
     session: Option<SessionId>,
-    /// Whether the session was named before SETUP: then the one that SETUP names replaces it.
+    /// True if the session was named before SETUP. A session named by SETUP replaces it.
     session_is_early: bool,
     /// Statements of the server that explain the end.
     said: Said,
-    /// What controls are relative to.
+    /// Base URL of the controls.
     base: String,
-    /// The control URL of the whole.
+    /// Control URL of the aggregate.
     aggregate: String,
     streams: Vec<Stream>,
-    /// What it does while it plays, where that is more than to play.
+    /// Progress of the actions. `None` without actions.
     timeline: Option<Box<Timeline>>,
-    /// The machine that receives its media, where that is another, and until when it must have
-    /// answered.
+    /// Connection to the machine that receives the media, if that is another one, and deadline of
+    /// its answer.
     link: Option<Link>,
     link_due: Option<Time>,
-    /// Whether the server named no destination where one was asked for.
+    /// True if the server did not confirm the requested destination.
     unconfirmed: bool,
-    /// Our own synchronisation source in reports.
+    /// SSRC of our own reports.
     ssrc: u32,
-    /// How long what plays takes, from the position that was asked for last, where that is known.
+    /// Playing time of the media from the last requested position, if known.
     length: Option<Duration>,
-    /// When the first request was due, and when the client set to work.
+    /// Time when the first request was due, and time when the client started.
     due: Time,
     started: Time,
-    /// When PLAY was sent, and when it was answered.
+    /// Times when PLAY was sent and answered.
     play_sent: Option<Time>,
     play_answered: Option<Time>,
-    /// When the first packet of any stream arrived.
+    /// Arrival time of the first packet of any stream.
     first_media: Option<Time>,
-    /// When the next keep-alive is due.
+    /// Due time of the next keep-alive.
     keep_alive: Option<Time>,
-    /// When to look whether media still arrives.
+    /// Time of the next check whether media still arrives.
     check: Option<Time>,
-    /// When to look, before that, only whether there is still time.
+    /// Time of an earlier look at the arrivals, which only postpones `check`.
     look: Option<Time>,
-    /// What TEARDOWN ends in, and until when its answer is waited for.
+    /// Outcome after TEARDOWN, and deadline of its answer.
     ending: Option<(Outcome, Time)>,
-    /// What it publishes; without, it plays.
+    /// Media to publish. `None` for a client that plays.
     publishing: Option<Box<Publishing>>,
-    /// The topic on which is said whether the stream is published: by its name as it was given.
+    /// Topic of messages about the publication of the stream, derived from the given URL.
     published_as: String,
     publisher: Publisher,
-    /// What the wall clock showed, since 1970, when time began; none where nobody said.
+    /// Wall-clock time at time zero, since 1970. `None` if it was not given.
     wall_clock: Option<Duration>,
-    /// The earliest of all that is due, as it was after the last input that could change it.
+    /// Earliest due time, as of the last input that could change it.
     deadline: Option<Time>,
 }
 
-/// What came over a connection before its first answer.
+/// Bytes received on a connection before its first answer.
 #[derive(Debug, Default)]
 struct Instead {
-    /// Bytes that are neither message nor packet.
+    /// Number of bytes that are neither message nor packet.
     useless: u64,
-    /// What came first.
+    /// First bytes received.
     first: Vec<u8>,
 }
 
-/// How much of what came first is kept.
+/// Maximum length of [`Instead::first`].
 const FIRST: usize = 40;
 
-/// How often a client may be sent on.
+/// Maximum number of redirects.
 const MAX_REDIRECTS: u32 = 5;
 
 impl Client {
-    /// A client that will play `url`. All that it chooses at random follows from `seed`.
+    /// Returns a client that will play `url`. All random choices follow from `seed`.
     pub fn new(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
         let url = Url::parse(url)?;
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         Ok(Client {
             auth: Authenticator::new(url.credentials().cloned(), random.next_u64()),
-            // RFC 2326, 12.17 lets it begin anywhere; 1 is what captures are easiest read with.
+            // RFC 2326, 12.17 allows any first number; 1 is easiest to read in captures.
             cseq: 1,
             ssrc: random.next_u32(),
             random,
@@ -249,7 +241,8 @@ impl Client {
         })
     }
 
-    /// A client that asks what the media of `url` is, says so, and leaves without playing any.
+    /// Returns a client that asks for the description of `url`, reports it, and leaves without
+    /// playing.
     pub fn asking(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
         let client = Client::new(config, url, seed)?;
         Ok(Client {
@@ -258,14 +251,14 @@ impl Client {
         })
     }
 
-    /// Publishes a source, and does not play.
+    /// Makes the client publish a source instead of playing.
     pub fn publishing(mut self, source: Arc<MediaSource>) -> Client {
         self.publishing = Some(Box::new(Publishing::new(source)));
         self
     }
 
-    /// Says what the wall clock showed, since 1970, when time began: time codes and sender reports
-    /// count from it. Without it no time codes are looked for.
+    /// Sets the wall-clock time at time zero, since 1970, on which time codes and sender reports
+    /// are based. Without it, the client does not look for time codes.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
         self
@@ -294,7 +287,7 @@ impl Client {
         });
     }
 
-    /// A connection to the server.
+    /// Returns the request for a connection to the server.
     fn open_to_server(&self) -> Open {
         let (host, port) = (self.url.host().to_owned(), self.url.port());
         let timeout = self.config.connect_timeout.0;
@@ -313,7 +306,7 @@ impl Client {
         }
     }
 
-    /// Where the connection goes from and to, for details of failures.
+    /// Describes the addresses of the connection, for failure details.
     fn ends(&self) -> String {
         match self.connection.ends {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
@@ -322,12 +315,12 @@ impl Client {
         }
     }
 
-    /// That what answers speaks something else, where nothing else came; empty where not.
+    /// Describes received bytes that are not RTSP, for failure details. Empty if there were none.
     fn only_useless(&self) -> String {
         let Some(instead) = self.instead.as_ref().filter(|it| it.useless > 0) else {
             return match self.said.useless {
                 0 => String::new(),
-                bytes => format!("; {bytes} bytes came that are no RTSP"),
+                bytes => format!("; {bytes} bytes received are not RTSP"),
             };
         };
         let line = instead.first.split(|&byte| byte == b'\r' || byte == b'\n');
@@ -335,13 +328,13 @@ impl Client {
         match line.first() {
             Some(byte) if byte.is_ascii_alphanumeric() && !line.starts_with(b"RTSP/") => {
                 let line = line.escape_ascii();
-                format!("; what answers is no RTSP: it begins with \"{line}\"")
+                format!("; the answer is not RTSP: it begins with \"{line}\"")
             }
-            _ => format!("; {} bytes came that are no RTSP", instead.useless),
+            _ => format!("; {} bytes received are not RTSP", instead.useless),
         }
     }
 
-    /// The method whose answer the session hangs on.
+    /// Returns the method whose answer the session depends on.
     fn waits_for(&self) -> Method {
         match self.phase {
             Phase::Idle | Phase::Connecting | Phase::Options => Method::Options,
@@ -391,13 +384,13 @@ impl Client {
         }
     }
 
-    /// Whether requests go over that channel, of a tunnel.
+    /// Returns whether `channel` is the POST connection of a tunnel.
     fn is_post(&self, channel: ChannelId) -> bool {
         let tunnel = self.connection.tunnel.as_ref();
         tunnel.and_then(Tunnel::post) == Some(channel)
     }
 
-    /// The server can be asked from now on.
+    /// Records the connect delay and sends OPTIONS.
     fn connected(&mut self, cx: &mut Context<'_>) {
         if self.redirects == 0 {
             let delay = cx.now.since(self.started);
@@ -407,15 +400,15 @@ impl Client {
         self.ask_options(cx);
     }
 
-    /// Takes in what a read gave; says whether it was media and nothing else, and the session is as
-    /// it was.
+    /// Decodes the bytes of a read. Returns whether they were only media and left the session
+    /// unchanged.
     fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) -> bool {
         if self.hears_get() {
             self.get_answered(cx, bytes, times);
             return false;
         }
-        // Out of the way while its items are handled; where one of them makes a new connection, the
-        // new connection's decoder stays.
+        // The decoder is moved out while its items are handled. If an item opens a new connection,
+        // that connection's decoder stays.
         let channel = self.connection.channel;
         if let Some(instead) = self.instead.as_mut().filter(|it| it.first.is_empty()) {
             instead.first = bytes[..bytes.len().min(FIRST)].to_vec();
@@ -455,8 +448,8 @@ impl Client {
         self.fail(cx, failure, detail);
     }
 
-    /// Takes in what the connection brought; says whether it was media that the session needs to do
-    /// nothing about.
+    /// Handles an item of the connection. Returns whether it was media that needs no action of the
+    /// session.
     #[inline]
     fn item(&mut self, cx: &mut Context<'_>, item: Item<'_>, time: (Time, bool)) -> bool {
         if let Item::Frame {
@@ -488,7 +481,7 @@ impl Client {
                 }
             }
             Item::Malformed(malformed) => {
-                // A keep-alive's answer is not worth a session.
+                // An unreadable answer to a keep-alive does not end the session.
                 if matches!(self.phase, Phase::Playing | Phase::Recording) {
                     self.could_not_read(&malformed);
                 } else {
@@ -512,7 +505,7 @@ impl Client {
         self.connection.ends = None;
         match self.phase {
             Phase::TearingDown => {
-                // Many servers close instead of answering.
+                // Many servers close the connection instead of answering.
                 self.finish(cx);
             }
             Phase::Playing if self.publisher.has_left() || self.media_is_over(cx) => {
@@ -523,7 +516,7 @@ impl Client {
                 self.fail(cx, Failure::MediaStopped, detail);
             }
             Phase::Playing if self.ended_without_media(cx).is_some() => {
-                let detail = format!("BYE, and then the connection was closed, {ends}");
+                let detail = format!("BYE without a packet, then the connection closed, {ends}");
                 self.fail(cx, self.no_media(), detail);
             }
             _ => {
@@ -591,15 +584,15 @@ impl Session for Client {
                 } else if let Some(publishing) = &mut self.publishing {
                     publishing.lost_ports(channel);
                     if self.ending.is_none() {
-                        let detail = format!("{error}: a pair of UDP ports for one stream");
+                        let detail = format!("cannot open a pair of UDP ports: {error}");
                         self.fail(cx, Failure::of_ports(error), detail);
                     }
                 } else if let Some(stream) =
                     self.streams.iter().find(|s| s.channel == Some(channel))
                 {
                     let detail = match &stream.group {
-                        Some(group) => format!("{error}: membership in {group}"),
-                        None => format!("{error}: a pair of UDP ports for one stream"),
+                        Some(group) => format!("cannot join {group}: {error}"),
+                        None => format!("cannot open a pair of UDP ports: {error}"),
                     };
                     self.lost_ports(channel);
                     if self.ending.is_none() {
@@ -641,7 +634,7 @@ impl Session for Client {
             }
             Input::Closed { channel, how } => {
                 if self.is_link(channel) {
-                    self.receiver_lost(cx, &format!("the connection to it ended ({how:?})"));
+                    self.receiver_lost(cx, &format!("the connection to it closed ({how:?})"));
                 } else if channel == self.connection.channel || self.is_post(channel) {
                     self.closed(cx, how);
                 }
@@ -656,8 +649,8 @@ impl Session for Client {
             Input::FlowEnded { flow } => self.sending_failed(cx, flow),
             Input::Told { message, .. } => self.publisher.hear(message, cx.now),
         }
-        // Whatever it was: what is due by now is done now, so that nothing hangs on being called at
-        // one particular moment.
+        // Everything that is due is done after any input, so that nothing depends on being called
+        // at a particular moment.
         self.due_work(cx);
         self.deadline = self.next_due();
     }
@@ -684,7 +677,7 @@ impl Session for Client {
 }
 
 impl Client {
-    /// When something is due next.
+    /// Returns the next due time.
     fn next_due(&self) -> Option<Time> {
         if self.phase == Phase::Ended {
             return None;
@@ -714,7 +707,7 @@ impl Client {
             .min()
     }
 
-    /// What each stream has come to so far.
+    /// Returns the results of each stream so far.
     fn summaries(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
         self.streams
             .iter()
@@ -746,7 +739,8 @@ impl Client {
         }
     }
 
-    /// An event of a stream's receiver, on whichever plane its packets come.
+    /// Handles an event of a stream's receiver, whether its packets arrive over UDP or in the
+    /// connection.
     fn media_event(&mut self, cx: &mut Context<'_>, index: usize, event: MediaEvent) {
         match event {
             MediaEvent::First { at } => {
@@ -772,9 +766,9 @@ impl Client {
             }
             MediaEvent::ClockJumped { at } => self.clock_jumped(cx, at),
             MediaEvent::Position { at } => self.arrived_at_position(cx, at),
-            // It goes on after all.
+            // The stream continues after all.
             MediaEvent::SourceChanged { .. } => self.streams[index].bye = None,
-            // RTSP has no retransmission to ask for.
+            // RTSP cannot request retransmissions.
             MediaEvent::FeedbackDue { .. } | MediaEvent::Numbered => {}
             MediaEvent::Foreign { from } => self.said.elsewhere = Some(from),
         }

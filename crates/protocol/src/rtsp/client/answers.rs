@@ -1,4 +1,4 @@
-//! The way from the connection to media: each request, and what follows from its answer.
+//! The way from the connection to media: each request, and the next step after its answer.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -35,7 +35,7 @@ impl Client {
         self.ask(cx, Method::Describe, url, vec![accept]);
     }
 
-    /// Begins with the next stream, or plays where there is none left.
+    /// Sets up the stream with this index. Sends PLAY after the last one.
     pub(super) fn prepare_setup(&mut self, cx: &mut Context<'_>, index: usize) {
         if index == self.streams.len() {
             return self.ask_play(cx);
@@ -72,7 +72,7 @@ impl Client {
         let stream = &mut self.streams[index];
         let transport = match self.config.transport {
             config::Transport::Tcp | config::Transport::Http => {
-                // At most 32 streams are taken of a description.
+                // At most 32 streams of a description are used.
                 let first = (index * 2) as u8;
                 stream.interleaved = Some(Ports::new(first, first + 1));
                 Transport::tcp(Ports::new(first, first + 1))
@@ -99,7 +99,7 @@ impl Client {
         self.ask(cx, Method::Play, url, headers);
     }
 
-    /// Goes on from a final answer, which no authorization can change any more.
+    /// Handles a final answer that no further authorization can change.
     pub(super) fn answered(
         &mut self,
         cx: &mut Context<'_>,
@@ -168,8 +168,8 @@ impl Client {
         }
     }
 
-    /// Whether what was set up can be set up at another URL: of a client that plays, itself, and
-    /// whose actions have not begun.
+    /// Returns whether the streams can be set up again at another URL: only for a client that
+    /// plays, receives its media itself, and has not started its actions.
     fn may_set_up_elsewhere(&self) -> bool {
         matches!(self.phase, Phase::Setup(_) | Phase::Play)
             && !self.publishes()
@@ -177,7 +177,7 @@ impl Client {
             && (self.timeline.is_none() || self.phase != Phase::Play)
     }
 
-    /// Goes to where the server sends one (RFC 2326, 11.3).
+    /// Follows a redirect (RFC 2326, 11.3).
     fn redirect(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
         let story = self.story(pending, response);
         if self.redirects == MAX_REDIRECTS {
@@ -230,7 +230,7 @@ impl Client {
         };
         if description.medias.is_empty() {
             let detail = format!(
-                "the description has {} streams, and none of RTP that goes to a client: {}",
+                "none of the {} streams in the description is RTP sent to a client: {}",
                 all + description.not_rtp,
                 self.story(pending, response)
             );
@@ -271,7 +271,7 @@ impl Client {
                 local_port: 0,
                 interleaved: None,
                 control_port: 0,
-                // A receiver elsewhere sends its own.
+                // A remote receiver sends its own reports.
                 wants_reports: self.config.receiver_reports
                     && !media.refuses_reports()
                     && self.link.is_none(),
@@ -360,11 +360,12 @@ impl Client {
         self.prepare_setup(cx, index + 1);
     }
 
-    /// Says where the stream's packets come from: the source that the server states, else the
-    /// server's own address. Ports that it does not state are 0: its address alone is known.
+    /// Sets the address that the stream's packets come from: the source that the server states, or
+    /// else the server's own address. Ports that the server does not state are 0: only the address
+    /// is known.
     ///
     /// # Errors
-    /// That source is another host, to which nothing may be sent.
+    /// The source is another host, to which nothing may be sent.
     fn name_peer(
         &mut self,
         cx: &mut Context<'_>,
@@ -382,7 +383,7 @@ impl Client {
             && !self.config.follow.lets_send_elsewhere()
         {
             return Err(format!(
-                "media is to come from {source} (`source`), and the server was reached at {}: reports would go there, which `follow: any` allows",
+                "the server names {source} as `source`, but its address is {}: reports would be sent to that source, which only `follow: any` allows",
                 server.ip()
             ));
         }
@@ -411,7 +412,8 @@ impl Client {
             control,
         });
         if self.config.punch_holes && ports.media != 0 && ports.control != 0 {
-            // A packet of RTP without payload, and an empty receiver report: harmless to a server.
+            // An RTP packet without payload, and an empty receiver report. Both are harmless to a
+            // server.
             let mut rtp = vec![0x80, 0, 0, 0, 0, 0, 0, 0];
             rtp.extend_from_slice(&self.ssrc.to_be_bytes());
             let mut rtcp = Vec::new();
@@ -460,8 +462,9 @@ impl Client {
         self.check = Some(cx.now);
     }
 
-    /// Which stream each entry of RTP-Info is of, with its sequence number and time. Where a URL is
-    /// none of ours and there are as many entries as streams, their order tells.
+    /// Matches the entries of RTP-Info to streams. Returns the index of each stream, with its
+    /// sequence number and timestamp. If the URLs are ambiguous or unknown and there are as many
+    /// entries as streams, the order decides.
     pub(super) fn match_infos(&self, infos: &[RtpInfo]) -> Vec<(usize, Option<u16>, Option<u32>)> {
         let of_url = |info: &RtpInfo| {
             let absolute = url::control(&self.base, Some(&info.url));
@@ -472,7 +475,7 @@ impl Client {
         };
         let matched: Vec<Option<usize>> = infos.iter().map(of_url).collect();
         let all_known = matched.iter().all(Option::is_some);
-        // Two entries of one URL cannot both be right about it.
+        // Two entries cannot both be right about one URL.
         let twice = |index: &Option<usize>| matched.iter().filter(|m| *m == index).count() > 1;
         let by_order =
             (!all_known || matched.iter().any(twice)) && infos.len() == self.streams.len();

@@ -1,4 +1,4 @@
-//! How a session ends: torn down, stopped or failed, and never with anything left behind.
+//! End of a session: teardown, stop or failure, without leaving anything behind.
 
 use std::time::Duration;
 
@@ -12,16 +12,15 @@ use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
 use crate::session::{ChannelId, Context, Outcome, Output, StreamRow};
 
-/// How long the answer to TEARDOWN is waited for.
+/// Timeout for the answer to TEARDOWN.
 const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a client must have waited for an answer or for media, when it is stopped, for that to
-/// count as the server's failure: well above what a server that works takes, and below what a
-/// viewer bears.
+/// Minimum wait for an answer or for media that counts as the server's failure when the client is
+/// stopped. Well above the response time of a working server, and below the patience of a viewer.
 pub(super) const IN_VAIN: Duration = Duration::from_secs(1);
 
 impl Client {
-    /// Is told to come to an end by `until`.
+    /// Ends the session before `until`.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
         match &mut self.ending {
             Some((_, own)) => *own = (*own).min(until),
@@ -32,9 +31,9 @@ impl Client {
         }
     }
 
-    /// Whether a client that is stopped before any media came has waited so long that this is the
-    /// server's doing. Else a run that is shorter than the time-outs would pass against a server
-    /// that says nothing.
+    /// Returns the server's failure if a client that is stopped before any media arrived has waited
+    /// too long. Otherwise, a run shorter than the timeouts would pass against a server that never
+    /// answers.
     fn waited_in_vain(&self, now: Time) -> Option<(Failure, String)> {
         if self.first_media.is_some() {
             return None;
@@ -80,8 +79,8 @@ impl Client {
         })
     }
 
-    /// Whether the media of a client that is stopped has come to a stop before, long enough ago not
-    /// to be a gap like those before.
+    /// Returns the server's failure if the media had stopped before the client was stopped, for
+    /// longer than the gaps before suggest.
     fn fell_silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let mut timeline = self.timeline.iter();
         if self.phase != Phase::Playing
@@ -93,18 +92,19 @@ impl Client {
             return None;
         }
         let (first, last) = self.arrivals(cx)?;
-        // The longest of any stream: to which of them the last packets belonged is not known.
+        // The longest gap of any stream, because it is unknown which stream the last packets belong
+        // to.
         let gaps = self.streams.iter().map(|stream| {
             let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
             receiver.longest_gap()
         });
         let gap = gaps.max().unwrap_or_default();
-        // What another machine receives is heard of now and then only.
+        // A remote receiver reports only now and then.
         let came = match self.link {
             Some(_) => Duration::ZERO,
             None => last.since(first),
         };
-        // A new position has had no time to play before its answer.
+        // A new position cannot play before its request is answered.
         let since = last.max(self.play_answered.unwrap_or(last));
         let silent = cx.now.since(since);
         (silent >= silence::bound(came, gap, self.config.silence.0)).then(|| {
@@ -117,7 +117,7 @@ impl Client {
         })
     }
 
-    /// Lets the server's session go, then ends in `outcome`.
+    /// Tears down the server's session, then ends with `outcome`.
     pub(super) fn tear_down(
         &mut self,
         cx: &mut Context<'_>,
@@ -135,9 +135,8 @@ impl Client {
         self.ask_teardown(cx);
     }
 
-    /// Fails. The server's session is let go, but its answer is not waited for: the client is out
-    /// of the count at once. What goes wrong while the session is let go already changes no
-    /// outcome.
+    /// Fails the session. TEARDOWN is sent, but its answer is not awaited: the client ends at once.
+    /// A fault during teardown does not change the outcome.
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
         if self.ending.is_none() {
             if failure == Failure::MediaStopped {
@@ -156,19 +155,19 @@ impl Client {
         self.finish(cx);
     }
 
-    /// Whether there is a session to let go, and a connection to say so on.
+    /// Returns whether there is a session to tear down, and a connection to do so.
     fn can_tear_down(&self) -> bool {
         self.session.is_some() && self.connection.ends.is_some()
     }
 
     fn ask_teardown(&mut self, cx: &mut Context<'_>) {
-        // What else waits for an answer is of no interest any more.
+        // Other outstanding requests no longer matter.
         self.pending.clear();
         let url = self.aggregate.clone();
         self.ask(cx, Method::Teardown, url, Vec::new());
     }
 
-    /// A pair of ports was never had: there is nothing to close.
+    /// Forgets a pair of ports that could not be opened: there is nothing to close.
     pub(super) fn lost_ports(&mut self, channel: ChannelId) {
         for stream in &mut self.streams {
             if stream.channel == Some(channel) {
@@ -189,7 +188,7 @@ impl Client {
         }
     }
 
-    /// Closes the connection to the server, both of a tunnel.
+    /// Closes the connection to the server, or both connections of a tunnel.
     pub(super) fn close_connection(&mut self, cx: &mut Context<'_>) {
         let post = self.connection.tunnel.as_ref().and_then(|t| t.post());
         let own = self.connection.open.then_some(self.connection.channel);
@@ -198,7 +197,7 @@ impl Client {
         }
     }
 
-    /// Is over: closes what is open, and hands in the figures.
+    /// Ends the session: closes all channels and delivers the results.
     pub(super) fn finish(&mut self, cx: &mut Context<'_>) {
         let Some((outcome, _)) = self.ending.take() else {
             return;

@@ -1,4 +1,4 @@
-//! The streams of a session: packets in the connection, reports, and how the media's end is known.
+//! Streams of a session: interleaved packets, reports, and detection of the end of the media.
 
 use std::time::Duration;
 
@@ -15,83 +15,83 @@ use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::Ports;
 use crate::session::{Arrival, ChannelId, Context, Outcome, Output, Port, SinkId};
 
-/// One stream of the description.
+/// A stream of the description.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) kind: MediaKind,
-    /// Its control URL, and as the description has it.
+    /// Control URL, absolute and as written in the description.
     pub(super) url: String,
     pub(super) control: String,
     pub(super) sink: SinkId,
-    /// Its pair of UDP ports, and the even one's number.
+    /// Channel of the pair of UDP ports, and number of the even port.
     pub(super) channel: Option<ChannelId>,
     pub(super) local_port: u16,
-    /// Its channels in the connection.
+    /// Interleaved channels.
     pub(super) interleaved: Option<Ports<u8>>,
-    /// The server's port for RTCP; 0 where it is not known.
+    /// Server's RTCP port; 0 if unknown.
     pub(super) control_port: u16,
-    /// Whether reports are sent, and when the next is due.
+    /// Whether reports are sent, and due time of the next one.
     pub(super) wants_reports: bool,
     pub(super) report: Option<Time>,
-    /// When the server said that the source has ended.
+    /// Time of the server's BYE.
     pub(super) bye: Option<Time>,
-    /// What the description says of a multicast group.
+    /// Multicast parameters of the description.
     pub(super) described: Described,
-    /// The group it comes from, where it does.
+    /// Multicast group of the stream.
     pub(super) group: Option<Box<Group>>,
 }
 
 impl Stream {
-    /// Whether each of its packets has a timestamp of its own: a frame of sound is a packet, a
-    /// picture is many.
+    /// Returns whether each packet has a timestamp of its own: an audio frame is one packet, a
+    /// video frame is many.
     pub(super) fn has_own_times(&self) -> bool {
         self.kind == MediaKind::Audio
     }
 }
 
-/// How long after the last BYE packets may still be on their way: they come through other queues.
+/// Time after the last BYE during which packets may still arrive, because they pass through other
+/// queues.
 const BYE_LINGER: Duration = Duration::from_millis(200);
 
-/// How long after its time a packet near the media's end is waited for before it is looked at how
-/// far the media has come.
+/// Time to wait for late packets near the end of the media before its progress is checked.
 const LATE: Duration = Duration::from_millis(200);
 
-/// How long before silence would have lasted too long a client looks whether media still flows,
-/// which puts the check off. Nothing hangs on the moment of the look, so it comes when the loop is
-/// awake anyway: to be woken for each of thousands of clients at a moment of its own cost more than
-/// all their packets. Longer than what has come may be unknown.
+/// Time before the silence limit at which a client looks for new packets, which postpones its
+/// check. Nothing depends on the exact moment of the look, so it happens when the worker is awake
+/// anyway: waking up for each of thousands of clients separately cost more than all their packets.
+/// Longer than the delay with which packets are read.
 const EARLY: Duration = Duration::from_secs(1);
 
-/// Bytes of framing before each packet in the connection (RFC 2326, 10.12).
+/// Length of the framing before each interleaved packet (RFC 2326, 10.12).
 const FRAMING: usize = 4;
 
-/// The media may be over by so much before its stated end: servers stop at a frame's beginning,
+/// Returns how much earlier than stated the media may end: servers stop at the start of a frame,
 /// and round.
 fn slack(length: Duration) -> Duration {
     (length / 10).min(Duration::from_secs(1))
 }
 
-/// The media has come to its end where it came to so much before it and then stayed silent for
-/// long: stated lengths are those of the longest stream, and estimates often.
+/// Returns how much earlier than stated the last packet may arrive if a long silence follows: a
+/// stated length is that of the longest stream, and often an estimate.
 fn end_slack(length: Duration) -> Duration {
     (length / 20).max(Duration::from_secs(1))
 }
 
-/// With a BYE it has come to its end where it came to so much before it: VLC never sends the last
-/// 1.4 s, which it holds in its buffer when it says goodbye.
+/// Returns how much earlier than stated a BYE may arrive. VLC never sends the last 1.4 s, which are
+/// in its buffer when it sends BYE.
 fn bye_slack(length: Duration) -> Duration {
     end_slack(length).max(Duration::from_secs(2))
 }
 
-/// Whether media of this length has come to its end when so much of it has come.
+/// Returns whether media of this length has ended if this much of it has arrived.
 fn reached_end(length: Duration, came: Duration) -> bool {
     came >= length.saturating_sub(end_slack(length))
 }
 
 impl Client {
-    /// A packet in the connection, `length` bytes long, and as much of it as is there. The hot path
-    /// of media over TCP: nothing is allocated. Says whether it was media that the session needs to
-    /// do nothing about.
+    /// Handles an interleaved packet of `length` bytes, of which `payload` may be only the
+    /// beginning. This is the hot path of media over TCP: it does not allocate. Returns whether it
+    /// was media that needs no action of the session.
     #[inline]
     pub(super) fn frame(
         &mut self,
@@ -128,7 +128,7 @@ impl Client {
                 }
                 event.is_none()
             }
-            // What is there in part is no RTCP.
+            // RTCP is never delivered in part.
             Some((index, false)) if payload.len() == length => {
                 self.reports(cx, index, payload, at);
                 false
@@ -140,12 +140,12 @@ impl Client {
                 }
                 false
             }
-            // A channel that nobody set up.
+            // A channel that was not set up.
             None => true,
         }
     }
 
-    /// Takes in RTCP of a stream. What cannot be read is let go: nothing hangs on it.
+    /// Handles RTCP of a stream. Unreadable packets are ignored, because nothing depends on them.
     pub(super) fn reports(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8], at: Time) {
         let own = self.ssrc;
         let stream = &mut self.streams[index];
@@ -157,9 +157,9 @@ impl Client {
                 }
                 Ok(Packet::Bye { sources, .. }) => {
                     let ssrc = receiver.ssrc();
-                    // VLC's names no source, but 0.
+                    // VLC's BYE names source 0.
                     let means = |ssrc| sources.contains(&ssrc) || matches!(sources[..], [] | [0]);
-                    // In a group others leave as well.
+                    // In a group, other participants leave too.
                     let is_its = match &stream.group {
                         Some(_) => ssrc.is_some_and(|ssrc| sources.contains(&ssrc)),
                         None => ssrc.is_none_or(means),
@@ -173,7 +173,7 @@ impl Client {
                     }
                 }
                 Ok(Packet::ReceiverReport { ssrc, .. }) => {
-                    // Our own come back as well.
+                    // Our own reports come back too.
                     if let Some(group) = stream.group.as_mut().filter(|_| ssrc != own) {
                         group.others.heard(ssrc);
                     }
@@ -184,7 +184,7 @@ impl Client {
         }
     }
 
-    /// Sets the times of the first reports.
+    /// Schedules the first reports.
     pub(super) fn plan_reports(&mut self, now: Time) {
         for index in 0..self.streams.len() {
             if self.streams[index].wants_reports {
@@ -193,9 +193,9 @@ impl Client {
         }
     }
 
-    /// The time to the next report: about 5 s (RFC 3550, 6.2), whatever the bandwidth, which is
-    /// more than the few bytes of a conversation of two need. In a group it is more where many
-    /// others report.
+    /// Returns the time to the next report: about 5 s (RFC 3550, 6.2). The assumed bandwidth
+    /// exceeds what a session of two participants needs. In a group, the time grows with the number
+    /// of other receivers.
     fn report_interval(&mut self, index: usize, first: bool) -> Duration {
         const BANDWIDTH: f64 = 1e6;
         let random = self.random.next_u32() as f64 / (f64::from(u32::MAX) + 1.0);
@@ -225,7 +225,7 @@ impl Client {
             rtcp::write_cname(&mut report, self.ssrc, &format!("{:08x}", self.ssrc));
             match (stream.interleaved, stream.channel) {
                 (Some(channels), _) => {
-                    // Some dozens of bytes.
+                    // A report has a few dozen bytes, so its length fits in one byte.
                     let mut frame = vec![b'$', channels.control, 0, report.len() as u8];
                     frame.extend_from_slice(&report);
                     self.put(cx, frame);
@@ -242,7 +242,8 @@ impl Client {
         }
     }
 
-    /// When the first and the last packet of any stream arrived, of the position that plays.
+    /// Returns the arrival times of the first and the last packet of any stream, at the current
+    /// position.
     pub(super) fn arrivals(&self, cx: &mut Context<'_>) -> Option<(Time, Time)> {
         let mut arrivals = None;
         for stream in &self.streams {
@@ -257,7 +258,7 @@ impl Client {
         arrivals
     }
 
-    /// When the last BYE came, where every stream had one and none ever brought a packet.
+    /// Returns the time of the last BYE if every stream had one and none received a packet.
     pub(super) fn ended_without_media(&self, cx: &mut Context<'_>) -> Option<Time> {
         if self.arrivals(cx).is_some() || self.streams.iter().any(|s| s.bye.is_none()) {
             return None;
@@ -265,7 +266,7 @@ impl Client {
         self.streams.iter().filter_map(|stream| stream.bye).max()
     }
 
-    /// When every stream that brought anything had its BYE; `None` where one had not.
+    /// Returns the time of the last BYE if every stream that received packets had one.
     fn all_ended(&self, cx: &mut Context<'_>) -> Option<Time> {
         let mut last = None;
         for stream in &self.streams {
@@ -285,7 +286,7 @@ impl Client {
         last
     }
 
-    /// Whether all that the server had to send has come, as far as one can tell without waiting.
+    /// Returns whether all media has arrived, as far as this is known without waiting.
     pub(super) fn media_is_over(&self, cx: &mut Context<'_>) -> bool {
         self.arrivals(cx).is_some_and(|(first, last)| {
             (self.all_ended(cx).is_some() && self.ended_early(cx).is_none())
@@ -295,8 +296,9 @@ impl Client {
         })
     }
 
-    /// What is wrong with media whose streams all had their BYE: by how much that came before the
-    /// known end. Both clocks must say so, because servers send ahead, and timestamps may be wrong.
+    /// Describes an early end: every stream had its BYE before the known end of the media. Both
+    /// arrival times and timestamps must show it, because servers send ahead and timestamps may be
+    /// wrong.
     pub(super) fn ended_early(&self, cx: &mut Context<'_>) -> Option<String> {
         self.all_ended(cx)?;
         let length = self.length?;
@@ -305,7 +307,7 @@ impl Client {
         for stream in &self.streams {
             let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
             if receiver.last_arrival().is_some() {
-                // Of what another machine receives the timestamps are not known.
+                // The timestamps at a remote receiver are unknown.
                 came = came.max(receiver.played()?);
             }
         }
@@ -318,7 +320,7 @@ impl Client {
         })
     }
 
-    /// Looks whether media still arrives, and sets the time to look again.
+    /// Checks whether media still arrives, and schedules the next check.
     pub(super) fn check_media(&mut self, cx: &mut Context<'_>) {
         if self.phase != Phase::Playing {
             return;
@@ -337,7 +339,7 @@ impl Client {
             .as_ref()
             .is_some_and(|timeline| !timeline.plays())
         {
-            // Nothing is to come; whatever plays on looks again.
+            // No media is expected. Resuming schedules a new check.
             self.check = None;
             return;
         }
@@ -363,7 +365,7 @@ impl Client {
                 until = until.min(lingered(bye));
                 if cx.now >= until {
                     let detail = format!(
-                        "BYE of {} streams without a packet of any, {}",
+                        "BYE of all {} streams without a packet, {}",
                         self.streams.len(),
                         self.ends()
                     );
@@ -413,9 +415,9 @@ impl Client {
         self.schedule_check(cx.now, first, last);
     }
 
-    /// Whether the media had come to its end with its last packet. What time it is now does not
-    /// count: silence brings no media to its end. Live media has none but that of its publisher, or
-    /// a BYE: those of other streams may be lost.
+    /// Returns whether the media had ended with its last packet. The current time does not matter,
+    /// because silence does not end media. Live media ends only when its publisher leaves or with a
+    /// BYE of any stream: the BYE of other streams may be lost.
     fn has_reached_end(&self, first: Time, last: Time) -> bool {
         match self.length {
             Some(length) => reached_end(length, last.since(first)),
@@ -425,18 +427,18 @@ impl Client {
         }
     }
 
-    /// When media is over that has come to its end.
+    /// Returns the time at which media that has reached its end counts as over.
     fn over(&self, first: Time, last: Time) -> Option<Time> {
         let length = self.length.filter(|_| self.has_reached_end(first, last))?;
         let end = first + (length - slack(length));
         Some(end.max(last + self.config.end_silence.0))
     }
 
-    /// Sets the time of the next check, and before it of a look, by the first and the last packet
-    /// that have come.
+    /// Schedules the next check, and an earlier look, from the arrival times of the first and the
+    /// last packet.
     fn schedule_check(&mut self, now: Time, first: Time, last: Time) {
         let silence = self.config.silence.0;
-        // The end is due before silence would tell.
+        // The expected end is checked before the silence limit.
         let planned = || {
             let length = self.length?;
             let reached = first + (length - slack(length)) + LATE;
@@ -447,7 +449,7 @@ impl Client {
         let next = end.unwrap_or(Time::NEVER).min(last + silence);
         let early = last + silence.saturating_sub(EARLY);
         self.look = (now < early && early < next).then_some(early);
-        // A look may find that it is time: what has come then is heard first.
+        // If a look finds that the check is due, packets that have arrived are handled first.
         self.check = Some(next.max(now + Duration::from_nanos(1)));
     }
 
@@ -460,7 +462,7 @@ impl Client {
         self.tear_down(cx, outcome, None);
     }
 
-    /// The outcome after the end of the media.
+    /// Returns the outcome after the end of the media.
     pub(super) fn end_of_media(&self, cx: &mut Context<'_>) -> Outcome {
         if self.length.is_some() || self.publisher.has_left() {
             return Outcome::Completed;

@@ -1,8 +1,8 @@
-//! Streams that come from a multicast group, to which the server sends for all.
+//! Streams of a multicast group, to which the server sends one copy for all receivers.
 //!
-//! The group and its ports are those of the answer to SETUP, else of the description. A membership
-//! is asked for right after the answer, so that it stands before PLAY; what arrives counts from
-//! PLAY on, because the stream may run already, for others.
+//! Group and ports come from the answer to SETUP, or else from the description. The client joins
+//! right after that answer, so that it is a member before PLAY. Packets count from PLAY on, because
+//! the stream may already run for others.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,22 +15,22 @@ use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::{Ports, Transport};
 use crate::session::{Context, Interface, Open, Output};
 
-/// How many hops reports live where nobody says: they stay on the link.
+/// Default TTL of reports: they stay on the link.
 const TTL: u8 = 1;
 
-/// The share of a stream's bandwidth that is RTCP's (RFC 3550, 6.2), and what a stream is taken to
-/// need that does not say.
+/// Share of a stream's bandwidth that RTCP may use (RFC 3550, 6.2), and the bandwidth of a stream
+/// that states none.
 const RTCP_SHARE: f64 = 0.05;
 const BANDWIDTH: f64 = 1e6;
 
-/// What the description says of a group.
+/// Multicast parameters of the description.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Described {
     group: Option<IpAddr>,
     port: u16,
     ttl: Option<u8>,
     sources: Vec<IpAddr>,
-    /// Bit/s.
+    /// In bit/s.
     bandwidth: Option<u64>,
 }
 
@@ -46,16 +46,16 @@ impl Described {
     }
 }
 
-/// A group that a stream comes from.
+/// Multicast group of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     address: IpAddr,
     ports: Ports<u16>,
     sources: Vec<IpAddr>,
     ttl: u8,
-    /// Bytes per second that RTCP of all may take.
+    /// Bandwidth of all RTCP in the group, in bytes per second.
     rtcp_bandwidth: f64,
-    /// Who else reports.
+    /// Other receivers that report.
     pub(super) others: Others,
 }
 
@@ -71,7 +71,8 @@ impl fmt::Display for Group {
 }
 
 impl Group {
-    /// The group that an answer to SETUP and the description mean; else what is wrong with them.
+    /// Determines the group from an answer to SETUP and the description. Returns the defect if
+    /// there is none.
     fn find(answer: &Transport, described: &Described) -> Result<Group, String> {
         let address = match &answer.destination {
             Some(said) => said.parse().ok(),
@@ -81,15 +82,15 @@ impl Group {
             Some(address) if address.is_multicast() => address,
             _ => {
                 return Err(match &answer.destination {
-                    Some(said) => format!("`{said}` is no multicast group"),
-                    None => "no group is named".to_owned(),
+                    Some(said) => format!("`{said}` is not a multicast group"),
+                    None => "no group was named".to_owned(),
                 });
             }
         };
         let from_description = Ports::new(described.port, described.port.saturating_add(1));
         let ports = answer.port.unwrap_or(from_description);
         if ports.media == 0 || ports.control == 0 || ports.media == ports.control {
-            return Err("no ports of the group are named".to_owned());
+            return Err("no ports of the group were named".to_owned());
         }
         let said = answer
             .source
@@ -121,23 +122,23 @@ impl Group {
         })
     }
 
-    /// Whether receivers may send reports to it. Not where only sources are heard (RFC 5760 has
-    /// reports go elsewhere then), and not to the groups that run a link (RFC 5771, 4), whatever a
-    /// server says.
+    /// Returns whether receivers may send reports to the group. They may not if it is
+    /// source-specific (RFC 5760 sends reports elsewhere), or if it is a group that controls the
+    /// link (RFC 5771, 4), whatever the server says.
     fn takes_reports(&self) -> bool {
         let runs_the_link = match self.address {
             IpAddr::V4(group) => group.octets()[..3] == [224, 0, 0],
-            // Of the interface and of the link (RFC 4291, 2.7): all nodes, all routers and the
-            // like.
+            // Interface-local and link-local groups (RFC 4291, 2.7): all nodes, all routers and
+            // others.
             IpAddr::V6(group) => matches!(group.segments()[0], 0xff01 | 0xff02),
         };
         self.sources.is_empty() && !runs_the_link
     }
 
-    /// How often to report, after what was heard of others.
+    /// Returns the interval of reports, depending on the number of other receivers.
     pub(super) fn interval(&mut self, first: bool) -> Interval {
         Interval {
-            // Ourselves and the sender.
+            // This client and the sender.
             members: self.others.count_for_report().saturating_add(2),
             bandwidth: self.rtcp_bandwidth,
             ..Interval::of_two(false, self.rtcp_bandwidth, first)
@@ -145,24 +146,24 @@ impl Group {
     }
 }
 
-/// Who else reports in a group: whoever was heard since the report before the last five (RFC 3550,
-/// 6.2.1 and 6.3.5).
+/// Other receivers that report in a group: those heard within the last five to ten of our own
+/// reports (RFC 3550, 6.2.1 and 6.3.5).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Others {
     now: HashSet<u32>,
     before: HashSet<u32>,
-    /// Reports since the sets changed places.
+    /// Number of our own reports since the sets were swapped.
     reports: u32,
 }
 
-/// How many others are told apart; more are so many at least.
+/// Maximum number of receivers in a set. A larger group counts as at least this many.
 const MOST_OTHERS: usize = 4096;
 
-/// After so many of our own reports without one of another, that one has left.
+/// A receiver that is silent during this number of our own reports has left.
 const REPORTS_MISSED: u32 = 5;
 
 impl Others {
-    /// Another receiver reported.
+    /// Records a report of another receiver.
     pub(super) fn heard(&mut self, ssrc: u32) {
         self.before.remove(&ssrc);
         if self.now.len() < MOST_OTHERS {
@@ -182,7 +183,7 @@ impl Others {
 }
 
 impl Client {
-    /// Joins the group of a stream that was set up.
+    /// Joins the group of a stream after the answer to SETUP.
     pub(super) fn join(
         &mut self,
         cx: &mut Context<'_>,
@@ -224,7 +225,7 @@ impl Client {
         stream.group = Some(Box::new(group));
     }
 
-    /// From now on what comes from the groups is this client's: it is about to ask to play.
+    /// Lets packets of the groups count from now on, right before PLAY is sent.
     pub(super) fn begin_in_groups(&mut self, cx: &mut Context<'_>) {
         for stream in &self.streams {
             let (Some(channel), Some(group)) = (stream.channel, &stream.group) else {
@@ -232,7 +233,7 @@ impl Client {
             };
             let source = match group.sources[..] {
                 [source] => source,
-                // Whoever the membership lets in.
+                // Any sender that the membership admits.
                 _ => unspecified(group.address),
             };
             cx.out.push_back(Output::Peer {

@@ -1,6 +1,6 @@
-//! A client that publishes: it announces what it has (RFC 2326, 10.3), sets every stream up to be
-//! recorded (12.39), asks to RECORD (10.11), and then sends until it is told to stop. Connecting,
-//! authenticating, signs of life and the end are those of a client that plays.
+//! A client that publishes. It announces its media (RFC 2326, 10.3), sets up each stream for
+//! recording (12.39), sends RECORD (10.11), and then sends media until it is stopped. Connection,
+//! authentication, keep-alives and end are the same as for a client that plays.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -24,39 +24,39 @@ use crate::rtsp::metrics as m;
 use crate::rtsp::url;
 use crate::session::{ChannelId, Context, FlowId, Open, Output, Port, beside, bind_beside};
 
-/// How often what was sent is added to the population's figures.
+/// Interval at which sent media is added to the population's metrics.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// What a client publishes, and how far it is.
+/// Media that a client publishes, and its progress.
 #[derive(Debug)]
 pub(super) struct Publishing {
     source: Arc<MediaSource>,
     streams: Vec<Outgoing>,
-    /// When ANNOUNCE was first sent.
+    /// Time when ANNOUNCE was first sent.
     announced: Option<Time>,
-    /// Whether media is sent now.
+    /// True while media is being sent.
     sending: bool,
-    /// When what was sent is counted next, and when the next sender reports are due.
+    /// Due times of the next count of sent media, and of the next sender reports.
     count_at: Option<Time>,
     report_at: Option<Time>,
 }
 
-/// A stream that is published.
+/// A published stream.
 #[derive(Debug)]
 struct Outgoing {
-    /// Its control URL.
+    /// Control URL.
     url: String,
     flow: FlowId,
     ssrc: u32,
-    /// Its pair of UDP ports; media is sent from it once the server's ports are known.
+    /// Channel of the pair of UDP ports. Media is sent from it once the server's ports are known.
     channel: Option<ChannelId>,
     local_port: u16,
     has_peer: bool,
-    /// Its channels in the connection.
+    /// Interleaved channels.
     interleaved: Option<Ports<u8>>,
-    /// What was counted so far: packets, bytes of payload, frames, packets not taken.
+    /// Values already counted: packets, payload bytes, frames, packets not taken.
     counted: (u64, u64, u64, u64),
-    /// What the server last said it had lost.
+    /// Number of lost packets in the server's last report.
     reported_lost: i32,
 }
 
@@ -72,13 +72,13 @@ impl Publishing {
         }
     }
 
-    /// Which stream has that channel.
+    /// Returns the index of the stream with this channel.
     pub(super) fn of_channel(&self, channel: ChannelId) -> Option<usize> {
         let mut streams = self.streams.iter();
         streams.position(|stream| stream.channel == Some(channel))
     }
 
-    /// A pair of ports was never had: there is nothing to close.
+    /// Forgets a pair of ports that could not be opened: there is nothing to close.
     pub(super) fn lost_ports(&mut self, channel: ChannelId) {
         for stream in &mut self.streams {
             if stream.channel == Some(channel) {
@@ -87,12 +87,12 @@ impl Publishing {
         }
     }
 
-    /// When something is due next.
+    /// Returns the next due time.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.count_at.into_iter().chain(self.report_at).min()
     }
 
-    /// What ANNOUNCE says.
+    /// Returns the body of ANNOUNCE.
     fn description(&self, local: IpAddr) -> String {
         let (family, any) = match local {
             IpAddr::V4(_) => ("IP4", "0.0.0.0"),
@@ -108,12 +108,12 @@ impl Publishing {
 }
 
 impl Client {
-    /// Whether it publishes, and does not play.
+    /// Returns whether the client publishes instead of playing.
     pub(super) fn publishes(&self) -> bool {
         self.publishing.is_some()
     }
 
-    /// The address that the connection has at this end.
+    /// Returns the local address of the connection.
     fn own_address(&self) -> IpAddr {
         match self.connection.ends {
             Some((local, _)) => local.ip(),
@@ -131,7 +131,7 @@ impl Client {
         self.ask(cx, Method::Announce, url, vec![kind]);
     }
 
-    /// The body of a request: the description, with ANNOUNCE.
+    /// Returns the body of a request: the description for ANNOUNCE, empty otherwise.
     pub(super) fn body_of(&self, method: &Method) -> Vec<u8> {
         match &self.publishing {
             Some(publishing) if *method == Method::Announce => {
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// ANNOUNCE was accepted: makes what sends, and begins with the first stream.
+    /// Creates the flows after ANNOUNCE was accepted, and sets up the first stream.
     pub(super) fn announced(&mut self, cx: &mut Context<'_>, response: &Response) {
         if self.session.is_none() {
             self.session = response.headers.get("Session").and_then(SessionId::parse);
@@ -179,7 +179,7 @@ impl Client {
         self.prepare_record(cx, 0);
     }
 
-    /// Begins with the next stream, or records where there is none left.
+    /// Sets up the stream with this index. Sends RECORD after the last one.
     fn prepare_record(&mut self, cx: &mut Context<'_>, index: usize) {
         let channel = ChannelId(self.next_channel);
         let local = bind_beside(self.own_address());
@@ -207,7 +207,7 @@ impl Client {
         }
     }
 
-    /// The pair of ports of the stream that is being set up stands.
+    /// Sends SETUP for a stream whose pair of ports is open.
     pub(super) fn opened_to_record(&mut self, cx: &mut Context<'_>, index: usize, port: u16) {
         if let Some(publishing) = &mut self.publishing {
             publishing.streams[index].local_port = port;
@@ -224,7 +224,7 @@ impl Client {
             let port = stream.local_port;
             Transport::udp(Ports::new(port, port.saturating_add(1)))
         } else {
-            // A source has a few streams.
+            // A source has only a few streams.
             let first = (index * 2) as u8;
             stream.interleaved = Some(Ports::new(first, first + 1));
             Transport::tcp(Ports::new(first, first + 1))
@@ -235,7 +235,7 @@ impl Client {
         self.ask(cx, Method::Setup, url, vec![header]);
     }
 
-    /// The stream of this number has been set up.
+    /// Handles the answer to SETUP for the stream with this index.
     pub(super) fn set_up_to_record(
         &mut self,
         cx: &mut Context<'_>,
@@ -264,8 +264,8 @@ impl Client {
             (true, Some(channel), Some(ports), Some(server))
                 if ports.media != 0 && ports.control != 0 =>
             {
-                // Where it wants its media it may say, but only of itself: nobody else has agreed
-                // to take it.
+                // The server may choose the ports, but not another host: that host has not agreed
+                // to receive media.
                 stream.has_peer = true;
                 cx.out.push_back(Output::Peer {
                     channel,
@@ -292,7 +292,7 @@ impl Client {
         self.ask(cx, Method::Record, url, vec![range]);
     }
 
-    /// RECORD was accepted: sends from now on, and tells who waits for it.
+    /// Starts sending after RECORD was accepted, and notifies the players of the stream.
     pub(super) fn records(&mut self, cx: &mut Context<'_>, at: Time) {
         self.phase = Phase::Recording;
         self.plan_keep_alive(at);
@@ -326,7 +326,7 @@ impl Client {
         publication::tell(cx, self.published_as.clone(), publication::live(&[]));
     }
 
-    /// Does what is due while media is sent.
+    /// Does everything that is due while media is sent.
     pub(super) fn due_publishing(&mut self, cx: &mut Context<'_>) {
         let Some(publishing) = &mut self.publishing else {
             return;
@@ -344,7 +344,7 @@ impl Client {
         }
     }
 
-    /// Adds what was sent since the last time.
+    /// Counts the media sent since the last call.
     fn count_sent(&mut self, cx: &mut Context<'_>) {
         let Some(publishing) = &mut self.publishing else {
             return;
@@ -358,14 +358,14 @@ impl Client {
             cx.recorder.add(m::SENT_PACKETS, now.0 - before.0);
             cx.recorder.add(m::SENT_BYTES, now.1 - before.1);
             cx.recorder.add(m::SENT_FRAMES, now.2 - before.2);
-            // A datagram that is refused never came as far as the server.
+            // A datagram that this machine refused never reached the server.
             if stream.interleaved.is_some() {
                 cx.recorder.add(m::NOT_TAKEN, now.3 - before.3);
             }
         }
     }
 
-    /// Sends a sender report for each stream.
+    /// Sends a sender report for each stream, with BYE if `goodbye`.
     fn send_reports(&mut self, cx: &mut Context<'_>, goodbye: bool) {
         let wall_clock = self.wall_clock.unwrap_or_default();
         let Some(publishing) = &self.publishing else {
@@ -384,7 +384,7 @@ impl Client {
                     bytes: report,
                 }),
                 (None, Some(channels)) => {
-                    // Some dozens of bytes.
+                    // A report has a few dozen bytes, so its length fits in one byte.
                     let mut frame = vec![b'$', channels.control, 0, report.len() as u8];
                     frame.extend_from_slice(&report);
                     frames.push(frame);
@@ -397,7 +397,7 @@ impl Client {
         }
     }
 
-    /// A frame in the connection while this end publishes: RTCP, or nothing that means anything.
+    /// Handles an interleaved frame while publishing: RTCP, or a frame without meaning.
     pub(super) fn frame_while_publishing(
         &mut self,
         cx: &mut Context<'_>,
@@ -416,8 +416,8 @@ impl Client {
         }
     }
 
-    /// Takes in what the server says about a stream. What cannot be read is let go: nothing hangs
-    /// on it.
+    /// Handles reports of the server about a stream. Unreadable packets are ignored, because
+    /// nothing depends on them.
     pub(super) fn reports_of_receiver(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8]) {
         let Some(publishing) = &mut self.publishing else {
             return;
@@ -439,7 +439,8 @@ impl Client {
         }
     }
 
-    /// Sends no more: says goodbye, and hands the figures in. Only the first call does anything.
+    /// Stops sending: notifies the players, counts the media sent, and sends BYE. Only the first
+    /// call has an effect.
     pub(super) fn stop_sending(&mut self, cx: &mut Context<'_>) {
         let Some(publishing) = &mut self.publishing else {
             return;
@@ -460,7 +461,7 @@ impl Client {
         }
     }
 
-    /// Lets go of all that sends.
+    /// Stops sending, and removes all flows and channels.
     pub(super) fn end_publishing(&mut self, cx: &mut Context<'_>) {
         self.stop_sending(cx);
         let Some(publishing) = &mut self.publishing else {
@@ -474,7 +475,7 @@ impl Client {
         }
     }
 
-    /// What sends a stream has ended, which it does of itself only where nothing can be sent.
+    /// Fails the session if a flow ended. A flow ends on its own only if nothing can be sent.
     pub(super) fn sending_failed(&mut self, cx: &mut Context<'_>, flow: FlowId) {
         let of_ours = |publishing: &Publishing| {
             let mut streams = publishing.streams.iter();
@@ -488,10 +489,11 @@ impl Client {
 }
 
 impl Outgoing {
-    /// Takes in what the server says it received (RFC 3550, 6.4.1).
+    /// Records a report block of the server (RFC 3550, 6.4.1).
     fn reported(&mut self, cx: &mut Context<'_>, block: &ReportBlock, clock_rate: u32) {
         cx.recorder.add(m::RECEIVER_REPORTS, 1);
-        // More cannot be lost than was sent, nor less than nothing: such a count is not shown.
+        // A count above the number of sent packets is wrong and ignored. A negative count is taken
+        // as zero.
         let flow = self.flow;
         let sent = cx.flows.with(flow, |flow: &mut RtpFlow| flow.sent().0);
         let most = i32::try_from(sent).unwrap_or(i32::MAX);
@@ -503,7 +505,7 @@ impl Outgoing {
         self.reported_lost = reported;
         match u64::try_from(more) {
             Ok(more) => cx.recorder.add(m::REPORTED_LOST, more),
-            // What was late has come, or came twice.
+            // Late packets arrived after all, or packets arrived twice.
             Err(_) => cx.recorder.take_back(m::REPORTED_LOST, more.unsigned_abs()),
         }
         if clock_rate > 0 {

@@ -1,9 +1,8 @@
-//! Media that goes to another address than the one requests come from (RFC 2326, 12.39:
-//! `destination`): to another of this machine's, or to another machine, on which a receiver counts
-//! it.
+//! Media sent to an address other than the one that requests come from (`destination`; RFC 2326,
+//! 12.39): to another address of this machine, or to another machine on which a receiver counts it.
 //!
-//! The ports at that address are held before a server is asked to send there, so that media is
-//! never directed to where nobody has agreed to take it.
+//! The ports at that address are open before a server is asked to send there, so that media is
+//! never directed to a host that has not agreed to receive it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,7 +21,8 @@ use crate::rtsp::metrics as m;
 use crate::session::{ChannelId, Context, MediaEvent, Open, Output};
 
 impl Client {
-    /// Where the server is asked to send media, where that is not where requests come from.
+    /// Returns the destination of the media, if it differs from the address that requests come
+    /// from.
     pub(super) fn destination(&self) -> Option<IpAddr> {
         match &self.link {
             Some(link) => link.reached().map(|reached| reached.ip()),
@@ -30,17 +30,17 @@ impl Client {
         }
     }
 
-    /// Begins to connect to the machine that is to receive the media, where there is one: while the
-    /// server is asked.
+    /// Starts connecting to a remote receiver, if the media goes to one. Meanwhile, the client
+    /// sends its first requests to the server.
     pub(super) fn reach_receiver(&mut self, cx: &mut Context<'_>) {
-        // Who only asks what the media is receives none.
+        // A client that only asks for the description receives no media.
         let Some(media) = self.config.media.as_ref().filter(|_| !self.only_asks) else {
             return;
         };
         let Some(to) = media.clients_at.or(media.receiver) else {
             return;
         };
-        // Without one it is refused.
+        // The receiver refuses an empty secret.
         let secret = media.secret.clone().unwrap_or_default();
         let channel = self.new_channel();
         self.link = Some(Link::new(channel, secret));
@@ -65,12 +65,12 @@ impl Client {
         }
     }
 
-    /// Asks for ports for all streams of the description.
+    /// Asks the receiver to open ports for all streams of the description.
     pub(super) fn ask_receiver(&mut self, cx: &mut Context<'_>, description: &Description) {
         let Some(link) = &mut self.link else { return };
         let half = self.config.end_silence.0.min(self.config.silence.0) / 2;
         let nanos = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        // At most 32 streams are taken of a description.
+        // At most 32 streams of a description are used.
         for (stream, media) in (0u8..).zip(&description.medias) {
             let wanted = StreamOrder {
                 stream,
@@ -85,7 +85,7 @@ impl Client {
         self.link_due = Some(cx.now + self.config.request_timeout.0);
     }
 
-    /// Sets a stream up, if its ports stand; else when they do.
+    /// Sends SETUP for a stream if its ports are open. Otherwise SETUP follows when they are.
     pub(super) fn set_up_apart(&mut self, cx: &mut Context<'_>, index: usize) {
         if self.streams[index].local_port != 0 {
             self.ask_setup(cx, index);
@@ -109,8 +109,8 @@ impl Client {
         }
     }
 
-    /// Says with which number a stream begins, where another machine receives it; says whether it
-    /// does.
+    /// Passes the first sequence number of a stream to the remote receiver. Returns `false` if
+    /// there is no remote receiver.
     pub(super) fn begins_apart(
         &mut self,
         cx: &mut Context<'_>,
@@ -147,7 +147,7 @@ impl Client {
     fn heard_of_stream(&mut self, cx: &mut Context<'_>, heard: Heard) {
         match heard {
             Heard::Opened { stream, port } => {
-                // Those that a stream has are what the server was told.
+                // A stream keeps its first ports, because the server knows them.
                 let Some(opened) = self.streams.get_mut(stream).filter(|s| s.local_port == 0)
                 else {
                     return;
@@ -166,7 +166,7 @@ impl Client {
                 }
             }
             Heard::First { stream, at } => {
-                // Nothing comes before it was asked for.
+                // No packet arrives before PLAY was sent.
                 let at = at.max(self.play_sent.unwrap_or(at)).min(cx.now);
                 if let Some(sink) = self.streams.get(stream).map(|stream| stream.sink) {
                     let counts = *cx.sinks.get::<RtpReceiver>(sink).counts();
@@ -194,13 +194,13 @@ impl Client {
                 if self.phase == Phase::TearingDown {
                     self.finish(cx);
                 } else {
-                    self.receiver_lost(cx, "it has ended");
+                    self.receiver_lost(cx, "it ended the reception");
                 }
             }
         }
     }
 
-    /// The receiver is of no use any more. What is on its way to its ports is stopped by TEARDOWN.
+    /// Fails the session because the receiver is lost. TEARDOWN stops the media sent to its ports.
     pub(super) fn receiver_lost(&mut self, cx: &mut Context<'_>, why: &str) {
         let at = match &self.config.media {
             Some(media) => media.receiver.map_or(String::new(), |at| format!(" {at}")),
@@ -227,8 +227,8 @@ impl Client {
         }
     }
 
-    /// Asks the receiver to count to the end, once the server sends no more; says whether that is
-    /// waited for.
+    /// Asks the receiver for its final counts, after the server stopped sending. Returns whether
+    /// the client must wait for them.
     pub(super) fn leave_receiver(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(link) = self.link.as_mut().filter(|link| !link.closed) else {
             return false;
@@ -239,7 +239,7 @@ impl Client {
         true
     }
 
-    /// Lets the receiver go.
+    /// Closes the connection to the receiver.
     pub(super) fn close_link(&mut self, cx: &mut Context<'_>) {
         if let Some(link) = self.link.take() {
             let channel = link.channel();
@@ -247,15 +247,16 @@ impl Client {
         }
     }
 
-    /// Whether an answer of that status means that the server sends media to no other address. 463
-    /// is RTSP 2.0's (RFC 7826), and some servers of 1.0 know it too.
+    /// Returns whether an answer with this status means that the server does not send media to
+    /// another address. 463 is an RTSP 2.0 status (RFC 7826) that some RTSP 1.0 servers use.
     pub(super) fn refuses_destination(&self, pending: &Pending, status: u16) -> bool {
         pending.method == Method::Setup
             && self.destination().is_some()
             && matches!(status, 400 | 403 | 451 | 461 | 463)
     }
 
-    /// Looks whether the server will send media to where it was asked to; if not, says where.
+    /// Checks whether the server will send media to the requested destination. Returns the
+    /// difference if it will not.
     pub(super) fn confirm_destination(&mut self, answer: &Transport) -> Result<(), String> {
         let Some(asked) = self.destination() else {
             return Ok(());
@@ -265,7 +266,7 @@ impl Client {
             Some(said) => Err(format!(
                 "asked for destination={asked}, answered destination={said}"
             )),
-            // It may do so all the same; whether media comes will tell.
+            // The server may still comply. Arriving media will show it.
             None => {
                 self.unconfirmed = true;
                 Ok(())
@@ -273,7 +274,7 @@ impl Client {
         }
     }
 
-    /// Why no media came at all.
+    /// Returns the failure of a session without any media.
     pub(super) fn no_media(&self) -> Failure {
         match self.unconfirmed {
             true => Failure::DestinationIgnored,

@@ -1,4 +1,4 @@
-//! Requests on their way: numbers, deadlines, delays.
+//! Outstanding requests: numbers, deadlines and delays.
 
 use measure::{HistogramId, Time};
 
@@ -9,32 +9,31 @@ use crate::rtsp::headers::write_methods;
 use crate::rtsp::metrics as m;
 use crate::session::Context;
 
-/// A request that is to be answered.
+/// An outstanding request.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) cseq: u32,
     pub(super) method: Method,
     pub(super) uri: String,
-    /// The headers that it was asked with, beside those that every request has.
+    /// Headers in addition to those of every request.
     pub(super) headers: Vec<(&'static str, String)>,
-    /// When it was due to be sent.
+    /// Time when it was due to be sent.
     pub(super) due: Time,
     pub(super) deadline: Time,
-    /// Whether it is only a sign of life.
+    /// True for a keep-alive.
     pub(super) keep_alive: bool,
-    /// Whether it carried an authorization, and whether that was the second.
+    /// Whether it carried an authorization, and whether that was the second one.
     pub(super) authorized: bool,
     pub(super) again: bool,
 }
 
-/// The longest a server may ask a session to be kept without a sign of life; what is longer is
-/// taken as this.
+/// Maximum session timeout in seconds. A longer timeout stated by the server is cut to this.
 const LONGEST_TIMEOUT: u32 = 24 * 3600;
 
 /// Maximum number of unanswered keep-alives. Beyond it, the oldest one is dropped.
 const KEEP_ALIVES_MAX: usize = 8;
 
-/// Where the delay of a method is recorded.
+/// Returns the delay metric of a method.
 fn delay_of(method: &Method) -> Option<HistogramId> {
     Some(match method {
         Method::Options => m::OPTIONS_DELAY,
@@ -51,7 +50,7 @@ fn delay_of(method: &Method) -> Option<HistogramId> {
 }
 
 impl Client {
-    /// Sends a request that the session hangs on.
+    /// Sends a request that the session depends on.
     pub(super) fn ask(
         &mut self,
         cx: &mut Context<'_>,
@@ -63,7 +62,7 @@ impl Client {
         self.ask_due(cx, method, uri, headers, due);
     }
 
-    /// Sends a request that was due to be sent then.
+    /// Sends a request that was due at `due`.
     pub(super) fn ask_due(
         &mut self,
         cx: &mut Context<'_>,
@@ -86,7 +85,7 @@ impl Client {
         self.send(cx, pending);
     }
 
-    /// Gives a request its number and sends it.
+    /// Numbers a request and sends it.
     pub(super) fn send(&mut self, cx: &mut Context<'_>, mut pending: Pending) {
         pending.cseq = self.cseq;
         self.cseq = self.cseq.wrapping_add(1);
@@ -115,12 +114,12 @@ impl Client {
         self.pending.push(pending);
     }
 
-    /// Finds the request that an answer is to, and takes it out.
+    /// Removes and returns the request that an answer belongs to.
     ///
-    /// An answer without a number, or with one that was never given out, is to the only request
-    /// that waits, or to the oldest keep-alive if nothing else waits. One with a number that is
-    /// past is late and to none, unless it refuses while only keep-alives wait: some servers number
-    /// such answers like the request before.
+    /// An answer without a number, or with one that was never used, belongs to the only outstanding
+    /// request, or to the oldest keep-alive if only keep-alives are outstanding. An answer with an
+    /// old number is late and belongs to none, unless it is a refusal while only keep-alives are
+    /// outstanding: some servers give such answers the number of the previous request.
     fn take_pending(&mut self, headers: &Headers, status: u16) -> Option<Pending> {
         let cseq = headers.cseq();
         let only_alive = self.pending.iter().all(|pending| pending.keep_alive);
@@ -138,9 +137,9 @@ impl Client {
         }
     }
 
-    /// Takes in an answer.
+    /// Handles an answer.
     pub(super) fn response(&mut self, cx: &mut Context<'_>, response: Response, at: Time) {
-        // Provisional: the answer is still to come (RFC 2326, 7.1.1).
+        // Provisional: the final answer follows (RFC 2326, 7.1.1).
         if response.status < 200 {
             return;
         }
@@ -166,8 +165,8 @@ impl Client {
                     pending.due = at;
                     return self.send(cx, pending);
                 }
-                Answer::NoCredentials => ", and the URL holds no name and password",
-                Answer::NoScheme => ", and no known way to authenticate is offered",
+                Answer::NoCredentials => ", and the URL contains no name and password",
+                Answer::NoScheme => ", and the server offers no supported authentication scheme",
                 Answer::Refused => ", with the name and password of the URL",
             }
         } else {
@@ -176,7 +175,7 @@ impl Client {
         self.answered(cx, &pending, response, at, refused);
     }
 
-    /// What was asked and what came, for details of failures.
+    /// Describes request and answer, for failure details.
     pub(super) fn story(&self, pending: &Pending, response: &Response) -> String {
         let location = response.headers.get("Location");
         let to = match location.filter(|_| (300..400).contains(&response.status)) {
@@ -221,7 +220,7 @@ impl Client {
         }
     }
 
-    /// Sets the time of the next sign of life: half of what the server allows (RFC 2326, 12.37).
+    /// Schedules the next keep-alive, after half of the server's session timeout (RFC 2326, 12.37).
     pub(super) fn plan_keep_alive(&mut self, from: Time) {
         let timeout = self
             .session
@@ -234,18 +233,19 @@ impl Client {
         self.keep_alive = Some(from + half);
     }
 
-    /// Sends a sign of life where one is due.
+    /// Sends a keep-alive if one is due.
     pub(super) fn due_keep_alive(&mut self, cx: &mut Context<'_>) {
         let Some(due) = self.keep_alive.filter(|&due| cx.now >= due) else {
             return;
         };
-        // From when it was due, so that a late one does not delay all others; but what was missed
-        // is not made up for.
+        // Scheduled from the due time, so that a late keep-alive does not delay all others. Missed
+        // keep-alives are not made up for.
         self.plan_keep_alive(due);
         if self.keep_alive.is_some_and(|next| cx.now >= next) {
             self.plan_keep_alive(cx.now);
         }
-        // Servers may take a keep-alive and not answer it, so the next one does not wait for that.
+        // A server may accept a keep-alive without answering it, so the next one does not wait for
+        // an answer.
         let waiting = self.pending.iter().filter(|own| own.keep_alive).count();
         if waiting >= KEEP_ALIVES_MAX
             && let Some(oldest) = self.pending.iter().position(|own| own.keep_alive)
@@ -255,7 +255,7 @@ impl Client {
         self.send_keep_alive(cx, due);
     }
 
-    /// Answers a request of the server's.
+    /// Answers a request of the server.
     pub(super) fn asked(&mut self, cx: &mut Context<'_>, request: &Request) {
         const KNOWN: [Method; 4] = [
             Method::Options,

@@ -12,7 +12,7 @@ use crate::rtsp::codec::{Malformed, Method, Request, Response};
 use crate::rtsp::config::KeepAlive;
 use crate::session::{Context, Note, Output};
 
-/// The most of a server's own words that is repeated.
+/// Maximum length of a quotation from the server, in characters.
 const WORDS_MAX: usize = 200;
 
 /// Hints for the detail of a failure.
@@ -24,14 +24,14 @@ pub(super) struct Said {
     keep_alive: Option<Box<str>>,
     /// The last answer that could not be read.
     unread: Option<Box<str>>,
-    /// Source of datagrams from another address than the server's.
+    /// Source address of datagrams that did not come from the server.
     pub(super) elsewhere: Option<IpAddr>,
     /// Bytes since the last answer that are neither message nor packet.
     pub(super) useless: u64,
 }
 
 impl Said {
-    /// Text to append to the detail of a failure; empty without hints.
+    /// Returns the text to append to the detail of a failure. Empty without hints.
     pub(super) fn hints(&self) -> String {
         let all = [&self.end, &self.keep_alive, &self.unread];
         let hints = all.into_iter().flatten();
@@ -45,12 +45,12 @@ impl Said {
         hints
     }
 
-    /// Whether the server asked for the session's end.
+    /// Returns whether the server asked to end the session.
     pub(super) fn is_asked_to_end(&self) -> bool {
         self.end.is_some()
     }
 
-    /// An answer was read.
+    /// Clears the hints that a valid answer invalidates.
     pub(super) fn answer_was_read(&mut self) {
         self.useless = 0;
         self.unread = None;
@@ -62,13 +62,13 @@ fn at_most(text: &str) -> String {
 }
 
 impl Client {
-    /// An answer came that cannot be read, and that the session does not depend on.
+    /// Remembers an unreadable answer that the session does not depend on.
     pub(super) fn could_not_read(&mut self, malformed: &Malformed) {
         let (what, line) = (malformed.what, at_most(&malformed.start_line));
         self.said.unread = Some(format!("a message could not be read: {what} in `{line}`").into());
     }
 
-    /// The server asks to end the session, or to go elsewhere.
+    /// Remembers that the server asked to end the session or to move to another URL.
     pub(super) fn asked_to_end(&mut self, cx: &mut Context<'_>, request: &Request) {
         let to = request.headers.get("Location").map(at_most);
         let to = to.map_or(String::new(), |to| format!(" to {to}"));
@@ -82,7 +82,7 @@ impl Client {
         self.said.end = Some(text.into());
     }
 
-    /// Goes on from the answer to a keep-alive.
+    /// Handles the answer to a keep-alive.
     pub(super) fn keep_alive_answered(
         &mut self,
         cx: &mut Context<'_>,
@@ -104,7 +104,7 @@ impl Client {
                 pending.method
             ),
         );
-        // Public may promise what the server does not do.
+        // The server may list a method in `Public` and still refuse it.
         if pending.method == Method::GetParameter && status >= 400 && status != 454 {
             let falls_back = std::mem::take(&mut self.get_parameter)
                 && self.config.keep_alive == KeepAlive::Auto
@@ -115,12 +115,13 @@ impl Client {
         }
     }
 
-    /// A keep-alive was not answered in time. The media tells whether the session lives.
+    /// Remembers a keep-alive that was not answered in time. Only the media shows whether the
+    /// session is alive.
     pub(super) fn keep_alive_overdue(&mut self, cx: &mut Context<'_>, story: String) {
         self.keep_alive_failed(cx, "keep_alive_unanswered", story);
     }
 
-    /// Remembers what became of a keep-alive. Only the first in a row is noted.
+    /// Remembers the failure of a keep-alive. Only the first in a row is noted.
     fn keep_alive_failed(&mut self, cx: &mut Context<'_>, kind: &'static str, text: String) {
         if self.said.keep_alive.is_none() {
             let text = text.clone();
@@ -129,7 +130,7 @@ impl Client {
         self.said.keep_alive = Some(text.into());
     }
 
-    /// Sends a keep-alive that was due then.
+    /// Sends a keep-alive that was due at `due`.
     pub(super) fn send_keep_alive(&mut self, cx: &mut Context<'_>, due: Time) {
         let method = match self.config.keep_alive {
             KeepAlive::GetParameter => Method::GetParameter,

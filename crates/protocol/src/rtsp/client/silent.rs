@@ -1,4 +1,4 @@
-//! Streams of a session from which nothing came, or nothing any more, while others played on.
+//! Streams of a session that never sent packets, or stopped, while others played.
 
 use super::end::IN_VAIN;
 use super::{Client, Phase};
@@ -9,11 +9,11 @@ use crate::media::silence;
 use crate::session::{Context, Note, Output};
 
 impl Client {
-    /// Counts silent streams at the end of playing, and says which they are. `failed`: the client
-    /// fails anyway, so that nothing is counted twice.
+    /// Counts silent streams at the end of playback, and notes which they are. If `failed`, the
+    /// client fails anyway, and they are not counted, so that no fault counts twice.
     ///
-    /// Text and data may be silent for as long as there is nothing to say: they are told of, and
-    /// not counted.
+    /// Text and data may be silent while they have nothing to send: they are noted, but not
+    /// counted.
     pub(super) fn look_for_silent_streams(&self, cx: &mut Context<'_>, failed: bool) {
         if self.phase != Phase::Playing || self.first_media.is_none() {
             return;
@@ -64,9 +64,9 @@ impl Client {
         }
     }
 
-    /// Whether a silent stream is known to have stopped. In a file one may be shorter than the
-    /// others, after a pause or a seek none need have begun again, and what another machine
-    /// receives is heard of now and then only.
+    /// Returns whether a silent stream is known to have stopped. In a file, one stream may be
+    /// shorter than the others; after a pause or a seek, a stream need not have started again; and
+    /// a remote receiver reports only now and then.
     fn tells_when_it_stops(&self) -> bool {
         self.length.is_none() && self.timeline.is_none() && self.link.is_none()
     }

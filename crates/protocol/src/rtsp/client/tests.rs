@@ -1,4 +1,4 @@
-//! The client against a server scripted by hand.
+//! The client against a scripted server.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ mod tunnel;
 const URL: &str = "rtsp://10.0.0.1:8554/clip";
 const SERVER: &str = "10.0.0.1:8554";
 
-/// One client, what it uses, and what it has asked for.
+/// A client with its environment, and the outputs not yet examined.
 struct Bench {
     client: Client,
     now: Time,
@@ -41,7 +41,7 @@ struct Bench {
     sinks: Sinks,
     flows: Flows,
     out: VecDeque<Output>,
-    /// The connection that stands.
+    /// The open connection.
     tcp: ChannelId,
     /// Pairs of ports, in the order in which they were opened.
     pairs: Vec<ChannelId>,
@@ -89,7 +89,7 @@ impl Bench {
         self.now += Duration::from_millis(millis);
     }
 
-    /// Goes to the client's next deadline, and lets it act.
+    /// Advances to the client's next deadline and delivers it.
     fn deadline(&mut self) {
         let deadline = self.client.deadline().expect("it waits for something");
         assert!(
@@ -101,12 +101,12 @@ impl Bench {
         self.input(Input::Deadline);
     }
 
-    /// The next output.
+    /// Returns the next output.
     fn next(&mut self) -> Output {
         self.out.pop_front().expect("it wants something done")
     }
 
-    /// Starts it and lets the connection stand, 5 ms later.
+    /// Starts the client, and opens its connection 5 ms later.
     fn connect(&mut self) {
         let due = self.now;
         self.after(2);
@@ -132,7 +132,7 @@ impl Bench {
         });
     }
 
-    /// The request that was sent last; there must be just one output.
+    /// Returns the next output, which must be a request with this method.
     fn asked(&mut self, method: Method) -> Request {
         let Output::Send { channel, bytes, .. } = self.next() else {
             panic!("{method} is wanted");
@@ -188,7 +188,7 @@ impl Bench {
         self.answer(&request, 200, &base, sdp);
     }
 
-    /// Gives the pair of ports that is wanted.
+    /// Opens the requested pair of ports.
     fn open_pair(&mut self, local_port: u16) {
         let Output::Open {
             channel,
@@ -209,7 +209,7 @@ impl Bench {
         });
     }
 
-    /// Up to PLAY, over UDP: as many streams as the description has.
+    /// Runs up to PLAY over UDP, with as many streams as the description has.
     fn set_up_udp(&mut self, sdp: &str, streams: u16) -> Request {
         self.connect();
         self.options();
@@ -230,14 +230,14 @@ impl Bench {
         self.asked(Method::Play)
     }
 
-    /// Up to playing, over UDP.
+    /// Runs up to playback over UDP.
     fn play_udp(&mut self, sdp: &str, streams: u16) {
         let request = self.set_up_udp(sdp, streams);
         self.answer(&request, 200, &[], "");
         assert!(self.out.is_empty(), "{:?}", self.out);
     }
 
-    /// A packet arrives on a stream's pair of ports.
+    /// Delivers a packet to a stream.
     fn packet(&mut self, stream: usize, seq: u16) {
         let packet = rtp(seq);
         let sink = self.client.streams[stream].sink;
@@ -264,7 +264,7 @@ impl Bench {
         });
     }
 
-    /// Everything up to the end, which must come; and nothing is left behind.
+    /// Returns all outputs before the end, and the outcome. The session must have ended.
     fn ended(&mut self) -> (Vec<Output>, Outcome) {
         let mut before: Vec<Output> = self.out.drain(..).collect();
         let Some(Output::Ended(outcome)) = before.pop() else {
@@ -274,7 +274,7 @@ impl Bench {
         (before, outcome)
     }
 
-    /// The reason of a failure.
+    /// Returns reason and detail of the failure.
     fn failed(&mut self) -> (&'static str, String) {
         match self.ended().1 {
             Outcome::Failed(failure)
@@ -291,7 +291,7 @@ impl Bench {
         self.recorder.counter(counter)
     }
 
-    /// The only value of a distribution, in milliseconds.
+    /// Returns the only value of a distribution, in milliseconds.
     fn delay(&self, histogram: measure::HistogramId) -> u64 {
         let histogram = self.recorder.histogram(histogram).expect("recorded");
         assert_eq!(histogram.count(), 1);
@@ -314,7 +314,7 @@ fn bye() -> Vec<u8> {
     out
 }
 
-/// Live: of no known length.
+/// Live: without a known length.
 const ONE: &str = "v=0\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:track1\r\n";
 const TWO: &str = "v=0\r\na=range:npt=0-30\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n\
     a=control:track1\r\nm=audio 0 RTP/AVP 96\r\na=rtpmap:96 L16/44100\r\na=control:track2\r\n";

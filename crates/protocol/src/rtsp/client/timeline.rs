@@ -1,8 +1,8 @@
-//! What a client does while it plays: its actions, one after the other.
+//! Actions of a client while it plays, one after the other.
 //!
-//! Whatever changes what is played begins with PAUSE and then asks PLAY, as players do: a server
-//! may take a PLAY that comes while it plays as one for later (RFC 2326, 10.5). An action that the
-//! server refuses is counted, and the client goes on as it was.
+//! Every change of the playback begins with PAUSE, followed by PLAY, as in players: a server may
+//! queue a PLAY that arrives while it plays (RFC 2326, 10.5). An action that the server refuses is
+//! counted, and the client continues as before.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ use crate::rtsp::headers::{NptStart, Range, RtpInfo};
 use crate::rtsp::metrics as m;
 use crate::session::{Context, Outcome};
 
-/// A `Range` that begins farther than this from where it was asked for is not what was asked for:
-/// longer than from one key frame to the next.
+/// Maximum distance between the requested position and the start of `Range` in the answer. Longer
+/// than the distance between two key frames.
 const FAR: Duration = Duration::from_secs(10);
 
-/// Where media goes on this far from where it must be, or less, it is there: what a server had in
-/// store, and from one key frame to the next.
+/// Tolerance for the position at which media continues. Covers what the server has buffered, and
+/// the distance between two key frames.
 const ASTRAY: Duration = Duration::from_secs(2);
 
-/// How long a speed must have held to be judged.
+/// Minimum duration, in seconds, for which a speed is judged.
 const JUDGED: f64 = 2.0;
 
-/// What kind of change is asked for: each has delays of its own.
+/// Kind of a change. Each kind has delays of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Seek,
@@ -41,7 +41,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Where the delay to the answer and that to the first packet are recorded.
+    /// Returns the metrics of the delay to the answer and of the delay to the first packet.
     fn delays(self) -> (HistogramId, HistogramId) {
         match self {
             Kind::Seek => (m::SEEK_DELAY, m::SEEK_TO_MEDIA),
@@ -52,11 +52,11 @@ impl Kind {
     }
 }
 
-/// What to ask of the server in one PLAY.
+/// Parameters of a PLAY request.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     kind: Kind,
-    /// When it was due.
+    /// Time when the change was due.
     due: Time,
     from: Option<Duration>,
     to: Option<Duration>,
@@ -64,75 +64,75 @@ struct Wish {
     speed: f64,
 }
 
-/// What is under way.
+/// The request in progress.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
-    /// Nothing: the media plays, pauses or is over.
+    /// No request: the media plays, is paused or has ended.
     Nothing,
-    /// PAUSE is to be answered; then so much time passes.
+    /// PAUSE is outstanding. The pause lasts for `length` after its answer.
     Pausing { length: Duration },
-    /// PAUSE is to be answered; then this is asked for.
+    /// PAUSE is outstanding. This PLAY follows its answer.
     PausingFor(Wish),
-    /// PLAY is to be answered.
+    /// PLAY is outstanding.
     Asking(Wish),
 }
 
-/// How the media stands.
+/// State of the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stands {
-    /// It plays.
     Plays,
-    /// It pauses, until the client's next action.
+    /// Paused, until the client's next action.
     Pauses,
-    /// The range that was asked for is over; the media need not be.
+    /// The requested range has ended; the media may be longer.
     AtEndOfRange,
 }
 
-/// How far a client has come with its actions.
+/// Progress of a client's actions.
 #[derive(Debug)]
 pub(super) struct Timeline {
-    /// The number of the next action.
+    /// Index of the next action.
     next: usize,
     random: Pcg64Mcg,
-    /// When the next action is due; nothing while one is under way.
+    /// Due time of the next action. `None` while a request is in progress.
     due: Option<Time>,
-    /// Whether a pause is over when that comes.
+    /// True if a pause ends at `due`.
     resumes: bool,
     doing: Doing,
     stands: Stands,
-    /// What the first packet of the new position shows the delay of, and when that was due.
+    /// Kind and due time of the change whose delay the first packet of the new position will show.
     awaited: Option<(Kind, Time)>,
-    /// When the change of position was due that a jump of the media's clock would be of.
+    /// Due time of the last change of position, to which a jump of the media clock would belong.
     sought: Option<Time>,
-    /// Where in the media the last PLAY began and where it is to end, as far as that is known.
+    /// Start and end position of the last PLAY, if known.
     from: Option<Duration>,
     until: Option<Duration>,
-    /// Whether it was asked to end somewhere: then the next action follows there.
+    /// True if an end position was requested. The next action begins there.
     until_asked: bool,
-    /// What is wished for now.
+    /// Requested scale and speed.
     scale: f64,
     speed: f64,
-    /// How much media the server says to send in a second, backwards where it is negative.
+    /// Media time per second that the server states to send; negative if it plays backwards.
     rate: f64,
-    /// `Speed` as the server stated it last.
+    /// `Speed` last stated by the server.
     stated_speed: f64,
-    /// Where the media must be by what the server stated, and how much of it was played to there,
-    /// once it has paused.
+    /// After a pause: the position that follows from the server's statements, and the amount of
+    /// media played up to it.
     paused_at: Option<(Duration, Duration)>,
-    /// How long the whole media is.
+    /// Length of the whole media.
     end: Option<Duration>,
 }
 
 impl Timeline {
-    /// The beginning of the actions; none where there are none. All that is drawn follows from the
-    /// seed.
+    /// Returns the timeline before its first action, or `None` if there are no actions. All random
+    /// choices follow from the seed.
     pub(super) fn new(actions: &[Action], seed: u64) -> Option<Box<Timeline>> {
         if actions.is_empty() {
             return None;
         }
         Some(Box::new(Timeline {
             next: 0,
-            // Of its own, so that the same seed chooses the same whatever happens meanwhile.
+            // A generator of its own, so that the same seed makes the same choices whatever else
+            // happens.
             random: Pcg64Mcg::seed_from_u64(seed ^ 0x6163_7469_6f6e_7321),
             due: None,
             resumes: false,
@@ -152,20 +152,20 @@ impl Timeline {
         }))
     }
 
-    /// When the next action is due.
+    /// Returns the due time of the next action.
     pub(super) fn due(&self) -> Option<Time> {
         self.due
     }
 
-    /// Whether media is to come: not while it pauses, or something else is being asked for.
+    /// Returns whether media is expected: not while it is paused or a request is in progress.
     pub(super) fn plays(&self) -> bool {
         self.stands == Stands::Plays && matches!(self.doing, Doing::Nothing)
     }
 
-    /// How long what was asked for last takes to play, as far as that is known.
+    /// Returns the playing time of the last request, if known.
     fn length(&self) -> Option<Duration> {
         let media = match (self.rate < 0.0, self.until) {
-            // To the beginning, unless a place before is named.
+            // Backwards, it ends at the beginning, unless the end position lies before the start.
             (true, Some(until)) => self.from?.checked_sub(until).or(self.from),
             (true, None) => self.from,
             (false, until) => until?.checked_sub(self.from?),
@@ -174,7 +174,7 @@ impl Timeline {
         Duration::try_from_secs_f64(seconds).ok()
     }
 
-    /// Where the media stands when it was last asked for and has played for so long.
+    /// Returns the position after the last request has played for this time.
     fn moved(&self, played: Duration) -> Option<Duration> {
         let moved = played.as_secs_f64() * self.rate.abs();
         let moved = Duration::try_from_secs_f64(moved).ok()?;
@@ -184,7 +184,7 @@ impl Timeline {
         }
     }
 
-    /// What an action asks for, with what stays as it was.
+    /// Returns the request of an action. Values that it does not name stay unchanged.
     fn wish(&mut self, play: &Play, kind: Kind, due: Time) -> Wish {
         let from = play.from.map(|from| from.draw(&mut self.random));
         let to = play.to.map(|to| to.draw(&mut self.random));
@@ -199,7 +199,7 @@ impl Timeline {
     }
 }
 
-/// The kind of what a `play` changes most.
+/// Returns the kind of the main change of a `play`.
 fn kind_of(play: &Play) -> Kind {
     match (play.from.or(play.to), play.scale, play.speed) {
         (Some(_), ..) => Kind::Seek,
@@ -224,7 +224,7 @@ fn count_refusal(status: u16, recorder: &mut Recorder) {
     }
 }
 
-/// A number as the headers write it.
+/// Formats a number for a header.
 fn plain(number: f64) -> String {
     let text = format!("{number:.3}");
     match text.trim_end_matches('0') {
@@ -233,7 +233,7 @@ fn plain(number: f64) -> String {
     }
 }
 
-/// Whether a header states that number; where it is not there, the usual one is meant.
+/// Returns whether a header states this number. A missing header means 1.
 fn states(response: &Response, name: &str, wanted: f64) -> bool {
     let said = response
         .headers
@@ -245,7 +245,7 @@ fn states(response: &Response, name: &str, wanted: f64) -> bool {
     }
 }
 
-/// The number that a header states; the usual one where there is none.
+/// Returns the number that a header states, or 1 if it is missing or invalid.
 fn stated(response: &Response, name: &str) -> f64 {
     let said = response
         .headers
@@ -256,7 +256,7 @@ fn stated(response: &Response, name: &str) -> f64 {
 }
 
 impl Client {
-    /// The headers of the first PLAY.
+    /// Returns the headers of the first PLAY.
     pub(super) fn first_play(&mut self) -> Vec<(&'static str, String)> {
         let mut range = Range::FROM_START;
         let mut headers = Vec::new();
@@ -280,7 +280,7 @@ impl Client {
         headers
     }
 
-    /// The first PLAY was answered: the actions begin.
+    /// Starts the actions after the answer to the first PLAY.
     pub(super) fn begin_timeline(&mut self, cx: &mut Context<'_>, response: &Response, at: Time) {
         let end = self.length;
         let Some(timeline) = &mut self.timeline else {
@@ -295,7 +295,7 @@ impl Client {
         self.agreed(cx, &wish, response);
     }
 
-    /// Does the actions that are due.
+    /// Performs the actions that are due.
     pub(super) fn due_actions(&mut self, cx: &mut Context<'_>) {
         while self.phase == Phase::Playing
             && let Some(timeline) = &mut self.timeline
@@ -378,7 +378,7 @@ impl Client {
             return;
         };
         if wish.to.is_some() {
-            // `now` is for live media (RFC 2326, 3.6).
+            // A start of `now` is only for live media (RFC 2326, 3.6).
             wish.from = wish.from.or(timeline.from);
         }
         timeline.doing = Doing::Asking(wish);
@@ -399,14 +399,14 @@ impl Client {
         }
         let url = self.aggregate.clone();
         let due = match wish.kind {
-            // What the PAUSE before took is no delay of this request.
+            // For other kinds, the time of the PAUSE before is not part of this request's delay.
             Kind::Resume => wish.due,
             _ => cx.now,
         };
         self.ask_due(cx, Method::Play, url, headers, due);
     }
 
-    /// Goes on from the answer to a request of an action.
+    /// Handles the answer to a request of an action.
     pub(super) fn action_answered(
         &mut self,
         cx: &mut Context<'_>,
@@ -436,14 +436,14 @@ impl Client {
                 if granted {
                     self.paused(cx);
                 } else {
-                    // It has played on, nobody knows how far.
+                    // Playback has continued, to an unknown position.
                     timeline.from = None;
                 }
-                // A server without PAUSE may still do the rest.
+                // A server without PAUSE may still support the rest.
                 self.ask_to_play(cx, wish);
             }
             Doing::Asking(wish) if granted => {
-                // Up to the end of a range that was asked for it plays.
+                // If an end position was requested, playback continues to that position.
                 timeline.due = wish.to.is_none().then_some(at);
                 timeline.stands = Stands::Plays;
                 let delay = at.since(wish.due).as_nanos() as u64;
@@ -474,7 +474,7 @@ impl Client {
                         let detail = format!("{}{refused}", self.story(pending, response));
                         self.fail(cx, Failure::of_status(response.status), detail);
                     }
-                    // As it was before it was paused for this.
+                    // Resumes, as before the pause that this request began with.
                     (Stands::Pauses, _) => {
                         timeline.due = None;
                         let wish = timeline.wish(&Play::default(), Kind::Resume, at);
@@ -485,7 +485,7 @@ impl Client {
         }
     }
 
-    /// PAUSE was granted.
+    /// Updates the state after PAUSE was granted.
     fn paused(&mut self, cx: &mut Context<'_>) {
         let played = self
             .arrivals(cx)
@@ -501,7 +501,7 @@ impl Client {
         self.judge_speed(cx);
     }
 
-    /// Holds the speed that the server stated last against that of the timestamps.
+    /// Compares the last `Speed` that the server stated with that of the timestamps.
     fn judge_speed(&mut self, cx: &mut Context<'_>) {
         let Some(timeline) = &mut self.timeline else {
             return;
@@ -519,8 +519,7 @@ impl Client {
         cx.recorder.add(m::SPEED_CLOCK_MISMATCH, u64::from(untrue));
     }
 
-    /// Holds what the server plays now against what was asked for, and takes up how long that
-    /// takes.
+    /// Compares the answer to PLAY with the request, and updates position, rate and playing time.
     fn agreed(&mut self, cx: &mut Context<'_>, wish: &Wish, response: &Response) {
         let Some(timeline) = &mut self.timeline else {
             return;
@@ -565,7 +564,7 @@ impl Client {
         self.length = timeline.length();
     }
 
-    /// Tells the receivers of the new position.
+    /// Passes the new position to the receivers.
     fn turn_to(&mut self, cx: &mut Context<'_>, wish: &Wish, response: &Response, at: Time) {
         let infos: Vec<RtpInfo> = response
             .headers
@@ -606,7 +605,7 @@ impl Client {
         }
     }
 
-    /// The first packet of the new position came.
+    /// Records the delay to the first packet of the new position.
     pub(super) fn arrived_at_position(&mut self, cx: &mut Context<'_>, at: Time) {
         if let Some(timeline) = &mut self.timeline
             && let Some((kind, due)) = timeline.awaited.take()
@@ -617,7 +616,7 @@ impl Client {
         self.check = Some(cx.now);
     }
 
-    /// The media's clock jumped.
+    /// Records the delay to a jump of the media clock.
     pub(super) fn clock_jumped(&mut self, cx: &mut Context<'_>, at: Time) {
         if let Some(timeline) = &mut self.timeline
             && let Some(due) = timeline.sought.take()
@@ -627,7 +626,7 @@ impl Client {
         }
     }
 
-    /// What was played has come to its end: says whether the client goes on with its actions.
+    /// Handles the end of the playback. Returns whether the client continues with its actions.
     pub(super) fn goes_on(&mut self, cx: &mut Context<'_>) -> bool {
         self.judge_speed(cx);
         let Some(timeline) = &mut self.timeline else {
@@ -649,7 +648,7 @@ impl Client {
 }
 
 impl Wish {
-    /// The headers for what is not as usual, or is to be as usual again.
+    /// Returns the headers for values that are not 1, or that return to 1.
     fn headers(&self, scale: f64, speed: f64) -> Vec<(&'static str, String)> {
         let wanted = [("Scale", self.scale, scale), ("Speed", self.speed, speed)];
         wanted

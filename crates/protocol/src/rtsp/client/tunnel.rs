@@ -1,7 +1,7 @@
-//! RTSP tunnelled over HTTP, for networks that let nothing else through: what the server says comes
-//! as the endless answer to a GET, what the client says goes as the endless body of a POST, in
-//! base64; a cookie tells the server which two belong together. No RFC describes it; Apple's
-//! QuickTime Streaming Server began it, and cameras, GStreamer and others speak it.
+//! RTSP tunnelled over HTTP, for networks that block everything else. Messages of the server arrive
+//! as the endless answer to a GET; requests are sent in base64 as the endless body of a POST. A
+//! cookie tells the server which two connections belong together. No RFC describes this. Apple's
+//! QuickTime Streaming Server introduced it, and cameras, GStreamer and others support it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,41 +14,42 @@ use crate::rtsp::config::Transport;
 use crate::rtsp::failure::Failure;
 use crate::session::{ChannelId, Context, Output, Port, Times};
 
-/// The longest head of an answer to GET, the empty line at its end included.
+/// Maximum length of the head of the answer to GET, including the empty line at its end.
 const MOST_HEAD: usize = 8 * 1024 + 4;
 
-/// What both bodies hold.
+/// Media type of both bodies.
 const MEDIA_TYPE: &str = "application/x-rtsp-tunnelled";
 
-/// What the body of POST is said to be long. It is not: nobody counts, and no length would do.
+/// `Content-Length` of the POST. The body is endless, so no value would be right, and no server
+/// checks it.
 const SAID_LENGTH: u32 = 32_767;
 
-/// The second connection, and how far the tunnel is.
+/// Second connection and state of a tunnel.
 #[derive(Debug)]
 pub(super) struct Tunnel {
     cookie: String,
-    /// What has come of the answer to GET; nothing once it is whole.
+    /// Head of the answer to GET. `None` once it is complete.
     head: Option<HeadReader>,
-    /// Until when the answer is waited for.
+    /// Deadline of the answer to GET.
     deadline: Option<Time>,
-    /// The connection of POST.
+    /// Connection of the POST.
     post: Option<ChannelId>,
 }
 
 impl Tunnel {
-    /// The connection over which requests go.
+    /// Returns the connection of the POST, which carries the requests.
     pub(super) fn post(&self) -> Option<ChannelId> {
         self.post
     }
 
-    /// Until when the answer to GET is waited for.
+    /// Returns the deadline of the answer to GET.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 }
 
 impl Client {
-    /// The tunnel that a new connection is to be part of, if it is to be.
+    /// Returns the tunnel for a new connection, if the transport is HTTP.
     pub(super) fn new_tunnel(&mut self) -> Option<Tunnel> {
         (self.config.transport == Transport::Http).then(|| Tunnel {
             cookie: format!("{:016x}", self.random.next_u64()),
@@ -58,7 +59,7 @@ impl Client {
         })
     }
 
-    /// Sends bytes to the server: a request, or a frame.
+    /// Sends bytes to the server: a request, or an interleaved frame.
     pub(super) fn put(&self, cx: &mut Context<'_>, bytes: Vec<u8>) {
         let (channel, bytes) = match &self.connection.tunnel {
             Some(Tunnel {
@@ -73,7 +74,7 @@ impl Client {
         });
     }
 
-    /// Asks for the way back, on the first connection of a tunnel; says whether it is one.
+    /// Sends GET on the first connection of a tunnel. Returns `false` if there is no tunnel.
     pub(super) fn ask_get(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(tunnel) = &mut self.connection.tunnel else {
             return false;
@@ -89,7 +90,8 @@ impl Client {
         true
     }
 
-    /// The head of one of the two requests: fields that both have stand between `first` and `last`.
+    /// Formats the head of the GET or POST. `first` precedes the cache headers, `last` follows
+    /// them.
     fn ask_http(
         &self,
         method: &str,
@@ -108,13 +110,13 @@ impl Client {
         http1::write_head(&line, &[&own, first, &not_kept, last].concat())
     }
 
-    /// Whether what comes is still the answer to GET.
+    /// Returns whether the head of the answer to GET is still incomplete.
     pub(super) fn hears_get(&self) -> bool {
         let tunnel = self.connection.tunnel.as_ref();
         tunnel.is_some_and(|tunnel| tunnel.head.is_some())
     }
 
-    /// Takes in what comes of the answer to GET, and what comes after it.
+    /// Handles bytes of the answer to GET, and the bytes after its head.
     pub(super) fn get_answered(&mut self, cx: &mut Context<'_>, bytes: &[u8], times: Times<'_>) {
         let Some(tunnel) = &mut self.connection.tunnel else {
             return;
@@ -125,7 +127,7 @@ impl Client {
             Ok(Some(head)) => head,
             Ok(None) => return,
             Err(TooLong) => {
-                let detail = format!("an answer to GET without an end, {}", self.ends());
+                let detail = format!("the head of the answer to GET is too long, {}", self.ends());
                 return self.fail(cx, Failure::MessageTooLarge, detail);
             }
         };
@@ -134,7 +136,7 @@ impl Client {
         let line = String::from_utf8_lossy(http1::start_line(&head));
         let status = http1::parse_status_line(&line).ok();
         let status = status.map(|(_, status, _)| status);
-        let detail = format!("`{line}` to GET, {}", self.ends());
+        let detail = format!("GET was answered `{line}`, {}", self.ends());
         match status {
             Some(200..=299) => {}
             Some(status) if status >= 300 => {
@@ -157,7 +159,7 @@ impl Client {
         }
     }
 
-    /// Begins the way there, now that the second connection stands.
+    /// Sends POST, now that the second connection is open.
     pub(super) fn begin_post(&mut self, cx: &mut Context<'_>) {
         let Some(tunnel) = &self.connection.tunnel else {
             return;
@@ -177,7 +179,7 @@ impl Client {
         });
     }
 
-    /// Gives the tunnel up where GET was not answered in time.
+    /// Fails the session if GET was not answered in time.
     pub(super) fn overdue_tunnel(&mut self, cx: &mut Context<'_>) {
         let deadline = self.connection.tunnel.as_ref().and_then(Tunnel::deadline);
         if self.phase == Phase::Connecting && deadline.is_some_and(|deadline| cx.now >= deadline) {

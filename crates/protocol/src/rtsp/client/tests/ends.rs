@@ -1,10 +1,10 @@
-//! How the end of the media is known, and how a session ends.
+//! Detection of the end of the media, and the end of a session.
 
 use super::*;
 use crate::media::rtp::StreamSummary;
 use crate::testing::summaries;
 
-/// Answers the TEARDOWN that must come now, and says how it ended.
+/// Answers the TEARDOWN that must come next. Returns the outcome.
 fn torn_down(bench: &mut Bench) -> Outcome {
     while matches!(
         bench.out.front(),
@@ -24,7 +24,7 @@ fn torn_down(bench: &mut Bench) -> Outcome {
     bench.ended().1
 }
 
-/// Quiet: no reports, no signs of life within the time of the test.
+/// Plays without reports, and without keep-alives within the time of the test.
 fn quiet(sdp: &str, streams: u16) -> Bench {
     let mut bench = Bench::udp();
     bench.client.config.receiver_reports = false;
@@ -33,7 +33,7 @@ fn quiet(sdp: &str, streams: u16) -> Bench {
     bench
 }
 
-/// Expects an end by the server, of media of unknown length.
+/// Asserts that the server ended media of unknown length.
 fn assert_ended_by_server(outcome: &Outcome) {
     let Outcome::EndedByServer { failure, .. } = outcome else {
         panic!("{outcome:?}");
@@ -43,7 +43,7 @@ fn assert_ended_by_server(outcome: &Outcome) {
 }
 
 #[test]
-fn a_bye_of_every_stream_is_the_end() {
+fn bye_of_every_stream_ends_the_media() {
     let mut bench = quiet(&TWO.replace("a=range:npt=0-30\r\n", ""), 2);
     bench.packet(0, 1);
     bench.packet(1, 1);
@@ -58,7 +58,7 @@ fn a_bye_of_every_stream_is_the_end() {
 }
 
 #[test]
-fn a_bye_as_vlc_sends_it_is_the_end() {
+fn bye_as_sent_by_vlc_ends_the_media() {
     let mut bench = quiet(&TWO.replace("a=range:npt=0-30\r\n", ""), 2);
     let mut packet = Vec::new();
     rtcp::write_sender_report(&mut packet, &rtcp::SenderReportInfo::default(), &[]);
@@ -73,7 +73,7 @@ fn a_bye_as_vlc_sends_it_is_the_end() {
 }
 
 #[test]
-fn a_bye_of_somebody_else_is_none() {
+fn bye_of_another_source_is_ignored() {
     let mut bench = quiet(ONE, 1);
     bench.packet(0, 1);
     let mut other = Vec::new();
@@ -87,7 +87,7 @@ fn a_bye_of_somebody_else_is_none() {
 }
 
 #[test]
-fn a_source_that_begins_anew_has_not_ended() {
+fn a_new_source_cancels_the_bye() {
     let mut bench = quiet(ONE, 1);
     bench.packet(0, 1);
     bench.rtcp(0, &bye());
@@ -101,7 +101,7 @@ fn a_source_that_begins_anew_has_not_ended() {
 }
 
 #[test]
-fn silence_at_the_known_end_is_the_end() {
+fn silence_at_the_known_end_completes() {
     let mut bench = quiet(TWO, 2);
     let first = bench.now;
     for seq in 0..295 {
@@ -115,7 +115,7 @@ fn silence_at_the_known_end_is_the_end() {
     while bench.out.is_empty() {
         bench.deadline();
     }
-    // 30 s of media less a second of slack have played, and a second of silence has passed.
+    // 30 s of media less 1 s of slack have played, and 1 s of silence has passed.
     assert_eq!(
         bench.now,
         (last + Duration::from_secs(1)).max(first + Duration::from_secs(29))
@@ -141,7 +141,7 @@ fn silence_long_before_the_known_end_is_a_failure() {
         .iter()
         .filter(|o| matches!(o, Output::Send { .. }))
         .count();
-    assert_eq!(sent, 1, "TEARDOWN is sent all the same");
+    assert_eq!(sent, 1, "TEARDOWN is still sent");
     let (before, outcome) = bench.ended();
     assert!(
         matches!(outcome, Outcome::Failed(f) if f.reason == "media_stopped" && f.detail.contains("30.000 s"))
@@ -153,7 +153,7 @@ fn silence_long_before_the_known_end_is_a_failure() {
     );
 }
 
-/// Packets ten times a second for so many seconds, then nothing until it is over.
+/// Sends ten packets a second for this number of seconds, then none until the session ends.
 fn plays_then_falls_silent(bench: &mut Bench, seconds: u16) -> Outcome {
     for seq in 0..seconds * 10 + 1 {
         bench.packet(0, seq);
@@ -173,8 +173,8 @@ fn plays_then_falls_silent(bench: &mut Bench, seconds: u16) -> Outcome {
 }
 
 #[test]
-fn silence_brings_no_media_to_its_end() {
-    // It falls silent at 22 s of 30, and the end is past before 10 s of silence are.
+fn silence_does_not_advance_media_to_its_end() {
+    // Silent from 22 s of 30 s on: the end passes before the silence limit of 10 s.
     for (seconds, stopped) in [(22, true), (28, true), (29, false), (30, false)] {
         let mut bench = quiet(TWO, 2);
         let outcome = plays_then_falls_silent(&mut bench, seconds);
@@ -184,7 +184,7 @@ fn silence_brings_no_media_to_its_end() {
             other => panic!("{seconds} s: {other:?}"),
         }
     }
-    // A twentieth of a long one may be missing.
+    // The last twentieth of long media may be missing.
     let long = TWO.replace("npt=0-30", "npt=0-100");
     for (seconds, stopped) in [(94, true), (95, false)] {
         let mut bench = quiet(&long, 2);
@@ -198,8 +198,8 @@ fn silence_brings_no_media_to_its_end() {
 }
 
 #[test]
-fn a_late_wake_up_makes_no_end_of_silence() {
-    // Whoever drives it may call it only when all times are past.
+fn late_wake_up_does_not_turn_silence_into_an_end() {
+    // The client may be called only after all its due times.
     let mut bench = quiet(TWO, 2);
     bench.packet(0, 1);
     bench.after(60_000);
@@ -211,7 +211,7 @@ fn a_late_wake_up_makes_no_end_of_silence() {
 }
 
 #[test]
-fn a_server_that_closes_after_silence_has_not_completed() {
+fn close_after_silence_is_a_failure() {
     let mut bench = quiet(TWO, 2);
     bench.client.config.silence = TimeSpan(Duration::from_secs(100));
     bench.packet(0, 1);
@@ -225,7 +225,7 @@ fn a_server_that_closes_after_silence_has_not_completed() {
 }
 
 #[test]
-fn a_bye_without_a_packet_is_no_media() {
+fn bye_without_a_packet_fails_with_no_media() {
     let mut bench = quiet(TWO, 2);
     bench.rtcp(0, &bye());
     bench.after(1000);
@@ -237,7 +237,7 @@ fn a_bye_without_a_packet_is_no_media() {
     assert_eq!(bench.now, at + Duration::from_millis(200));
     assert_eq!(bench.failed().0, "no_media");
 
-    // All times are past at once.
+    // All due times have passed at once.
     let mut bench = quiet(TWO, 2);
     bench.rtcp(0, &bye());
     bench.rtcp(1, &bye());
@@ -245,14 +245,14 @@ fn a_bye_without_a_packet_is_no_media() {
     bench.input(Input::Deadline);
     assert_eq!(bench.failed().0, "no_media");
 
-    // The other stream never says a word.
+    // The other stream stays silent.
     let mut bench = quiet(TWO, 2);
     bench.rtcp(0, &bye());
     bench.after(60_000);
     bench.input(Input::Deadline);
     assert_eq!(bench.failed().0, "no_media");
 
-    // The server closes right after it.
+    // The server closes the connection right after the BYE.
     let mut bench = quiet(ONE, 1);
     bench.rtcp(0, &bye());
     let channel = bench.tcp;
@@ -264,7 +264,7 @@ fn a_bye_without_a_packet_is_no_media() {
 }
 
 #[test]
-fn streams_are_told_of_while_they_play() {
+fn streams_are_reported_while_they_play() {
     let mut bench = quiet(TWO, 2);
     for seq in [1, 2, 5] {
         bench.packet(0, seq);
@@ -283,7 +283,7 @@ fn streams_are_told_of_while_they_play() {
         Output::Streams(streams) => Some(summaries(streams)),
         _ => None,
     });
-    // The last frames are judged at the end only.
+    // The last frames are judged only at the end.
     let counts = |streams: &[StreamSummary]| streams.iter().map(|s| s.counts).collect::<Vec<_>>();
     assert_eq!(last.map(|streams| counts(&streams)), Some(counts(&now)));
     assert!(bench.client.streams(&mut bench.sinks).is_empty());
@@ -310,7 +310,7 @@ fn silence_of_live_media_is_a_failure() {
 }
 
 #[test]
-fn nothing_is_waited_for_while_media_flows() {
+fn client_awaits_nothing_while_media_flows() {
     let mut bench = quiet(ONE, 1);
     let mut deadlines = 0;
     for seq in 0..600 {
@@ -319,7 +319,7 @@ fn nothing_is_waited_for_while_media_flows() {
         if let Some(deadline) = bench.client.deadline()
             && deadline <= bench.now
         {
-            // The first packet and the answer to PLAY are looked at when they come.
+            // The checks after the first packet and after the answer to PLAY are not at deadlines.
             deadlines += 1;
             assert!(!bench.client.awaits(bench.now), "at {:?}", bench.now);
             bench.input(Input::Deadline);
@@ -339,7 +339,7 @@ fn nothing_is_waited_for_while_media_flows() {
 }
 
 #[test]
-fn a_server_that_closes_after_a_bye_has_ended_the_stream() {
+fn close_after_a_bye_is_an_end_by_the_server() {
     let mut bench = quiet(ONE, 1);
     bench.packet(0, 1);
     bench.rtcp(0, &bye());
@@ -352,7 +352,7 @@ fn a_server_that_closes_after_a_bye_has_ended_the_stream() {
 }
 
 #[test]
-fn a_stop_after_waiting_in_vain_is_the_servers_failure() {
+fn stop_after_a_long_wait_is_the_servers_failure() {
     let stop = |bench: &mut Bench| {
         bench.out.clear();
         let until = bench.now + Duration::from_secs(5);
@@ -390,7 +390,7 @@ fn a_stop_after_waiting_in_vain_is_the_servers_failure() {
 }
 
 #[test]
-fn a_stop_ends_it_wherever_it_is() {
+fn stop_ends_the_session_in_every_phase() {
     let stop = |bench: &mut Bench| {
         bench.out.clear();
         let until = bench.now + Duration::from_secs(1);
@@ -414,7 +414,7 @@ fn a_stop_ends_it_wherever_it_is() {
     stop(&mut describing);
     assert_eq!(describing.ended().1, Outcome::Stopped);
 
-    // With a session, the answer to TEARDOWN is waited for, but not for ever.
+    // With a session, the client waits for the answer to TEARDOWN, but not forever.
     let mut playing = Bench::udp();
     playing.set_up_udp(TWO, 2);
     stop(&mut playing);
@@ -423,7 +423,7 @@ fn a_stop_ends_it_wherever_it_is() {
     playing.deadline();
     assert_eq!(playing.ended().1, Outcome::Stopped);
 
-    // A server that closes instead of answering will do.
+    // A server may close the connection instead of answering.
     let mut closing = Bench::udp();
     closing.play_udp(ONE, 1);
     stop(&mut closing);
@@ -434,7 +434,7 @@ fn a_stop_ends_it_wherever_it_is() {
     });
     assert_eq!(closing.ended().1, Outcome::Stopped);
 
-    // Nothing wakes it again.
+    // Further inputs have no effect.
     let until = closing.now;
     closing.input(Input::Stop { until });
     closing.input(Input::Deadline);
@@ -442,7 +442,7 @@ fn a_stop_ends_it_wherever_it_is() {
 }
 
 #[test]
-fn ports_that_come_too_late_do_no_harm() {
+fn ports_that_open_too_late_are_ignored() {
     let mut bench = Bench::udp();
     bench.connect();
     bench.options();
@@ -468,7 +468,7 @@ fn ports_that_come_too_late_do_no_harm() {
     assert!(bench.out.is_empty());
 }
 
-/// Plays a packet each `step` ms for `ms`, is silent for `silent` ms, and is stopped.
+/// Sends a packet every `step` ms for `ms`, none for `silent` ms, and then stops the client.
 fn stopped_after_silence(bench: &mut Bench, (step, ms): (u64, u64), silent: u64) {
     for seq in 0..=ms / step {
         if seq > 0 {
@@ -483,14 +483,14 @@ fn stopped_after_silence(bench: &mut Bench, (step, ms): (u64, u64), silent: u64)
 }
 
 #[test]
-fn a_stop_after_media_has_stopped_is_the_servers_failure() {
+fn stop_after_media_stopped_is_the_servers_failure() {
     for (played, silent, fails) in [
         ((40, 1000), 7000, true),
         ((40, 1000), 1999, false),
-        // A slow stream is silent for long, and has not stopped.
+        // A slow stream has long gaps, but has not stopped.
         ((3000, 9000), 2900, false),
         ((3000, 9000), 6000, false),
-        // One packet does not tell how often more come.
+        // One packet does not show how often packets arrive.
         ((1, 0), 4000, false),
         ((1, 0), 6000, true),
     ] {
@@ -507,14 +507,14 @@ fn a_stop_after_media_has_stopped_is_the_servers_failure() {
             silent / 1000
         );
         assert_eq!(detail, text);
-        // The silence is a gap, and a stall, where there was a frame before it.
+        // The silence is a gap, and a stall if a frame preceded it.
         assert_eq!(bench.delay(crate::media::rtp::metrics::LONGEST_GAP), silent);
         assert_eq!(bench.count(crate::media::rtp::metrics::STALLS), 1);
     }
 }
 
 #[test]
-fn a_client_that_pauses_has_not_fallen_silent() {
+fn a_paused_client_has_not_gone_silent() {
     for (pauses, fails) in [(true, false), (false, true)] {
         let config = ClientConfig {
             actions: serde_json::from_str(r#"[{"wait":"1s"},{"pause":"60s"}]"#).expect("actions"),
@@ -616,8 +616,8 @@ fn a_bye_long_before_the_known_end_is_a_failure() {
 }
 
 #[test]
-fn a_bye_of_media_that_was_sent_ahead_is_its_end() {
-    // Sent within 20 s, as servers do that fill a buffer first.
+fn bye_of_media_sent_ahead_is_its_end() {
+    // Sent within 20 s, as by servers that fill a buffer first.
     for (packets, complete) in [(700, false), (701, true)] {
         let mut bench = quiet(&format!("{ONE}a=range:npt=0-30\r\n"), 1);
         for seq in 0..packets {

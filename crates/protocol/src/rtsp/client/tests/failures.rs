@@ -1,10 +1,10 @@
-//! Every way to fail.
+//! Every reason of failure.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A client that waits for the answer to this method, and the request.
+/// Returns a client that waits for the answer to this method, and the request.
 fn waiting_for(method: &Method) -> (Bench, Request) {
     let mut bench = Bench::udp();
     bench.connect();
@@ -32,7 +32,7 @@ const METHODS: [Method; 4] = [
 ];
 
 #[test]
-fn connections_that_cannot_be_had() {
+fn failed_connections_have_reasons() {
     for (error, reason) in [
         (ChannelError::Refused, "refused"),
         (ChannelError::Unreachable, "unreachable"),
@@ -57,7 +57,7 @@ fn connections_that_cannot_be_had() {
 }
 
 #[test]
-fn ports_that_cannot_be_had() {
+fn failed_ports_have_reasons() {
     for (error, reason) in [
         (ChannelError::NoPorts, "local_ports"),
         (ChannelError::NoFiles, "local_files"),
@@ -76,7 +76,7 @@ fn ports_that_cannot_be_had() {
 }
 
 #[test]
-fn answers_that_never_come() {
+fn missing_answers_time_out() {
     for method in METHODS {
         let (mut bench, _) = waiting_for(&method);
         let asked = bench.now;
@@ -92,7 +92,7 @@ fn answers_that_never_come() {
 }
 
 #[test]
-fn connections_that_end() {
+fn closed_connections_name_the_outstanding_method() {
     for method in METHODS {
         for (how, word) in [(Closed::End, "closed"), (Closed::Reset, "reset")] {
             let (mut bench, _) = waiting_for(&method);
@@ -115,7 +115,7 @@ fn connections_that_end() {
     let ends = "(10.0.0.2:40000 to 10.0.0.1:8554)";
     let text = format!("the server closed the connection while media played {ends}");
     assert_eq!(detail, text);
-    // What is said instead of an answer is no RTSP.
+    // The answer is not RTSP.
     let (mut bench, _) = waiting_for(&Method::Options);
     bench.bytes(b"SSH-2.0-OpenSSH_9.6\r\n");
     let channel = bench.tcp;
@@ -124,7 +124,7 @@ fn connections_that_end() {
         how: Closed::Reset,
     });
     let text = format!(
-        "the server reset the connection instead of answering OPTIONS; what answers is no RTSP: it begins with \"SSH-2.0-OpenSSH_9.6\" {ends}"
+        "the server reset the connection instead of answering OPTIONS; the answer is not RTSP: it begins with \"SSH-2.0-OpenSSH_9.6\" {ends}"
     );
     assert_eq!(bench.failed().1, text);
     let (mut bench, _) = waiting_for(&Method::Options);
@@ -143,7 +143,7 @@ fn connections_that_end() {
 }
 
 #[test]
-fn refusals() {
+fn refusals_have_reasons() {
     for (status, reason) in [
         (400, "status_400"),
         (401, "status_401"),
@@ -173,7 +173,7 @@ fn refusals() {
 }
 
 #[test]
-fn a_password_that_is_wrong() {
+fn wrong_password_fails_and_is_not_shown() {
     let mut bench = Bench::new(
         ClientConfig::default(),
         "rtsp://me:wrong@10.0.0.1:8554/clip",
@@ -193,7 +193,7 @@ fn a_password_that_is_wrong() {
 }
 
 #[test]
-fn redirects_that_lead_nowhere() {
+fn invalid_and_endless_redirects_fail() {
     for headers in [
         &[][..],
         &[("Location", "http://10.0.0.1/")],
@@ -217,7 +217,7 @@ fn redirects_that_lead_nowhere() {
 }
 
 #[test]
-fn servers_that_aim_the_client_at_another_host() {
+fn servers_cannot_aim_the_client_at_another_host() {
     let following = |follow| {
         let config = ClientConfig {
             follow,
@@ -239,7 +239,7 @@ fn servers_that_aim_the_client_at_another_host() {
         assert_eq!(reason, "redirect_refused");
         assert!(detail.contains(to), "{detail}");
     }
-    // By way of a host that is its own.
+    // By way of its own host.
     let mut bench = following(Follow::SameHost);
     bench.connect();
     let options = bench.asked(Method::Options);
@@ -252,7 +252,7 @@ fn servers_that_aim_the_client_at_another_host() {
     bench.answer(&options, 302, &other, "");
     assert_eq!(bench.failed().0, "redirect_refused");
 
-    // Reports and what opens the way through a NAT would go to the source.
+    // Reports and hole-punching packets would be sent to the source.
     let set_up = |follow, transport: &str| {
         let mut bench = following(follow);
         bench.connect();
@@ -285,7 +285,7 @@ fn servers_that_aim_the_client_at_another_host() {
         );
     }
 
-    // Controls are only ever named to the server that there is a connection to.
+    // A control URL of another host is only sent to the connected server.
     let mut bench = following(Follow::SameHost);
     bench.connect();
     bench.options();
@@ -297,7 +297,7 @@ fn servers_that_aim_the_client_at_another_host() {
 }
 
 #[test]
-fn servers_that_flood_the_client() {
+fn flooding_servers_fail_the_client_cheaply() {
     for (text, reason) in [
         ("PLAY", "garbage"),
         ("\0", "garbage"),
@@ -333,7 +333,7 @@ fn servers_that_flood_the_client() {
 }
 
 #[test]
-fn descriptions_that_are_none() {
+fn invalid_descriptions_have_reasons() {
     for (body, reason) in [
         ("", "malformed_sdp"),
         ("<html>404</html>", "malformed_sdp"),
@@ -348,7 +348,7 @@ fn descriptions_that_are_none() {
 }
 
 #[test]
-fn transports_that_were_not_asked_for() {
+fn transports_that_were_not_requested_are_rejected() {
     for transport in [
         "RTP/AVP/TCP;unicast;interleaved=0-1",
         "RTP/AVP;multicast;destination=239.0.0.1;port=5000-5001",
@@ -383,7 +383,7 @@ fn transports_that_were_not_asked_for() {
 }
 
 #[test]
-fn answers_that_cannot_be_used() {
+fn unusable_answers_have_reasons() {
     let (mut bench, request) = waiting_for(&Method::Setup);
     bench.answer(&request, 200, &[], "");
     assert_eq!(bench.failed().0, "malformed_response");
@@ -396,7 +396,7 @@ fn answers_that_cannot_be_used() {
 }
 
 #[test]
-fn media_that_never_comes() {
+fn missing_media_times_out() {
     let mut bench = Bench::udp();
     bench.play_udp(TWO, 2);
     bench.client.keep_alive = None;
@@ -417,7 +417,7 @@ fn media_that_never_comes() {
 }
 
 #[test]
-fn bounds_can_be_set() {
+fn request_timeout_is_configurable() {
     let mut bench = Bench::udp();
     bench.client.config.request_timeout = TimeSpan(Duration::from_millis(300));
     bench.connect();
@@ -431,10 +431,10 @@ fn bounds_can_be_set() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a server sends: no panic, no deadline in the past, no end without a word, and
+    /// Whatever a server sends: no panic, no deadline in the past, no end without an outcome, and
     /// nothing left behind.
     #[test]
-    fn whatever_a_server_sends(
+    fn any_server_input_ends_cleanly(
         method in prop::sample::select(METHODS.to_vec()),
         pieces in prop::collection::vec(prop_oneof![
             prop::collection::vec(any::<u8>(), 0..40),

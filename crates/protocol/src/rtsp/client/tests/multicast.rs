@@ -1,4 +1,4 @@
-//! Multicast: which group is joined, from when on packets count, who reports.
+//! Multicast: the group to join, the packets that count, and the reports.
 
 use super::*;
 use crate::session::Interface;
@@ -15,7 +15,7 @@ fn bench(interface: Option<&str>) -> Bench {
     Bench::new(config, URL)
 }
 
-/// Up to the answer to SETUP.
+/// Runs up to the answer to SETUP.
 fn set_up(interface: Option<&str>, sdp: &str, answer: &str) -> Bench {
     let mut bench = bench(interface);
     bench.connect();
@@ -32,7 +32,7 @@ fn set_up(interface: Option<&str>, sdp: &str, answer: &str) -> Bench {
     bench
 }
 
-/// What it wants to join.
+/// Returns the requested membership.
 fn wanted(bench: &mut Bench) -> Open {
     let Output::Open { channel, open } = bench.next() else {
         panic!("a membership is wanted");
@@ -41,7 +41,7 @@ fn wanted(bench: &mut Bench) -> Open {
     open
 }
 
-/// Up to playing.
+/// Runs up to playback.
 fn play(sdp: &str, answer: &str) -> Bench {
     let mut bench = set_up(None, sdp, answer);
     wanted(&mut bench);
@@ -52,7 +52,7 @@ fn play(sdp: &str, answer: &str) -> Bench {
         local: "239.1.2.3:5004".parse().expect("an address"),
         remote: None,
     });
-    // Packets count before PLAY is on its way, not after.
+    // Packets count before PLAY is sent.
     assert!(matches!(bench.next(), Output::Peer { .. }));
     let request = bench.asked(Method::Play);
     bench.answer(&request, 200, &[], "");
@@ -60,7 +60,7 @@ fn play(sdp: &str, answer: &str) -> Bench {
 }
 
 #[test]
-fn the_group_is_that_of_the_answer_else_of_the_description() {
+fn group_comes_from_the_answer_or_the_description() {
     let answer = "RTP/AVP;multicast;destination=232.5.6.7;source=10.0.0.8;port=6000-6001;ttl=3";
     let mut bench = set_up(Some("eth7"), GROUP, answer);
     let address = |text: &str| text.parse::<std::net::IpAddr>().expect("an address");
@@ -97,7 +97,7 @@ fn the_group_is_that_of_the_answer_else_of_the_description() {
 }
 
 #[test]
-fn answers_that_name_no_group() {
+fn answers_without_a_usable_group_are_rejected() {
     for (sdp, answer) in [
         (ONE, ""),
         (ONE, "RTP/AVP;multicast;port=5000-5001"),
@@ -118,7 +118,7 @@ fn answers_that_name_no_group() {
 }
 
 #[test]
-fn a_membership_that_is_not_granted_says_which_limit() {
+fn refused_membership_names_the_limit() {
     for (error, word) in [
         (ChannelError::NoMembership, "igmp_max_memberships"),
         (ChannelError::NoInterface, "interface"),
@@ -136,7 +136,7 @@ fn a_membership_that_is_not_granted_says_which_limit() {
     }
 }
 
-/// Whether it reports within half a minute.
+/// Returns whether the client reports within 9 s.
 fn reports(bench: &mut Bench) -> bool {
     bench.packet(0, 1);
     let until = bench.now + Duration::from_secs(9);
@@ -160,17 +160,17 @@ fn reports(bench: &mut Bench) -> bool {
 }
 
 #[test]
-fn reports_go_to_a_group_of_any_source_alone() {
+fn reports_are_sent_only_to_any_source_groups() {
     let any = "RTP/AVP;multicast;destination=239.9.9.9;port=5000-5001";
     assert!(reports(&mut play(ONE, any)));
     assert!(!reports(&mut play(GROUP, "")));
-    // Of those that run a link.
+    // A group that controls the link.
     let link = "RTP/AVP;multicast;destination=224.0.0.251;port=5352-5353";
     assert!(!reports(&mut play(ONE, link)));
 }
 
 #[test]
-fn others_that_leave_end_nothing() {
+fn bye_of_another_receiver_does_not_end_the_stream() {
     let answer = "RTP/AVP;multicast;destination=239.9.9.9;port=5000-5001";
     let mut bench = play(ONE, answer);
     let mut other = Vec::new();
@@ -185,7 +185,7 @@ fn others_that_leave_end_nothing() {
 }
 
 #[test]
-fn many_others_make_reports_rare() {
+fn reports_are_rare_in_a_large_group() {
     let answer = "RTP/AVP;multicast;destination=239.9.9.9;port=5000-5001";
     let mut bench = play(ONE, answer);
     let group = bench.client.streams[0].group.as_mut().expect("it has one");
@@ -196,11 +196,11 @@ fn many_others_make_reports_rare() {
     for ssrc in 0..100_000 {
         group.others.heard(ssrc);
     }
-    // 4096 and the two of us, of whom all but one only receive, share three quarters of 6250 bytes
-    // a second.
+    // 4096 others and the two of us. All but one of them only receive, and share three quarters of
+    // 6250 bytes a second.
     let interval = group.interval(false).deterministic();
     assert!(interval > Duration::from_secs(80), "{interval:?}");
-    // Who is not heard any more has left.
+    // A receiver that is not heard any more has left.
     for _ in 0..20 {
         group.interval(false);
     }

@@ -1,11 +1,11 @@
-//! The way to media, and what happens while it plays.
+//! From the connection to media, and events during playback.
 
 use super::*;
 use crate::testing::summaries;
 
 #[test]
-fn over_udp_from_the_start_to_teardown() {
-    // Its media comes from another host.
+fn udp_session_runs_from_start_to_teardown() {
+    // The media comes from another host.
     let config = ClientConfig {
         follow: Follow::Any,
         ..ClientConfig::default()
@@ -57,7 +57,7 @@ fn over_udp_from_the_start_to_teardown() {
     bench.open_pair(5002);
     let setup = bench.asked(Method::Setup);
     assert_eq!(setup.headers.get("Session"), Some("abc"));
-    // A server that says nothing of its ports.
+    // The server states no ports.
     bench.answer(&setup, 200, &[("Session", "abc")], "");
     let Output::Peer { media, .. } = bench.next() else {
         panic!("the peer is named");
@@ -73,7 +73,7 @@ fn over_udp_from_the_start_to_teardown() {
     assert!(matches!(bench.next(), Output::Playing { .. }));
     bench.packet(1, 100);
     assert!(bench.out.is_empty());
-    // 2 ms late, 5 to connect, five answers of 10, 10 to the packet
+    // 2 ms late, 5 ms to connect, five answers of 10 ms each, 10 ms to the packet
     assert_eq!(bench.delay(clients::STARTUP_DELAY), 67);
     assert_eq!(bench.delay(clients::STARTUP_DELAY_FROM_SENT), 65);
     assert_eq!(bench.delay(clients::CONNECT_DELAY), 5);
@@ -96,7 +96,7 @@ fn over_udp_from_the_start_to_teardown() {
     bench.input(Input::Stop { until });
     let teardown = bench.asked(Method::Teardown);
     assert_eq!(teardown.headers.get("Session"), Some("abc"));
-    // Not longer than its own bound, and nothing twice.
+    // The client's own limit is shorter than `until`, and a second stop sends nothing.
     assert_eq!(
         bench.client.deadline(),
         Some(bench.now + Duration::from_secs(2))
@@ -118,7 +118,7 @@ fn over_udp_from_the_start_to_teardown() {
     assert_eq!(*channel, bench.tcp);
     let streams = summaries(streams);
     assert_eq!(streams.len(), 2);
-    // From the base that RTP-Info stated.
+    // Counted from the first number stated by RTP-Info.
     assert_eq!(
         (streams[0].counts.expected, streams[0].counts.received),
         (4, 2)
@@ -129,7 +129,7 @@ fn over_udp_from_the_start_to_teardown() {
 }
 
 #[test]
-fn over_tcp_packets_come_between_answers() {
+fn tcp_packets_are_received_between_answers() {
     let mut bench = Bench::tcp();
     bench.connect();
     bench.options();
@@ -175,7 +175,7 @@ fn over_tcp_packets_come_between_answers() {
         bench.count(crate::media::rtp::metrics::WIRE_BYTES),
         2 * (rtp(1).len() as u64 + 4)
     );
-    // Reports go out on the odd channel, of the stream that has not ended.
+    // A report is sent on the odd channel of the stream that has not ended.
     while bench.out.is_empty() {
         bench.deadline();
     }
@@ -195,7 +195,7 @@ fn over_tcp_packets_come_between_answers() {
 }
 
 #[test]
-fn no_reports_where_none_are_wanted() {
+fn no_reports_are_sent_if_the_sdp_forbids_them() {
     let mut bench = Bench::udp();
     let sdp = ONE.replace("a=rtpmap", "b=RR:0\r\na=rtpmap");
     bench.play_udp(&sdp, 1);
@@ -232,12 +232,12 @@ fn reports_go_to_the_control_port() {
             }
         }
     }
-    // One about every 5 s, within a half and one and a half times that.
+    // One about every 5 s, between half and one and a half times that.
     assert!((5..=17).contains(&reports), "{reports} in 40 s");
 }
 
 #[test]
-fn signs_of_life_at_half_of_the_timeout() {
+fn keep_alives_are_sent_at_half_of_the_timeout() {
     let mut bench = Bench::udp();
     let config = ClientConfig {
         receiver_reports: false,
@@ -282,7 +282,7 @@ fn signs_of_life_at_half_of_the_timeout() {
 }
 
 #[test]
-fn a_sign_of_life_that_is_not_answered_is_noted_only() {
+fn unanswered_keep_alive_is_only_noted() {
     let mut bench = Bench::udp();
     bench.client.config.receiver_reports = false;
     bench.play_udp(ONE, 1);
@@ -306,7 +306,7 @@ fn a_sign_of_life_that_is_not_answered_is_noted_only() {
 }
 
 #[test]
-fn a_password_is_shown_when_asked_for() {
+fn credentials_are_sent_after_a_challenge() {
     let mut bench = Bench::new(
         ClientConfig::default(),
         "rtsp://me:secret@10.0.0.1:8554/clip",
@@ -327,7 +327,7 @@ fn a_password_is_shown_when_asked_for() {
             .get("Authorization")
             .is_some_and(|a| a.contains("username=\"me\""))
     );
-    // The nonce was too old: once more.
+    // The nonce was stale: the client tries once more.
     let challenge = [(
         "WWW-Authenticate",
         "Digest realm=\"r\", nonce=\"n2\", stale=true",
@@ -349,7 +349,7 @@ fn a_password_is_shown_when_asked_for() {
 }
 
 #[test]
-fn a_redirect_is_followed_to_another_server_if_that_is_wished_for() {
+fn redirect_to_another_host_is_followed_if_allowed() {
     let config = ClientConfig {
         follow: Follow::Any,
         ..ClientConfig::default()
@@ -385,7 +385,7 @@ fn a_redirect_to_another_port_of_the_same_host_is_followed() {
         bench.accept("10.0.0.1", if to.contains(":99") { 99 } else { 554 });
         assert_eq!(bench.asked(Method::Options).uri, to);
     }
-    // The address of the host, where that was given by name.
+    // The address of a host that the URL names.
     let mut bench = Bench::new(ClientConfig::default(), "rtsp://cam.example:8554/clip");
     let due = bench.now;
     bench.input(Input::Start { due });
@@ -398,7 +398,7 @@ fn a_redirect_to_another_port_of_the_same_host_is_followed() {
 }
 
 #[test]
-fn what_the_server_asks_is_answered() {
+fn requests_of_the_server_are_answered() {
     let mut bench = Bench::udp();
     bench.play_udp(ONE, 1);
     for (request, status) in [
@@ -426,19 +426,19 @@ fn what_the_server_asks_is_answered() {
 }
 
 #[test]
-fn answers_are_matched_where_it_is_clear_to_what() {
+fn unnumbered_answers_are_matched_if_unambiguous() {
     let mut bench = Bench::udp();
     bench.connect();
     bench.asked(Method::Options);
-    // Provisional, then without a number.
+    // A provisional answer, then one without a number.
     bench.bytes(b"RTSP/1.0 100 Continue\r\nCSeq: 1\r\n\r\n");
     assert!(bench.out.is_empty());
     bench.bytes(b"RTSP/1.0 200 OK\r\n\r\n");
     bench.asked(Method::Describe);
-    // A late second answer to OPTIONS is to nothing.
+    // A late second answer to OPTIONS is ignored.
     bench.bytes(b"RTSP/1.0 404 Gone\r\nCSeq: 1\r\n\r\n");
     assert!(bench.out.is_empty());
-    // A number that was never given.
+    // A number that was never used.
     bench.bytes(b"RTSP/1.0 404 Gone\r\nCSeq: 99\r\n\r\n");
     assert_eq!(bench.failed().0, "status_404");
 }
@@ -455,7 +455,7 @@ fn options_may_be_refused() {
 }
 
 #[test]
-fn holes_are_punched_when_asked_to() {
+fn holes_are_punched_if_configured() {
     let mut bench = Bench::udp();
     bench.client.config.punch_holes = true;
     bench.connect();
@@ -478,7 +478,7 @@ fn holes_are_punched_when_asked_to() {
 }
 
 #[test]
-fn infos_with_strange_urls_go_by_their_order() {
+fn rtp_info_with_unknown_urls_is_matched_by_order() {
     let mut bench = Bench::udp();
     let play = bench.set_up_udp(TWO, 2);
     let info = "url=rtsp://192.168.1.2/x/1;seq=5, url=rtsp://192.168.1.2/x/2;seq=6";

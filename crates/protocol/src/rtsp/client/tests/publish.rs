@@ -1,4 +1,4 @@
-//! Publishing, against a server scripted by hand.
+//! Publishing to a scripted server.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn bench(transport: By, url: &str) -> Bench {
 }
 
 impl Bench {
-    /// Up to the first SETUP.
+    /// Runs up to the first SETUP.
     fn announce(&mut self) {
         self.connect();
         let request = self.asked(Method::Options);
@@ -45,7 +45,7 @@ impl Bench {
         self.answer(&request, 200, &[], "");
     }
 
-    /// Up to RECORD, interleaved.
+    /// Runs up to RECORD, interleaved.
     fn set_up_to_record(&mut self) -> Request {
         self.announce();
         for (track, channels) in [(1, "0-1"), (2, "2-3")] {
@@ -65,7 +65,7 @@ impl Bench {
         request
     }
 
-    /// Up to media on its way; gives the reports sent with it.
+    /// Runs until media is sent. Returns the reports sent with it.
     fn record(&mut self) -> Vec<Vec<u8>> {
         let request = self.set_up_to_record();
         self.answer(&request, 200, &[("RTP-Info", "x")], "");
@@ -98,16 +98,16 @@ impl Bench {
 }
 
 #[test]
-fn it_announces_sets_up_records_and_tears_down() {
+fn publisher_announces_records_and_tears_down() {
     let mut bench = bench(By::Tcp, URL);
     let reports = bench.record();
     assert_eq!(&reports[0][..2], [b'$', 1]);
     assert_eq!(&reports[1][..2], [b'$', 3]);
-    // ANNOUNCE, twice SETUP and RECORD, 10 ms each.
+    // ANNOUNCE, two SETUP and RECORD, 10 ms each.
     assert_eq!(bench.delay(m::PUBLISH_DELAY), 40);
     assert_eq!(bench.delay(m::ANNOUNCE_DELAY), 10);
     assert_eq!(bench.delay(m::RECORD_DELAY), 10);
-    // Signs of life at half of 20 s, and reports before.
+    // Keep-alives at half of 20 s, and reports before that.
     let begun = bench.now;
     let mut sent = Vec::new();
     while bench.now.since(begun) < Duration::from_millis(10_500) {
@@ -153,7 +153,7 @@ fn it_announces_sets_up_records_and_tears_down() {
 }
 
 #[test]
-fn a_challenge_to_announce_is_answered_with_the_description_again() {
+fn challenged_announce_is_sent_again_with_its_body() {
     let mut bench = bench(By::Tcp, "rtsp://me:secret@10.0.0.1:8554/clip");
     bench.connect();
     let request = bench.asked(Method::Options);
@@ -168,7 +168,7 @@ fn a_challenge_to_announce_is_answered_with_the_description_again() {
 }
 
 #[test]
-fn what_the_server_lost_is_counted_as_its_reports_say() {
+fn losses_reported_by_the_server_are_counted() {
     let mut bench = bench(By::Tcp, URL);
     let reports = bench.record();
     let ssrc = u32::from_be_bytes(reports[0][8..12].try_into().expect("four"));
@@ -185,10 +185,10 @@ fn what_the_server_lost_is_counted_as_its_reports_say() {
     };
     report(ssrc, 7);
     report(ssrc, 12);
-    // What was late came after all; and what is of somebody else.
+    // A late packet arrived after all. The next report is about another source.
     report(ssrc, 10);
     report(ssrc ^ 1, 500);
-    // Neither more than was sent, nor less than nothing.
+    // Neither above the number of sent packets nor below zero.
     report(ssrc, 21);
     report(ssrc, 0x7f_ffff);
     report(ssrc, -1);
@@ -200,7 +200,7 @@ fn what_the_server_lost_is_counted_as_its_reports_say() {
 }
 
 #[test]
-fn over_udp_media_goes_to_the_servers_own_address() {
+fn udp_media_is_sent_only_to_the_server_itself() {
     let mut bench = bench(By::Udp, URL);
     bench.announce();
     let Output::Open {
@@ -216,7 +216,7 @@ fn over_udp_media_goes_to_the_servers_own_address() {
         remote: None,
     });
     let request = bench.asked(Method::Setup);
-    // Somebody else's address is no place to send media to.
+    // Media is never sent to another host.
     let transport = "RTP/AVP;unicast;client_port=5000-5001;server_port=6000-6001;source=10.9.9.9";
     let headers = [("Session", "abc"), ("Transport", transport)];
     bench.answer(&request, 200, &headers, "");
@@ -230,7 +230,7 @@ fn over_udp_media_goes_to_the_servers_own_address() {
 }
 
 #[test]
-fn refusals_and_answers_that_will_not_do_have_their_reasons() {
+fn refusals_and_unusable_answers_have_reasons() {
     for (status, reason) in [
         (405, "status_405"),
         (403, "status_403"),
@@ -241,7 +241,7 @@ fn refusals_and_answers_that_will_not_do_have_their_reasons() {
         bench.answer(&request, status, &[], "");
         assert_eq!(bench.failed().0, reason);
     }
-    // Asked for TCP, and granted UDP.
+    // TCP was requested, and UDP granted.
     let mut other = bench(By::Tcp, URL);
     other.announce();
     let request = other.asked(Method::Setup);
@@ -249,12 +249,12 @@ fn refusals_and_answers_that_will_not_do_have_their_reasons() {
     let headers = [("Session", "abc"), ("Transport", transport)];
     other.answer(&request, 200, &headers, "");
     assert_eq!(other.failed().0, "unsupported_transport_answer");
-    // Nothing is answered to RECORD.
+    // RECORD is not answered.
     let mut silent = bench(By::Tcp, URL);
     silent.set_up_to_record();
     silent.deadline();
     assert_eq!(silent.failed().0, "timeout_record");
-    // The server goes away while media is sent.
+    // The server closes the connection while media is sent.
     let mut cut = bench(By::Tcp, URL);
     cut.record();
     let channel = cut.tcp;

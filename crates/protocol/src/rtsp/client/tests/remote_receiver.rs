@@ -1,4 +1,4 @@
-//! Media to another address than that of the connection.
+//! Media sent to an address other than that of the connection.
 
 use super::*;
 use crate::remote_receiver::messages::{Asked, Said, StreamState, VERSION, line};
@@ -6,7 +6,7 @@ use crate::remote_receiver::{MediaConfig, Secret};
 use crate::rtsp::client::Phase;
 use crate::testing::summaries;
 
-/// Up to the answer to SETUP, of a client at 10.0.0.2 that wants its media at 10.0.0.3.
+/// Runs up to the answer to SETUP, with a client at 10.0.0.2 that requests its media at 10.0.0.3.
 fn answered(status: u16, transport: &str) -> Bench {
     let config = ClientConfig {
         media: Some(MediaConfig {
@@ -45,7 +45,7 @@ fn answered(status: u16, transport: &str) -> Bench {
 }
 
 #[test]
-fn goes_there_where_the_server_says_so() {
+fn media_arrives_at_a_confirmed_destination() {
     let mut bench = answered(
         200,
         "RTP/AVP;unicast;destination=10.0.0.3;client_port=40000-40001;server_port=6000-6001",
@@ -58,7 +58,7 @@ fn goes_there_where_the_server_says_so() {
 }
 
 #[test]
-fn a_server_that_refuses_is_told_from_one_that_cannot() {
+fn refused_destination_has_a_reason_of_its_own() {
     for (status, reason) in [
         (400, "destination_refused"),
         (403, "destination_refused"),
@@ -73,7 +73,7 @@ fn a_server_that_refuses_is_told_from_one_that_cannot() {
 }
 
 #[test]
-fn a_server_that_sends_elsewhere_is_not_asked_to_play() {
+fn changed_destination_fails_before_play() {
     for other in ["10.0.0.2", "example.org"] {
         let transport = format!("RTP/AVP;unicast;destination={other};client_port=40000-40001");
         let (reason, detail) = answered(200, &transport).failed();
@@ -86,7 +86,7 @@ fn a_server_that_sends_elsewhere_is_not_asked_to_play() {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_known_by_what_comes() {
+fn unconfirmed_destination_is_judged_by_its_media() {
     let silent = "RTP/AVP;unicast;client_port=40000-40001;server_port=6000-6001";
     let mut bench = answered(200, silent);
     bench.next();
@@ -104,7 +104,7 @@ fn a_server_that_says_nothing_is_known_by_what_comes() {
     assert!(matches!(bench.next(), Output::Playing { .. }));
 }
 
-/// A client whose media another machine receives.
+/// Returns the config of a client whose media another machine receives.
 fn received_elsewhere() -> ClientConfig {
     let config = ClientConfig {
         media: Some(MediaConfig {
@@ -118,7 +118,7 @@ fn received_elsewhere() -> ClientConfig {
     config
 }
 
-/// Such a client, up to the answer to DESCRIBE; and the channel to that machine.
+/// Runs such a client up to DESCRIBE. Returns it with its channel to that machine.
 fn elsewhere() -> (Bench, ChannelId) {
     let mut bench = Bench::new(received_elsewhere(), URL);
     let due = bench.now;
@@ -152,7 +152,7 @@ fn says(bench: &mut Bench, channel: ChannelId, said: &Said) {
     });
 }
 
-/// What it asked of the receiver.
+/// Returns the next request to the receiver.
 fn wants(bench: &mut Bench, link: ChannelId) -> Asked {
     match bench.next() {
         Output::Send { channel, bytes, .. } if channel == link => {
@@ -162,7 +162,7 @@ fn wants(bench: &mut Bench, link: ChannelId) -> Asked {
     }
 }
 
-/// Up to playing.
+/// Runs up to playback.
 fn plays_elsewhere() -> (Bench, ChannelId) {
     let (mut bench, link) = elsewhere();
     bench.describe(ONE);
@@ -208,7 +208,7 @@ fn plays_elsewhere() -> (Bench, ChannelId) {
 }
 
 #[test]
-fn media_that_another_machine_receives_is_told_of_to_its_end() {
+fn remotely_received_media_is_reported_to_its_end() {
     let (mut bench, link) = plays_elsewhere();
     assert_eq!(bench.delay(m::PLAY_TO_MEDIA), 8);
     bench.after(500);
@@ -237,12 +237,12 @@ fn media_that_another_machine_receives_is_told_of_to_its_end() {
         _ => None,
     });
     assert_eq!(received, Some(60));
-    // They are in the receiver's figures.
+    // The receiver counts them.
     assert_eq!(bench.count(crate::media::rtp::metrics::RECEIVED), 0);
 }
 
 #[test]
-fn without_its_receiver_a_client_has_failed_and_lets_the_server_stop() {
+fn lost_receiver_fails_and_tears_down_the_session() {
     let (mut bench, link) = plays_elsewhere();
     bench.input(Input::Closed {
         channel: link,
@@ -259,7 +259,7 @@ fn without_its_receiver_a_client_has_failed_and_lets_the_server_stop() {
         detail.contains("10.0.0.3:8560") && detail.contains("full"),
         "{detail}"
     );
-    // One that says nothing.
+    // A receiver that never answers.
     let (mut bench, _) = elsewhere();
     bench.describe(ONE);
     while bench.client.phase != Phase::Ended {
@@ -269,7 +269,7 @@ fn without_its_receiver_a_client_has_failed_and_lets_the_server_stop() {
 }
 
 #[test]
-fn who_only_asks_what_the_media_is_leaves_its_receiver_alone() {
+fn describing_client_does_not_contact_its_receiver() {
     let mut bench = Bench::new(ClientConfig::default(), URL);
     bench.client = Client::asking(received_elsewhere(), URL, 7).expect("a URL");
     bench.connect();

@@ -1,9 +1,9 @@
-//! Unusual servers: unanswered or refused keep-alives, new nonces, an early session, other
+//! Unusual servers: unanswered or refused keep-alives, new nonces, an early session, media
 //! directions, redirects, and ends by the server.
 
 use super::*;
 
-/// A client over TCP that plays a live stream, of a session that times out after 6 s.
+/// Returns a client over TCP that plays a live stream, in a session with a timeout of 6 s.
 fn playing(url: &str) -> Bench {
     let config = ClientConfig {
         transport: Transport::Tcp,
@@ -59,7 +59,7 @@ fn the_next_keep_alive_does_not_wait_for_an_answer() {
     assert!(asked.iter().all(|own| own.method == Method::GetParameter));
     // Only the first unanswered one is noted.
     assert_eq!(notes, ["keep_alive_unanswered"]);
-    // A server that answers nothing costs no memory.
+    // Unanswered keep-alives do not accumulate.
     let (asked, _) = play_on(&mut bench, &mut 400, 3000);
     assert_eq!(asked.len(), 100);
     assert!(bench.client.pending.len() <= 8);
@@ -73,7 +73,7 @@ fn the_next_keep_alive_does_not_wait_for_an_answer() {
 
 #[test]
 fn a_refused_keep_alive_is_followed_by_options_at_once() {
-    // The number of the refusal: of the keep-alive, of the request before, none.
+    // `CSeq` of the refusal: that of the keep-alive, that of the request before, or none.
     for off in [Some(0), Some(1), None] {
         let mut bench = playing(URL);
         let mut seq = 0;
@@ -153,7 +153,7 @@ fn another_nonce_is_a_fresh_challenge_once() {
 }
 
 #[test]
-fn a_session_named_early_is_given_back() {
+fn early_session_is_sent_back() {
     for named in [None, Some("late;timeout=20")] {
         let mut bench = Bench::tcp();
         bench.connect();
@@ -173,7 +173,7 @@ fn a_session_named_early_is_given_back() {
 }
 
 #[test]
-fn only_streams_that_go_to_the_client_are_set_up() {
+fn only_streams_sent_to_the_client_are_set_up() {
     let streams = |directions: &[&str]| {
         let mut bench = Bench::tcp();
         bench.connect();
@@ -189,7 +189,7 @@ fn only_streams_that_go_to_the_client_are_set_up() {
     };
     assert_eq!(streams(&["recvonly", "sendonly", "x-other"]), ["t0", "t2"]);
     assert_eq!(streams(&["inactive", "sendrecv"]), ["t1"]);
-    // A server that states its own direction.
+    // Servers that state their own direction.
     assert_eq!(streams(&["sendonly", "sendonly"]), ["t0", "t1"]);
     assert_eq!(streams(&["sendonly", "inactive"]), ["t0"]);
     assert!(streams(&["inactive"]).is_empty());
@@ -218,7 +218,7 @@ fn a_redirect_at_setup_or_play_is_followed() {
         bench.answer(&describe, 200, &[], ONE);
         assert_eq!(bench.client.streams.len(), 1);
         let setup = bench.asked(Method::Setup);
-        // Elsewhere it is refused, and its target named.
+        // A redirect to another host is refused, and the detail names it.
         bench.answer(&setup, 302, &[("Location", "rtsp://10.9.9.9/e")], "");
         let (reason, detail) = bench.failed();
         assert_eq!(reason, "redirect_refused");
@@ -227,7 +227,7 @@ fn a_redirect_at_setup_or_play_is_followed() {
 }
 
 #[test]
-fn an_end_that_the_server_asks_for_is_named() {
+fn end_requested_by_the_server_is_named() {
     for (request, words) in [
         (
             "TEARDOWN rtsp://a/x RTSP/1.0\r\nCSeq: 1\r\n\r\n",
@@ -261,7 +261,7 @@ fn an_end_that_the_server_asks_for_is_named() {
 }
 
 #[test]
-fn an_answer_that_is_no_rtsp_is_not_called_none() {
+fn answer_that_is_not_rtsp_is_named() {
     let mut bench = Bench::tcp();
     bench.connect();
     bench.options();
@@ -271,5 +271,5 @@ fn an_answer_that_is_no_rtsp_is_not_called_none() {
     bench.input(Input::Deadline);
     let (reason, detail) = bench.failed();
     assert_eq!(reason, "timeout_describe");
-    assert!(detail.contains("bytes came that are no RTSP"), "{detail}");
+    assert!(detail.contains("bytes received are not RTSP"), "{detail}");
 }

@@ -1,4 +1,4 @@
-//! Streams that say nothing while others of the same session play.
+//! Streams that are silent while others of the same session play.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use crate::media::rtp::metrics::STREAMS_SILENT;
 use crate::rtsp::client::tests::{Bench, TWO, bye};
 use crate::session::{Input, Outcome, Output};
 
-/// Without an end.
+/// Without a known end.
 fn live() -> String {
     TWO.replace("a=range:npt=0-30\r\n", "")
 }
 
-/// Plays for `seconds`, ten packets a second of the first stream, and of the second up to
-/// `second`; then the client is stopped. What it says of silent streams, and how it ends.
+/// Plays for `seconds`, with ten packets a second on the first stream, and on the second up to
+/// `second`; then stops the client. Returns the number of silent streams and the notes about them.
 fn stopped_after(sdp: &str, seconds: u16, second: u16, says_bye: bool) -> (u64, Vec<String>) {
     let mut bench = Bench::udp();
     bench.client.config.receiver_reports = false;
@@ -42,14 +42,14 @@ fn stopped_after(sdp: &str, seconds: u16, second: u16, says_bye: bool) -> (u64, 
 }
 
 #[test]
-fn a_stream_that_never_comes_is_counted() {
+fn stream_without_packets_is_counted() {
     let (count, notes) = stopped_after(TWO, 5, 0, false);
     assert_eq!(count, 1);
     assert!(notes[0].starts_with("no packet of audio"), "{notes:?}");
     assert_eq!(stopped_after(&live(), 5, 0, false).0, 1);
-    // It has had no time to come.
+    // Too early to judge.
     assert_eq!(stopped_after(TWO, 0, 0, false).0, 0);
-    // Both came.
+    // Both streams received packets.
     assert_eq!(stopped_after(TWO, 5, 5, false), (0, Vec::new()));
 }
 
@@ -60,13 +60,13 @@ fn a_live_stream_that_stops_is_counted() {
     assert!(notes[0].starts_with("no packet for 4.1"), "{notes:?}");
     // No longer than a gap may be.
     assert_eq!(stopped_after(&live(), 10, 9, false), (0, Vec::new()));
-    // It has said that it ends; and in a file sound may be shorter than pictures.
+    // After a BYE; and in a file, where audio may be shorter than video.
     assert_eq!(stopped_after(&live(), 12, 8, true), (0, Vec::new()));
     assert_eq!(stopped_after(TWO, 12, 8, false), (0, Vec::new()));
 }
 
 #[test]
-fn text_may_have_nothing_to_say() {
+fn silent_text_is_noted_but_not_counted() {
     let text = live()
         .replace("m=audio", "m=text")
         .replace("L16/44100", "t140/1000");

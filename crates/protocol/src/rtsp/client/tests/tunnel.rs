@@ -13,7 +13,7 @@ fn bench() -> Bench {
     Bench::new(config, "rtsp://u:p@10.0.0.1:8554/clip?a")
 }
 
-/// Lets the connection that is wanted stand.
+/// Opens the requested connection.
 fn open(bench: &mut Bench) -> ChannelId {
     let Output::Open {
         channel,
@@ -30,7 +30,7 @@ fn open(bench: &mut Bench) -> ChannelId {
     channel
 }
 
-/// What is sent next, on that channel.
+/// Returns the next bytes sent, which must be on this channel.
 fn sent(bench: &mut Bench, on: ChannelId) -> String {
     let Output::Send { channel, bytes, .. } = bench.next() else {
         panic!("something is to be sent");
@@ -49,7 +49,7 @@ fn hears(bench: &mut Bench, channel: ChannelId, bytes: &[u8]) {
     });
 }
 
-/// A tunnel whose GET has been asked.
+/// Returns a client that has sent GET.
 fn asked() -> (Bench, ChannelId, String) {
     let mut bench = bench();
     let due = bench.now;
@@ -82,7 +82,7 @@ fn requests_go_by_post_and_answers_come_by_get() {
         "{head}"
     );
     assert!(!head.contains("u:p"), "{head}");
-    // Cut anywhere, and with an answer to nothing behind it.
+    // Split at every byte, with unrelated bytes after the head.
     let answer = b"HTTP/1.0 200 OK\r\nContent-Type: application/x-rtsp-tunnelled\r\n\r\n";
     for byte in &answer[..answer.len() - 1] {
         hears(&mut bench, get, &[*byte]);
@@ -132,7 +132,7 @@ fn two_clients_have_two_cookies() {
 }
 
 #[test]
-fn a_server_without_tunnels() {
+fn servers_without_tunnels_fail_the_client() {
     for (answer, reason) in [
         (&b"HTTP/1.0 404 Not Found\r\n\r\n"[..], "status_404"),
         (b"HTTP/1.1 503 Busy\r\n\r\n", "status_503"),
@@ -151,7 +151,7 @@ fn a_server_without_tunnels() {
 }
 
 #[test]
-fn the_way_there_breaks() {
+fn a_failing_post_connection_ends_the_session() {
     let (mut bench, get, _) = asked();
     hears(&mut bench, get, b"HTTP/1.0 200 OK\r\n\r\n");
     let Output::Open { channel, .. } = bench.next() else {

@@ -1,9 +1,9 @@
-//! The reference server: serves made media, and what clients publish to it, does wrong what it is
-//! told to, and says exactly what it did.
+//! The reference server. It serves generated media and streams published by clients, injects faults
+//! on request, and reports exactly what it did.
 //!
-//! A [`Server`] is shared by all workers; each connection gets a [`Session`] of its own, whose
-//! channel 0 is the accepted connection. Packets are made by the flows of [`crate::media::rtp`];
-//! the session answers requests, sends reports, and reads the counts when it ends.
+//! A [`Server`] is shared by all workers. Each connection gets a [`Session`] of its own, whose
+//! channel 0 is the accepted connection. The flows of [`crate::media::rtp`] make the packets; the
+//! session answers requests, sends reports, and reads the counts when it ends.
 
 pub mod config;
 pub mod faults;
@@ -38,28 +38,29 @@ use mediagen::video::{PictureForm, VideoSettings};
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
 
-/// A reference server: its settings and its media, made once.
+/// A reference server: its settings and its media, which is generated once.
 #[derive(Clone, Debug)]
 pub struct Server(Arc<Shared>);
 
-/// What all sessions share.
+/// Data shared by all sessions.
 #[derive(Debug)]
 struct Shared {
     config: ServerConfig,
-    /// The media of every stream, in the order of the description.
+    /// Media of every stream, in the order of the description.
     clips: Vec<Arc<Clip>>,
     verifier: Option<Verifier>,
-    /// Streams that are sent once for all who play them.
+    /// Streams that are sent once for all clients that play them.
     group_streams: group_streams::GroupStreams,
-    /// Streams that clients publish.
+    /// Streams published by clients.
     published: published::PublishedStreams,
 }
 
 impl Server {
-    /// Makes the media. Takes up to some seconds where the bit rate is very high.
+    /// Generates the media. Takes up to a few seconds at a very high bit rate.
     ///
     /// # Errors
-    /// The settings contradict each other, or no video can be made by them; the text says why.
+    /// The settings contradict each other, or no video can be generated with them; the text gives
+    /// the reason.
     pub fn new(config: ServerConfig) -> Result<Server, String> {
         if config.session_timeout.as_secs() == 0 {
             return Err("the session timeout must be at least 1s".to_owned());
@@ -116,23 +117,22 @@ impl Server {
         })))
     }
 
-    /// A session for the connection that was accepted as number `number`: the number decides, with
-    /// the seed, what it draws.
+    /// Returns a session for the accepted connection with this number. Number and seed determine
+    /// all random choices.
     pub fn session(&self, number: u64) -> Box<dyn Session> {
         Box::new(session::ServerSession::new(self.0.clone(), number))
     }
 
-    /// The metrics of its sessions.
+    /// Returns the metrics of the sessions.
     pub fn catalogue(&self) -> Catalogue {
         CATALOGUE
     }
 
-    /// The media of every stream.
+    /// Returns the media of every stream.
     pub fn clips(&self) -> &[Arc<Clip>] {
         &self.0.clips
     }
 
-    /// Its settings.
     pub fn config(&self) -> &ServerConfig {
         &self.0.config
     }

@@ -1,4 +1,4 @@
-//! The settings of the reference server.
+//! Settings of the reference server.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,47 +11,47 @@ use super::faults::ServerFaults;
 use crate::media::rtp::Pacing;
 use mediagen::frame_rate::FrameRate;
 
-/// What carries the media.
+/// Transports that the server accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Transports {
-    /// What the client asks for.
+    /// Any transport that the client requests.
     #[default]
     Any,
-    /// UDP; interleaved is refused with 461.
+    /// Only UDP; interleaved is refused with 461.
     Udp,
-    /// Interleaved; UDP is refused with 461.
+    /// Only interleaved; UDP is refused with 461.
     Tcp,
 }
 
-/// How a client has to show who it is, where `user` is set.
+/// Authentication scheme, if `user` is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuthScheme {
-    /// Digest with MD5 (RFC 2617), which every client knows.
+    /// Digest with MD5 (RFC 2617), which every client supports.
     #[default]
     Digest,
     /// Digest with SHA-256 (RFC 7616).
     DigestSha256,
-    /// Basic (RFC 7617): the password as it is.
+    /// Basic (RFC 7617): the password in clear text.
     Basic,
-    /// Any of them.
+    /// Any of these schemes.
     Any,
 }
 
-/// Where streams go that are sent once to all their clients.
+/// Multicast groups of streams that are sent once for all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MulticastConfig {
-    /// The first group; each stream that is sent has one of its own, counting up from here, 64 at
-    /// most at a time. A group for source-specific multicast (232.0.0.0/8, ff3x::/32; RFC 4607)
-    /// makes the server name itself as the only source. Default: 239.255.42.1, which administrators
-    /// keep within their site (RFC 2365, 6.1).
+    /// First group. Each stream being sent has a group of its own, counting up from here, at most
+    /// 64 at a time. With a group for source-specific multicast (232.0.0.0/8, ff3x::/32; RFC 4607),
+    /// the server names itself as the only source. Default: 239.255.42.1, which administrators keep
+    /// within their site (RFC 2365, 6.1).
     pub group: IpAddr,
-    /// The first port: even, for the first media of a stream, and the next for its RTCP; the next
-    /// media has the two above. Default: 5004.
+    /// First port, which must be even. The first track of a stream uses this port, and the next one
+    /// for RTCP; the next track uses the two ports above. Default: 5004.
     pub port: u16,
-    /// How many hops the packets live. Default: 1, the server's own links.
+    /// TTL of the packets. Default: 1, only the server's own links.
     pub ttl: u8,
 }
 
@@ -65,65 +65,64 @@ impl Default for MulticastConfig {
     }
 }
 
-/// The settings of the reference server.
+/// Settings of the reference server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
     /// Bit rate of the video: RTP payload, without headers. Default: 1Mbps.
     pub bitrate: BitRate,
-    /// Pictures per second. Default: 25.
+    /// Frames per second. Default: 25.
     pub frame_rate: FrameRate,
-    /// Pictures from one IDR picture to the next. Default: as many as two seconds have.
+    /// Frames from one IDR frame to the next. Default: two seconds.
     pub gop: Option<u32>,
-    /// Whether each stream has audio too: G.711 mu-law, 64 kb/s beside the video's bit rate.
-    /// Default: no.
+    /// Whether each stream has audio too: G.711 mu-law, 64 kb/s in addition to the video's bit
+    /// rate. Default: no.
     pub audio: bool,
-    /// Length of each stream; endless without one. Default: endless.
+    /// Length of each stream. Default: endless.
     #[serde(with = "measure::units::optional_duration")]
     #[schemars(with = "Option<measure::units::TimeSpan>")]
     pub length: Option<Duration>,
-    /// How many streams there are: `/stream1`, `/stream2` and so on; others are not found (404).
+    /// Number of streams: `/stream1`, `/stream2` and so on; other paths are not found (404).
     /// Default: any path is a stream.
     pub streams: Option<u32>,
-    /// The longest RTP payload in bytes. Default: 1400.
+    /// Maximum RTP payload in bytes. Default: 1400.
     pub mtu: usize,
-    /// How the packets of a picture are spread. Default: over the time until the next.
+    /// Distribution of a frame's packets over time. Default: evenly until the next frame.
     pub pacing: Pacing,
-    /// What carries the media. Default: what the client asks for.
+    /// Accepted transports. Default: any transport that the client requests.
     pub transports: Transports,
-    /// Where streams are sent to clients that ask for multicast: once, for all of them, from the
-    /// first PLAY to the last TEARDOWN. Default: nowhere; multicast is refused with 461.
+    /// Multicast groups for clients that request multicast. A stream is sent once for all of them,
+    /// from the first PLAY to the last TEARDOWN. Default: none; multicast is refused with 461.
     pub multicast: Option<MulticastConfig>,
-    /// Addresses to which media is sent beside the one a request comes from, where a client asks
-    /// for that (`destination`; RFC 2326, 12.39). Who sends to any address that it is told is a
-    /// weapon in others' hands. Default: none; such a SETUP is refused with 461.
+    /// Addresses to which media is sent on request (`destination`; RFC 2326, 12.39), in addition to
+    /// the address that the request comes from. A server that sends to any requested address can be
+    /// used to attack others. Default: none; such a SETUP is refused with 461.
     pub destinations: Vec<IpAddr>,
-    /// User name that clients have to give. Default: none, everybody is let in.
+    /// User name that clients must give. Default: none, every client is admitted.
     pub user: Option<String>,
-    /// The password to it. Default: empty.
+    /// Password of the user. Default: empty.
     pub password: String,
-    /// How the user is to be shown. Default: Digest with MD5.
+    /// Authentication scheme. Default: Digest with MD5.
     pub auth: AuthScheme,
-    /// How long a client may be silent before its session is dropped; stated in whole seconds in
-    /// the answers to SETUP. Default: 60s.
+    /// Session timeout: maximum time without a sign of life from the client. Stated in whole
+    /// seconds in the answers to SETUP. Default: 60s.
     #[serde(with = "measure::units::duration")]
     #[schemars(with = "measure::units::TimeSpan")]
     pub session_timeout: Duration,
-    /// Seed of all that is drawn: identifiers, first numbers, faults. Default: 1.
+    /// Seed of all random choices: identifiers, first numbers, faults. Default: 1.
     pub seed: u64,
-    /// First sequence number of each stream. Default: drawn.
+    /// First sequence number of each stream. Default: random.
     pub first_seq: Option<u16>,
-    /// First RTP timestamp of each stream. Default: drawn.
+    /// First RTP timestamp of each stream. Default: random.
     pub first_timestamp: Option<u32>,
-    /// Whether answers to PLAY bear RTP-Info (RFC 2326, 12.33). Default: yes.
+    /// Whether answers to PLAY contain RTP-Info (RFC 2326, 12.33). Default: yes.
     pub rtp_info: bool,
-    /// What the server does wrong on purpose, each as on the command line: `loss=1%`. Default:
-    /// nothing.
+    /// Faults that the server injects, each as on the command line: `loss=1%`. Default: none.
     pub faults: ServerFaults,
     /// Whether the report on a stream lists each packet that left, with its time. Default: no.
     pub log_packets: bool,
-    /// The wall clock at the beginning of the run, since 1970: what sender reports count from. Set
-    /// by whoever runs the server.
+    /// Wall-clock time at the start of the server, since 1970, on which sender reports are based.
+    /// Set by the program that runs the server.
     #[serde(skip)]
     pub wall_clock: Duration,
 }

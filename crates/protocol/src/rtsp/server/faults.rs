@@ -1,4 +1,4 @@
-//! What the reference server does wrong on purpose, to packets and to the conversation.
+//! Faults that the reference server injects into packets and into RTSP sessions.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,65 +10,61 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::media::rtp::Faults;
 use crate::rtsp::codec::Method;
 
-/// When a fault of the conversation strikes.
+/// Condition of a fault in an RTSP session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct When {
-    /// At requests of this method; at all without one.
+    /// Method of the affected requests; `None` for all methods.
     pub method: Option<Method>,
-    /// At this share of them; from 0 to 1.
+    /// Share of these requests that is affected, from 0 to 1.
     pub probability: f64,
 }
 
-/// A request that is refused.
+/// Refusal of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// When.
     pub when: When,
-    /// With which status, 300 to 599.
+    /// Status, 300 to 599.
     pub status: u16,
 }
 
-/// An answer that comes late.
+/// Delay of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slowness {
-    /// When.
     pub when: When,
-    /// By how much.
     pub delay: Duration,
 }
 
-/// What is done wrong to the conversation.
+/// Faults in RTSP sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ControlFaults {
     /// Requests that are refused.
     pub refuse: Vec<Refusal>,
     /// Requests that are never answered.
     pub silent: Vec<When>,
-    /// Requests at which the connection is closed instead of an answer.
+    /// Requests at which the connection is closed instead of sending an answer.
     pub cut_at: Vec<When>,
-    /// The connection is closed so long after the first PLAY.
+    /// Time from the first PLAY until the connection is closed.
     pub cut_after: Option<Duration>,
-    /// Answers that come late.
+    /// Delayed answers.
     pub slow: Vec<Slowness>,
-    /// The share of answers to DESCRIBE whose Content-Length is wrong, by half too short or as much
-    /// too long.
+    /// Share of answers to DESCRIBE with a wrong Content-Length: by half too short, or by half too
+    /// long.
     pub content_length: f64,
-    /// The share of answers before which there is garbage; and of seconds of interleaved play in
-    /// which there is some between two frames. 1 to 64 bytes that can be told from messages and
-    /// frames: each is 128 or above.
+    /// Share of answers preceded by garbage, and share of seconds of interleaved playback with
+    /// garbage between two frames. Garbage is 1 to 64 bytes that differ from messages and frames:
+    /// each byte is 128 or above.
     pub garbage: f64,
-    /// Answers to PLAY that state what was asked for, and play as usual, or on from where it is.
+    /// Values that answers to PLAY state as requested, although the stream plays as before: at the
+    /// normal scale or speed, or from its current position.
     pub pretend: Vec<Pretence>,
 }
 
-/// What the answer to PLAY states and is not done.
+/// A value that the answer to PLAY states without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pretence {
-    /// The position of `Range`.
+    /// The position in `Range`.
     Range,
-    /// `Scale`.
     Scale,
-    /// `Speed`.
     Speed,
 }
 
@@ -80,20 +76,20 @@ impl Pretence {
     ];
 }
 
-/// All that the reference server does wrong on purpose. Nothing by default.
+/// All faults that the reference server injects. None by default.
 ///
-/// Written as a list of texts, each as after `--fault` on the command line.
+/// Serialized as a list of texts, each as after `--fault` on the command line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerFaults {
-    /// To the packets of every stream.
+    /// Faults in the packets of every stream.
     pub media: Faults,
-    /// To the conversation.
+    /// Faults in RTSP sessions.
     pub control: ControlFaults,
-    /// As they were written.
+    /// Texts of the faults.
     written: Vec<String>,
 }
 
-/// The faults of the conversation, as they are written.
+/// Examples of all faults in RTSP sessions.
 const KNOWN: [&str; 11] = [
     "refuse=setup:461",
     "refuse=describe:503@10%",
@@ -109,15 +105,15 @@ const KNOWN: [&str; 11] = [
 ];
 
 impl ServerFaults {
-    /// Reads one fault.
+    /// Parses one fault.
     pub fn parse_flag(text: &str) -> Result<ServerFaults, String> {
         let mut faults = ServerFaults::default();
         faults.add(text)?;
         Ok(faults)
     }
 
-    /// Adds one fault, as it is written after `--fault`. One that stands already is replaced; of
-    /// those that name a method there can be several.
+    /// Adds one fault, written as after `--fault`. `refuse`, `silent`, `slow`, `pretend` and `cut`
+    /// at a method accumulate. Any other fault replaces an earlier one of the same name.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         let text = text.trim();
         let (name, value) = match text.split_once('=') {
@@ -130,7 +126,7 @@ impl ServerFaults {
                 let known = Faults::KNOWN.into_iter().chain(KNOWN);
                 let known: Vec<String> = known.map(|known| format!("`{known}`")).collect();
                 Err(format!(
-                    "there is no such fault; there are {}",
+                    "unknown fault; write one of the following: {}",
                     known.join(", ")
                 ))
             }),
@@ -140,7 +136,7 @@ impl ServerFaults {
         Ok(())
     }
 
-    /// The faults as they were written.
+    /// Returns the texts of the faults.
     pub fn written(&self) -> &[String] {
         &self.written
     }
@@ -155,7 +151,7 @@ impl ControlFaults {
                 if value.starts_with(|c: char| c.is_ascii_digit()) {
                     duration(value).map(|after| self.cut_after = Some(after))
                 } else if value.is_empty() {
-                    Err("write when: `cut=5s` after the first PLAY, or `cut=play`".to_owned())
+                    Err("a time or a method is missing; write `cut=5s` or `cut=play`".to_owned())
                 } else {
                     when(value).map(|when| self.cut_at.push(when))
                 }
@@ -169,7 +165,7 @@ impl ControlFaults {
                     Ok(())
                 }
                 None => Err(
-                    "write what: `pretend=range`, `pretend=scale` or `pretend=speed`".to_owned(),
+                    "write one of `pretend=range`, `pretend=scale` or `pretend=speed`".to_owned(),
                 ),
             },
             _ => return None,
@@ -199,7 +195,7 @@ fn share_or_all(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `setup`, `setup@10%`, `@10%` or nothing.
+/// Parses `setup`, `setup@10%`, `@10%` or an empty text.
 fn when(text: &str) -> Result<When, String> {
     let (name, probability) = match text.split_once('@') {
         Some((name, text)) => (name, share(text)?),
@@ -214,7 +210,7 @@ fn when(text: &str) -> Result<When, String> {
                     .map(|method| method.name().to_ascii_lowercase())
                     .collect();
                 return Err(format!(
-                    "`{name}` is no method of RTSP; there are {}",
+                    "`{name}` is not an RTSP method; write one of {}",
                     known.join(", ")
                 ));
             }
@@ -227,7 +223,7 @@ fn when(text: &str) -> Result<When, String> {
     })
 }
 
-/// Takes `status@10%` or `delay@10%` apart, behind the method, into what is stated and when.
+/// Splits `method:status@10%` or `method:delay@10%` into the stated value and the condition.
 fn stated_and_when(text: &str) -> Result<(&str, When), String> {
     let (method, rest) = text.split_once(':').unwrap_or(("", text));
     let (stated, at) = match rest.find('@') {
@@ -244,7 +240,7 @@ fn refusal(text: &str) -> Result<Refusal, String> {
         .ok()
         .filter(|status| (300..600).contains(status))
         .ok_or_else(|| {
-            format!("`{status}` is no status from 300 to 599; write `refuse=setup:461`")
+            format!("`{status}` is not a status from 300 to 599; write `refuse=setup:461`")
         })?;
     Ok(Refusal { when, status })
 }
@@ -295,7 +291,7 @@ impl JsonSchema for ServerFaults {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         schemars::json_schema!({
-            "description": "What the server does wrong on purpose, such as loss=1%.",
+            "description": "Faults that the server injects, such as loss=1%.",
             "type": "array",
             "items": { "type": "string" },
         })
@@ -307,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_named_is_known() {
+    fn listed_faults_are_known() {
         for text in Faults::KNOWN.into_iter().chain(KNOWN) {
             let faults = ServerFaults::parse_flag(text).unwrap();
             assert_ne!(faults, ServerFaults::default(), "{text}");
@@ -316,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_say_what_is_wrong_with_them() {
+    fn invalid_faults_are_rejected_with_a_reason() {
         let error = |text| ServerFaults::parse_flag(text).unwrap_err();
         assert!(error("los=1%").contains("`loss=1%`"));
         for (text, word) in [
@@ -338,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_read() {
+    fn parts_of_a_fault_are_parsed() {
         let mut faults = ServerFaults::default();
         for text in [
             "refuse=describe:503@10%",

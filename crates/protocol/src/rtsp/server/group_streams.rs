@@ -1,8 +1,8 @@
 //! Streams that are sent once, to a multicast group, for all clients that play them.
 //!
-//! Each session that has set such a stream up has a part in it. One of those that play sends for
-//! all; when it leaves, another takes over, where it left off. The flow belongs to the worker,
-//! which all sessions of one listening address share, and is taken away by the last.
+//! Each session that has set up such a stream participates in it. One of the playing sessions sends
+//! for all; when it leaves, another one takes over at the same position. The flow belongs to the
+//! worker, which all sessions of a listening address share, and is removed by the last participant.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,36 +14,36 @@ use crate::media::rtp::RtpFlow;
 use crate::rtsp::headers::Ports;
 use crate::session::{Context, FlowId, Output};
 
-/// How many streams can be sent at a time.
+/// Maximum number of streams sent at a time.
 const GROUPS: u32 = 64;
 
-/// Said when a stream has ended.
+/// Message when a stream has ended.
 pub(super) const ENDED: &str = "ended";
-/// Said when whoever sent a stream leaves, and another has to send it.
+/// Message when the sending session leaves and another one must take over.
 const FREE: &str = "free";
 
-/// Whether the settings are possible; if not, why.
+/// Checks the settings. Returns the reason if they cannot be used.
 pub(super) fn check(config: &MulticastConfig) -> Result<(), String> {
     let group = config.group;
     if !group.is_multicast() {
-        return Err(format!("{group} is no multicast group"));
+        return Err(format!("{group} is not a multicast group"));
     }
     match group_at(group, GROUPS - 1) {
         Some(last) if last.is_multicast() => {}
         _ => {
             return Err(format!(
-                "there are less than {GROUPS} groups from {group} on"
+                "there are fewer than {GROUPS} multicast groups from {group} on; choose a lower one"
             ));
         }
     }
     if config.port == 0 || !config.port.is_multiple_of(2) || config.port > 65_000 {
         return Err(format!(
-            "the port of the groups, {}, must be even and below 65000",
+            "the first port of the groups, {}, must be even and from 2 to 65000",
             config.port
         ));
     }
     if config.ttl == 0 {
-        return Err("packets to the groups must live for one hop at least".to_owned());
+        return Err("the TTL of packets to the groups must be at least 1".to_owned());
     }
     Ok(())
 }
@@ -55,7 +55,7 @@ fn group_at(first: IpAddr, index: u32) -> Option<IpAddr> {
     })
 }
 
-/// Whether a group is for source-specific multicast (RFC 4607, 1).
+/// Returns whether a group is for source-specific multicast (RFC 4607, 1).
 pub(super) fn is_source_specific(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(group) => group.octets()[0] == 232,
@@ -66,7 +66,7 @@ pub(super) fn is_source_specific(group: IpAddr) -> bool {
     }
 }
 
-/// Where a stream is to be had: at which address, by which path.
+/// Address and path of a stream.
 type Stream = (SocketAddr, String);
 
 /// All streams that are sent to groups.
@@ -75,24 +75,24 @@ pub(super) struct GroupStreams(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The group of each, counted from the first.
+    /// Group of each stream, counted from the first group.
     groups: BTreeMap<Stream, u32>,
-    /// By media of the stream.
+    /// Keyed by stream and index of the track.
     group_streams: BTreeMap<(Stream, usize), GroupStream>,
 }
 
-/// One media that is sent for all.
+/// A track that is sent once for all players.
 #[derive(Debug)]
 struct GroupStream {
     flow: FlowId,
-    /// The sessions that have set it up, and whether they play.
+    /// Numbers of the sessions that have set it up, and whether they play.
     parts: Vec<(u64, bool)>,
-    /// Whose channel it leaves by.
+    /// Number of the session whose channel is used for sending.
     sender: Option<u64>,
     ended: bool,
 }
 
-/// Where a media goes.
+/// Destination of a track.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) group: IpAddr,
@@ -102,11 +102,11 @@ pub(super) struct Place {
 
 impl GroupStreams {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change is whole in itself, so that one that panicked has left nothing half done.
+        // Each change is complete in itself, so a panic cannot leave a partial change behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a media goes; none where all groups are taken.
+    /// Returns the destination of a track, or `None` if all groups are in use.
     pub(super) fn place(
         &self,
         config: &MulticastConfig,
@@ -134,12 +134,12 @@ impl GroupStreams {
     }
 }
 
-/// A session's part in a media that is sent for all.
+/// Participation of a session in a track that is sent once for all players.
 #[derive(Debug)]
 pub(super) struct Part {
     shared: Arc<Shared>,
     key: (Stream, usize),
-    /// The session's number.
+    /// Number of the session.
     number: u64,
     topic: String,
 }
@@ -153,7 +153,7 @@ impl Part {
         number: u64,
     ) -> Part {
         let stream = (local, path.to_owned());
-        // By the group, of which there are few, and not by the path, which is the clients' to
+        // The topic contains the group, of which there are few, instead of the path, which clients
         // choose.
         let group = shared.group_streams.state().groups.get(&stream).copied();
         let group = group.unwrap_or(GROUPS);
@@ -165,7 +165,7 @@ impl Part {
         }
     }
 
-    /// On which topic those who have a part in it speak to each other.
+    /// Returns the topic on which the participants notify each other.
     pub(super) fn topic(&self) -> &str {
         &self.topic
     }
@@ -179,8 +179,8 @@ impl Part {
             .map(reach)
     }
 
-    /// Joins those who have set the media up; gives what sends it. None where this is the first: it
-    /// has to [`Part::begin`].
+    /// Adds this session to the participants. Returns the flow of the track, or `None` for the
+    /// first participant, which must call [`Part::begin`].
     pub(super) fn join(&self) -> Option<FlowId> {
         self.with(|group_stream| {
             group_stream.parts.push((self.number, false));
@@ -188,7 +188,7 @@ impl Part {
         })
     }
 
-    /// This is what sends it.
+    /// Registers the flow of the track. Called by the first participant.
     pub(super) fn begin(&self, flow: FlowId) {
         let group_stream = GroupStream {
             flow,
@@ -203,7 +203,7 @@ impl Part {
             .insert(self.key.clone(), group_stream);
     }
 
-    /// Plays. Says whether this session has to send it.
+    /// Starts playing. Returns whether this session must send the track.
     pub(super) fn play(&self) -> bool {
         let played = self.with(|group_stream| {
             group_stream.set_playing(self.number, true);
@@ -215,7 +215,7 @@ impl Part {
         played.flatten().is_some()
     }
 
-    /// Plays no more for now. Says whether nobody does, so that nothing is to be sent.
+    /// Pauses. Returns whether no other session plays, so that the flow must stop.
     pub(super) fn pause(&self, cx: &mut Context<'_>, flow: FlowId) -> bool {
         let paused = self.with(|group_stream| {
             group_stream.set_playing(self.number, false);
@@ -232,8 +232,8 @@ impl Part {
         !others
     }
 
-    /// Has no part in it any more. Says whether nobody has, so that what sends it is to be taken
-    /// away.
+    /// Removes this session from the participants. Returns whether it was the last one, so that the
+    /// flow must be removed.
     pub(super) fn leave(&self, cx: &mut Context<'_>, flow: FlowId) -> bool {
         let mut state = self.shared.group_streams.state();
         let Some(group_stream) = state.group_streams.get_mut(&self.key) else {
@@ -259,7 +259,7 @@ impl Part {
         match (sent, others_play) {
             (true, true) => self.hand_over(cx, flow),
             (true, false) => {
-                // It goes on where it is now when somebody plays again.
+                // The flow resumes at this position when a session plays again.
                 cx.flows.with(flow, RtpFlow::pause);
                 cx.out.push_back(Output::StopFlow { flow });
             }
@@ -280,7 +280,7 @@ impl Part {
         });
     }
 
-    /// Whether this session has to send it from now on, because nobody does.
+    /// Returns whether this session must take over sending, because no other session sends.
     pub(super) fn takes_over(&self) -> bool {
         let taken = self.with(|group_stream| {
             let free = group_stream.sender.is_none() && !group_stream.ended;
@@ -289,19 +289,19 @@ impl Part {
         taken.flatten().is_some()
     }
 
-    /// It has come to its end: those who play hear so.
+    /// Marks the track as ended and notifies the players.
     pub(super) fn ended(&self, cx: &mut Context<'_>) {
         self.with(|group_stream| group_stream.ended = true);
         self.tell(cx, ENDED);
     }
 
-    /// Whether it has come to its end.
+    /// Returns whether the track has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.with(|group_stream| group_stream.ended)
             .unwrap_or_default()
     }
 
-    /// Whether others than this session play it.
+    /// Returns whether other sessions play the track.
     pub(super) fn others_play(&self) -> bool {
         let others = self.with(|group_stream| {
             let mut others = group_stream

@@ -1,4 +1,4 @@
-//! What a session waits for before it answers, and its part in a stream that is published.
+//! Setups that wait for ports, and the participation of a session in a published stream.
 
 use std::net::IpAddr;
 
@@ -13,11 +13,11 @@ pub(super) struct PendingSetup<T> {
     pub(super) request: Request,
     pub(super) channel: ChannelId,
     pub(super) media: usize,
-    /// What else is known of it.
+    /// Data of this kind of setup.
     pub(super) rest: T,
 }
 
-/// Of a stream that the server plays.
+/// Setup of a stream of the server's own media.
 #[derive(Debug)]
 pub(super) struct Played {
     pub(super) url: String,
@@ -25,16 +25,16 @@ pub(super) struct Played {
     pub(super) to: To,
 }
 
-/// Where datagrams of a stream go.
+/// Destination of a stream's datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum To {
-    /// To these ports of the client's, at another address where it asked for that.
+    /// Ports of the client, and another address if the client requested one.
     Client(Ports<u16>, Option<IpAddr>),
-    /// To the group that the stream has.
+    /// Multicast group of the stream.
     Group,
 }
 
-/// Of a stream that is published.
+/// Setup of a published stream.
 #[derive(Debug)]
 pub(super) struct Published {
     pub(super) client: Ports<u16>,
@@ -42,7 +42,7 @@ pub(super) struct Published {
 }
 
 impl<T> PendingSetup<T> {
-    /// Gives it up.
+    /// Abandons the setup.
     pub(super) fn drop_it(self, cx: &mut Context<'_>) {
         cx.out.push_back(Output::Close {
             channel: self.channel,
@@ -50,14 +50,14 @@ impl<T> PendingSetup<T> {
     }
 }
 
-/// Which part a session has in a stream that is published.
+/// Role of a session in a published stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Publisher,
     Player,
 }
 
-/// A session's part in a stream that is published.
+/// Participation of a session in a published stream.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) role: Role,
@@ -65,14 +65,14 @@ pub(super) struct Part {
     pub(super) place: Place,
     pub(super) announced: Announced,
     pub(super) carriers: Vec<(usize, Carrier)>,
-    /// Whether media is taken in, or sent on.
+    /// True while media is received from the publisher, or sent to the player.
     pub(super) running: bool,
-    /// Of a player: the number of the packet that is next, and the topic that it listens to.
+    /// Number of the next packet for a player, and topic of the stream.
     pub(super) next: u64,
     pub(super) topic: String,
 }
 
-/// What carries a media.
+/// Carrier of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carrier {
     Udp(ChannelId),

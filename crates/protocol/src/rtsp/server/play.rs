@@ -14,11 +14,11 @@ use crate::rtsp::codec::{Headers, Request, Response};
 use crate::rtsp::headers::{NptStart, Range, RtpInfo};
 use crate::session::{Context, Output};
 
-/// The most that `Scale` and `Speed` are, and the least is its inverse: what is farther is answered
-/// with this.
+/// Maximum of `Scale` and `Speed`; the minimum is its inverse. A value outside is limited to this
+/// range.
 const FACTOR_MAX: f64 = 16.0;
 
-/// The value of `Scale` or `Speed`: what is done of what was asked for.
+/// Returns the effective value of `Scale` or `Speed`. A missing header means 1.
 fn factor(request: &Request, name: &str) -> Result<f64, u16> {
     let Some(text) = request.headers.get(name) else {
         return Ok(1.0);
@@ -31,7 +31,7 @@ fn factor(request: &Request, name: &str) -> Result<f64, u16> {
     Ok(size.copysign(asked))
 }
 
-/// A number as headers write it.
+/// Formats a number for a header.
 fn number(value: f64) -> String {
     let text = format!("{value:.4}");
     let short = text.trim_end_matches('0');
@@ -55,8 +55,8 @@ impl ServerSession {
         let conversation = self.conversation(request)?;
         let id = conversation.id.clone();
         if let Some(wanted) = wanted {
-            // Asked for while it plays, it is played at once: RFC 2326, 10.5 would have it wait for
-            // the end of what plays, which no client means.
+            // A PLAY during playback takes effect at once. By RFC 2326, 10.5 it would wait for the
+            // end of the current range, which no client intends.
             let mut course = wanted;
             if pretends(Pretence::Range) {
                 course.from = None;
@@ -98,7 +98,7 @@ impl ServerSession {
                 stream.playing = Playing::Ended;
             }
             if stream.playing == Playing::No {
-                // What others play already is sent already.
+                // A stream that other clients play is sent already.
                 let starts = stream.cast.as_ref().is_none_or(Part::play);
                 let (channel, interleaved) = stream.carrier.path();
                 let ((seq, rtptime), at, paced) =
@@ -148,7 +148,7 @@ impl ServerSession {
                 }
             }
             for (name, actual) in [("Scale", pace.0), ("Speed", pace.1)] {
-                // Stated where it is not as usual, or was asked for.
+                // Stated if it is not 1, or was requested.
                 if actual != 1.0 || request.headers.get(name).is_some() {
                     headers.push(name, number(actual));
                 }
@@ -173,8 +173,9 @@ impl ServerSession {
         Ok(response)
     }
 
-    /// What a PLAY asks to be done otherwise than it is; `None` where it just goes on. Media begins
-    /// with the key frame at or before what was asked for, as without one nobody can show anything.
+    /// Returns the change of playback that a PLAY requests, or `None` if playback just continues.
+    /// Media begins with the key frame at or before the requested position, because nothing can be
+    /// shown without a key frame.
     fn wanted(
         &mut self,
         cx: &mut Context<'_>,
@@ -199,8 +200,8 @@ impl ServerSession {
         let length = self.shared.config.length;
         let clip = self.shared.clips[0].clone();
         let conversation = self.conversation(request)?;
-        // What is sent once for all is where it is, as live media is: there is no other time than
-        // now.
+        // A stream that is sent once for all clients is, like live media, only available at its
+        // current position.
         let shared = conversation
             .streams
             .iter()
@@ -236,7 +237,7 @@ impl ServerSession {
         }))
     }
 
-    /// The first play sets the clocks of what is done wrong later.
+    /// Starts the timers of faults that follow the first PLAY.
     fn begin(&mut self, now: Time, begun: &[(Carrier, Output)]) {
         let faults = &self.shared.config.faults.control;
         if !self.played

@@ -1,5 +1,4 @@
-//! Streams that clients publish: what is announced of them, and the packets on their way to those
-//! that play.
+//! Streams published by clients: their descriptions, and their packets on the way to players.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -9,38 +8,38 @@ use crate::media::sdp::Description;
 use crate::rtsp::describe::control;
 use crate::rtsp::url;
 
-/// How many streams can be published at a time.
+/// Maximum number of streams published at a time.
 const LIVES_MAX: usize = 64;
-/// How many packets of a stream are kept for players that have not taken them yet, and how many
-/// bytes. Who falls behind farther loses the oldest.
+/// Maximum number of packets, and of bytes, that are kept of a stream for players that have not
+/// taken them. A player that falls further behind loses the oldest packets.
 const PACKETS_MAX: usize = 4096;
 const BYTES_MAX: usize = 8 << 20;
 
-/// Where a stream is to be had: at which address, by which path.
+/// Address and path of a stream.
 pub(super) type Place = (SocketAddr, String);
 
-/// A packet that is relayed.
+/// A relayed packet.
 #[derive(Clone, Debug)]
 pub(super) struct Relayed {
-    /// Which media of the stream.
+    /// Index of the track in the stream.
     pub(super) media: usize,
-    /// Whether it is RTCP.
+    /// True for RTCP.
     pub(super) control: bool,
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// What was announced.
+/// Content of an ANNOUNCE.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Announced {
-    /// The medias as they are described to players.
+    /// Media sections as described to players.
     pub(super) medias: String,
-    /// How each is called by the publisher: its control URL.
+    /// Control URL of each track, as the publisher names it.
     pub(super) urls: Vec<String>,
 }
 
 impl Announced {
-    /// Reads what a publisher says; none where it is no description, or of nothing that can be
-    /// relayed.
+    /// Parses the body of an ANNOUNCE. Returns `None` if it is not a description, or describes
+    /// anything other than RTP.
     pub(super) fn parse(body: &[u8], base: &str) -> Option<Announced> {
         let description = Description::parse(body).ok()?;
         if description.medias.is_empty() || description.not_rtp > 0 {
@@ -59,8 +58,8 @@ impl Announced {
     }
 }
 
-/// The medias of a description, as they are told on: without addresses and ports, and under names
-/// of our own.
+/// Returns the media sections as described to players: without addresses and ports, and with our
+/// own control URLs.
 fn medias_of(sdp: &str) -> String {
     let mut medias = String::new();
     let mut count = 0;
@@ -84,31 +83,31 @@ fn medias_of(sdp: &str) -> String {
     medias
 }
 
-/// A stream that is published.
+/// A published stream.
 #[derive(Debug)]
 struct Live {
-    /// Which of the streams that can be it is.
+    /// Slot of the stream, below [`LIVES_MAX`].
     index: usize,
     announced: Announced,
-    /// Whether media is sent.
+    /// True after RECORD, while media is sent.
     recorded: bool,
     packets: VecDeque<Relayed>,
     bytes: usize,
-    /// The number of the first packet that is kept.
+    /// Number of the oldest packet that is kept.
     first: u64,
 }
 
-/// All streams that are published.
+/// All published streams.
 #[derive(Debug, Default)]
 pub(super) struct PublishedStreams(Mutex<BTreeMap<Place, Live>>);
 
 impl PublishedStreams {
     fn all(&self) -> MutexGuard<'_, BTreeMap<Place, Live>> {
-        // Each change is whole in itself, so that one that panicked has left nothing half done.
+        // Each change is complete in itself, so a panic cannot leave a partial change behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a stream in; says whether there was room for it and nobody else publishes it.
+    /// Adds a stream. Returns `false` if all slots are in use, or the stream is published already.
     pub(super) fn announce(&self, place: &Place, announced: Announced) -> bool {
         let mut all = self.all();
         let free = |index: &usize| all.values().all(|live| live.index != *index);
@@ -130,27 +129,28 @@ impl PublishedStreams {
         true
     }
 
-    /// Media of a stream is sent from now on.
+    /// Marks a stream as recorded: its media is sent from now on.
     pub(super) fn record(&self, place: &Place) {
         if let Some(live) = self.all().get_mut(place) {
             live.recorded = true;
         }
     }
 
-    /// A stream is published no more.
+    /// Removes a stream.
     pub(super) fn end(&self, place: &Place) {
         self.all().remove(place);
     }
 
-    /// What was announced of a stream, where its media is sent.
+    /// Returns what was announced for a stream, if it is recorded.
     pub(super) fn announced(&self, place: &Place) -> Option<Announced> {
         let all = self.all();
         let live = all.get(place).filter(|live| live.recorded)?;
         Some(live.announced.clone())
     }
 
-    /// On which topic those that play a stream hear that there is more of it, or that it has ended.
-    /// By its index, of which there are few, and not by its path, which is the clients' to choose.
+    /// Returns the topic on which players of a stream are notified of new packets or of its end.
+    /// The topic contains the slot, of which there are few, instead of the path, which clients
+    /// choose.
     pub(super) fn topic(&self, place: &Place) -> Option<String> {
         let all = self.all();
         all.get(place)
@@ -175,15 +175,15 @@ impl PublishedStreams {
         }
     }
 
-    /// The number of the next packet of a stream; none where it is published no more.
+    /// Returns the number of the next packet of a stream, or `None` if it is not published.
     pub(super) fn next(&self, place: &Place) -> Option<u64> {
         let all = self.all();
         let live = all.get(place)?;
         Some(live.first + live.packets.len() as u64)
     }
 
-    /// The packets of a stream from that number on, and how many of them are gone already; none
-    /// where it is published no more.
+    /// Returns the packets of a stream from this number on, and how many of them are already gone.
+    /// Returns `None` if the stream is not published.
     pub(super) fn from(&self, place: &Place, number: u64) -> Option<(Vec<Relayed>, u64)> {
         let all = self.all();
         let live = all.get(place)?;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_is_told_on_without_addresses() {
+    fn announced_media_is_described_without_addresses() {
         let announced = Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
         assert_eq!(
             announced.urls,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_one_publisher_and_is_there_once_it_is_recorded() {
+    fn stream_has_one_publisher_and_plays_after_record() {
         let published = PublishedStreams::default();
         let announced = || Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
         assert!(published.announce(&place(), announced()));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn kept_packets_are_bounded() {
         let published = PublishedStreams::default();
         let announced = Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
         published.announce(&place(), announced);

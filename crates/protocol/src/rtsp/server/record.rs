@@ -1,9 +1,7 @@
-//! Streams that clients publish (RFC 2326, 10.3 and 10.11), and their way to the clients that play
-//! them.
+//! Streams published by clients (RFC 2326, 10.3 and 10.11), and their relay to players.
 //!
-//! A publisher's packets go into what all sessions share ([`super::published`]), and a word on the
-//! stream's topic makes those that play it send what is there on. Packets are passed on as they
-//! are.
+//! A publisher's packets go into a store that all sessions share ([`super::published`]). A message
+//! on the stream's topic makes its players send what is new. Packets are relayed unchanged.
 
 use std::net::SocketAddr;
 
@@ -23,11 +21,11 @@ use crate::session::{
     ChannelError, ChannelId, Context, Open, Outcome, Output, Port, beside, bind_beside,
 };
 
-/// What is said on a stream's topic when it is published no more.
+/// Message on a stream's topic when it is no longer published.
 const GONE: &str = "gone";
 
 impl Part {
-    /// Which media a channel of the connection carries, and whether its RTCP.
+    /// Returns the track of an interleaved channel, and whether the channel is for RTCP.
     fn of_frame(&self, channel: u8) -> Option<(usize, bool)> {
         self.carriers.iter().find_map(|&(media, carrier)| {
             let Carrier::Interleaved(channels) = carrier else {
@@ -47,8 +45,8 @@ impl Part {
 }
 
 impl ServerSession {
-    /// Treats a request that is about a stream which is published, or to be. `None`: it is about
-    /// another.
+    /// Handles a request about a published stream, or about one to be published. Returns `None` for
+    /// any other stream.
     pub(super) fn of_published(
         &mut self,
         cx: &mut Context<'_>,
@@ -107,7 +105,7 @@ impl ServerSession {
         }
         let topic = self.shared.published.topic(&place).unwrap_or_default();
         self.part = Some(self.new_part(Role::Publisher, place, announced, topic));
-        // What comes now is passed on whole.
+        // Packets are relayed from now on, so they must be complete.
         self.decoder.keep_frames_whole();
         Ok(Response::new(200))
     }
@@ -131,7 +129,7 @@ impl ServerSession {
         response
     }
 
-    /// A request within the session of a stream that is published.
+    /// Handles a request in the session of a published stream.
     fn of_part(
         &mut self,
         cx: &mut Context<'_>,
@@ -151,7 +149,7 @@ impl ServerSession {
         match (&request.method, part.role) {
             (Method::Setup, _) => return self.set_up_part(cx, request),
             (Method::Record, Role::Publisher) => {
-                // Every media that was announced has to come.
+                // All announced tracks must be set up.
                 if part.running || part.carriers.len() < part.announced.urls.len() {
                     return Err(455);
                 }
@@ -188,7 +186,7 @@ impl ServerSession {
         Ok(Some(response))
     }
 
-    /// SETUP. `None` where a pair of ports has to be opened first.
+    /// Handles SETUP. Returns `Ok(None)` if a pair of ports must be opened first.
     fn set_up_part(
         &mut self,
         cx: &mut Context<'_>,
@@ -270,7 +268,7 @@ impl ServerSession {
         }
     }
 
-    /// A SETUP goes on, now that its pair of ports is there, or cannot be had.
+    /// Completes a SETUP after its pair of ports was opened or failed to open.
     pub(super) fn finish_part_setup(
         &mut self,
         cx: &mut Context<'_>,
@@ -295,7 +293,7 @@ impl ServerSession {
             }
             (Ok(_), None) => unreachable!("an accepted connection has another end"),
             (Err(error), _) => {
-                self.note(cx, "no_ports", format!("no pair of UDP ports: {error:?}"));
+                self.note(cx, "no_ports", format!("cannot open UDP ports: {error:?}"));
                 Response::new(503)
             }
         };
@@ -327,13 +325,13 @@ impl ServerSession {
         response
     }
 
-    /// Whether a publisher's frames are taken in.
+    /// Returns whether media is accepted from this session.
     pub(super) fn takes_in(&self) -> bool {
         let part = self.part.as_ref();
         part.is_some_and(|part| part.role == Role::Publisher && part.running)
     }
 
-    /// Takes frames of the connection in.
+    /// Relays interleaved frames of the publisher.
     pub(super) fn frames(&mut self, cx: &mut Context<'_>, frames: Vec<(u8, Vec<u8>)>) {
         let Some(part) = self.part.as_ref().filter(|_| self.takes_in()) else {
             return;
@@ -350,7 +348,7 @@ impl ServerSession {
         self.tell_players(cx);
     }
 
-    /// Takes a datagram in.
+    /// Relays a datagram of the publisher.
     pub(super) fn datagram(
         &mut self,
         cx: &mut Context<'_>,
@@ -381,8 +379,8 @@ impl ServerSession {
         }
     }
 
-    /// Hears that there is more of the stream that it plays, or that it has ended; says whether it
-    /// was about that.
+    /// Handles a message about the stream that this session plays: there are new packets, or it has
+    /// ended. Returns whether the message was about that stream.
     pub(super) fn told_of_part(
         &mut self,
         cx: &mut Context<'_>,
@@ -398,7 +396,7 @@ impl ServerSession {
         if !part.running {
             return true;
         }
-        // Somebody else may publish there by now: his packets have other numbers.
+        // Another client may publish the stream by now, with other packet numbers.
         let packets = match message {
             GONE => None,
             _ => self.shared.published.from(&part.place, part.next),
@@ -450,14 +448,13 @@ impl ServerSession {
             self.note(
                 cx,
                 "relay_behind",
-                format!("{gone} packets of a stream were gone before they could be sent on"),
+                format!("{gone} packets of a stream were dropped before being relayed"),
             );
         }
         true
     }
 
-    /// Lets go of the part in a stream that is published: without its publisher the stream has
-    /// ended.
+    /// Ends the participation in a published stream. Without its publisher, the stream ends.
     pub(super) fn end_part(&mut self, cx: &mut Context<'_>) {
         let Some(part) = self.part.take() else {
             return;

@@ -1,4 +1,4 @@
-//! The reference server as `serve rtsp` offers it: its flags, and what is said of it.
+//! The reference server of `serve rtsp`: its flags and its report lines.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -37,7 +37,7 @@ const FLAGS: &[Flag] = {
             Listening,
             common::PORT,
             Takes::Number("PORT", 0, 65_535),
-            "Port to listen on; 0 for any that is free",
+            "Port to listen on; 0 for any free port",
         )
         .default("8554"),
         Flag::new(
@@ -52,23 +52,22 @@ const FLAGS: &[Flag] = {
             Listening,
             common::TLS_CERT,
             Takes::File,
-            "Speak TLS (rtsps) on all connections, with the certificates of this file (PEM), the \
-             server's own first",
+            "Use TLS (rtsps) on all connections, with the certificate chain of this PEM file, the \
+             server's certificate first",
         )
         .requires(&[common::TLS_KEY]),
         Flag::new(
             Listening,
             common::TLS_KEY,
             Takes::File,
-            "The key of that certificate (PEM)",
+            "Private key of the certificate (PEM)",
         )
         .requires(&[common::TLS_CERT]),
         Flag::new(
             Media,
             "streams",
             Takes::Number("NUMBER", 1, 100_000),
-            "How many streams there are: /stream1, /stream2 and so on [default: any path is a \
-             stream]",
+            "Number of streams: /stream1, /stream2 and so on [default: any path is a stream]",
         ),
         Flag::new(
             Media,
@@ -81,14 +80,14 @@ const FLAGS: &[Flag] = {
             Media,
             "fps",
             Takes::Text("NUMBER", parses::<FrameRate>),
-            "Pictures of video a second, such as 25 or 30000/1001",
+            "Frame rate of the video, such as 25 or 30000/1001",
         )
         .default("25"),
         Flag::new(
             Media,
             "gop",
             Takes::Number("NUMBER", 1, 10_000),
-            "Pictures from one key picture to the next [default: as many as two seconds have]",
+            "Frames from one key frame to the next [default: two seconds]",
         ),
         Flag::new(
             Media,
@@ -96,12 +95,12 @@ const FLAGS: &[Flag] = {
             Takes::Text("TIME", parses::<TimeSpan>),
             "Length of the media [default: endless]",
         ),
-        Flag::new(Media, "audio", Takes::Nothing, "Add a stream of audio"),
+        Flag::new(Media, "audio", Takes::Nothing, "Add an audio stream"),
         Flag::new(
             Media,
             "mtu",
             Takes::Number("BYTES", 100, 65_000),
-            "Largest RTP packet, in bytes, headers of IP and UDP not counted",
+            "Maximum RTP payload, in bytes",
         )
         .default("1400"),
         Flag::new(
@@ -110,29 +109,29 @@ const FLAGS: &[Flag] = {
             Takes::OneOf(
                 "TRANSPORTS",
                 &[
-                    ("any", "What the client asks for"),
+                    ("any", "As requested by the client"),
                     ("udp", "UDP only"),
                     ("tcp", "Interleaved only"),
                 ],
             ),
-            "Which transports are served; the other is refused with 461",
+            "Transports to serve; others are refused with 461",
         )
         .default("any"),
         Flag::new(
             Service,
             "multicast",
             Takes::Text("GROUP", parses::<IpAddr>),
-            "Serve multicast too: each stream is sent once for all clients that ask for it so, to \
-             a group of its own, counting up from this one. It is for clients of the same version \
-             of IP; one for source-specific multicast, such as 232.1.1.1, makes the server name \
-             itself as the only source [default group: 239.255.42.1]",
+            "Also serve multicast: each stream is sent once for all clients that request multicast, \
+             to a group of its own, counting up from this one. Only for clients with the same IP \
+             version. With a group for source-specific multicast, such as 232.1.1.1, the server \
+             names itself as the only source [default group: 239.255.42.1]",
         )
         .bare("239.255.42.1"),
         Flag::new(
             Service,
             "multicast-port",
             Takes::Number("PORT", 0, 65_535),
-            "First port of the groups, an even one",
+            "First port of the groups; must be even",
         )
         .default("5004")
         .requires(&["multicast"]),
@@ -140,7 +139,7 @@ const FLAGS: &[Flag] = {
             Service,
             "multicast-ttl",
             Takes::Number("HOPS", 1, 255),
-            "How many hops live the packets that are sent to the groups",
+            "TTL of the packets sent to the groups",
         )
         .default("1")
         .requires(&["multicast"]),
@@ -148,29 +147,29 @@ const FLAGS: &[Flag] = {
             Service,
             "allow-destination",
             Takes::Text("ADDRESS", parses::<IpAddr>),
-            "Send media to this address too, where a client asks for it (may be repeated); any \
-             other than the client's own is else refused with 461: a server that sends to wherever \
-             it is told can be turned against anybody",
+            "Also send media to this address if a client requests it (may be repeated); any other \
+             address than the client's own is refused with 461, because a server that sends to any \
+             requested address can be used to attack others",
         )
         .times(Times::Any),
         Flag::new(
             Media,
             "first-seq",
             Takes::Number("NUMBER", 0, 65_535),
-            "Sequence number of the first packet of each stream [default: drawn, seeded]",
+            "Sequence number of the first packet of each stream [default: random, seeded]",
         ),
         Flag::new(
             Service,
             "session-timeout",
             Takes::Text("TIME", parses::<TimeSpan>),
-            "How long a session lives without a sign of its client",
+            "Session timeout: maximum time without a sign of life from the client",
         )
         .default("60s"),
         Flag::new(
             Service,
             "user",
             Takes::any("NAME:PASSWORD"),
-            "Ask for a name and a password",
+            "Require this name and password",
         ),
         Flag::new(
             Service,
@@ -180,11 +179,11 @@ const FLAGS: &[Flag] = {
                 &[
                     ("digest", "Digest with MD5"),
                     ("digest-sha256", "Digest with SHA-256"),
-                    ("basic", "The password as it is"),
-                    ("any", "Any of them"),
+                    ("basic", "Basic: the password in clear text"),
+                    ("any", "Any of these"),
                 ],
             ),
-            "How a client has to show who it is, with --user",
+            "Authentication scheme, with --user",
         )
         .default("digest")
         .requires(&["user"]),
@@ -192,8 +191,7 @@ const FLAGS: &[Flag] = {
             Faults,
             "fault",
             Takes::any("FAULT"),
-            "Do something wrong on purpose, such as loss=1% (may be repeated; a wrong one names \
-             all)",
+            "Inject a fault, such as loss=1% (may be repeated; an unknown one lists all)",
         )
         .times(Times::Any),
         Flag::new(
@@ -214,23 +212,22 @@ const FLAGS: &[Flag] = {
             Output,
             common::REPORT,
             Takes::File,
-            "Write what was really done to each stream of each session to this file, as lines of \
-             JSON, and as the last line how well packets were kept to their schedule",
+            "Write what was really sent in each stream of each session to this file, as lines of \
+             JSON; the last line says how well packets kept their schedule",
         ),
         Flag::new(
             Output,
             "log-packets",
             Takes::Nothing,
-            "Add to each line of the report every packet that left, and when",
+            "Add every packet that left, with its time, to each line of the report",
         )
         .requires(&[common::REPORT]),
         Flag::new(
             Service,
             common::NO_GSO,
             Takes::Nothing,
-            "Send each datagram by itself, not several of a stream in one piece that the kernel \
-             cuts: a capture on the same machine shows such a piece as one packet. Costs processor \
-             time",
+            "Send each datagram separately, instead of several at once that the kernel segments \
+             (GSO), which a capture on the same machine shows as one packet. Costs processor time",
         ),
     ]
 };
@@ -242,7 +239,7 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
             Some((name, password)) if !name.is_empty() => {
                 (Some(name.to_owned()), password.to_owned())
             }
-            _ => return Err("--user is written NAME:PASSWORD".to_owned()),
+            _ => return Err("--user must be NAME:PASSWORD".to_owned()),
         },
     };
     let mut faults = ServerFaults::default();
@@ -328,16 +325,16 @@ impl Serve for Server {
     }
 }
 
-/// What the server did, all its streams together.
+/// Totals over all streams of the server.
 #[derive(Debug)]
 struct Streams {
     clock_monotonic_nanos: i64,
-    /// How well packets were paced, of all windows that are over.
+    /// Pacing of packets, over all complete windows.
     tester: Totals,
     streams: u64,
-    /// Packets that left, first copies.
+    /// Packets sent, first copies only.
     sent: u64,
-    /// Packets left out.
+    /// Packets never sent.
     lost: u64,
     /// Packets sent twice.
     duplicated: u64,
@@ -374,8 +371,8 @@ impl Tally for Streams {
 
     fn so_far(&self) -> String {
         format!(
-            "{} to their end: {} packets, {} left out, {} sent twice, {} out of order",
-            plural(self.streams as f64, "stream", "streams"),
+            "{}: {} packets sent, {} not sent, {} duplicated, {} reordered",
+            plural(self.streams as f64, "complete stream", "complete streams"),
             count(self.sent as f64),
             count(self.lost as f64),
             count(self.duplicated as f64),
@@ -394,7 +391,7 @@ impl Tally for Streams {
     }
 }
 
-/// How well packets were kept to their schedule; nothing where there were none.
+/// Describes how well packets kept their schedule. Returns `None` if there were no packets.
 fn paced(pacing: &Pacing) -> Option<String> {
     Some(format!(
         "pacing: half of {} left within {} of their time, 99 % within {}, the latest after {}; \

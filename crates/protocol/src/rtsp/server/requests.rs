@@ -1,4 +1,4 @@
-//! Requests and their answers (RFC 2326, 10 and A.2).
+//! Requests to the reference server, and their answers (RFC 2326, 10 and A.2).
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::rtsp::codec::{Method, Request, Response};
 use crate::rtsp::headers::{Session as SessionHeader, write_methods};
 use crate::session::Context;
 
-/// What the server does.
+/// Methods that the server supports.
 pub(super) const METHODS: [Method; 10] = [
     Method::Options,
     Method::Describe,
@@ -23,20 +23,20 @@ pub(super) const METHODS: [Method; 10] = [
     Method::Teardown,
 ];
 
-/// What a request's URL means.
+/// Stream and track that a request's URL names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target<'a> {
-    /// The stream's URL, without the media's part and the slash at its end.
+    /// URL of the stream, without the segment of the track and a trailing slash.
     pub(super) base: &'a str,
-    /// The stream's path, beginning with a slash.
+    /// Path of the stream, beginning with a slash.
     pub(super) path: &'a str,
-    /// Which of the stream's media; `None` for all.
+    /// Index of the track; `None` for all tracks of the stream.
     pub(super) media: Option<usize>,
 }
 
 impl<'a> Target<'a> {
-    /// Takes a URL apart. A last part that looks like a media's belongs to the media, and may name
-    /// one that is not there.
+    /// Parses a URL. A last segment that looks like that of a track belongs to a track, which need
+    /// not exist.
     pub(super) fn parse(url: &'a str) -> Option<Target<'a>> {
         let host = url.find("://").map(|place| place + 3)?;
         let url = url.split('?').next().unwrap_or(url);
@@ -64,7 +64,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The answer to what cannot be granted.
+/// Returns the answer to a refused request.
 fn refusal(status: u16) -> Response {
     let mut response = Response::new(status);
     if status == 405 {
@@ -74,13 +74,13 @@ fn refusal(status: u16) -> Response {
 }
 
 impl ServerSession {
-    /// The answer to a request; `None` where it comes later.
+    /// Returns the answer to a request, or `None` if it follows later.
     pub(super) fn answer(&mut self, cx: &mut Context<'_>, request: &Request) -> Option<Response> {
         if request.headers.cseq().is_none() {
             return Some(Response::new(400));
         }
         if let Some(required) = request.headers.get("Require") {
-            // RFC 2326, 12.32: nothing that could be required is there.
+            // RFC 2326, 12.32: the server supports nothing that could be required.
             let mut response = Response::new(551);
             response.headers.push("Unsupported", required);
             return Some(response);
@@ -111,7 +111,7 @@ impl ServerSession {
         Some(result.unwrap_or_else(refusal))
     }
 
-    /// The refusal of a request of somebody unknown. What the server can do, everybody may know.
+    /// Returns the refusal of an unauthorized request. OPTIONS needs no authorization.
     fn unauthorized(&mut self, request: &Request) -> Option<Response> {
         let verifier = self.shared.verifier.as_ref()?;
         if request.method == Method::Options {
@@ -149,7 +149,7 @@ impl ServerSession {
         }
     }
 
-    /// Whether the session that a request names, if any, is the one that stands.
+    /// Returns whether a request names the current session. Fails if it names another one.
     pub(super) fn named(&self, request: &Request) -> Result<bool, u16> {
         let Some(header) = request.headers.get("Session") else {
             return Ok(false);
@@ -161,11 +161,11 @@ impl ServerSession {
         }
     }
 
-    /// The session that a request has to name.
+    /// Returns the session that a request must name.
     pub(super) fn conversation(&mut self, request: &Request) -> Result<&mut Conversation, u16> {
         match (self.named(request)?, &mut self.conversation) {
             (true, Some(conversation)) => Ok(conversation),
-            // Nothing was set up: the wrong order. Something was: it has to be named.
+            // Without a setup, the order is wrong. After one, the session must be named.
             (_, None) => Err(455),
             (false, Some(_)) => Err(454),
         }
@@ -201,7 +201,7 @@ impl ServerSession {
         Ok(response)
     }
 
-    /// Which of the session's streams a request is about.
+    /// Returns the indexes of the session's streams that a request is about.
     pub(super) fn selected(&mut self, request: &Request) -> Result<Vec<usize>, u16> {
         let target = self.target(request)?;
         let conversation = self.conversation(request)?;
@@ -219,7 +219,8 @@ impl ServerSession {
         }
         Ok(selected)
     }
-    /// GET_PARAMETER and SET_PARAMETER without a body are signs of life; there is no parameter.
+    /// Handles GET_PARAMETER and SET_PARAMETER. Without a body, they are keep-alives; the server
+    /// has no parameters.
     fn parameter(&mut self, request: &Request) -> Result<Response, u16> {
         let named = self.named(request)?;
         if request.body.iter().any(|byte| !byte.is_ascii_whitespace()) {
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn request_urls_are_parsed() {
         let target = |url| Target::parse(url).unwrap();
         let streams = [
             ("rtsp://h:1/a", "rtsp://h:1/a", "/a", None),

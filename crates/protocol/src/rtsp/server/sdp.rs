@@ -1,4 +1,4 @@
-//! What the server answers to DESCRIBE (RFC 4566; RFC 2326, C).
+//! Body of the answer to DESCRIBE (RFC 4566; RFC 2326, C).
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use crate::rtsp::describe::add_medias;
 pub(super) use crate::rtsp::describe::control;
 use crate::rtsp::headers::{NptStart, Range};
 
-/// What there is to play: from the beginning to the end, or from now on.
+/// Returns the playable range: from the beginning to the end, or from now on.
 pub(super) fn range(shared: &Shared) -> Range {
     match shared.config.length {
         Some(length) => Range::Npt {
@@ -22,7 +22,7 @@ pub(super) fn range(shared: &Shared) -> Range {
     }
 }
 
-/// The description of a stream, as seen from the server's address.
+/// Returns the description of a stream, with the server's address.
 pub(super) fn describe(shared: &Shared, local: IpAddr) -> String {
     let (family, any) = match local {
         IpAddr::V4(_) => ("IP4", "0.0.0.0"),

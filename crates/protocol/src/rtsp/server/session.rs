@@ -1,4 +1,4 @@
-//! One connection of a client with the reference server.
+//! A connection of a client to the reference server.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,49 +21,49 @@ use crate::session::{
     Session,
 };
 
-/// Most requests that wait for an answer before the connection is given up.
+/// Maximum number of requests that wait for an answer. Beyond it, the connection is closed.
 const QUEUE_MAX: usize = 64;
-/// Why it is given up then, and what exactly happened.
-const TOO_MANY: (&str, &str) = ("too_many_requests", "more requests at once than are taken");
-/// How often it is drawn whether there is garbage between two frames.
+/// Reason and detail of that failure.
+const TOO_MANY: (&str, &str) = ("too_many_requests", "too many requests at once");
+/// Interval at which the server decides whether to send garbage between two frames.
 const GARBAGE_EVERY: Duration = Duration::from_secs(1);
 
-/// What came over the connection and is not answered yet.
+/// A received message that is not answered yet.
 #[derive(Debug)]
 enum Asked {
     Request(Request),
-    /// What is no request, but was meant to be one.
+    /// A malformed request, with its `CSeq`.
     Malformed(Option<u32>),
 }
 
-/// What the next answer waits for.
+/// Event that the next answer waits for.
 #[derive(Debug)]
 pub(super) enum Gate {
-    /// Nothing.
+    /// No event: answers are sent at once.
     Open,
     /// A pair of ports for a SETUP.
     Channel(PendingSetup<Played>),
-    /// A pair of ports for a SETUP of a stream that is published.
+    /// A pair of ports for a SETUP of a published stream.
     Part(PendingSetup<Published>),
-    /// The time of an answer that is made to come late.
+    /// The due time of an answer that is delayed on purpose.
     Slow { until: Time, request: Request },
 }
 
-/// What PLAY, PAUSE and TEARDOWN are about.
+/// The RTSP session that PLAY, PAUSE and TEARDOWN refer to.
 #[derive(Debug)]
 pub(super) struct Conversation {
     pub(super) id: String,
-    /// The path of the stream.
+    /// Path of the stream.
     pub(super) path: String,
     pub(super) streams: Vec<Stream>,
 }
 
-/// One connection of a client with the reference server.
+/// A connection of a client to the reference server.
 #[derive(Debug)]
 pub(super) struct ServerSession {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u64,
-    /// What the conversation draws: identifiers, faults.
+    /// Generator of identifiers and faults.
     pub(super) rng: Pcg64,
     pub(super) nonce: String,
     pub(super) decoder: Decoder,
@@ -72,18 +72,18 @@ pub(super) struct ServerSession {
     queue: VecDeque<Asked>,
     pub(super) gate: Gate,
     pub(super) conversation: Option<Conversation>,
-    /// The part in a stream that is published.
+    /// Participation in a published stream.
     pub(super) part: Option<pending::Part>,
     pub(super) next_channel: u32,
-    /// When the client last gave a sign of life.
+    /// Time of the client's last sign of life.
     heard: Time,
-    /// When the connection is to be cut.
+    /// Time at which the connection is cut on purpose.
     pub(super) cut_at: Option<Time>,
-    /// When it is next drawn whether there is garbage between frames.
+    /// Time of the next decision whether to send garbage between frames.
     pub(super) garbage_at: Option<Time>,
-    /// What is to be done once the answer has been sent.
+    /// Outputs that follow the answer.
     pub(super) after: Vec<Output>,
-    /// Whether anything was played.
+    /// True once a stream was played.
     pub(super) played: bool,
     over: bool,
 }
@@ -127,7 +127,7 @@ impl ServerSession {
         when.method.as_ref().is_none_or(|at| at == method) && self.chance(when.probability)
     }
 
-    /// Says for the server's report what was done wrong.
+    /// Adds a note to the server's report, such as about an injected fault.
     pub(super) fn note(&self, cx: &mut Context<'_>, kind: &'static str, text: String) {
         let client = match self.remote {
             Some(remote) => format!("connection {} from {remote}", self.number),
@@ -150,12 +150,13 @@ impl ServerSession {
                 Item::Frame {
                     channel, payload, ..
                 } if takes_in => frames.push((channel, payload.to_vec())),
-                // Reports of the client, answers to what was never asked: signs of life, no more.
+                // Reports of the client, and answers to nothing, only show that the client is
+                // alive.
                 Item::Frame { .. } | Item::Response(_) | Item::Garbage { .. } => {}
             }
         });
-        // Bytes alone are none: who sends one now and then, and never a whole request, would hold a
-        // connection for ever.
+        // Single bytes do not show that the client is alive. Otherwise, a client that sends one
+        // byte now and then, and never a complete request, would hold a connection forever.
         if lives {
             self.heard = cx.now;
         }
@@ -168,11 +169,11 @@ impl ServerSession {
             && !self.over
         {
             let (reason, detail) = match overflow {
-                Overflow::TooLarge(_) => ("malformed", "a message larger than is taken"),
+                Overflow::TooLarge(_) => ("malformed", "a message exceeds the size limits"),
                 Overflow::Messages => TOO_MANY,
                 Overflow::Useless => (
                     "garbage",
-                    "more bytes that are neither message nor packet than are taken",
+                    "too many bytes that are neither message nor packet",
                 ),
             };
             self.send(cx, Response::new(400));
@@ -183,7 +184,7 @@ impl ServerSession {
         }
     }
 
-    /// Answers what waits, as far as nothing stands in the way.
+    /// Answers waiting requests, until an answer must wait for an event.
     fn pump(&mut self, cx: &mut Context<'_>) {
         while !self.over && matches!(self.gate, Gate::Open) {
             match self.queue.pop_front() {
@@ -200,7 +201,7 @@ impl ServerSession {
         }
     }
 
-    /// A request, unless its answer is to come late.
+    /// Handles a request, unless its answer is delayed on purpose.
     fn request(&mut self, cx: &mut Context<'_>, request: Request) {
         let shared = self.shared.clone();
         for slow in &shared.config.faults.control.slow {
@@ -217,7 +218,7 @@ impl ServerSession {
         self.treat(cx, request);
     }
 
-    /// A request whose time has come: what is done wrong about it, or its answer.
+    /// Handles a request after any delay: injects a fault, or answers it.
     fn treat(&mut self, cx: &mut Context<'_>, request: Request) {
         let shared = self.shared.clone();
         let faults = &shared.config.faults.control;
@@ -249,7 +250,7 @@ impl ServerSession {
         }
     }
 
-    /// Sends the answer to a request, and does what follows from it.
+    /// Sends the answer to a request, and the outputs that follow it.
     pub(super) fn respond(&mut self, cx: &mut Context<'_>, request: &Request, response: Response) {
         let mut response = response;
         if let Some(cseq) = request.headers.get("CSeq") {
@@ -310,7 +311,7 @@ impl ServerSession {
         }
     }
 
-    /// Whether everything that was set up has been played to its end.
+    /// Returns whether all streams that were set up have played to their end.
     fn all_ended(&mut self) -> bool {
         let streams = self.streams();
         streams
@@ -328,7 +329,7 @@ impl ServerSession {
             return;
         };
         if cx.flows.reach(flow, |flow| flow.next_due().is_some()) {
-            // It was asked to play on meanwhile.
+            // A new PLAY has arrived meanwhile.
             return;
         }
         stream.playing = Playing::Ended;
@@ -341,15 +342,15 @@ impl ServerSession {
             .with(flow, |flow: &mut RtpFlow| flow.stopped_early())
         {
             let url = stream.url.clone();
-            self.note(cx, "fault_stop", format!("{url}: no packet sent any more"));
+            self.note(cx, "fault_stop", format!("{url}: no more packets are sent"));
         } else {
-            // At the end of a range the media is not over: one may go on from there.
+            // The end of a range is not the end of the media: playback may continue from there.
             stream.report(cx, wall_clock, stream.until.is_none());
         }
     }
 
-    /// Hears that a stream which is sent for all has ended, or that somebody has to send it from
-    /// now on.
+    /// Handles a message about a stream that is sent once for all clients: it has ended, or this
+    /// session must take over sending.
     fn told(&mut self, cx: &mut Context<'_>, topic: &str, message: &str) {
         for stream in self.streams() {
             let Some(part) = stream.cast.as_ref().filter(|part| part.topic() == topic) else {
@@ -372,16 +373,16 @@ impl ServerSession {
         }
     }
 
-    /// What is due by now.
+    /// Does everything that is due.
     fn timers(&mut self, cx: &mut Context<'_>) {
         let now = cx.now;
         if self.cut_at.is_some_and(|at| at <= now) {
-            self.note(cx, "fault_cut", "connection closed in play".to_owned());
+            self.note(cx, "fault_cut", "connection cut during playback".to_owned());
             self.end(cx, failed("fault_cut", "closed on purpose"));
             return;
         }
         if self.heard + self.shared.config.session_timeout <= now {
-            let text = format!("nothing heard for {:?}", self.shared.config.session_timeout);
+            let text = format!("client silent for {:?}", self.shared.config.session_timeout);
             self.note(cx, "session_timed_out", text.clone());
             self.end(cx, failed("session_timed_out", &text));
             return;
@@ -411,7 +412,7 @@ impl ServerSession {
         }
     }
 
-    /// Ends all: says what was done, closes what is open.
+    /// Ends the session: reports what was done, and closes all channels.
     pub(super) fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         self.end_conversation(cx);
         self.drop_gate(cx);
@@ -426,7 +427,7 @@ impl ServerSession {
         cx.out.push_back(Output::Ended(outcome));
     }
 
-    /// Lets go of the streams.
+    /// Ends all streams.
     pub(super) fn end_conversation(&mut self, cx: &mut Context<'_>) {
         self.end_part(cx);
         if let Some(conversation) = self.conversation.take() {
@@ -438,7 +439,7 @@ impl ServerSession {
         self.garbage_at = None;
     }
 
-    /// Gives up what the next answer waits for.
+    /// Abandons the event that the next answer waits for.
     fn drop_gate(&mut self, cx: &mut Context<'_>) {
         match std::mem::replace(&mut self.gate, Gate::Open) {
             Gate::Channel(setup) => setup.drop_it(cx),
@@ -455,8 +456,8 @@ impl ServerSession {
             Closed::End if complete => Outcome::Completed,
             Closed::End => failed("closed_in_play", "the client closed the connection"),
             Closed::Reset if complete => Outcome::Completed,
-            Closed::Reset => failed("reset_in_play", "the connection broke"),
-            Closed::Stuck => failed("stuck", "the client took nothing off the connection"),
+            Closed::Reset => failed("reset_in_play", "the connection was reset"),
+            Closed::Stuck => failed("stuck", "the client did not read from the connection"),
             Closed::Tls(error) => failed("tls", &error.to_string()),
         };
         self.ended(cx, outcome);
@@ -515,7 +516,7 @@ impl Session for ServerSession {
                 bytes,
                 ..
             } => {
-                // Reports of the client are signs of life; those of others are not.
+                // Datagrams of the client show that it is alive; those of others do not.
                 if self.remote.is_some_and(|remote| remote.ip() == from.ip()) {
                     self.heard = cx.now;
                     self.datagram(cx, channel, port, bytes);

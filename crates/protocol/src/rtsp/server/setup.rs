@@ -1,4 +1,4 @@
-//! SETUP: how a stream is carried, and what sends it (RFC 2326, 10.4).
+//! SETUP: transport and flow of a stream (RFC 2326, 10.4).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +15,7 @@ use crate::rtsp::headers::{Cast, Lower, Ports, Session as SessionHeader, Transpo
 use crate::session::{ChannelError, ChannelId, Context, Open, Output, beside, bind_beside};
 
 impl ServerSession {
-    /// SETUP. `None` where a pair of ports has to be opened first.
+    /// Handles SETUP. Returns `Ok(None)` if a pair of ports must be opened first.
     pub(super) fn setup(
         &mut self,
         cx: &mut Context<'_>,
@@ -64,7 +64,7 @@ impl ServerSession {
             .find(|transport| self.carries(transport))
             .ok_or(461u16)?;
         let (path, url) = (target.path.to_owned(), target.control_url(media));
-        // Set up anew: with another transport, the same media.
+        // Set up again: the same track with another transport.
         if let Some(old) = old
             && let Some(conversation) = &mut self.conversation
         {
@@ -137,18 +137,18 @@ impl ServerSession {
         }
     }
 
-    /// Whether a transport that a client offers is one.
+    /// Returns whether the server accepts a transport that a client offers for playing.
     fn carries(&self, transport: &Transport) -> bool {
         let plays = transport.mode.as_ref().is_none_or(|mode| mode == "PLAY");
         plays && self.carries_media(transport)
     }
 
-    /// The same, whichever way the media goes.
+    /// Returns whether the server accepts a transport, for playing or recording.
     pub(super) fn carries_media(&self, transport: &Transport) -> bool {
         let multicast = transport.cast == Some(Cast::Multicast);
         let fits = match transport.lower {
             Lower::Udp if multicast => {
-                // Where it goes is the server's to say, whatever the client wishes.
+                // The server chooses the group, whatever destination the client requests.
                 let same_ip = |local: SocketAddr, group: IpAddr| local.is_ipv4() == group.is_ipv4();
                 self.shared.config.transports != Transports::Tcp
                     && self.shared.config.multicast.is_some_and(|multicast| {
@@ -170,8 +170,8 @@ impl ServerSession {
         fits && plain
     }
 
-    /// To which other address than the request's a client wants its media; nothing where it may
-    /// not.
+    /// Returns the media address that a client requests instead of the request's own: `Some(None)`
+    /// if it requests none, `None` if the address is not allowed.
     fn elsewhere(&self, transport: &Transport) -> Option<Option<IpAddr>> {
         let Some(wanted) = &transport.destination else {
             return Some(None);
@@ -179,14 +179,14 @@ impl ServerSession {
         let wanted: IpAddr = wanted.parse().ok()?;
         let own = self.remote.is_some_and(|remote| remote.ip() == wanted);
         let config = &self.shared.config;
-        // Sent from where the request was heard: of the same version of IP.
+        // Media is sent from the address that received the request, so the IP versions must match.
         let same_ip = self
             .local
             .is_some_and(|local| local.is_ipv4() == wanted.is_ipv4());
         (own || (same_ip && config.destinations.contains(&wanted))).then_some(Some(wanted))
     }
 
-    /// A SETUP goes on, now that its pair of ports is there, or cannot be had.
+    /// Completes a SETUP after its pair of ports was opened or failed to open.
     pub(super) fn finish_setup(
         &mut self,
         cx: &mut Context<'_>,
@@ -197,7 +197,7 @@ impl ServerSession {
             (Ok(local), Some(remote)) => (local, remote),
             (Ok(_), None) => unreachable!("an accepted connection has another end"),
             (Err(error), _) => {
-                self.note(cx, "no_ports", format!("no pair of UDP ports: {error:?}"));
+                self.note(cx, "no_ports", format!("cannot open UDP ports: {error:?}"));
                 let response = Response::new(503);
                 return self.respond(cx, &setup.request, response);
             }
@@ -233,7 +233,7 @@ impl ServerSession {
         self.respond(cx, &request, response);
     }
 
-    /// The same for a stream that goes to a group.
+    /// Completes a SETUP of a stream that goes to a group.
     fn finish_group_setup(
         &mut self,
         cx: &mut Context<'_>,
@@ -248,11 +248,11 @@ impl ServerSession {
                 .place(&multicast, listening, &setup.rest.path, setup.media)
         });
         let Some(place) = place else {
-            self.note(cx, "no_groups", "no multicast group is left".to_owned());
+            self.note(cx, "no_groups", "all multicast groups in use".to_owned());
             cx.out.push_back(Output::Close {
                 channel: setup.channel,
             });
-            // Not enough bandwidth, which is what groups stand for.
+            // 453 is "Not Enough Bandwidth": groups stand for bandwidth here.
             return self.respond(cx, &setup.request, Response::new(453));
         };
         cx.out.push_back(Output::Peer {
@@ -279,7 +279,7 @@ impl ServerSession {
         self.respond(cx, &setup.request, response);
     }
 
-    /// Adds a stream to the session, which begins with the first.
+    /// Adds a stream to the session. The first stream creates the session.
     fn set_up(
         &mut self,
         cx: &mut Context<'_>,
@@ -342,7 +342,7 @@ impl ServerSession {
         response
     }
 
-    /// What sends a media, from its beginning.
+    /// Returns a flow that sends a track from its beginning.
     fn new_flow(&mut self, media: usize) -> RtpFlow {
         let config = &self.shared.config;
         let ssrc = self.rng.next_u32();

@@ -1,4 +1,4 @@
-//! The streams of a conversation: what carries them, and the reports on them.
+//! Streams of an RTSP session: their carriers and sender reports.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ pub(super) use crate::media::rtp::REPORT_EVERY;
 use crate::media::rtp::RtpFlow;
 use crate::session::{ChannelId, Context, FlowId, Output, Port, Record};
 
-/// The accepted connection.
+/// Channel of the accepted connection.
 pub(super) const CONTROL: ChannelId = ChannelId(0);
 
-/// What carries a stream.
+/// Carrier of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carrier {
     /// A pair of UDP ports.
     Udp(ChannelId),
-    /// A pair of UDP ports, from which a group gets it.
+    /// A pair of UDP ports that sends to a multicast group.
     Group(ChannelId),
-    /// Frames in the connection, on these channels for media and RTCP.
+    /// Interleaved channels for media and RTCP.
     Interleaved(u8, u8),
 }
 
 impl Carrier {
-    /// Where a flow's packets go, and in a connection on which channel of it.
+    /// Returns the channel of a flow's packets, and the interleaved channel within it.
     pub(super) fn path(self) -> (ChannelId, Option<u8>) {
         match self {
             Carrier::Udp(channel) | Carrier::Group(channel) => (channel, None),
@@ -33,39 +33,38 @@ impl Carrier {
     }
 }
 
-/// Where a stream stands.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Playing {
-    /// It has not begun, or pauses.
+    /// Not started, or paused.
     No,
-    /// It is sent.
+    /// Being sent.
     Yes,
-    /// It came to its end.
     Ended,
 }
 
-/// One media of a conversation.
+/// A track of an RTSP session.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// Which of the server's media.
+    /// Index among the server's tracks.
     pub(super) media: usize,
-    /// Its control URL.
+    /// Control URL.
     pub(super) url: String,
     pub(super) flow: FlowId,
     pub(super) carrier: Carrier,
-    /// The part in what is sent once for all, where it goes to a group.
+    /// Participation in a track that is sent once for all clients, if it goes to a group.
     pub(super) cast: Option<Part>,
     pub(super) playing: Playing,
-    /// Where in the media it is to end, where that is before the media's end.
+    /// End position, if it is before the end of the media.
     pub(super) until: Option<Duration>,
-    /// When the next sender report is due.
+    /// Due time of the next sender report.
     pub(super) report_at: Option<Time>,
-    /// Whether the client was told its first sequence number.
+    /// True if the client was told the first sequence number.
     pub(super) base_told: bool,
 }
 
 impl Stream {
-    /// Sends a report on what left so far, and says goodbye where it was the last.
+    /// Sends a sender report, with BYE if `goodbye`.
     pub(super) fn report(&mut self, cx: &mut Context<'_>, wall_clock: Duration, goodbye: bool) {
         let now = cx.now;
         let mut compound = cx.flows.with(self.flow, |flow: &mut RtpFlow| {
@@ -91,7 +90,7 @@ impl Stream {
         });
     }
 
-    /// Ends the stream: says what was done, and lets go of all it holds.
+    /// Ends the stream: reports what was sent, and releases its channel and flow.
     pub(super) fn finish(self, cx: &mut Context<'_>, session: &str) {
         let last = match &self.cast {
             Some(part) => part.leave(cx, self.flow),
@@ -108,7 +107,8 @@ impl Stream {
         if !last {
             return;
         }
-        // Taken out first: it may be sending at this moment, and the counts are to be final.
+        // Removed before its counts are read: it may be sending at this moment, and the counts must
+        // be final.
         let flow: Box<RtpFlow> = cx.flows.take(self.flow);
         let mut served = flow.served();
         served.session = session.to_owned();

@@ -1,4 +1,4 @@
-//! Conversations by hand: what goes in, what comes out.
+//! Sessions with a scripted client: inputs and outputs.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ mod publish;
 
 const CONTROL: ChannelId = ChannelId(0);
 
-/// A server's session with somebody at the other end who is written out by hand.
+/// A session of the server with a scripted client.
 struct Talk {
     session: Box<dyn Session>,
     now: Time,
@@ -65,7 +65,7 @@ impl Talk {
         Talk::with(&Server::new(config).unwrap(), 1)
     }
 
-    /// With that server, by the connection of that number.
+    /// Starts the session of this connection number on `server`.
     fn with(server: &Server, number: u64) -> Talk {
         let mut talk = Talk {
             session: server.session(number),
@@ -198,7 +198,7 @@ impl Talk {
         self.ask(line, headers).status
     }
 
-    /// Lets time go on: flows send, deadlines come.
+    /// Advances time to `until`: flows send, deadlines are delivered.
     fn run_until(&mut self, until: Time) {
         loop {
             let flows = self
@@ -241,7 +241,7 @@ impl Talk {
         self.run_until(self.now + Duration::from_secs(seconds));
     }
 
-    /// SETUP over TCP; returns the header that names the session.
+    /// Sends SETUP over TCP. Returns the header that names the session.
     fn set_up_tcp(&mut self) -> String {
         let transport = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1";
         let response = self.ask("SETUP rtsp://h/a/track1", &[transport]);
@@ -252,7 +252,7 @@ impl Talk {
 }
 
 #[test]
-fn over_udp_to_the_end() {
+fn udp_session_plays_to_the_end() {
     let mut talk = Talk::new(config());
     let options = talk.ask("OPTIONS *", &[]);
     assert!(options.headers.get("Public").unwrap().contains("SETUP"));
@@ -317,7 +317,7 @@ fn over_udp_to_the_end() {
     assert_eq!(talk.running[0].1, channel);
     assert_eq!(talk.running[0].2, None);
     talk.wait(8);
-    // A report after 5 s, and one with a goodbye at the end.
+    // A report after 5 s, and one with BYE at the end.
     let counts: Vec<u32> = talk
         .reports
         .iter()
@@ -352,7 +352,7 @@ fn over_udp_to_the_end() {
 }
 
 #[test]
-fn interleaved_with_audio_pause_and_one_media_alone() {
+fn interleaved_media_can_be_paused_separately() {
     let mut talk = Talk::new(ServerConfig {
         audio: true,
         length: None,
@@ -367,7 +367,7 @@ fn interleaved_with_audio_pause_and_one_media_alone() {
     let transport = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1";
     assert_eq!(talk.status("SETUP rtsp://h/a", &[transport]), 459);
     let session = talk.set_up_tcp();
-    // Channels that are taken are answered with others.
+    // Channels that are in use are replaced by others.
     let second = talk.ask("SETUP rtsp://h/a/track2", &[transport, &session]);
     assert!(
         second
@@ -403,7 +403,7 @@ fn interleaved_with_audio_pause_and_one_media_alone() {
     talk.wait(1);
     assert_eq!(talk.status("TEARDOWN rtsp://h/a/track2", &[&session]), 200);
     assert_eq!(talk.served.len(), 1);
-    // A hundred packets in two seconds, none in the pause, fifty in the last.
+    // 100 packets in two seconds, none during the pause, 50 in the last second.
     assert!(
         talk.served[0].sent.abs_diff(150) <= 2,
         "{:?}",
@@ -420,7 +420,7 @@ fn interleaved_with_audio_pause_and_one_media_alone() {
 }
 
 #[test]
-fn wrong_requests_get_their_status() {
+fn invalid_requests_get_their_status() {
     let mut talk = Talk::new(ServerConfig {
         streams: Some(12),
         transports: Transports::Tcp,
@@ -507,7 +507,7 @@ fn wrong_requests_get_their_status() {
 }
 
 #[test]
-fn requests_queue_behind_a_setup_and_a_failed_one_says_so() {
+fn requests_wait_for_a_setup_that_opens_ports() {
     let mut talk = Talk::new(config());
     talk.send(
         "SETUP rtsp://h/a/track1",
@@ -527,7 +527,7 @@ fn requests_queue_behind_a_setup_and_a_failed_one_says_so() {
 }
 
 #[test]
-fn a_silent_client_is_dropped_and_one_that_lives_is_not() {
+fn only_a_silent_client_times_out() {
     let mut talk = Talk::new(ServerConfig {
         session_timeout: Duration::from_secs(3),
         length: None,
@@ -553,7 +553,7 @@ fn a_silent_client_is_dropped_and_one_that_lives_is_not() {
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn configured_credentials_are_required() {
     let mut talk = Talk::new(ServerConfig {
         user: Some("ann".to_owned()),
         password: "x".to_owned(),
@@ -576,7 +576,7 @@ fn a_password_is_asked_for() {
 }
 
 #[test]
-fn faults_of_the_conversation() {
+fn session_faults_are_injected_and_noted() {
     let mut talk = Talk::new(with_faults(&[
         "refuse=setup:461",
         "silent=pause",
@@ -611,14 +611,14 @@ fn faults_of_the_conversation() {
 }
 
 #[test]
-fn a_wrong_content_length_is_wrong() {
+fn content_length_fault_is_injected() {
     let mut talk = Talk::new(with_faults(&["content-length"]));
     talk.send("DESCRIBE rtsp://h/a", &[]);
     assert_eq!(talk.notes, ["fault_content_length"]);
 }
 
 #[test]
-fn a_cut_in_play_and_a_stop() {
+fn cut_and_stop_faults_end_playback() {
     let mut talk = Talk::new(with_faults(&["cut=2s", "stop=1s"]));
     let session = talk.set_up_tcp();
     assert_eq!(talk.status("PLAY rtsp://h/a", &[&session]), 200);
@@ -630,7 +630,7 @@ fn a_cut_in_play_and_a_stop() {
 }
 
 #[test]
-fn nothing_breaks_on_hostile_bytes() {
+fn hostile_bytes_do_no_harm() {
     let mut talk = Talk::new(config());
     talk.bytes(&[b'A'; 50_000]);
     let mut talk = Talk::new(config());
@@ -650,7 +650,7 @@ fn nothing_breaks_on_hostile_bytes() {
 }
 
 #[test]
-fn floods_end_the_session_that_they_come_to() {
+fn floods_end_their_session() {
     for (text, reason) in [
         ("PLAY", "garbage"),
         ("P * RTSP/1.0\n\n", "too_many_requests"),
@@ -668,7 +668,7 @@ fn floods_end_the_session_that_they_come_to() {
 }
 
 #[test]
-fn bytes_that_trickle_in_and_make_no_request_are_no_sign_of_life() {
+fn trickling_bytes_do_not_keep_a_session_alive() {
     let timeout = Duration::from_secs(3);
     let mut talk = Talk::new(ServerConfig {
         session_timeout: timeout,
@@ -690,7 +690,7 @@ fn bytes_that_trickle_in_and_make_no_request_are_no_sign_of_life() {
 }
 
 #[test]
-fn settings_that_make_no_server_say_why() {
+fn invalid_settings_are_rejected_with_a_reason() {
     let error = |config| Server::new(config).unwrap_err();
     let low = ServerConfig {
         bitrate: measure::units::BitRate(1000),
@@ -705,7 +705,7 @@ fn settings_that_make_no_server_say_why() {
 }
 
 #[test]
-fn a_range_is_played_from_its_key_frame_to_its_end() {
+fn range_plays_from_its_key_frame_to_its_end() {
     let mut talk = Talk::new(config());
     let session = talk.set_up_tcp();
     let play = |talk: &mut Talk, range: &str| {
@@ -719,7 +719,7 @@ fn a_range_is_played_from_its_key_frame_to_its_end() {
         range("npt=2.000-3.500")
     );
     talk.wait(3);
-    // At its end it stands: there is no goodbye, and another range may follow.
+    // At the end of a range, no BYE is sent, and another range may follow.
     assert_eq!(talk.running.len(), 0);
     assert!(
         !talk
@@ -731,11 +731,11 @@ fn a_range_is_played_from_its_key_frame_to_its_end() {
     assert_eq!(play(&mut talk, "Range: npt=5-4"), (457, None));
     assert_eq!(play(&mut talk, "Range: npt=4-"), range("npt=4.000-7.000"));
     talk.wait(1);
-    // While it plays too.
+    // Also during playback.
     assert_eq!(play(&mut talk, "Range: npt=0-99"), range("npt=0.000-7.000"));
     assert_eq!(talk.running.len(), 1);
     assert_eq!(talk.status("PAUSE rtsp://h/a", &[&session]), 200);
-    // Live there is no other time than now.
+    // Live media is only available at its current position.
     let mut talk = Talk::new(ServerConfig {
         length: None,
         ..config()

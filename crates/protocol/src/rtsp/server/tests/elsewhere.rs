@@ -1,9 +1,9 @@
-//! Media to another address than that of the connection.
+//! Media sent to an address other than that of the connection.
 
 use super::*;
 
 #[test]
-fn media_goes_to_no_other_address_than_those_allowed() {
+fn media_is_sent_only_to_allowed_addresses() {
     let set_up = |to: &str| {
         let mut talk = Talk::new(ServerConfig {
             destinations: vec!["127.0.0.9".parse().unwrap()],
@@ -26,7 +26,7 @@ fn media_goes_to_no_other_address_than_those_allowed() {
         assert_eq!(talk.response().status, 461, "{wrong}");
         assert!(talk.peers.is_empty());
     }
-    // The last is the client's own, where everything goes anyway.
+    // The last one is the client's own address, which is always allowed.
     for good in ["127.0.0.9", "127.0.0.2"] {
         let mut talk = set_up(good);
         let response = talk.response();

@@ -1,4 +1,4 @@
-//! Streams that a client publishes, or sets out to.
+//! Streams that a client publishes, or begins to publish.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn announce(talk: &mut Talk) -> u16 {
 }
 
 #[test]
-fn nothing_is_recorded_before_all_that_was_announced_is_set_up() {
+fn record_requires_setup_of_all_announced_media() {
     let mut talk = Talk::new(config());
     assert_eq!(announce(&mut talk), 200);
     for stream in 0..2 {
@@ -35,7 +35,7 @@ fn nothing_is_recorded_before_all_that_was_announced_is_set_up() {
 }
 
 #[test]
-fn who_leaves_without_having_recorded_leaves_no_place_taken() {
+fn leaving_before_record_frees_the_path() {
     let server = Server::new(config()).unwrap();
     let mut first = Talk::with(&server, 1);
     let mut second = Talk::with(&server, 2);
@@ -49,7 +49,7 @@ fn who_leaves_without_having_recorded_leaves_no_place_taken() {
 }
 
 #[test]
-fn who_plays_a_stream_does_not_wait_for_the_next_one_in_its_place() {
+fn player_ends_with_its_publisher() {
     let server = Server::new(config()).unwrap();
     let publish = |number| {
         let mut talk = Talk::with(&server, number);
@@ -76,7 +76,7 @@ fn who_plays_a_stream_does_not_wait_for_the_next_one_in_its_place() {
         channel: CONTROL,
         how: Closed::End,
     });
-    // That is heard only when another is there.
+    // The end is delivered only after another publisher has started.
     let _second = publish(3);
     let [topic] = &player.listens[..] else {
         panic!("{:?}", player.listens);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mediagen::clip::Clip;
 
-/// Returns the last segment of a media's control URL, without a slash.
+/// Returns the last segment of a track's control URL, without a slash.
 pub(super) fn control(media: usize) -> String {
     format!("track{}", media + 1)
 }

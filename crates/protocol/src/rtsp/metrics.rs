@@ -75,7 +75,7 @@ measure::metrics! {
         OPTIONS_DELAY = "options_delay", Seconds, "RFC 2326, 10.1";
         /// Delay of DESCRIBE.
         DESCRIBE_DELAY = "describe_delay", Seconds, "RFC 2326, 10.2";
-        /// Delay of SETUP, one value per media.
+        /// Delay of SETUP, one value per stream.
         SETUP_DELAY = "setup_delay", Seconds, "RFC 2326, 10.4";
         /// Delay of PLAY.
         PLAY_DELAY = "play_delay", Seconds, "RFC 2326, 10.5";

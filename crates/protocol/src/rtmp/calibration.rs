@@ -1,18 +1,18 @@
-//! How what is measured of RTMP is proved.
+//! Calibration trials of the RTMP metrics.
 
 use crate::calibration::{
     Check, Evidence, Figure, Known, Tolerance, Trial, TrialClients, TrialLink, Truth,
 };
 
-/// What clients play, and what they are told of it.
+/// URL of generated media that clients play.
 const MADE: &str = "rtmp://{address}/made/stream1";
-/// What some of them publish and others play.
+/// URLs that some clients publish and others play.
 const OWN: &str = "rtmp://{address}/own/stream{1..4}";
-/// The playout buffer of those whose media stands still, in seconds.
+/// Playout buffer in seconds of the clients whose media stalls.
 const BUFFER: f64 = 0.1;
 
-/// What stood still comes at once then. One read brings many frames, and has the time of the last
-/// of them (`timed_by_reading`), on a busy machine some milliseconds after the first.
+/// After a stall, frames arrive in a burst. One read returns many frames, all with the time of the
+/// last (`timed_by_reading`), which on a busy machine is some milliseconds after the first.
 const BURST: Tolerance = Tolerance::Absolute(5e-3);
 
 pub(super) static TRIALS: &[Trial] = &[
@@ -214,8 +214,8 @@ pub(super) static TRIALS: &[Trial] = &[
     },
 ];
 
-/// Each way another delay, so that one that was taken for the other shows. Every frame fits into
-/// TCP's first window (10 segments, RFC 6928), so that none waits for an acknowledgement.
+/// The delays of the two directions differ, so that mixing them up is detected. Every frame fits
+/// into TCP's initial window (10 segments, RFC 6928), so that none waits for an acknowledgement.
 const LINK: TrialLink = TrialLink { up: 10, down: 25 };
 
 const VIDEO: &[&str] = &["/sent/video_frames"];
@@ -233,8 +233,8 @@ const fn publishers(name: &'static str) -> TrialClients {
     }
 }
 
-/// Payload is counted without what FLV puts before a frame: five bytes of H.264, and two of AAC
-/// (FLV, E.4.2.1 and E.4.3.1).
+/// Payload is counted without the FLV header of each frame: five bytes for H.264, two for AAC (FLV,
+/// E.4.2.1 and E.4.3.1).
 const fn payload(clients: &'static str) -> Check {
     Check {
         clients,
@@ -251,7 +251,7 @@ const fn payload(clients: &'static str) -> Check {
     }
 }
 
-/// How late the server was with a frame of video, and the way from there.
+/// Delay of the server's video frames when sent, plus the delay of the link to the client.
 fn frame_delay(evidence: &Evidence) -> Option<Known> {
     let frames = evidence.sum("/sent/video_frames")?;
     let given = evidence.sum("/sent/given_after_nanos")?;
@@ -259,18 +259,20 @@ fn frame_delay(evidence: &Evidence) -> Option<Known> {
     Some(between(given / frames, taken / frames) + evidence.down)
 }
 
-/// How late the publishers were, as they say themselves; the way to the server; how long that took
-/// to pass a frame on; and the way from there.
+/// Delay that the publishers report, plus the link to the server, the time that the server needed
+/// to relay a frame, and the link to the client.
 fn there_and_back(evidence: &Evidence) -> Option<Known> {
     let late = evidence.measured("far_publishers", "send_queue_delay")?;
     Some(Known::exactly(late) + evidence.up + frame_delay(evidence)?)
 }
 
-/// From when each client was due to when its first frame left the server, and the way from there.
+/// Time from when each client was due to when its first frame left the server, plus the delay of
+/// the link.
 fn startup_delay(evidence: &Evidence) -> Option<Known> {
     let place = "/sent/first_given_nanos";
     let clients = evidence.numbers(place).count() as f64;
-    // What did not play has no first frame, and what the report says of all has no clock.
+    // Connections that did not play have no first frame, and the totals of the report have no
+    // clock.
     let clocks = evidence
         .served
         .iter()
@@ -282,8 +284,8 @@ fn startup_delay(evidence: &Evidence) -> Option<Known> {
     Some(between(at(place)?, at("/sent/first_taken_nanos")?) + evidence.down)
 }
 
-/// How long playing stands still: as long as the media did, less what the buffer holds. Timestamps
-/// of milliseconds are in it as they are in what clients measure.
+/// Duration of the media's pause, less the playout buffer. Rounding of timestamps to milliseconds
+/// affects it as it affects the clients' measurements.
 fn stall_time(evidence: &Evidence) -> Option<Known> {
     let stalls = evidence.sum("/sent/stalls")?;
     let mean = |place| Some(evidence.sum(place)? / stalls / 1e9);
@@ -293,7 +295,7 @@ fn stall_time(evidence: &Evidence) -> Option<Known> {
     })
 }
 
-/// What was at some time between these two, in nanoseconds; in seconds.
+/// Midpoint and uncertainty, in seconds, of an instant between two times in nanoseconds.
 fn between(from: f64, to: f64) -> Known {
     Known {
         value: f64::midpoint(from, to) / 1e9,

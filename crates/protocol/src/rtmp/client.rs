@@ -1,5 +1,5 @@
-//! A client: it connects, shakes hands, asks for its application and its stream, and plays or
-//! publishes until it is told to stop or the stream ends.
+//! RTMP client: connects, performs the handshake, requests its application and stream, and plays or
+//! publishes until it is stopped or the stream ends.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -37,44 +37,41 @@ pub use playing::StreamSummary;
 use playing::{Dues, Playing};
 use publish::Publishing;
 
-/// The connection.
 const CHANNEL: ChannelId = ChannelId(0);
-/// The message stream of commands of the connection itself (RTMP, 7.2.1).
+/// Message stream of connection commands (RTMP, 7.2.1).
 const CONNECTION: u32 = 0;
 
-/// So many messages without a frame between them may never end.
+/// Number of messages in a row without media after which the client assumes an endless flood.
 const MESSAGES_WITHOUT_MEDIA_MAX: u32 = 1000;
 
-/// What the client says it is: what most servers know (ffmpeg's for playing).
+/// Version string of the client, which most servers know: that of ffmpeg when playing.
 const FLASH_VERSION: &str = "LNX 9,0,124,2";
 
-/// How far a client has come.
+/// Progress of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Not started.
     Idle,
-    /// The connection is being made.
+    /// The connection is being opened.
     Connecting,
-    /// Hands are being shaken.
+    /// The handshake is in progress.
     Handshake,
-    /// The answer to `connect` is to come.
+    /// Waits for the answer to `connect`.
     Connect,
-    /// The answer to `createStream` is to come.
+    /// Waits for the answer to `createStream`.
     CreateStream,
-    /// The answer to `publish` is to come.
+    /// Waits for the answer to `publish`.
     Publish,
-    /// Media is sent.
+    /// Sends media.
     Publishing,
-    /// The answer to `play` is to come.
+    /// Waits for the answer to `play`.
     Play,
-    /// Media comes, or is to.
+    /// Receives media, or waits for it.
     Playing,
-    /// Over.
     Ended,
 }
 
 impl Phase {
-    /// The command whose answer is to come.
+    /// Returns the command whose answer is awaited.
     fn command(self) -> Option<&'static str> {
         match self {
             Phase::Connect => Some("connect"),
@@ -86,7 +83,7 @@ impl Phase {
     }
 }
 
-/// A client of one URL.
+/// RTMP client of one URL.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -94,49 +91,49 @@ pub struct Client {
     seed: u64,
     phase: Phase,
     open: bool,
-    /// Our end and the server's, once it stands.
+    /// Local and remote address of the connection.
     ends: Option<(SocketAddr, Option<SocketAddr>)>,
-    /// While hands are shaken.
+    /// Present during the handshake.
     handshake: Option<Box<Handshake>>,
     link: Link,
-    /// The number of the last command, and the message stream that the server has named.
+    /// Transaction ID of the last command, and message stream ID assigned by the server.
     transaction: u32,
     stream: u32,
-    /// The other message stream that media came in.
+    /// Another message stream in which media arrived.
     other_stream: Option<u32>,
-    /// Messages since the last frame.
+    /// Number of messages since the last media message.
     without_media: u32,
-    /// Commands that could not be read.
+    /// Number of commands that could not be parsed.
     unreadable: u32,
-    /// When the first request was due, and when the client set to work.
+    /// Planned time of the first request, and actual start of the client.
     due: Time,
     started: Time,
-    /// When what is waited for was asked.
+    /// Time of the request whose answer is awaited.
     asked: Time,
-    /// When `play` was answered.
+    /// Time of the answer to `play`.
     answered: Option<Time>,
-    /// From `play` on.
+    /// Present from `play` on.
     playing: Option<Box<Playing>>,
-    /// Of a client that publishes.
+    /// Present in a publishing client.
     publishing: Option<Box<Publishing>>,
-    /// The size of the chunks that it sends.
+    /// Chunk size of this client.
     chunk_size: u32,
-    /// When to look whether what is to come has come.
+    /// Time of the next timeout check.
     check: Option<Time>,
-    /// Whether the stream is a file, as the server says.
+    /// True if the server reports that the stream is a file.
     is_recorded: bool,
-    /// The live stream is not published any more, and may come back.
+    /// Present while the live stream is not published but may come back.
     unpublished: Option<end::Unpublished>,
-    /// What the wall clock showed, since 1970, when time began, where frames may bear time codes.
+    /// Wall-clock time since 1970 at [`Time::ZERO`]; `None` if frames carry no time codes.
     wall_clock: Option<Duration>,
     publisher: Publisher,
 }
 
 impl Client {
-    /// A client that will play `url`. What it draws follows from `seed`.
+    /// Creates a client that plays `url`. Its random choices derive from `seed`.
     ///
     /// # Errors
-    /// What is wrong with the URL.
+    /// The URL is invalid.
     pub fn new(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
         Ok(Client {
             url: Url::parse(url, config.app.as_deref())?,
@@ -167,8 +164,8 @@ impl Client {
         })
     }
 
-    /// Says what the wall clock showed, since 1970, when time began: time codes count from it.
-    /// Without it none are looked for.
+    /// Sets the wall-clock time since 1970 at [`Time::ZERO`], to which time codes refer. Without
+    /// it, the client does not look for time codes.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
         self
@@ -222,14 +219,14 @@ impl Client {
         self.await_answer(cx, Phase::Handshake);
     }
 
-    /// Waits for an answer from now on.
+    /// Starts to wait for an answer.
     fn await_answer(&mut self, cx: &Context<'_>, phase: Phase) {
         self.phase = phase;
         self.asked = cx.now;
         self.check = Some(cx.now + self.config.request_timeout.0);
     }
 
-    /// Takes in what a read gave.
+    /// Processes received bytes.
     fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) {
         let mut at = 0;
         if self.handshake.is_some() {
@@ -247,8 +244,8 @@ impl Client {
                     let Some(playing) = self.playing.as_mut() else {
                         continue;
                     };
-                    // A connection has one stream. Servers write any number, and players ignore
-                    // it.
+                    // A connection has one stream. Servers use any message stream ID, and players
+                    // ignore it.
                     if media.stream != self.stream {
                         cx.recorder.add(m::OTHER_STREAM_MEDIA, 1);
                         self.other_stream = Some(media.stream);
@@ -262,7 +259,7 @@ impl Client {
                     self.without_media += 1;
                     if self.without_media > MESSAGES_WITHOUT_MEDIA_MAX {
                         let detail = format!(
-                            "{MESSAGES_WITHOUT_MEDIA_MAX} messages without media between them ({})",
+                            "{MESSAGES_WITHOUT_MEDIA_MAX} messages in a row without media ({})",
                             self.ends()
                         );
                         self.fail(cx, Failure::Flooded, detail);
@@ -334,7 +331,7 @@ impl Client {
     fn ask_connect(&mut self, cx: &mut Context<'_>) {
         let text = |name: &str, value: &str| (name.to_owned(), Value::text(value));
         let number = |name: &str, value: f64| (name.to_owned(), Value::Number(value));
-        // RTMP, 7.2.1.1. The codecs are all that there are: what comes is not decoded.
+        // RTMP, 7.2.1.1. All codecs are announced, because the client does not decode.
         let mut object = vec![
             text("app", self.url.app()),
             text("flashVer", FLASH_VERSION),
@@ -360,7 +357,7 @@ impl Client {
         self.ask(cx, Phase::Connect, CONNECTION, vec![Value::Object(object)]);
     }
 
-    /// Sends the command that a phase waits for.
+    /// Sends the command of this phase and waits for its answer.
     fn ask(&mut self, cx: &mut Context<'_>, phase: Phase, stream: u32, arguments: Vec<Value>) {
         let Some(name) = phase.command() else {
             return;
@@ -397,8 +394,8 @@ impl Client {
             self.config.playout_buffer.0,
             self.wall_clock,
         )));
-        // RTMP, 7.2.2.1: -2 for a live stream, or a recorded one where there is none; servers and
-        // players have it in milliseconds.
+        // RTMP, 7.2.2.1: -2 requests a live stream, or a recorded one if there is no live one.
+        // Servers and players use milliseconds.
         let arguments = vec![
             Value::Null,
             Value::text(self.url.stream()),
@@ -407,17 +404,17 @@ impl Client {
         self.ask(cx, Phase::Play, self.stream, arguments);
     }
 
-    /// The first frame has come.
+    /// Handles the first frame.
     fn begin(&mut self, cx: &mut Context<'_>, at: Time) {
         if self.phase == Phase::Play {
-            // Some servers send media first, and say that they play then.
+            // Some servers send media before they answer `play`.
             self.plays(cx, at);
         }
         self.check = Some(at + self.config.silence.0);
         cx.out.push_back(Output::Playing { at });
     }
 
-    /// `play` was answered.
+    /// Handles the answer to `play`.
     fn plays(&mut self, cx: &mut Context<'_>, at: Time) {
         self.phase = Phase::Playing;
         self.answered = Some(at);

@@ -1,7 +1,8 @@
-//! What goes over a connection of RTMP: the handshake, chunks, messages, and AMF in commands.
+//! RTMP wire format: handshake, chunks, messages, and AMF in commands.
 //!
-//! Everything is bounded: what a peer claims is never allocated before it has come, and what comes
-//! is kept up to a limit. Media is not kept at all, but for the first bytes of each message.
+//! Memory is bounded: nothing is allocated for bytes that a peer only announces, and every buffer
+//! has a limit. Media payload is skipped except for the first bytes of each message, unless a
+//! reader keeps media.
 
 pub mod amf0;
 pub mod amf3;
@@ -14,54 +15,55 @@ pub mod write;
 
 use thiserror::Error;
 
-/// Why bytes are no RTMP.
+/// Violation of RTMP in received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
-    /// Another version than 3 (RTMP, 5.2.2).
-    #[error("version {0} instead of 3")]
+    /// Version other than 3 (RTMP, 5.2.2).
+    #[error("RTMP version {0} instead of 3")]
     Version(u8),
-    /// The other side's second packet is no echo of ours (RTMP, 5.2.4).
-    #[error("the handshake does not repeat what was sent")]
+    /// The peer's C2 or S2 does not echo the packet sent (RTMP, 5.2.4), and does not prove that its
+    /// digest was read.
+    #[error("the handshake does not echo the packet sent")]
     Echo,
-    /// The other side's second packet states a version, and bears no digest that is right.
-    #[error("a handshake with a wrong digest")]
+    /// S1 states a version but has no valid digest.
+    #[error("wrong digest in S1")]
     Digest,
-    /// A chunk without a header of its own begins a chunk stream (RTMP, 5.3.1.2).
-    #[error("chunk stream {0} begins without a whole header")]
+    /// A chunk with an abbreviated header (type 2 or 3) begins a chunk stream (RTMP, 5.3.1.2).
+    #[error("chunk stream {0} begins without a full header")]
     NoHeader(u32),
-    /// A message begins before the one before it on the same chunk stream is over.
-    #[error("a message begins within another on chunk stream {0}")]
+    /// A message begins before the previous one on the same chunk stream is complete.
+    #[error("a message begins before the end of another on chunk stream {0}")]
     Interrupted(u32),
     /// A chunk size of 0, or of more than 31 bits (RTMP, 5.4.1).
-    #[error("chunk size {0}")]
+    #[error("invalid chunk size {0}")]
     ChunkSize(u32),
-    /// More chunk streams at a time than are looked after.
+    /// More chunk streams than supported.
     #[error("more than {} chunk streams", chunk::STREAMS_MAX)]
     ChunkStreams,
-    /// A message that has to be kept is longer than is taken.
-    #[error("a message of type {kind} with {length} bytes")]
+    /// A buffered message, or the sum of all incomplete messages, exceeds its limit.
+    #[error("message of type {kind} too long: {length} bytes")]
     TooLong {
-        /// Its type.
+        /// Message type ID.
         kind: u8,
-        /// Its length, as its header states it.
+        /// Length stated in the message header.
         length: u32,
     },
     /// A control message is shorter than its fields (RTMP, 5.4 and 6.2).
-    #[error("a message of type {0} that is too short")]
+    #[error("message of type {0} too short")]
     TooShort(u8),
-    /// A value of AMF is cut off, or of no type there is.
-    #[error("AMF that cannot be read")]
+    /// An AMF value is truncated or of an unknown type.
+    #[error("invalid AMF")]
     Amf,
-    /// AMF within AMF, deeper than is followed.
+    /// AMF values are nested too deeply.
     #[error("AMF nested deeper than {}", amf0::DEPTH_MAX)]
     AmfTooDeep,
-    /// More values in one message than are taken.
-    #[error("AMF with more than {} values", amf0::VALUES_MAX)]
+    /// One message holds too many AMF values.
+    #[error("more than {} AMF values in a message", amf0::VALUES_MAX)]
     AmfTooMany,
-    /// A command whose first value is no text (RTMP, 7.1.1).
-    #[error("a command without a name")]
+    /// The first value of a command is not a string (RTMP, 7.1.1).
+    #[error("command without a name")]
     Command,
-    /// Parts of an aggregate do not fill it (RTMP, 7.1.6).
-    #[error("an aggregate whose parts are longer than it")]
+    /// A part exceeds its aggregate message (RTMP, 7.1.6), or the limit of buffered media.
+    #[error("a part exceeds its aggregate message")]
     Aggregate,
 }

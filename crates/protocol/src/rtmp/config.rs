@@ -1,4 +1,4 @@
-//! The keys that a scenario may set for RTMP clients.
+//! Scenario keys of RTMP clients.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::media::source::SourceConfig;
 use crate::session::Acks;
 use crate::tls::TlsConfig;
 
-/// A value of a connect parameter.
+/// Value of a connect parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Parameter {
@@ -22,12 +22,12 @@ pub enum Parameter {
     Boolean(bool),
     /// A number.
     Number(f64),
-    /// A text.
+    /// A string.
     Text(String),
 }
 
 impl Parameter {
-    /// As a command has it.
+    /// Returns the value in AMF0.
     pub(super) fn value(&self) -> amf0::Value {
         match self {
             Parameter::Boolean(yes) => amf0::Value::Boolean(*yes),
@@ -37,11 +37,11 @@ impl Parameter {
     }
 }
 
-/// Which handshake a client begins.
+/// Handshake variant of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HandshakeStyle {
-    /// As the specification has it.
+    /// As specified.
     #[default]
     Plain,
     /// With digests.
@@ -57,13 +57,13 @@ impl HandshakeStyle {
     }
 }
 
-/// How soon what comes is acknowledged.
+/// Delay of TCP acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledge {
     /// Within 2 to 20 ms.
     Soon,
-    /// At once.
+    /// Immediately.
     AtOnce,
 }
 
@@ -80,49 +80,51 @@ impl Acknowledge {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// The application, where that is not all of the path but its last part: with `app: live`, the
-    /// stream of `rtmp://host/live/room/one` is `room/one`. Default: none.
+    /// Application name, for streams whose name has several parts: with `app: live`, the stream of
+    /// `rtmp://host/live/room/one` is `room/one`. Default: none; the application is the path
+    /// without its last part.
     pub app: Option<String>,
-    /// Further parameters of `connect`, by their names, such as `{token: abc}`. One of a usual name
-    /// (`flashVer`, `swfUrl`, `pageUrl`, `tcUrl`) replaces the usual value. Default: none.
+    /// Additional parameters of `connect` by name, such as `{token: abc}`. A parameter with a
+    /// standard name (`flashVer`, `swfUrl`, `pageUrl`, `tcUrl`) replaces the standard value.
+    /// Default: none.
     pub connect: BTreeMap<String, Parameter>,
-    /// How long connecting may take, looking up the name included. Default 5s.
+    /// Time limit for connecting, including name resolution. Default 5s.
     pub connect_timeout: TimeSpan,
-    /// How long the handshake and each command may take. Default 10s.
+    /// Time limit for the handshake and for each command. Default 10s.
     pub request_timeout: TimeSpan,
-    /// How long after the answer to `play` the first frame may take: then the client has failed
-    /// with `no_media`. Default 10s.
+    /// Time limit for the first frame after the answer to `play`. If it is exceeded, the client
+    /// fails with `no_media`. Default 10s.
     pub no_media: TimeSpan,
-    /// How long no frame may come before the client has failed with `media_stopped`. Default 10s.
+    /// Time without any frame after which the client fails with `media_stopped`. Default 10s.
     pub silence: TimeSpan,
-    /// The playout buffer for which stalls are counted. Default 1s.
+    /// Playout buffer that determines what counts as a stall. Default 1s.
     pub playout_buffer: TimeSpan,
-    /// The buffer that the client states to the server (`SetBufferLength`). Default 3s.
+    /// Buffer length that the client announces to the server (`SetBufferLength`). Default 3s.
     pub buffer: TimeSpan,
-    /// Which handshake is begun: `plain` (default), as the specification has it, or `digest`, as
-    /// Flash Player, with digests where the server has them too.
+    /// Handshake variant: `plain` (default), as specified, or `digest`, as Flash Player, with
+    /// digests if the server uses them too.
     pub handshake: HandshakeStyle,
-    /// How soon what comes is acknowledged: `soon` (within 2 to 20 ms, as the kernel can), or
-    /// `at_once`, as a player does that reads at once. Servers that send nothing small before all is
-    /// acknowledged (Nagle's algorithm), such as nginx-rtmp, are kept waiting for as long, and frames
-    /// come later by as much. `at_once` costs some six times the processor time. Default: `at_once`
-    /// in runs where frames may bear time codes, whose delay is then a player's; else `soon`.
+    /// Delay of TCP acknowledgements: `soon` (within 2 to 20 ms, depending on the kernel), or
+    /// `at_once`, like a player that reads immediately. Servers that hold back small segments until
+    /// all data is acknowledged (Nagle's algorithm), such as nginx-rtmp, wait for this delay, and
+    /// their frames arrive later. `at_once` needs about six times the processor time. Default:
+    /// `at_once` in runs whose frames may carry time codes, so that frame delays match those of a
+    /// player; otherwise `soon`.
     pub acknowledge: Option<Acknowledge>,
-    /// What the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all defaults.
-    /// Sound that is made is silence in AAC of 192 kb/s. Each publishes to its URL, which is to be
-    /// its own: `pick` is `own` unless something else is written. Default: nothing, they play.
+    /// Media that the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all
+    /// defaults. Generated audio is AAC silence at 192 kb/s. Each client needs a URL of its own, so
+    /// `pick` defaults to `own`. Default: none; the clients play.
     pub publish: Option<SourceConfig>,
-    /// The size in bytes of the chunks in which clients publish, at most 65536. Default 4096.
+    /// Chunk size in bytes of publishing clients, from 128 to 65536. Default 4096.
     pub chunk_size: u32,
-    /// After how long frames are left out that the connection has not taken, up to the next with
-    /// which a decoder can begin, of clients that publish: they are counted as `not_taken`. Default:
-    /// never, they are sent however late.
+    /// Delay after which a publishing client drops frames that the connection has not taken, up to
+    /// the next key frame. They count as `not_taken`. Default: never; frames are sent however late.
     pub drop_after: Option<TimeSpan>,
-    /// Whether time codes are looked for in the frames where no population of the scenario
-    /// publishes: another run, on another machine, does. In a run that publishes they always are.
+    /// Look for time codes even if no population of this scenario publishes, because another run
+    /// publishes, for example on another machine. A run that publishes always looks for them.
     /// Default false.
     pub time_codes: bool,
-    /// How TLS is spoken with URLs of `rtmps`: `{verify: false}`, or `{ca: FILE}`.
+    /// TLS settings for `rtmps` URLs: `{verify: false}` or `{ca: FILE}`.
     pub tls: TlsConfig,
 }
 
@@ -149,12 +151,12 @@ impl Default for ClientConfig {
     }
 }
 
-/// Parameters of `connect` that are the client's own, because they say what it can do or where it
-/// goes.
+/// Parameters of `connect` that a scenario cannot set: they state what the client supports and
+/// where it connects.
 const OWN: [&str; 2] = ["app", "objectEncoding"];
 
 impl ClientConfig {
-    /// Whether these values make sense together; if not, which key is wrong, and why.
+    /// Checks that the values are consistent. Otherwise returns the wrong key and the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         for (key, span) in [
             ("connect_timeout", self.connect_timeout),
@@ -163,25 +165,25 @@ impl ClientConfig {
             ("silence", self.silence),
         ] {
             if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than nothing")));
+                return Err((key, format!("`{key}` must be longer than 0s")));
             }
         }
         if let Some(source) = &self.publish {
             Tracks::check(source).map_err(|text| ("publish", text))?;
         }
         if !(128..=65_536).contains(&self.chunk_size) {
-            let text = "`chunk_size` is from 128 to 65536 bytes".to_owned();
+            let text = "`chunk_size` must be from 128 to 65536 bytes".to_owned();
             return Err(("chunk_size", text));
         }
         let wrong = |app: &String| app.is_empty() || app.starts_with('/') || app.ends_with('/');
         if self.app.as_ref().is_some_and(wrong) {
-            let text = "`app` is a part of the path, without a slash at its ends: write `live`";
+            let text = "`app` must be a part of the path without leading or trailing slash, such as `live`";
             return Err(("app", text.to_owned()));
         }
         if let Some(name) = OWN.iter().find(|name| self.connect.contains_key(**name)) {
             return Err((
                 "connect",
-                format!("`{name}` is the client's own; take it out"),
+                format!("`{name}` is set by the client itself; remove it"),
             ));
         }
         self.tls.check().map_err(|text| ("tls", text))
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_and_senseless_ones_refused() {
+    fn keys_are_read_and_invalid_values_rejected() {
         assert_eq!(read("{}"), Ok(ClientConfig::default()));
         let config = read(r#"{"app":"live","connect":{"a":1,"b":true,"c":"x"}}"#).expect("valid");
         let values: Vec<amf0::Value> = config.connect.values().map(Parameter::value).collect();

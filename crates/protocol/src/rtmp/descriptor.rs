@@ -1,4 +1,4 @@
-//! RTMP as the registry lists it.
+//! Registry entry of RTMP.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Keys for ClientConfig {
     }
 }
 
-/// What the clients of a population have in common.
+/// State that the clients of a population share.
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,
@@ -121,7 +121,7 @@ impl MakeClients for Clients {
     fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
         let mut client =
             Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
-        // Players look for time codes where there may be any.
+        // Players look for time codes only if frames may carry them.
         if (self.surroundings.has_time_codes() || self.source.is_some())
             && let Some(wall_clock) = self.surroundings.wall_clock()
         {

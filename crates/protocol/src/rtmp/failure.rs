@@ -1,4 +1,4 @@
-//! The ways in which a client can fail.
+//! Reasons for the failure of a client.
 
 use super::codec::Malformed;
 use crate::connect_failure::ConnectFailure;
@@ -6,20 +6,19 @@ use crate::failure::reasons;
 use crate::session::Closed;
 
 reasons! {
-    /// Why a client failed: a row of the report.
+    /// Reason for a client's failure: a row of the report.
     Failure with Connect(ConnectFailure) {
-        /// The handshake came to no end in time.
+        /// The handshake did not complete in time.
         TimeoutHandshake = "timeout_handshake";
-        /// The connection ended within the handshake: the server speaks no RTMP, or has too many
-        /// clients.
+        /// The connection ended during the handshake: the server does not speak RTMP, or has too
+        /// many clients.
         ClosedInHandshake = "closed_in_handshake";
-        /// The server's handshake has another version than 3: it speaks no RTMP, or an encrypted
-        /// kind.
+        /// The server's handshake has a version other than 3: the server does not speak RTMP, or
+        /// speaks an encrypted variant.
         HandshakeVersion = "handshake_version";
-        /// The server's part of the handshake does not prove that it read the client's digest
-        /// (`handshake: digest`).
+        /// S2 does not prove that the server read the client's digest (`handshake: digest`).
         HandshakeEcho = "handshake_echo";
-        /// The server's part of the handshake bears a digest that is wrong (`handshake: digest`).
+        /// S1 carries a wrong digest (`handshake: digest`).
         HandshakeDigest = "handshake_digest";
         /// `connect` was not answered in time.
         TimeoutConnect = "timeout_connect";
@@ -29,72 +28,72 @@ reasons! {
         TimeoutPlay = "timeout_play";
         /// `publish` was not answered in time.
         TimeoutPublish = "timeout_publish";
-        /// The server closed the connection instead of an answer to `connect`: so some servers say
-        /// that there is no such application, or that the client may not.
+        /// The server closed the connection instead of answering `connect`. Some servers do so if
+        /// the application does not exist or the client is not authorized.
         ClosedInConnect = "closed_in_connect";
-        /// The server closed the connection instead of an answer to a later command, which the
-        /// detail names.
+        /// The server closed the connection instead of answering a later command, which the detail
+        /// names.
         ClosedInCommand = "closed_in_command";
         /// The server rejected the connection (`NetConnection.Connect.Rejected`).
         ConnectRejected = "connect_rejected";
-        /// The server refused `connect` and named another URL to go to, which the detail shows. It
-        /// is not followed.
+        /// The server refused `connect` and redirected the client to another URL, which the detail
+        /// shows. The client does not follow it.
         RedirectRefused = "redirect_refused";
-        /// There is no such application (`NetConnection.Connect.InvalidApp`).
+        /// The application does not exist (`NetConnection.Connect.InvalidApp`).
         InvalidApp = "invalid_app";
-        /// The server closes the application (`NetConnection.Connect.AppShutdown` or `.Closed`).
+        /// The server shut the application down (`NetConnection.Connect.AppShutdown` or `.Closed`).
         AppShutdown = "app_shutdown";
-        /// The server refused `connect` in another way, which the detail names.
+        /// The server refused `connect` for another reason, which the detail names.
         ConnectFailed = "connect_failed";
         /// The server refused another command (`_error`), which the detail names.
         CommandRefused = "command_refused";
-        /// There is no such stream (`NetStream.Play.StreamNotFound`).
+        /// The stream does not exist (`NetStream.Play.StreamNotFound`).
         StreamNotFound = "stream_not_found";
         /// The server cannot play the stream (`NetStream.Play.Failed`).
         PlayFailed = "play_failed";
-        /// The stream's name is in use, or none that may be published
-        /// (`NetStream.Publish.BadName`).
+        /// The stream's name is in use or not allowed (`NetStream.Publish.BadName`).
         PublishBadName = "publish_bad_name";
-        /// The client may not publish (`NetStream.Publish.Denied`, `.Rejected` or `.Unauthorized`).
+        /// The client is not authorized to publish (`NetStream.Publish.Denied`, `.Rejected` or
+        /// `.Unauthorized`).
         PublishDenied = "publish_denied";
-        /// The server reported another error (`onStatus` with the level `error`), whose code the
-        /// detail names.
+        /// The server reported another error (`onStatus` with level `error`), whose code the detail
+        /// names.
         StatusError = "status_error";
-        /// What the server sends is no RTMP, or breaks its rules.
+        /// The server sent bytes that violate RTMP.
         MalformedMessage = "malformed_message";
-        /// The server set chunks of 0 bytes, or of 2^31 or more.
+        /// The server set a chunk size of 0, or of 2^31 or more.
         BadChunkSize = "bad_chunk_size";
-        /// A message that has to be kept is longer than is taken, or there are too many chunk
-        /// streams at a time.
+        /// A message exceeds the limit of what the client buffers, or there are too many chunk
+        /// streams.
         TooMuch = "too_much";
-        /// A command holds values that cannot be read, or too many.
+        /// A command holds values that cannot be parsed, or too many values.
         MalformedAmf = "malformed_amf";
-        /// A command holds values within values, deeper than is followed.
+        /// A command holds values that are nested too deeply.
         AmfTooDeep = "amf_too_deep";
-        /// The server sent so many messages without media between them that it may never end.
+        /// The server sent more than 1,000 messages in a row without media.
         Flooded = "flooded";
-        /// The answer to `play` came, and then no media in time.
+        /// No media arrived in time after the answer to `play`.
         NoMedia = "no_media";
-        /// No key frame in 2 s or more of video: a viewer saw no picture.
+        /// Video lasted 2 s or more without a key frame: a viewer saw no picture.
         NoPicture = "no_picture";
-        /// Media came to a stop, and the stream did not end.
+        /// Media stopped without an end of the stream.
         MediaStopped = "media_stopped";
-        /// The server closed the connection while media came.
+        /// The server closed the connection during playback.
         ClosedInMedia = "closed_in_media";
-        /// The server ended the live stream, and nobody published it again within 3 s.
-        /// Not with `leave: at_end`.
+        /// The server ended the live stream, and the stream was not published again within 3 s. Not
+        /// a failure with `leave: at_end`.
         EndedByServer = "ended_by_server";
         /// The server closed the connection while the client published.
         ClosedInPublishing = "closed_in_publishing";
         /// The connection was reset.
         Reset = "reset";
-        /// The server took nothing off the connection for so long that it was given up.
+        /// The server did not read from the connection until the client's send queue overflowed.
         Stuck = "stuck";
     }
 }
 
 impl Failure {
-    /// Of what is no RTMP.
+    /// Returns the reason for a violation of RTMP.
     pub const fn of_malformed(malformed: Malformed) -> Failure {
         match malformed {
             Malformed::Version(_) => Failure::HandshakeVersion,
@@ -112,7 +111,7 @@ impl Failure {
         }
     }
 
-    /// Of the code in a status or in an answer that says no.
+    /// Returns the reason for the code of an error status or error response.
     pub fn of_code(code: &str) -> Failure {
         match code {
             "NetConnection.Connect.Rejected" => Failure::ConnectRejected,
@@ -131,7 +130,7 @@ impl Failure {
         }
     }
 
-    /// Of a connection that broke; none where it ended in order.
+    /// Returns the reason for a broken connection, or `None` if it was closed in order.
     pub fn of_broken(how: Closed) -> Option<Failure> {
         match how {
             Closed::End => None,

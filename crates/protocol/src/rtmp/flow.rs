@@ -1,5 +1,5 @@
-//! Sends media over a connection: message by message, all of it and in order, as fast as the
-//! connection takes it.
+//! Sends media over a connection: every message completely and in order, as fast as the connection
+//! takes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,150 +17,148 @@ mod fate;
 
 pub(super) use fate::{Fate, Fates};
 
-/// The most bytes that are handed out at a time: of a large message, a part.
+/// Maximum number of bytes handed out at a time. Larger messages are sent in parts.
 const PIECE: usize = 64 * 1024;
-/// How many delays are kept until the session takes them: some seconds of frames.
+/// Maximum number of delays kept until the session takes them: some seconds of frames.
 const DELAYS_MAX: usize = 4096;
-/// How many frames are looked at to see how much waits.
+/// Maximum number of frames per track that count towards the backlog.
 const WAITING_MAX: u64 = 100_000;
 
-/// How media is sent.
+/// Settings of a media flow.
 #[derive(Clone, Debug)]
 pub struct FlowConfig {
-    /// What.
     pub tracks: Arc<Tracks>,
-    /// In which message stream.
+    /// Message stream ID.
     pub stream: u32,
-    /// In chunks of which size.
+    /// Chunk size in bytes.
     pub chunk_size: u32,
-    /// What the wall clock showed, since 1970, when time began; time codes count from it.
+    /// Wall-clock time since 1970 at [`Time::ZERO`], to which time codes refer.
     pub wall_clock: Duration,
-    /// The source that time codes name.
+    /// Source ID in the time codes.
     pub source: u32,
-    /// After how long a time frames that were not taken are left out, up to the next with which a
-    /// decoder can begin. None: never.
+    /// Delay after which frames that the connection has not taken are dropped, up to the next key
+    /// frame. `None`: never.
     pub drop_after: Option<Duration>,
-    /// How long the media is. None: it has no end.
+    /// Length of the media. `None`: endless.
     pub length: Option<Duration>,
-    /// What is done wrong on purpose.
+    /// Injected faults.
     pub faults: FlowFaults,
-    /// Seed of what faults draw.
+    /// Seed of random faults.
     pub seed: u64,
 }
 
-/// What is done wrong on purpose. Nothing by default.
+/// Injected faults. Default: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlowFaults {
-    /// The share of frames that are left out, sound included; from 0 to 1.
+    /// Share of frames that are not sent, including audio; from 0 to 1.
     pub lose: f64,
-    /// The share of frames of whose message the first byte alone is sent; from 0 to 1.
+    /// Share of frames of which only the first byte is sent; from 0 to 1.
     pub malformed: f64,
-    /// When nothing is sent, and for how long: once, from the beginning of the stream.
+    /// Start, relative to the beginning of the stream, and duration of a single pause.
     pub stall: Option<(Duration, Duration)>,
-    /// By how much sound comes late.
+    /// Delay of audio.
     pub skew: Duration,
-    /// After how long nothing more comes.
+    /// Time after which nothing more is sent.
     pub stop_after: Option<Duration>,
 }
 
-/// What was sent so far.
+/// Totals of sent media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sent {
-    /// Frames of video.
     pub video_frames: u64,
-    /// Of these, those with which a decoder can begin.
+    /// Video frames at which decoding can start.
     pub key_frames: u64,
-    /// Frames of audio.
     pub audio_frames: u64,
-    /// Bytes of their messages' payload.
+    /// Payload bytes of the frames' messages.
     pub payload_bytes: u64,
-    /// Bytes of their messages, with the headers of chunks.
+    /// Bytes of the frames' messages on the wire, including chunk headers.
     pub wire_bytes: u64,
-    /// Frames left out because the connection did not take those before in time.
+    /// Frames dropped because the connection did not take earlier frames in time.
     pub not_taken: u64,
-    /// Frames left out on purpose.
+    /// Frames dropped on purpose.
     pub left_out: u64,
-    /// Frames sent as malformed messages, on purpose. In no other figure.
+    /// Frames sent as malformed messages on purpose. No other figure includes them.
     pub malformed: u64,
-    /// Of both, the frames of video between two that were sent whole: a player can miss no others.
+    /// Dropped and malformed video frames between two that were sent whole: the frames that a
+    /// player can miss.
     pub missed: u64,
-    /// How often video or audio stood still, on purpose.
+    /// Number of pauses of video or audio, on purpose.
     pub stalls: u64,
-    /// How much later the first frame after each left than its timestamp says, counted from the
-    /// first frame of all, in nanoseconds, added up; and how far from that it may have left.
+    /// Sum of the pauses in nanoseconds: delay of the first frame after each pause relative to its
+    /// timestamp, counted from the very first frame.
     pub stalled_nanos: u64,
-    /// The same.
+    /// Sum of the uncertainties of the pauses, in nanoseconds.
     pub stalled_unsure_nanos: u64,
-    /// When the connection was given the last byte of the first frame, and had taken it, in
-    /// nanoseconds since the server's time began; none where none was sent.
+    /// Time when the last byte of the first frame was given to the connection, in nanoseconds since
+    /// the server's time began. `None` if no frame was sent.
     pub first_given_nanos: Option<u64>,
-    /// The same.
+    /// Time when the connection had taken that byte.
     pub first_taken_nanos: Option<u64>,
-    /// Of the frames of video: how long after each was due, or had come where it is passed on, the
-    /// connection was given its last byte, and had taken it, in nanoseconds, added up. Over the
-    /// loopback interface it came in between.
+    /// Sum over all video frames, in nanoseconds: from when a frame was due, or received if it is
+    /// relayed, until its last byte was given to the connection. Over the loopback interface, the
+    /// frame arrives between this time and `taken_after_nanos`.
     pub given_after_nanos: u64,
-    /// The same.
+    /// Sum until the connection had taken the last byte.
     pub taken_after_nanos: u64,
 }
 
-/// Media that is sent over a connection.
+/// Flow that sends media over a connection.
 #[derive(Debug)]
 pub struct MediaFlow {
     config: FlowConfig,
     fates: Fates,
     begun: Option<Time>,
-    /// The next frame of each track, counted over all loops.
+    /// Number of the next frame of each track, counted over all loops.
     next: Vec<u64>,
-    /// The number of the next time code.
+    /// Number of the next time code.
     code: u32,
-    /// Whether pictures are left out up to the next with which a decoder can begin.
+    /// True while pictures are dropped up to the next key frame.
     skips: bool,
-    /// What each track has sent.
+    /// Progress of each track.
     under_way: Vec<UnderWay>,
-    /// The message that is being handed out.
+    /// Message that is being handed out.
     message: Option<Outgoing>,
-    /// Whether a piece was handed out, of which nothing is known yet.
+    /// True if a piece was handed out and not reported back yet.
     handed_out: bool,
     sent: Sent,
-    /// How long each frame waited until the connection had taken it, in nanoseconds, since they
-    /// were taken up last.
+    /// Delay of each frame until the connection had taken it, in nanoseconds, since the delays were
+    /// last taken.
     delays: Vec<u64>,
 }
 
-/// What a track has sent.
+/// Progress of a track.
 #[derive(Clone, Copy, Debug, Default)]
 struct UnderWay {
-    /// When its first frame left, and its timestamp.
+    /// Handover and timestamp of its first frame.
     first: Option<(Handover, u32)>,
-    /// Whether it has stood still.
+    /// True once it has paused.
     stalled: bool,
 }
 
-/// Which frame a message is.
+/// Identity of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     track: usize,
     timestamp: u32,
-    /// Whether it is the first of its track after that stood still.
+    /// True for the first frame of its track after the pause.
     after_stall: bool,
 }
 
-/// What a message is counted as.
+/// Category that a message counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Video,
-    /// Video with which a decoder can begin.
+    /// Video at which decoding can start.
     KeyVideo,
     Audio,
-    /// A frame that is malformed on purpose.
+    /// Frame that is malformed on purpose.
     Malformed,
-    /// No frame.
+    /// Message that is no frame.
     Other,
 }
 
 impl What {
-    /// What a whole frame is.
+    /// Returns the category of a whole frame.
     pub(super) fn of_frame(video: bool, key: bool) -> What {
         match (video, key) {
             (true, true) => What::KeyVideo,
@@ -174,25 +172,25 @@ impl What {
     }
 }
 
-/// A message on its way.
+/// A message that is being sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     bytes: Bytes,
-    /// How many bytes its first chunk has at most with its header, and each further one.
+    /// Maximum sizes of the first chunk and of each further chunk, including headers.
     chunks: (usize, usize),
-    /// How much of it the connection has taken.
+    /// Number of bytes that the connection has taken.
     taken: usize,
-    /// How much of it was handed out last.
+    /// Size of the piece that was handed out last.
     piece: usize,
     due: Time,
     what: What,
     payload: usize,
-    /// Of a whole frame of made media: which it is.
+    /// Identity, for a whole frame of generated media.
     place: Option<Place>,
 }
 
 impl Outgoing {
-    /// A message with so long a payload, in chunks, of which nothing was handed out.
+    /// Creates a message of which nothing was handed out. `payload` is its payload length.
     pub(super) fn new(
         (head, chunk_size): (Head, u32),
         bytes: Bytes,
@@ -212,7 +210,7 @@ impl Outgoing {
         }
     }
 
-    /// Of a message with that payload the first byte alone.
+    /// Creates a malformed message: only the first byte of `payload`.
     pub(super) fn malformed(
         (head, chunk_size): (Head, u32),
         payload: &[u8],
@@ -223,13 +221,13 @@ impl Outgoing {
         Outgoing::new((head, chunk_size), bytes, due, What::Malformed, cut.len())
     }
 
-    /// Whether it is a frame of video, and whole.
+    /// Returns true for a whole video frame.
     pub(super) fn is_video(&self) -> bool {
         self.what.is_video()
     }
 
-    /// The next piece of it: whole chunks, because what the session says may come between two
-    /// pieces.
+    /// Returns the next piece. It consists of whole chunks, because the session's messages may come
+    /// between two pieces.
     pub(super) fn hand_out(&mut self) -> FlowPacket {
         let rest = self.bytes.slice(self.taken..);
         let (first, further) = self.chunks;
@@ -245,13 +243,13 @@ impl Outgoing {
         }
     }
 
-    /// The piece was taken; says whether all of the message was.
+    /// Records that the piece was taken. Returns true if the message is complete.
     pub(super) fn took(&mut self) -> bool {
         self.taken += self.piece;
         self.taken >= self.bytes.len()
     }
 
-    /// Adds it to what was sent, of which the last piece left then.
+    /// Adds the message to the totals. `left` is the handover of its last piece.
     pub(super) fn count(&self, sent: &mut Sent, left: Handover) {
         match self.what {
             What::Video | What::KeyVideo => {
@@ -280,7 +278,7 @@ impl Outgoing {
 }
 
 impl MediaFlow {
-    /// Media that is not sent yet.
+    /// Creates a flow that is not started.
     pub fn new(config: FlowConfig) -> MediaFlow {
         MediaFlow {
             fates: Fates::new(&config.faults, config.seed),
@@ -297,28 +295,28 @@ impl MediaFlow {
         }
     }
 
-    /// Begins: the first frame is due now.
+    /// Starts the flow. The first frame is due now.
     pub fn start(&mut self, now: Time) {
         self.begun.get_or_insert(now);
     }
 
-    /// Lets no further message begin.
+    /// Stops before the next message.
     pub fn stop(&mut self) {
         self.begun = None;
     }
 
-    /// What was sent so far.
+    /// Totals so far.
     pub fn sent(&self) -> Sent {
         self.sent
     }
 
-    /// How long frames waited until the connection had taken them, in nanoseconds; those since the
-    /// last time.
+    /// Takes the delays of frames until the connection had taken them, in nanoseconds, since the
+    /// last call.
     pub fn take_delays(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.delays)
     }
 
-    /// How many bytes of messages are due and not taken by the connection.
+    /// Returns the number of bytes that are due and not taken by the connection.
     pub fn waiting(&self, now: Time) -> u64 {
         let under_way = self.message.as_ref();
         let mut bytes = under_way.map_or(0, |message| (message.bytes.len() - message.taken) as u64);
@@ -336,7 +334,7 @@ impl MediaFlow {
         bytes
     }
 
-    /// When a frame of a track is due; none behind the end of the media.
+    /// Returns when a frame is due, or `None` after the end of the media.
     fn due(&self, video: bool, clip: &mediagen::clip::Clip, number: u64) -> Option<Time> {
         let mut at = Duration::from_nanos(clip.nanos(number));
         if self.config.length.is_some_and(|length| at >= length) {
@@ -353,7 +351,7 @@ impl MediaFlow {
         Some(self.begun? + at)
     }
 
-    /// The track whose next frame is due first, and when.
+    /// Returns the track whose next frame is due first, and its due time.
     fn first(&self) -> Option<(usize, Time)> {
         let tracks = self.config.tracks.tracks.iter().zip(&self.next).enumerate();
         let dues = tracks.filter_map(|(place, (track, &number))| {
@@ -365,7 +363,7 @@ impl MediaFlow {
         dues.min_by_key(|&(_, due)| due)
     }
 
-    /// Makes the next message that is due.
+    /// Returns the next message that is due.
     fn make(&mut self, now: Time) -> Option<Outgoing> {
         let tracks = self.config.tracks.clone();
         loop {
@@ -377,14 +375,15 @@ impl MediaFlow {
             let frame = track.frame(number)?;
             let video = track.video;
             let code = self.code;
-            // A picture without a code must leave no hole in the numbers: it would count as lost.
+            // A picture without a time code must not leave a gap in the numbers, which would count
+            // as loss.
             self.code = self.code.wrapping_add(u32::from(frame.code_at.is_some()));
             let late = self
                 .config
                 .drop_after
                 .is_some_and(|after| now > due + after);
             if video {
-                // What refers to a picture that was left out is of no use.
+                // Pictures that refer to a dropped one are useless.
                 self.skips = (late || self.skips) && !frame.key;
             }
             if if video { self.skips } else { late } {
@@ -422,7 +421,7 @@ impl MediaFlow {
         }
     }
 
-    /// Whether a frame is the first of its track after that stood still.
+    /// Returns true for the first frame of its track after the pause.
     fn ends_stall(&mut self, track: usize, due: Time) -> bool {
         let stall = self.config.faults.stall.zip(self.begun);
         let ends = stall.map(|((begins, lasts), begun)| begun + begins + lasts);
@@ -434,7 +433,7 @@ impl MediaFlow {
         })
     }
 
-    /// A whole frame of a track has left.
+    /// Records a whole frame that has left, and the pause that it ends.
     fn frame_left(&mut self, place: Place, left: Handover) {
         let Some(under_way) = self.under_way.get_mut(place.track) else {
             return;
@@ -451,7 +450,7 @@ impl MediaFlow {
         self.sent.stalled_unsure_nanos += (most - least).as_nanos() as u64 / 2;
     }
 
-    /// The numbers of a frame's time code, and where they stand.
+    /// Returns the numbers of a frame's time code, and their offset.
     fn coded(
         &self,
         frame: &TrackFrame,
@@ -469,7 +468,7 @@ impl MediaFlow {
     }
 }
 
-/// A message of that payload in chunks, with the numbers of its time code at their place.
+/// Builds a message in chunks, with the numbers of its time code in place.
 fn message(
     head: Head,
     payload: &[u8],
@@ -493,7 +492,7 @@ impl Flow for MediaFlow {
         match (&self.message, self.handed_out) {
             (_, true) => Some(Time::NEVER),
             (Some(message), false) => Some(message.due()),
-            // Nothing more is due: at the end of its media it has ended.
+            // Media of limited length has ended once nothing more is due.
             (None, false) => match (self.first(), self.config.length) {
                 (None, Some(_)) if self.begun.is_some() => None,
                 (first, _) => Some(first.map_or(Time::NEVER, |(_, due)| due)),
@@ -515,7 +514,8 @@ impl Flow for MediaFlow {
 
     fn left(&mut self, _: Tag, left: Option<Handover>) {
         self.handed_out = false;
-        // What was not taken is handed out again: nothing of a message may be missing.
+        // A piece that was not taken is handed out again, because no part of a message may be
+        // missing.
         let (Some(message), Some(left)) = (&mut self.message, left) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! What is measured of RTMP beside its frames.
+//! RTMP metrics, in addition to those of frames.
 
 use crate::media::frames::metrics::FRAMES_GROUP;
 
@@ -8,86 +8,85 @@ measure::metrics! {
     counters {
         /// Commands sent.
         COMMANDS = "commands", Count, "RTMP, 7.2";
-        /// Answers to commands, and statuses, that came.
+        /// Responses to commands, and status messages, received.
         ANSWERS = "answers", Count, "RTMP, 7.2";
-        /// Answers and statuses that say no: `_error`, or the level `error`.
+        /// Responses and statuses that report an error: `_error`, or level `error`.
         REFUSALS = "refusals", Count, "RTMP, 7.2";
-        /// Handshakes in which S2 did not repeat C1. Players go on, and so do clients.
+        /// Handshakes in which S2 did not echo C1. Clients continue, as players do.
         HANDSHAKES_WITHOUT_ECHO = "handshakes_without_echo", Count, "RTMP, 5.2.4";
-        /// Commands of the server without a name, or that cannot be read otherwise. They are passed
-        /// over.
+        /// Server commands without a name, or that cannot be parsed otherwise. They are ignored.
         UNREADABLE_COMMANDS = "unreadable_commands", Count, "RTMP, 7.1.1";
-        /// Messages of media in another message stream than the one that `createStream` named, such
-        /// as 0. They count as those of the stream, as for players.
+        /// Media messages in another message stream than the one that `createStream` returned, such
+        /// as 0. They count as media of the stream, as in players.
         OTHER_STREAM_MEDIA = "other_stream_media", Count, "RTMP, 7.2.1.3";
-        /// Frames of video that came.
+        /// Video frames received.
         VIDEO_FRAMES = "video_frames", Count, "";
-        /// Frames of audio that came.
+        /// Audio frames received.
         AUDIO_FRAMES = "audio_frames", Count, "";
-        /// Frames of video with which a decoder can begin.
+        /// Video frames received at which decoding can start.
         KEY_FRAMES = "key_frames", Count, "";
-        /// Messages of media that are no frames: what decoders need beforehand, ends, metadata.
+        /// Media messages that are no frames: decoder configurations, sequence ends, metadata.
         MEDIA_CONFIGS = "media_configs", Count, "";
-        /// Messages of metadata.
+        /// Metadata messages received.
         METADATA = "metadata", Count, "RTMP, 7.1.2";
-        /// Acknowledgements sent: the server wants one for each window of bytes.
+        /// Acknowledgements sent. The server expects one per window of bytes.
         ACKNOWLEDGEMENTS = "acknowledgements", Count, "RTMP, 5.4.3";
-        /// Messages of media that are cut off, or whose coding cannot be told.
+        /// Media messages that are truncated, or whose codec cannot be determined.
         MALFORMED = "malformed", Count, "";
-        /// Messages of media in a coding or packing that is not known, so that nobody can say
-        /// whether they are frames. They are in no other figure but the bytes on the wire.
+        /// Media messages of an unknown codec or packet type, which may or may not be frames. They
+        /// count in no other metric except the bytes on the wire.
         UNKNOWN_MEDIA = "unknown_media", Count, "";
-        /// Messages with frames of further tracks of a stream. Only one track of video and one of
-        /// audio are measured, those whose frames came first. Of several tracks in one message, the
-        /// first counts for all.
+        /// Messages with frames of additional tracks of a stream. Only one video track and one
+        /// audio track are measured: those whose frames came first. If a message holds several
+        /// tracks, the first counts for all.
         OTHER_TRACKS = "other_tracks", Count, "Enhanced RTMP v2, Multitrack";
-        /// Streams of sound or pictures that had stopped when their client was told to leave, or
-        /// when the server unpublished the stream, while the other one played on: of which nothing
-        /// had come for 2 s, and for 4 times the longest gap before. The silence is a stall, too.
+        /// Audio or video streams that had stopped while the other one played on, at the time their
+        /// client left or the server unpublished the stream: nothing had arrived for 2 s, and for 4
+        /// times the longest gap before. The silence counts as a stall, too.
         STREAMS_SILENT = "streams_silent", Count, "";
-        /// Frames that left, of clients that publish: the connection took all of them. Counted once
-        /// a second.
+        /// Frames sent by publishing clients: the connection took them completely. Updated once a
+        /// second.
         SENT_FRAMES = "sent_frames", Count, "";
-        /// Bytes of payload in them.
+        /// Payload bytes of these frames.
         SENT_BYTES = "sent_bytes", Bytes, "";
-        /// The same with the headers of chunks.
+        /// Bytes of these frames on the wire, including chunk headers.
         SENT_WIRE_BYTES = "sent_wire_bytes", Bytes, "";
-        /// Frames that were due and were left out, because the connection had not taken those
-        /// before within `drop_after`. Of clients that publish.
+        /// Frames that publishing clients dropped when due, because the connection had not taken
+        /// earlier frames within `drop_after`.
         NOT_TAKEN = "not_taken", Count, "";
     }
     gauges {}
     distributions {
-        /// From the moment a connection stood, with TLS where it is over TLS, to the end of the
-        /// handshake of RTMP.
+        /// Time from the established connection, including TLS if used, to the end of the RTMP
+        /// handshake.
         HANDSHAKE_DELAY = "handshake_delay", Seconds, "RTMP, 5.2";
-        /// From `connect` as sent to its answer.
+        /// Time from sending `connect` to its answer.
         CONNECT_COMMAND_DELAY = "connect_command_delay", Seconds, "RTMP, 7.2.1.1";
-        /// From `createStream` as sent to its answer.
+        /// Time from sending `createStream` to its answer.
         CREATE_STREAM_DELAY = "create_stream_delay", Seconds, "RTMP, 7.2.1.3";
-        /// From `play` as sent to `NetStream.Play.Start`, or to the first media where that came
-        /// before it.
+        /// Time from sending `play` to `NetStream.Play.Start`, or to the first media if that
+        /// arrives earlier.
         PLAY_DELAY = "play_delay", Seconds, "RTMP, 7.2.2.1";
-        /// From `publish` as sent to `NetStream.Publish.Start`.
+        /// Time from sending `publish` to `NetStream.Publish.Start`.
         PUBLISH_DELAY = "publish_delay", Seconds, "RTMP, 7.2.2.6";
-        /// What TCP holds back: of each frame that is published, from when it was due to when the
-        /// connection had taken all of it. The kernel keeps at most 16 KiB that it has not sent.
+        /// Backpressure of TCP: time from when a published frame was due until the connection had
+        /// taken it completely. The kernel holds at most 16 KiB of unsent data.
         SEND_QUEUE_DELAY = "send_queue_delay", Seconds, "tcp(7), TCP_NOTSENT_LOWAT";
-        /// The same in bytes: what is due and not taken by the connection, of each client that
-        /// publishes, looked at once a second.
+        /// Backlog of each publishing client, sampled once a second: bytes that are due but not
+        /// taken by the connection.
         SEND_QUEUE = "send_queue", Bytes, "";
-        /// From `play` as sent to the first frame.
+        /// Time from sending `play` to the first frame.
         PLAY_TO_MEDIA = "play_to_media", Seconds, "";
-        /// From the moment a client's first request was due to the first frame of video with which
-        /// a decoder can begin: before it a viewer sees nothing.
+        /// Time from when a client's first request was due to the first video frame at which
+        /// decoding can start. Until then a viewer sees nothing.
         KEY_FRAME_DELAY = "key_frame_delay", Seconds, "";
-        /// How far audio and video come apart: of each frame of audio, how much later or earlier it
-        /// came than the latest frame of video, either way, once the difference of their timestamps
-        /// is taken off.
+        /// Skew between audio and video: for each audio frame, the time between its arrival and
+        /// that of the latest video frame, less the difference of their timestamps, as an absolute
+        /// value.
         AV_SKEW = "av_skew", Seconds, "";
     }
     derived {
-        /// Media payload sent, over all streams that the population publishes.
+        /// Bit rate of media payload sent, over all streams that the population publishes.
         "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
     }
     summary {

@@ -1,6 +1,7 @@
-//! RTMP 1.0 (Adobe, "RTMP Specification 1.0", 2012): clients that play and publish.
+//! RTMP 1.0 (Adobe, "RTMP Specification 1.0", 2012): clients that play and publish, and a reference
+//! server.
 //!
-//! Sections named `RTMP, 5.3.1` and the like are of that document.
+//! Section numbers such as `RTMP, 5.3.1` refer to that document.
 
 mod calibration;
 pub mod client;

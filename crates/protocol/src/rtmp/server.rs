@@ -1,5 +1,5 @@
-//! The reference server: plays made media under any name, takes in what clients publish and passes
-//! it on, does wrong what it is told to, and says exactly what it did.
+//! Reference server: plays generated media under any name, relays what clients publish, injects
+//! faults on request, and reports exactly what it did.
 
 pub mod faults;
 mod published;
@@ -25,22 +25,22 @@ use published::PublishedStreams;
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
 
-/// The settings of the reference server.
+/// Settings of the reference server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// The media that it plays under every name that no client publishes.
+    /// Media that is played under every name that no client publishes.
     pub source: SourceConfig,
-    /// How many streams there are: `stream1`, `stream2` and so on. Default: any name is one.
+    /// Number of streams: `stream1`, `stream2` and so on. Default: any name is a stream.
     pub streams: Option<u32>,
-    /// How long its media is. Default: it has no end.
+    /// Length of the generated media. Default: endless.
     pub length: Option<Duration>,
-    /// The size of the chunks that it sends. Default: 4096.
+    /// Chunk size of the server. Default: 4096.
     pub chunk_size: u32,
-    /// What it does wrong on purpose. Default: nothing.
+    /// Faults to inject. Default: none.
     pub faults: ServerFaults,
-    /// What the wall clock showed, since 1970, when time began.
+    /// Wall-clock time since 1970 when the server's time began.
     pub wall_clock: Duration,
-    /// Seed of all that is drawn. Default: 1.
+    /// Seed of all random choices. Default: 1.
     pub seed: u64,
 }
 
@@ -58,37 +58,36 @@ impl Default for ServerConfig {
     }
 }
 
-/// What the server did for one connection: a line of its report.
+/// Report on one connection: a line of the server's report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServedClient {
-    /// Which connection, from 1.
+    /// Number of the connection, from 1.
     pub connection: u64,
-    /// What CLOCK_MONOTONIC showed when the server's time began, which times below count from, in
-    /// nanoseconds.
+    /// CLOCK_MONOTONIC in nanoseconds when the server's time began, to which the times below refer.
     pub clock_monotonic_nanos: i64,
-    /// Where it came from.
+    /// Address of the client.
     pub remote: Option<String>,
-    /// The application that was asked for.
+    /// Requested application.
     pub app: Option<String>,
-    /// The stream that was asked for.
+    /// Requested stream.
     pub stream: Option<String>,
-    /// Whether the client published it. Else it played it, where it has a stream.
+    /// True if the client published the stream. Otherwise it played `stream`, if that is set.
     pub published: bool,
-    /// What was sent to a client that plays.
+    /// Media sent to a playing client.
     pub sent: Sent,
-    /// Frames that a publisher sent.
+    /// Frames received from a publishing client.
     pub received_frames: u64,
-    /// Bytes of payload in them.
+    /// Payload bytes of these frames.
     pub received_bytes: u64,
-    /// What the client sent that is no RTMP, in words.
+    /// Description of the client's violation of RTMP.
     pub malformed: Option<String>,
 }
 
-/// A reference server.
+/// The RTMP reference server.
 #[derive(Clone, Debug)]
 pub struct Server(Arc<Shared>);
 
-/// What all sessions share.
+/// State that all sessions share.
 #[derive(Debug)]
 struct Shared {
     config: ServerConfig,
@@ -97,10 +96,10 @@ struct Shared {
 }
 
 impl Server {
-    /// A server that serves nobody yet.
+    /// Creates a server.
     ///
     /// # Errors
-    /// Its media cannot be made; the text says why.
+    /// The media cannot be generated. The text gives the reason.
     pub fn new(config: ServerConfig) -> Result<Server, String> {
         let tracks = Tracks::new(&config.source, None)?;
         Ok(Server(Arc::new(Shared {
@@ -110,18 +109,17 @@ impl Server {
         })))
     }
 
-    /// A session for the connection that was accepted as number `number`: the number decides, with
-    /// the seed, what it draws.
+    /// Creates the session of the accepted connection `number`. Its random choices depend on the
+    /// number and the seed.
     pub fn session(&self, number: u64) -> Box<dyn Session> {
         Box::new(session::ServerSession::new(self.0.clone(), number))
     }
 
-    /// The metrics of its sessions.
+    /// Metrics of the server's sessions.
     pub fn catalogue(&self) -> Catalogue {
         CATALOGUE
     }
 
-    /// Its settings.
     pub fn config(&self) -> &ServerConfig {
         &self.0.config
     }

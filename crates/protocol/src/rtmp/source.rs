@@ -1,4 +1,4 @@
-//! Media as messages of RTMP: made once, and shared by all that send it.
+//! Media as RTMP messages: generated once, and shared by all senders.
 
 use std::sync::Arc;
 
@@ -16,65 +16,64 @@ use super::codec::write::{self, Head};
 use crate::media::rtp::Pacing;
 use crate::media::source::{MediaSource, SourceConfig};
 
-/// The bit rate of sound that is made.
+/// Bit rate of generated audio.
 const AUDIO_RATE: BitRate = BitRate(192_000);
-/// Packets that clips are cut into, which are put together again here: the longest, so that there
-/// are few.
+/// Size of the packets that clips are cut into, and that are reassembled here: the maximum, so that
+/// there are few.
 const PACKET_MAX: usize = 65_000;
-/// NAL units that hold others, and parts of others (RFC 6184, 5.7.1 and 5.8).
+/// NAL unit types that aggregate and fragment others (RFC 6184, 5.7.1 and 5.8).
 const STAP_A: u8 = 24;
 const FU_A: u8 = 28;
-/// NAL units of pictures that can be decoded by themselves, and of parameter sets (H.264, table
-/// 7-1).
+/// NAL unit types of pictures that can be decoded without others, and of parameter sets (H.264,
+/// table 7-1).
 const IDR: u8 = 5;
 const SPS: u8 = 7;
 const PPS: u8 = 8;
-/// The length and the indices of an access unit before it (RFC 3640, 3.2.1).
+/// Length of the AU headers before an access unit (RFC 3640, 3.2.1).
 const AU_HEADERS: usize = 4;
 
-/// One media of a source.
+/// Audio or video of a source.
 #[derive(Debug)]
 pub struct Track {
-    /// Whether it is video.
+    /// True for video, false for audio.
     pub video: bool,
-    /// When its frames are due.
+    /// Schedule of the frames.
     pub clip: Arc<Clip>,
-    /// The payload of the message that a decoder needs beforehand.
+    /// Payload of the decoder configuration message.
     pub config: Bytes,
-    /// Its frames.
     pub frames: Vec<TrackFrame>,
 }
 
 /// A frame of a track.
 #[derive(Clone, Debug)]
 pub struct TrackFrame {
-    /// The payload of its message.
+    /// Payload of the message.
     pub payload: Bytes,
-    /// Where in it the numbers of a time code stand, where it has one.
+    /// Offset of the time code's numbers in the payload; `None` if the frame has no time code.
     pub code_at: Option<usize>,
-    /// Whether a decoder can begin with it.
+    /// True if decoding can start here.
     pub key: bool,
 }
 
-/// What is sent over one connection.
+/// Media sent over one connection.
 #[derive(Debug)]
 pub struct Tracks {
-    /// Video first.
+    /// Video comes first.
     pub tracks: Vec<Track>,
     metadata: Vec<u8>,
 }
 
 impl Tracks {
-    /// Makes the media. Takes up to some seconds where the bit rate is very high, or the file
-    /// large. `file` is what the file holds, where there is one.
+    /// Generates the media, or reads it from `file`. Takes up to some seconds if the bit rate is
+    /// very high, or the file large.
     ///
     /// # Errors
-    /// No media can be made by the settings, or out of the file; the text says why.
+    /// The settings or the file yield no media. The text gives the reason.
     pub fn new(config: &SourceConfig, file: Option<&[u8]>) -> Result<Tracks, String> {
         let audio = config.audio.unwrap_or(false);
         let own = SourceConfig {
             mtu: PACKET_MAX,
-            // What is made for RTP is no sound that decoders of RTMP know well.
+            // Decoders of RTMP do not support the audio generated for RTP well.
             audio: match file {
                 Some(_) => config.audio,
                 None => Some(false),
@@ -93,23 +92,23 @@ impl Tracks {
         })
     }
 
-    /// Whether the keys of a source make sense for what is published over RTMP.
+    /// Checks that the keys of a source apply to publishing over RTMP.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The text names the wrong key.
     pub fn check(config: &SourceConfig) -> Result<(), String> {
         config.check()?;
         if config.pacing != Pacing::AtOnce {
-            return Err("a frame is one message of RTMP, so there is no `pacing`".to_owned());
+            return Err("a frame is one message of RTMP; remove `pacing`".to_owned());
         }
         if config.mtu != SourceConfig::default().mtu {
-            return Err("RTMP has no packets, so there is no `mtu`; write `chunk_size`".to_owned());
+            return Err("RTMP has no packets; write `chunk_size` instead of `mtu`".to_owned());
         }
         Ok(())
     }
 
-    /// Adds what comes before the first frame: metadata (of a publisher behind the command that has
-    /// the server keep it), and what decoders need.
+    /// Appends the messages before the first frame: metadata and decoder configurations. A
+    /// publisher's metadata follows the command `@setDataFrame`, which makes the server keep it.
     pub fn write_preamble(
         &self,
         stream: u32,
@@ -136,7 +135,7 @@ impl Tracks {
         }
     }
 
-    /// What it is, for people.
+    /// Human-readable description.
     pub fn description(&self) -> String {
         let all: Vec<&str> = self
             .tracks
@@ -148,7 +147,7 @@ impl Tracks {
 }
 
 impl Track {
-    /// The type of its messages, and their chunk stream.
+    /// Message type and chunk stream of the track.
     pub fn way(&self) -> (Kind, u8) {
         match self.video {
             true => (Kind::Video, write::VIDEO),
@@ -183,34 +182,34 @@ impl Track {
         })
     }
 
-    /// The frame of that number, counted over all loops.
+    /// Returns the frame with this number, counted over all loops.
     pub fn frame(&self, number: u64) -> Option<&TrackFrame> {
         let count = self.frames.len() as u64;
         let place = number.checked_rem(count)?;
         self.frames.get(place as usize)
     }
 
-    /// The timestamp of that frame, in milliseconds.
+    /// Timestamp of this frame in milliseconds.
     pub fn timestamp(&self, number: u64) -> u32 {
         (self.clip.nanos(number) / 1_000_000) as u32
     }
 }
 
-/// How much later than it is decoded a frame is shown, in milliseconds.
+/// Composition time offset of a frame in milliseconds.
 fn composition(clip: &Clip, number: u64) -> u32 {
     let decoded = clip.nanos(number) / 1_000_000;
     let shown = u64::from(clip.ticks(number)) * 1000 / u64::from(clip.clock_rate()).max(1);
     shown.saturating_sub(decoded).min(0x7f_ffff) as u32
 }
 
-/// The parameter sets of a clip of H.264, as its description has them.
+/// Returns SPS and PPS from the parameters of an H.264 clip.
 fn parameter_sets(clip: &Clip) -> Option<(Vec<u8>, Vec<u8>)> {
     let (_, sets) = clip.parameters().split_once("sprop-parameter-sets=")?;
     let (sps, pps) = sets.split_once(',')?;
     Some((STANDARD.decode(sps).ok()?, STANDARD.decode(pps).ok()?))
 }
 
-/// FLV, E.4.3.1, with ISO/IEC 14496-15, 5.2.4.1.
+/// Builds the AVC sequence header: FLV, E.4.3.1, with ISO/IEC 14496-15, 5.2.4.1.
 fn avc_config(clip: &Clip) -> Result<Bytes, String> {
     let sets = parameter_sets(clip).ok_or("its parameter sets cannot be read")?;
     let (sps, pps) = sets;
@@ -227,14 +226,15 @@ fn avc_config(clip: &Clip) -> Result<Bytes, String> {
     Ok(out.into())
 }
 
-/// FLV, E.4.2.1: AAC, always as if it were stereo at 44 kHz, and the AudioSpecificConfig.
+/// Builds the AAC sequence header: FLV, E.4.2.1, always marked as stereo at 44 kHz, with the
+/// AudioSpecificConfig.
 fn aac_config(clip: &Clip) -> Result<Bytes, String> {
     let parameters = clip.parameters();
     let hex = parameters.split_once("config=").map_or("", |(_, hex)| hex);
     let digits = hex.bytes().map(|byte| char::from(byte).to_digit(16));
     let digits: Option<Vec<u32>> = digits.collect();
     let digits = digits.filter(|digits| !digits.is_empty() && digits.len() % 2 == 0);
-    let digits = digits.ok_or("its sound is no AAC")?;
+    let digits = digits.ok_or("its audio is not AAC")?;
     let config = digits
         .chunks_exact(2)
         .map(|pair| (pair[0] << 4 | pair[1]) as u8);
@@ -253,8 +253,8 @@ fn aac_frame<'a>(packets: impl Iterator<Item = &'a [u8]>) -> TrackFrame {
     }
 }
 
-/// A picture out of its packets: each NAL unit behind its length (ISO/IEC 14496-15, 5.3.4.2).
-/// Parameter sets are left out, because they came before.
+/// Reassembles a picture from its packets: each NAL unit follows its length (ISO/IEC 14496-15,
+/// 5.3.4.2). Parameter sets are dropped, because the sequence header has them.
 fn avc_frame<'a>(
     packets: impl Iterator<Item = &'a [u8]>,
     shown_later: u32,
@@ -292,7 +292,7 @@ fn avc_frame<'a>(
     for nal in &nals {
         payload.extend_from_slice(&(nal.len() as u32).to_be_bytes());
         if code_at.is_none() {
-            // Receivers look no farther.
+            // Receivers do not look beyond these bytes.
             code_at = TimeCode::place(nal)
                 .map(|place| payload.len() + place)
                 .filter(|at| at + CODE_BYTES <= HEAD);
@@ -306,7 +306,7 @@ fn avc_frame<'a>(
     })
 }
 
-/// `onMetaData` (FLV, E.5), which players and servers show.
+/// Builds `onMetaData` (FLV, E.5), which players and servers show.
 fn metadata(tracks: &[Track]) -> Vec<u8> {
     let number = |name: &str, value: f64| (name.to_owned(), Value::Number(value));
     let mut all = Vec::new();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn made_media_is_whole_frames_with_room_for_a_code() {
+    fn generated_frames_are_complete_and_carry_time_codes() {
         for bitrate in [100_000, 2_000_000, 20_000_000] {
             let tracks = made(bitrate, true);
             let [video, audio] = &tracks.tracks[..] else {
@@ -370,7 +370,7 @@ mod tests {
                 );
                 assert!(time_code(&frame.payload[tag.data..]).is_some());
                 assert!(frame.code_at.is_some_and(|at| at < 120));
-                // Lengths lead from one unit to the next, up to the end.
+                // Lengths lead from one NAL unit to the next, up to the end.
                 let mut rest = &frame.payload[5..];
                 while let Some((length, after)) = rest.split_first_chunk() {
                     rest = &after[u32::from_be_bytes(*length) as usize..];
@@ -391,8 +391,8 @@ mod tests {
     }
 
     #[test]
-    fn code_is_where_receivers_look_or_has_no_number() {
-        // As encoders write a file: the first picture begins with what they say of themselves.
+    fn only_time_codes_near_the_start_are_numbered() {
+        // As encoders write files: the first picture begins with encoder information.
         let about = [&[6, 5][..], &[1; 700]].concat();
         let long_buffering = [&[6, 0][..], &[1; 200]].concat();
         let slice = |kind| vec![kind; 300];
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_says_what_follows() {
+    fn preamble_describes_the_media() {
         let tracks = made(1_000_000, true);
         let size = link::metadata(&tracks.metadata).expect("it is metadata");
         assert!(
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_mean_nothing_here_are_refused() {
+    fn keys_that_do_not_apply_to_rtmp_are_rejected() {
         let check = |text: &str| {
             let config: SourceConfig = serde_json::from_str(text).expect("it is a source");
             Tracks::check(&config)

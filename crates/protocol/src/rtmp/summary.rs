@@ -1,9 +1,9 @@
-//! What the summary of a run shows of RTMP.
+//! Summary rows of RTMP.
 
 use measure::SummaryRow;
 use measure::summary::{Part, When};
 
-/// What a population sent. One that receives nothing has no more to show.
+/// Sent media. A population that receives nothing has no further rows.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
         "sent",
@@ -12,7 +12,7 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
             Part::Text("{sent_bitrate} of media; {sent_frames} frames"),
             Part::If(
                 "not_taken",
-                "; {} left out, because the server did not take them",
+                "; {} dropped, because the server did not take them",
             ),
         ],
     ),
@@ -31,46 +31,50 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::end(&[When::Above("sent_frames"), When::Zero("frames")]),
 ];
 
-/// Faults of servers that players tolerate.
+/// Server faults that players tolerate.
 pub(super) const ODDITIES: &[SummaryRow] = &[
     SummaryRow::text(
         "handshake",
         &[When::Above("handshakes_without_echo")],
         &[Part::Text(
-            "S2 did not repeat C1 in {handshakes_without_echo}; players go on",
+            "S2 did not echo C1 in {handshakes_without_echo}; players ignore that",
         )],
     ),
     SummaryRow::text(
         "commands",
         &[When::Above("unreadable_commands")],
         &[Part::Text(
-            "{unreadable_commands} of the server could not be read",
+            "{unreadable_commands} from the server could not be parsed",
         )],
     ),
     SummaryRow::text(
         "other stream",
         &[When::Above("other_stream_media")],
         &[Part::Text(
-            "{other_stream_media} messages of media in a message stream that was not created",
+            "{other_stream_media} media messages in a message stream that was not created",
         )],
     ),
 ];
 
-/// That no frame came.
+/// Shown if no frame was received.
 pub(super) const NO_MEDIA: &[SummaryRow] = &[
-    SummaryRow::text("media", &[When::Zero("frames")], &[Part::Text("none came")]),
+    SummaryRow::text(
+        "media",
+        &[When::Zero("frames")],
+        &[Part::Text("none received")],
+    ),
     SummaryRow::end(&[When::Zero("frames")]),
 ];
 
-/// What came.
+/// Received media.
 pub(super) const STREAM: &[SummaryRow] = &[
     SummaryRow::text(
         "frames",
         &[],
         &[
             Part::Text("{video_frames} of video, {audio_frames} of audio"),
-            Part::If("malformed", "; {} messages of media malformed"),
-            Part::If("unknown_media", "; {} in an unknown coding"),
+            Part::If("malformed", "; {} media messages malformed"),
+            Part::If("unknown_media", "; {} of an unknown format"),
             Part::If("other_tracks", "; {} of other tracks"),
         ],
     ),
@@ -84,13 +88,13 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "times",
         &[When::MoreThanPercentOf("timed_by_reading", "frames")],
         &[Part::Text(
-            "of {timed_by_reading/frames} of frames: when they were read, not when they came",
+            "for {timed_by_reading/frames} of frames: time of reading instead of arrival",
         )],
     ),
 ];
 
-/// When there was something to see, how long frames of a publisher of ours were on their way, and
-/// where playing would have stood still.
+/// Time to the first picture, delay of frames that a client of the run published, and interruptions
+/// of playback.
 pub(super) const FRAMES: &[SummaryRow] = &[
     SummaryRow::distribution(
         "to picture",
@@ -108,7 +112,7 @@ pub(super) const FRAMES: &[SummaryRow] = &[
         "frames lost",
         &[When::Above("frames_published")],
         &[Part::Text(
-            "{frame_loss}   {frames_published-frames_delivered} of {frames_published} did not come",
+            "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing",
         )],
     ),
     SummaryRow::text(
@@ -118,7 +122,7 @@ pub(super) const FRAMES: &[SummaryRow] = &[
             When::Above("time_codes_ahead"),
         ],
         &[Part::Text(
-            "{time_codes_ahead} frames came before they were sent: the clocks differ",
+            "{time_codes_ahead} frames arrived before they were sent: the clocks differ",
         )],
     ),
     SummaryRow::text(

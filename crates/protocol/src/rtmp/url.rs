@@ -1,15 +1,15 @@
-//! URLs of RTMP: `rtmp://host/app/stream`, `rtmps://host:443/app/instance/stream?token=x`.
+//! RTMP URLs: `rtmp://host/app/stream`, `rtmps://host:443/app/instance/stream?token=x`.
 
 use std::fmt;
 
 use crate::url::{Parts, UrlError, Why, scheme};
 
-/// The port of RTMP where a URL names none (RTMP, 4).
+/// Default port of RTMP (RTMP, 4).
 pub(super) const DEFAULT_PORT: u16 = 1935;
-/// The port of RTMP over TLS.
+/// Default port of RTMP over TLS.
 pub(super) const DEFAULT_TLS_PORT: u16 = 443;
 
-/// Where a stream is.
+/// Location of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     secure: bool,
@@ -21,8 +21,8 @@ pub struct Url {
 }
 
 impl Url {
-    /// Splits a URL. The application is `app` if the path begins with it, otherwise the path
-    /// without its last part. The rest is the stream, with the query. The query may follow the
+    /// Parses a URL. The application is `app` if the path begins with it, otherwise the path
+    /// without its last part. The rest is the stream, including the query. The query may follow the
     /// application instead: `live?vhost=a/stream`.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Url {
         let other = |text: &str| wrong(Why::Other(text.to_owned()));
         if parts.user_info.is_some() {
             return Err(other(
-                "RTMP has no name and password; write what the server wants behind the stream, \
+                "RTMP has no name and password; append credentials to the stream name, \
                  as in rtmp://host/app/stream?user=NAME&pass=WORD",
             ));
         }
@@ -56,7 +56,7 @@ impl Url {
             Some(named) => named,
             None => match stream_begins(path) {
                 Some(cut) => (&path[..cut], &path[cut + 1..]),
-                // Servers without applications take the first part for the stream.
+                // Servers without applications take the first path part as the stream.
                 None => (path, ""),
             },
         };
@@ -78,45 +78,44 @@ impl Url {
         })
     }
 
-    /// Whether it is over TLS.
+    /// Returns true for RTMP over TLS.
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// Name or address.
+    /// Host name or address.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The application, as `connect` names it.
+    /// Application name for `connect`.
     pub fn app(&self) -> &str {
         &self.app
     }
 
-    /// The stream, as `play` and `publish` name it; empty where the URL names none.
+    /// Stream name for `play` and `publish`; empty if the URL has none.
     pub fn stream(&self) -> &str {
         &self.stream
     }
 
-    /// The URL of the application (RTMP, 7.2.1.1).
+    /// URL of the application (RTMP, 7.2.1.1).
     pub fn of_app(&self) -> String {
         let scheme = if self.secure { "rtmps" } else { "rtmp" };
         format!("{scheme}://{}/{}", self.authority, self.app)
     }
 
-    /// Topic of messages about the stream: host, port, application and stream, without what follows
-    /// a question mark, such as a token.
+    /// Topic of messages about the stream: host, port, application and stream, without queries,
+    /// which may hold a token.
     pub fn stream_name(&self) -> String {
         let host = self.host.to_ascii_lowercase();
         format!("{host}:{}/{}", self.port, self.path())
     }
 
-    /// Application and stream without their queries.
+    /// Application and stream, without their queries.
     pub fn path(&self) -> String {
         let stream = self.stream.split('?').next().unwrap_or_default();
         let app = self.app.split('?').next().unwrap_or_default();
@@ -124,9 +123,9 @@ impl Url {
     }
 }
 
-/// Position of the slash between application and stream: the last one before the query. Without
-/// one, the query belongs to the application, and the stream follows it, with its own query if it
-/// has one.
+/// Returns the position of the slash between application and stream: the last one before the query.
+/// If there is none, the query belongs to the application, and the stream follows it, possibly with
+/// a query of its own.
 fn stream_begins(path: &str) -> Option<usize> {
     let (before, query) = match path.split_once('?') {
         None => return path.rfind('/'),
@@ -144,8 +143,8 @@ fn stream_begins(path: &str) -> Option<usize> {
 impl fmt::Display for Url {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.stream.as_str() {
-            // Without a stream there need be no slash, unless one in the query would be taken for
-            // it.
+            // Without a stream the slash is optional, unless a slash in the query would be taken
+            // for it.
             "" if self.app.contains('?') && stream_begins(&self.app).is_none() => {
                 write!(out, "{}", self.of_app())
             }
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_part_is_the_stream() {
+    fn last_path_part_is_the_stream() {
         for (url, app, stream) in [
             ("rtmp://h/live/a", "live", "a"),
             ("rtmp://h/live/room/a?token=x/y", "live/room", "a?token=x/y"),
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_names_are_those_of_the_scheme() {
+    fn default_port_depends_on_the_scheme() {
         assert_eq!(parse("RTMP://H/a/b").port(), 1935);
         let secure = parse("rtmps://[::1]/a/b");
         assert_eq!(
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_urls_are_explained() {
         for (url, part) in [
             ("http://h/a/b", "is not a valid RTMP URL"),
             ("rtmp://h", "names no application"),
@@ -221,7 +220,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_url_is_written_as_it_is_read(url in "rtmps?://[a-z]{1,5}(:[1-9])?/[a-z/?=]{1,12}") {
+        fn urls_survive_a_round_trip(url in "rtmps?://[a-z]{1,5}(:[1-9])?/[a-z/?=]{1,12}") {
             if let Ok(read) = Url::parse(&url, None) {
                 prop_assert_eq!(Url::parse(&read.to_string(), None), Ok(read));
             }

@@ -1,4 +1,4 @@
-//! What the server says in commands: answers, statuses, calls.
+//! Commands of the server: responses, statuses, calls.
 
 use measure::{HistogramId, Time};
 
@@ -10,7 +10,7 @@ use crate::rtmp::metrics as m;
 use crate::session::{Context, Note, Output};
 
 impl Client {
-    /// Takes a command of the server's in, which came at that time.
+    /// Processes a command of the server that arrived at `at`.
     pub(super) fn command(&mut self, cx: &mut Context<'_>, command: &Command, at: Time) {
         match command.name.as_str() {
             "_result" if self.is_awaited(command) => self.result(cx, command, at),
@@ -19,12 +19,12 @@ impl Client {
                 self.refused(cx, command);
             }
             "onStatus" => self.status(cx, command, at),
-            // Bandwidth tests and the like: nothing depends on them.
+            // Bandwidth tests and the like, on which nothing depends.
             _ => {}
         }
     }
 
-    /// Whether this answers the last command.
+    /// Returns true if this is the response to the last command.
     fn is_awaited(&self, command: &Command) -> bool {
         command.transaction == f64::from(self.transaction) && self.phase.command().is_some()
     }
@@ -38,11 +38,13 @@ impl Client {
             }
             Phase::CreateStream => {
                 self.answer_came(cx, m::CREATE_STREAM_DELAY, at);
-                // The number is the only one behind the command object.
+                // The stream ID is the only number after the command object.
                 let mut numbers = command.arguments.iter().filter_map(Value::as_number);
                 let Some(stream) = numbers.next() else {
-                    let detail =
-                        format!("the answer to createStream has no number ({})", self.ends());
+                    let detail = format!(
+                        "the answer to createStream has no stream ID ({})",
+                        self.ends()
+                    );
                     return self.fail(cx, Failure::CommandRefused, detail);
                 };
                 self.stream = stream as u32;
@@ -51,7 +53,7 @@ impl Client {
                     None => self.ask_play(cx),
                 }
             }
-            // Most servers answer `play` by a status alone.
+            // Most servers answer `play` with a status only.
             _ => {}
         }
     }
@@ -81,8 +83,8 @@ impl Client {
         self.fail(cx, failure, detail);
     }
 
-    /// The server sends the client elsewhere. It does not go there, so that load never goes where
-    /// nobody wanted it.
+    /// Fails because of a redirect. The client does not follow it, so that load never reaches a
+    /// server that the user did not choose.
     fn redirected(&mut self, cx: &mut Context<'_>, command: &Command, target: &str) {
         let detail = format!(
             "{}; redirected to `{}`, which is not followed ({})",
@@ -93,7 +95,7 @@ impl Client {
         self.fail(cx, Failure::RedirectRefused, detail);
     }
 
-    /// RTMP, 7.2.2.
+    /// Handles `onStatus` (RTMP, 7.2.2).
     fn status(&mut self, cx: &mut Context<'_>, command: &Command, at: Time) {
         cx.recorder.add(m::ANSWERS, 1);
         let code = command.information("code").unwrap_or_default();
@@ -111,18 +113,19 @@ impl Client {
                 self.answer_came(cx, m::PUBLISH_DELAY, at);
                 self.publishes(cx);
             }
-            // Servers say this at the end of a file only.
+            // Servers send this status only at the end of a file.
             "NetStream.Play.Complete" => {
                 self.is_recorded = true;
                 self.stream_over(cx, &in_words(command));
             }
             "NetStream.Play.Stop" => self.stream_over(cx, &in_words(command)),
-            // Some servers say StreamIsRecorded of live streams too. Files have no publisher.
+            // Some servers send StreamIsRecorded for live streams, too. Files have no publisher.
             "NetStream.Play.UnpublishNotify" => {
                 self.is_recorded = false;
                 self.stream_over(cx, &in_words(command));
             }
-            // Enhanced RTMP v2, "Reconnect Request": it goes on sending until the client leaves.
+            // Enhanced RTMP v2, "Reconnect Request": the server continues to send until the client
+            // leaves.
             "NetConnection.Connect.ReconnectRequest" => {
                 let target = command.information("tcUrl").map(excerpt);
                 let target = target.unwrap_or_else(|| "the same server".to_owned());
@@ -140,21 +143,21 @@ impl Client {
     }
 }
 
-/// The longest target of a redirect that is shown, in characters.
+/// Maximum number of characters shown of a redirect target.
 const TARGET_MAX: usize = 200;
 
-/// A target as far as it is shown. A server may write anything.
+/// Returns the part of a target that is shown. Servers may send anything.
 fn excerpt(target: &str) -> String {
     let shown = target.chars().filter(|letter| !letter.is_control());
     shown.take(TARGET_MAX).collect()
 }
 
-/// What an answer or a status says.
+/// Returns the code and the description of a response or status.
 fn in_words(command: &Command) -> String {
     let part = |name: &str| command.information(name).unwrap_or_default();
     let (code, description) = (part("code"), part("description"));
     match (code, description) {
-        ("", "") => "without a reason".to_owned(),
+        ("", "") => "no reason given".to_owned(),
         (code, "") => code.to_owned(),
         ("", description) => description.to_owned(),
         (code, description) => format!("{code}: {description}"),

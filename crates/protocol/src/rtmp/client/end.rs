@@ -1,17 +1,16 @@
-//! How a client comes to its end.
+//! End of a client: failures, timeouts, and shutdown.
 
 use super::*;
 
-/// How long a client must have waited for an answer or for media, when it is stopped, for that to
-/// count as the server's failure: well above what a server that works takes, and below what a
-/// viewer bears.
+/// Minimum time that a stopped client must have waited for an answer or for media to count as
+/// failed: well above the response time of a working server, and below the patience of a viewer.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
-/// Delay before an unpublished live stream counts as ended. The publisher may come back, and players
-/// keep the last picture meanwhile.
+/// Delay before an unpublished live stream counts as ended. The publisher may come back, and
+/// players keep showing the last picture until then.
 const REPUBLISHED_WITHIN: Duration = Duration::from_secs(3);
 
-/// A live stream whose server says that it is not published any more.
+/// A live stream that is no longer published, as its server reported.
 #[derive(Debug)]
 pub(super) struct Unpublished {
     since: Time,
@@ -20,10 +19,10 @@ pub(super) struct Unpublished {
 }
 
 impl Client {
-    /// The stream has ended, as the server says in these words. Servers end a live stream by an
-    /// event, a status or both, and a file as well; which of them comes first differs.
+    /// Handles the end of the stream, which the server reported as `said`. For live streams and
+    /// files, servers send an event, a status or both, in any order.
     pub(super) fn stream_over(&mut self, cx: &mut Context<'_>, said: &str) {
-        // Of a stream that has not begun it says that nobody publishes it for now.
+        // Before the first frame it means that the stream is not published yet.
         if !self.has_played() || self.phase == Phase::Ended {
             return;
         }
@@ -39,7 +38,7 @@ impl Client {
                 text: text.clone(),
             }));
         }
-        // In a file, sound and pictures need not be of one length.
+        // In a file, audio and video may differ in length.
         if self.is_recorded {
             return match self.no_picture(cx.now) {
                 Some((failure, detail)) => self.fail(cx, failure, detail),
@@ -54,7 +53,7 @@ impl Client {
         self.check = Some(since + REPUBLISHED_WITHIN);
     }
 
-    /// A live stream was over at that time, as the server said in that text.
+    /// Ends the client after the end of a live stream. `text` describes the end, `at` is its time.
     fn live_stream_over(&mut self, cx: &mut Context<'_>, at: Time, text: String) {
         if let Some((failure, detail)) = self.no_picture(at) {
             return self.fail(cx, failure, detail);
@@ -71,8 +70,8 @@ impl Client {
         self.finish(cx, outcome);
     }
 
-    /// Looks whether a stream that is not published any more has come back, whose last frame came
-    /// at `last`. Returns whether there is nothing else to look for.
+    /// Checks whether an unpublished stream has come back; its last frame arrived at `last`.
+    /// Returns true if the stream is still unpublished, so that no other check applies.
     fn is_unpublished(&mut self, cx: &mut Context<'_>, last: Time) -> bool {
         let Some(unpublished) = self.unpublished.take_if(|own| last <= own.since) else {
             self.unpublished = None;
@@ -88,7 +87,7 @@ impl Client {
         true
     }
 
-    /// Says that sound or pictures had stopped by then, while the other played on.
+    /// Reports audio or video that had stopped by then while the other played on.
     fn look_for_silent_stream(&mut self, cx: &mut Context<'_>, by: Time) {
         let Some(playing) = &mut self.playing else {
             return;
@@ -102,7 +101,7 @@ impl Client {
         }
     }
 
-    /// That a viewer saw no picture of a stream with video.
+    /// Returns a failure if the stream has video, but a viewer saw no picture.
     fn no_picture(&self, now: Time) -> Option<(Failure, String)> {
         let missed = self.playing.as_ref()?.without_picture(now)?;
         Some((Failure::NoPicture, format!("{missed} ({})", self.ends())))
@@ -149,7 +148,7 @@ impl Client {
         self.finish(cx, outcome);
     }
 
-    /// How far it was, in words.
+    /// Describes the client's progress, for failure details.
     pub(super) fn when(&self, now: Time) -> String {
         let first = self.playing.as_ref().and_then(|own| own.first_arrival());
         match (first, &self.handshake, self.phase) {
@@ -164,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Looks whether what is to come has come, where that is due.
+    /// Checks for timeouts, if a check is due.
     pub(super) fn look(&mut self, cx: &mut Context<'_>) {
         let looks = !matches!(self.phase, Phase::Publishing | Phase::Ended);
         if !looks || self.check.is_none_or(|check| cx.now < check) {
@@ -203,7 +202,7 @@ impl Client {
         self.fail(cx, Failure::MediaStopped, detail);
     }
 
-    /// What is missing, where an answer is.
+    /// Returns the failure for a missing answer, or `None` if no answer is awaited.
     fn no_answer(&self, within: &str) -> Option<(Failure, String)> {
         let failure = match self.phase {
             Phase::Handshake => Failure::TimeoutHandshake,
@@ -215,7 +214,7 @@ impl Client {
         };
         let unreadable = match self.unreadable {
             0 => String::new(),
-            count => format!("; {count} commands came that could not be read"),
+            count => format!("; {count} commands could not be parsed"),
         };
         let what = match (&self.handshake, self.phase.command()) {
             (Some(handshake), _) => format!("{} of the handshake", handshake.awaits()),
@@ -235,7 +234,7 @@ impl Client {
         format!("no frame within {within} after the answer to play{unknown} ({ends})")
     }
 
-    /// Is told to come to an end.
+    /// Handles the request to stop.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>) {
         let last = self.playing.as_ref().and_then(|own| own.last_arrival());
         let unpublished = self.unpublished.take_if(|own| last <= Some(own.since));
@@ -255,8 +254,8 @@ impl Client {
         self.finish(cx, Outcome::Stopped);
     }
 
-    /// What is wrong, where it has waited for so long that the server has failed. Else a run that
-    /// is shorter than the time-outs would pass against a server that says nothing.
+    /// Returns a failure if the client has waited for the server for too long. Otherwise, a run
+    /// that is shorter than the timeouts would pass with a server that never answers.
     fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
         let waited = now.since(self.answered.unwrap_or(self.asked));
         let waits = !matches!(self.phase, Phase::Idle | Phase::Ended);
@@ -277,7 +276,7 @@ impl Client {
         })
     }
 
-    /// Whether media has come to a stop, long enough ago not to be a gap like those before.
+    /// Returns a failure if media has stopped for longer than the gaps before would explain.
     fn fell_silent(&self, now: Time) -> Option<(Failure, String)> {
         if self.publisher.has_left() {
             return None;
@@ -305,7 +304,7 @@ impl Client {
         self.finish(cx, Outcome::Failed(failure.with(detail)));
     }
 
-    /// Is over: says so to the server, closes what is open, and hands in the figures.
+    /// Ends the client: notifies the server, closes the connection, and adds the remaining figures.
     pub(super) fn finish(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if self.phase == Phase::Ended {
             return;
@@ -313,7 +312,7 @@ impl Client {
         self.end_publishing(cx);
         if std::mem::take(&mut self.open) {
             if self.stream != 0 && outcome == Outcome::Stopped {
-                // RTMP, 7.2.2.3: it is not answered.
+                // RTMP, 7.2.2.3. The server does not answer this command.
                 let command = Command {
                     name: "deleteStream".to_owned(),
                     transaction: 0.0,
@@ -343,7 +342,7 @@ impl Client {
         playing.map_or_else(Vec::new, |playing| playing.rows(&self.url.to_string()))
     }
 
-    /// Where the connection goes from and to, for details of failures.
+    /// Describes the addresses of the connection, for failure details.
     pub(super) fn ends(&self) -> String {
         match self.ends {
             Some((local, Some(remote))) => format!("{local} to {remote}"),

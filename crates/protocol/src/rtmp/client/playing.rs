@@ -1,4 +1,4 @@
-//! What a client that plays measures of its media.
+//! Measurements of a playing client's media.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::rtmp::codec::media::{Codec, Content, Tag, time_code};
 use crate::rtmp::metrics as m;
 use crate::session::{StreamRow, Times};
 
-/// A viewer to whom video comes has to see a picture within this time: the usual distance of key
+/// A viewer that receives video must see a picture within this time: the usual interval of key
 /// frames.
 const PICTURE_WITHIN: Duration = Duration::from_secs(2);
 
-/// The clock of RTMP in Hz (RTMP, 4).
+/// Clock rate of RTMP in Hz (RTMP, 4).
 const CLOCK_RATE: u32 = 1000;
 
-/// What the row of a stream tells, as JSON pointers: beside its kind, URL and codec the metrics of
-/// these names, of the stream alone.
+/// Columns of a stream's row, as JSON pointers: kind, URL, codec, and metrics with these names, of
+/// this stream alone.
 pub(in crate::rtmp) const COLUMNS: &[&str] = &[
     "/kind",
     "/url",
@@ -37,41 +37,36 @@ pub(in crate::rtmp) const COLUMNS: &[&str] = &[
     "/height",
 ];
 
-/// One stream of a client, as it is written to the client's row.
+/// Summary of one stream, for the client's row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamSummary {
     /// `video` or `audio`.
     pub kind: &'static str,
-    /// Where it was played.
     pub url: String,
-    /// How it is coded; none where no message said so.
+    /// Codec; `None` if no message stated it.
     pub codec: Option<Codec>,
-    /// Frames that came.
     pub frames: u64,
-    /// Bytes of their payload.
     pub payload_bytes: u64,
-    /// Bytes that they took on the wire.
+    /// Bytes on the wire, including chunk headers.
     pub wire_bytes: u64,
-    /// Times that playing would have stood still.
+    /// Interruptions of playback.
     pub stalls: u64,
-    /// Times that the clock jumped.
     pub clock_jumps: u64,
-    /// Frames with which a decoder can begin.
     pub key_frames: u64,
-    /// The size of the picture, as metadata has it.
+    /// Width of the picture according to the metadata.
     pub width: Option<u32>,
-    /// The same.
+    /// Height of the picture according to the metadata.
     pub height: Option<u32>,
 }
 
-/// What the client was to do when.
+/// Start times from which delays are measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dues {
-    /// When its first request was due.
+    /// Planned time of the client's first request.
     pub(super) due: Time,
-    /// When it set to work.
+    /// Actual start of the client.
     pub(super) started: Time,
-    /// When `play` was sent.
+    /// Time of sending `play`.
     pub(super) asked: Time,
 }
 
@@ -81,26 +76,27 @@ pub(super) struct Playing {
     dues: Dues,
     video: Received,
     audio: Received,
-    /// When the first frame came, and the last.
+    /// Arrival of the first and of the last frame.
     first: Option<Time>,
     last: Time,
     longest_gap: Duration,
     had_key_frame: bool,
-    /// The size of the picture, as metadata has it.
+    /// Size of the picture according to the metadata.
     pub(super) size: Option<(u32, u32)>,
 }
 
-/// One of the two.
+/// Received audio or video.
 #[derive(Debug)]
 struct Received {
     receiver: FrameReceiver,
     codec: Option<Codec>,
     key_frames: u64,
-    /// When the first message of it came: a frame, or what says that there are some.
+    /// Arrival of the first message that shows that there is such media: a frame or a decoder
+    /// configuration.
     seen: Option<Time>,
-    /// The track that is measured: that of the first frame.
+    /// Track that is measured: that of the first frame.
     track: Option<u8>,
-    /// Messages of which nobody can say what they hold.
+    /// Number of messages with unknown content.
     unknown: u64,
     /// Arrival and timestamp of the last frame.
     latest: Option<(Time, u32)>,
@@ -119,8 +115,8 @@ impl Received {
         }
     }
 
-    /// Offset of the frame in a message, and whether a decoder can begin with it; or, of what is
-    /// no frame of the track that is measured, the counter for it.
+    /// Returns the offset of the frame in a message, and whether decoding can start at it.
+    /// Otherwise returns the counter for a message that is no frame of the measured track.
     #[inline]
     fn frame(&mut self, tag: &Tag) -> Result<(usize, bool), CounterId> {
         match tag.content {
@@ -140,14 +136,15 @@ impl Received {
         }
     }
 
-    /// For how long nothing has come, if that is so long that it has stopped: longer than 4 times
-    /// the longest gap before, and 2 s. The other stream plays on, so that the connection works.
+    /// Returns the duration of the silence if it is long enough to mean that the media has stopped:
+    /// 2 s, and 4 times the longest gap before. The connection works, because the other stream
+    /// plays on.
     fn silent(&self, now: Time, silence: Duration) -> Option<Duration> {
         let (first, last) = match self.receiver.first_arrival() {
             None => (self.seen?, self.seen?),
             Some(first) => (first, self.receiver.last_arrival()?),
         };
-        // One picture alone is no burst after which to wait for longer.
+        // A single picture is not a burst, after which the bound would be higher.
         let came = last.since(first).max(Duration::from_secs(1));
         let bound = silence::bound(came, self.receiver.longest_gap(), silence);
         Some(now.since(last)).filter(|silent| *silent >= bound)
@@ -155,8 +152,8 @@ impl Received {
 }
 
 impl Playing {
-    /// A client that has just asked. `wall_clock` is what the wall clock showed when time began,
-    /// where frames may bear time codes.
+    /// Creates the state of a client that has just sent `play`. `wall_clock` is the wall-clock time
+    /// at [`Time::ZERO`], if frames may carry time codes.
     pub(super) fn new(
         dues: Dues,
         playout_buffer: Duration,
@@ -167,7 +164,7 @@ impl Playing {
             playout_buffer,
             wall_clock,
         };
-        // Sound bears no codes.
+        // Audio carries no time codes.
         let of_audio = FrameConfig {
             wall_clock: None,
             ..config
@@ -184,23 +181,23 @@ impl Playing {
         }
     }
 
-    /// When the first frame came.
+    /// Arrival of the first frame.
     pub(super) fn first_arrival(&self) -> Option<Time> {
         self.first
     }
 
-    /// When the last frame came.
+    /// Arrival of the last frame.
     pub(super) fn last_arrival(&self) -> Option<Time> {
         self.first.map(|_| self.last)
     }
 
-    /// The longest time without a frame of either.
+    /// Longest time without any frame.
     pub(super) fn longest_gap(&self) -> Duration {
         self.longest_gap
     }
 
-    /// Takes in a message of media whose last byte is the one before `end` of what was read. The
-    /// hot path. Says when the first frame of all came.
+    /// Processes a media message that ends at offset `end` of the bytes read (hot path). Returns
+    /// the arrival of the very first frame.
     #[inline]
     pub(super) fn media(
         &mut self,
@@ -218,17 +215,17 @@ impl Playing {
             false => &mut self.audio,
         };
         let (at, exact) = times.of(end);
-        // An end, a command or metadata does not say that there are pictures.
+        // A sequence end, a command or metadata does not show that there is video.
         let is_media = tag.is_none_or(|tag| tag.content != Content::Other);
         if is_media && media.length > 0 {
             stream.seen.get_or_insert(at);
         }
         let frame = match tag {
             Some(tag) => stream.frame(&tag),
-            // Servers send an empty message now and then: where a stream begins or pauses.
+            // Servers send empty messages when a stream begins or pauses.
             None if media.length == 0 => Err(m::MEDIA_CONFIGS),
             None if media.length as usize <= media.head.len() => Err(m::MALFORMED),
-            // The header is longer than the bytes that are read.
+            // The header is longer than the bytes that are kept.
             None => Err(m::UNKNOWN_MEDIA),
         };
         let (data, key) = match frame {
@@ -289,7 +286,8 @@ impl Playing {
         Some(at)
     }
 
-    /// Counts a stream that has stopped while the other played on, with its stall, and says which.
+    /// Counts a stream that stopped while the other played on, including its stall. Returns a
+    /// description.
     pub(super) fn fell_silent(
         &mut self,
         now: Time,
@@ -312,7 +310,7 @@ impl Playing {
         Some(format!("no {kind} for {silent:.3} s, while {other} played"))
     }
 
-    /// Description of a missing key frame, if video without one has lasted too long.
+    /// Describes the missing key frame, if video has lasted too long without one.
     pub(super) fn without_picture(&self, now: Time) -> Option<String> {
         let waited = now.since(self.video.seen?);
         if self.had_key_frame || waited < PICTURE_WITHIN {
@@ -326,7 +324,7 @@ impl Playing {
         ))
     }
 
-    /// Names of unknown codings that arrived; empty if none did.
+    /// Describes the received media of unknown format; empty if there was none.
     pub(super) fn unknown(&self) -> String {
         let mut all = String::new();
         for (kind, stream) in [("video", &self.video), ("audio", &self.audio)] {
@@ -335,13 +333,14 @@ impl Playing {
                     .codec
                     .map_or_else(String::new, |codec| format!(": {codec}"));
                 let count = stream.unknown;
-                all += &format!(", {count} messages of {kind} in an unknown coding{codec}");
+                all += &format!(", {count} {kind} messages of an unknown format{codec}");
             }
         }
         all
     }
 
-    /// Nothing more comes. `silent` says until when something was to, where the media had stopped.
+    /// Ends the measurement. If media had stopped, `silent` is the time until which it was
+    /// expected.
     pub(super) fn finish(&mut self, silent: Option<Time>, recorder: &mut Recorder) {
         for stream in [&mut self.video, &mut self.audio] {
             match silent {
@@ -351,7 +350,7 @@ impl Playing {
         }
     }
 
-    /// A row for each that brought a frame.
+    /// Returns one row for audio and one for video, if there were frames.
     pub(super) fn rows(&self, url: &str) -> Vec<StreamRow> {
         self.summaries(url)
             .into_iter()
@@ -393,10 +392,11 @@ impl Playing {
     }
 }
 
-/// Difference between the arrivals of two frames and their timestamps, in nanoseconds.
+/// Returns the difference between two frames' arrivals, less that of their timestamps, as an
+/// absolute value in nanoseconds.
 ///
-/// Timestamps wrap after 2^32 ms, so that only their difference says anything, in serial number
-/// arithmetic (RTMP, 5.3.1; RFC 1982).
+/// Timestamps wrap around after 2^32 ms. Their difference is computed in serial number arithmetic
+/// (RTMP, 5.3.1; RFC 1982).
 fn skew(one: (Time, u32), other: (Time, u32)) -> u64 {
     let came = one.0.nanos_from(other.0);
     let stated = one.1.wrapping_sub(other.1) as i32;

@@ -1,5 +1,5 @@
-//! A client that publishes: it has the name released, asks to publish, and sends its media as fast
-//! as the connection takes it.
+//! Publishing client: has the stream name released, sends `publish`, and sends media as fast as the
+//! connection takes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::rtmp::metrics as m;
 use crate::rtmp::source::Tracks;
 use crate::session::{Context, FlowId, Output};
 
-/// How often what was sent is added to the population's figures.
+/// Interval between updates of the population's figures.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// What a client publishes, and how far it is.
+/// State of a publishing client.
 #[derive(Debug)]
 pub(super) struct Publishing {
     tracks: Arc<Tracks>,
@@ -31,7 +31,7 @@ pub(super) struct Publishing {
 }
 
 impl Client {
-    /// Lets it publish that, and not play.
+    /// Makes the client publish `tracks` instead of playing.
     pub fn publishing(mut self, tracks: Arc<Tracks>) -> Client {
         self.publishing = Some(Box::new(Publishing {
             tracks,
@@ -42,8 +42,8 @@ impl Client {
         self
     }
 
-    /// Sets the size of chunks, and has the name released, which some servers want: as encoders do,
-    /// without waiting for the answers.
+    /// Sets the chunk size and has the stream name released, as some servers require. Does not wait
+    /// for the answers, as encoders do not.
     pub(super) fn prepare_to_publish(&mut self, cx: &mut Context<'_>) {
         if self.publishing.is_none() {
             return;
@@ -74,7 +74,8 @@ impl Client {
         self.ask(cx, Phase::Publish, self.stream, arguments);
     }
 
-    /// `publish` was accepted: sends from now on, and tells who waits for it.
+    /// Handles the answer to `publish`: starts sending, and notifies clients that wait for the
+    /// stream.
     pub(super) fn publishes(&mut self, cx: &mut Context<'_>) {
         let Some(publishing) = &mut self.publishing else {
             return;
@@ -108,12 +109,12 @@ impl Client {
         publication::tell(cx, self.url.stream_name(), publication::live(&[]));
     }
 
-    /// When what was sent is counted next.
+    /// Time of the next update of the figures.
     pub(super) fn counts_at(&self) -> Option<Time> {
         self.publishing.as_ref().and_then(|own| own.count_at)
     }
 
-    /// Counts what was sent, where that is due.
+    /// Updates the figures, if that is due.
     pub(super) fn due_publishing(&mut self, cx: &mut Context<'_>) {
         let Some(publishing) = &mut self.publishing else {
             return;
@@ -123,11 +124,11 @@ impl Client {
         }
         publishing.count_at = Some(cx.now + COUNT_EVERY);
         publishing.count(cx);
-        // Of a second: a server acknowledges what it takes, for as long as it does.
+        // The limit applies to one second: a server acknowledges media as long as it accepts it.
         self.without_media = 0;
     }
 
-    /// What sends has ended, which it does of itself only where nothing can be sent.
+    /// Handles the end of the flow, which ends unasked only if nothing can be sent.
     pub(super) fn sending_failed(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Publishing {
             let detail = format!("nothing can be sent ({})", self.ends());
@@ -135,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Sends no more, and hands the figures in.
+    /// Stops sending, and adds the remaining figures.
     pub(super) fn end_publishing(&mut self, cx: &mut Context<'_>) {
         let Some(publishing) = &mut self.publishing else {
             return;
@@ -154,7 +155,7 @@ impl Client {
 }
 
 impl Publishing {
-    /// Adds what was sent since the last time, and what waits.
+    /// Adds what was sent since the last update, and the current backlog.
     fn count(&mut self, cx: &mut Context<'_>) {
         let Some(flow) = self.flow else {
             return;

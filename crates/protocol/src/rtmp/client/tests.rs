@@ -1,4 +1,4 @@
-//! The client against the reference server in virtual time.
+//! Tests of the client with the reference server in virtual time.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn server(faults: &[&str]) -> Server {
     Server::new(config).expect("it can be made")
 }
 
-/// A client that plays from a server with those faults.
+/// Client that plays from a server with these faults.
 fn pair(faults: &[&str], config: ClientConfig) -> Pair {
     let server = server(faults);
     Pair::new(settings(), client(config), move |number| {
@@ -57,7 +57,7 @@ fn pair(faults: &[&str], config: ClientConfig) -> Pair {
     })
 }
 
-/// The reason for which a client fails, within half a minute.
+/// Returns the reason and the detail of the client's failure, within 30 s.
 fn fails(faults: &[&str]) -> (&'static str, String) {
     let config = ClientConfig {
         handshake: match faults.contains(&"handshake=digest") {
@@ -91,7 +91,7 @@ fn most(pair: &mut Pair, histogram: HistogramId) -> Option<Duration> {
     histogram.max().map(Duration::from_nanos)
 }
 
-/// What the server says that it did for its first connection.
+/// Returns the server's report on a connection.
 fn served(pair: &Pair) -> ServedClient {
     let mut records = pair.said().iter().filter_map(|(_, said)| match said {
         Output::Record(record) => record.get::<ServedClient>(),
@@ -100,7 +100,7 @@ fn served(pair: &Pair) -> ServedClient {
     records.next_back().expect("it has ended").clone()
 }
 
-/// A client that publishes, and one that plays what it publishes, over that server.
+/// A publishing client, and a client that plays its stream, on a server with these faults.
 fn published(faults: &[&str], config: ClientConfig) -> Pair {
     let server = server(faults);
     let source = SourceConfig {
@@ -123,7 +123,7 @@ fn waiting(client: Client) -> Box<Waiting> {
 }
 
 #[test]
-fn every_frame_that_is_published_reaches_those_who_play() {
+fn every_published_frame_reaches_the_players() {
     for chunk_size in [128, 4096, 65_536] {
         let config = ClientConfig {
             chunk_size,
@@ -134,7 +134,7 @@ fn every_frame_that_is_published_reaches_those_who_play() {
         pair.stop(CLIENT, Duration::from_secs(1));
         assert_eq!(pair.run(Duration::from_secs(2)), End::Ended);
         assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Stopped));
-        // The server says that the stream is over.
+        // The server reports the end of the stream.
         assert_eq!(pair.outcome(SessionNumber(1)), Some(&Outcome::Completed));
         let own = [
             m::SENT_FRAMES,
@@ -155,7 +155,7 @@ fn every_frame_that_is_published_reaches_those_who_play() {
             malformed,
         ] = counters(&mut pair, own);
         assert!((700..720).contains(&sent), "{sent}");
-        // The player was there some milliseconds later, and the last are on their way.
+        // The player began some milliseconds later, and the last frames are in flight.
         assert!(sent - came <= 6, "{sent} {came}");
         assert_eq!((published, delivered), (video, video));
         assert_eq!((not_taken, malformed), (0, 0));
@@ -168,7 +168,7 @@ fn every_frame_that_is_published_reaches_those_who_play() {
 }
 
 #[test]
-fn who_may_not_publish_says_why() {
+fn refused_publishers_fail_with_the_reason() {
     for (fault, reason) in [
         ("answer=bad-name", "publish_bad_name"),
         ("answer=close", "closed_in_command"),
@@ -183,7 +183,7 @@ fn who_may_not_publish_says_why() {
             "{fault}: {outcome:?}"
         );
         if fault.starts_with("answer") {
-            // Nobody ever published what the other waits for.
+            // The stream that the other client waits for was never published.
             let outcome = pair.outcome(SessionNumber(1));
             assert!(
                 matches!(outcome, Some(Outcome::Failed(failure)) if failure.reason == "no_publisher"),
@@ -194,7 +194,7 @@ fn who_may_not_publish_says_why() {
 }
 
 #[test]
-fn every_frame_that_was_sent_is_counted_with_its_delay() {
+fn every_sent_frame_is_counted_with_its_delay() {
     let mut pair = pair(&[], ClientConfig::default());
     assert_eq!(pair.run(Duration::from_secs(10)), End::TimeUp);
     pair.stop(CLIENT, Duration::from_secs(1));
@@ -222,7 +222,7 @@ fn every_frame_that_was_sent_is_counted_with_its_delay() {
         refusals,
     ] = counters(&mut pair, own);
     assert_eq!((video, key), (250, 5));
-    // Those of the last millisecond are on their way.
+    // Frames of the last millisecond are in flight.
     assert!(served.sent.video_frames - video <= 1);
     assert!(served.sent.audio_frames - audio <= 1 && audio > 460);
     assert_eq!((configs, metadata, malformed, refusals), (2, 1, 0, 0));
@@ -242,7 +242,7 @@ fn every_frame_that_was_sent_is_counted_with_its_delay() {
         counters(&mut pair, of_frames),
         [video + audio, 250, 250, 0, 0]
     );
-    // A millisecond, and up to 0.2 ms a piece.
+    // One millisecond, plus up to 0.2 ms per piece.
     let delay = most(&mut pair, frames::FRAME_DELAY).expect("measured");
     assert!(
         (Duration::from_millis(1)..Duration::from_millis(4)).contains(&delay),
@@ -261,7 +261,7 @@ fn every_frame_that_was_sent_is_counted_with_its_delay() {
 }
 
 #[test]
-fn media_of_a_known_length_plays_to_its_end_and_every_count_is_exact() {
+fn media_of_known_length_ends_with_exact_counts() {
     for lose in ["lose=0%", "lose=7%"] {
         let mut config = ServerConfig {
             source: SourceConfig {
@@ -289,14 +289,14 @@ fn media_of_a_known_length_plays_to_its_end_and_every_count_is_exact() {
         assert_eq!((video, audio), (sent.video_frames, sent.audio_frames));
         assert_eq!(video + audio + sent.left_out, 100 + 188);
         assert_eq!(published - video, sent.missed);
-        // Beside what says how it is coded.
+        // Without the codec headers.
         assert_eq!(bytes + 5 * video + 2 * audio, sent.payload_bytes);
         assert_eq!(sent.left_out > 0, lose == "lose=7%");
     }
 }
 
 #[test]
-fn rows_say_what_each_stream_came_to() {
+fn rows_summarize_each_stream() {
     let mut pair = pair(&[], ClientConfig::default());
     pair.run(Duration::from_secs(4));
     pair.stop(CLIENT, Duration::from_secs(1));
@@ -328,7 +328,7 @@ fn rows_say_what_each_stream_came_to() {
 }
 
 #[test]
-fn frames_that_were_left_out_are_missed() {
+fn dropped_frames_are_missed() {
     let mut pair = pair(&["lose=5%"], ClientConfig::default());
     pair.run(Duration::from_secs(20));
     pair.stop(CLIENT, Duration::from_secs(1));
@@ -344,17 +344,17 @@ fn frames_that_were_left_out_are_missed() {
     assert_eq!(delivered, video);
     let lost = published - delivered;
     assert!((10..45).contains(&lost), "{lost}");
-    // Sound that was left out is among it.
+    // Dropped audio frames are included.
     assert!(served(&pair).sent.left_out >= lost);
 }
 
 #[test]
-fn a_stall_is_measured_and_so_is_sound_that_comes_late() {
+fn stalls_and_late_audio_are_measured() {
     let mut stalled = pair(&["stall=5s+3s"], ClientConfig::default());
     stalled.run(Duration::from_secs(12));
     stalled.stop(CLIENT, Duration::from_secs(1));
     stalled.run(Duration::from_secs(1));
-    // Of video and of audio, with a buffer of a second.
+    // One of video and one of audio, with a playout buffer of one second.
     assert_eq!(counters(&mut stalled, [frames::STALLS]), [2]);
     let stall = most(&mut stalled, frames::STALL_TIME).expect("measured");
     assert!(
@@ -376,7 +376,7 @@ fn a_stall_is_measured_and_so_is_sound_that_comes_late() {
 }
 
 #[test]
-fn each_fault_of_a_server_has_its_reason() {
+fn each_server_fault_has_its_failure_reason() {
     for (fault, reason) in [
         ("handshake=silent", "timeout_handshake"),
         ("handshake=cut", "closed_in_handshake"),
@@ -403,8 +403,8 @@ fn each_fault_of_a_server_has_its_reason() {
 }
 
 #[test]
-fn what_is_kept_is_bounded_however_much_comes() {
-    // Statuses without an end fail long before they are many.
+fn endless_statuses_fail_early() {
+    // Endless statuses fail long before there are many.
     let mut pair = pair(&["answer=endless-status"], ClientConfig::default());
     pair.run(Duration::from_secs(30));
     let [answers] = counters(&mut pair, [m::ANSWERS]);
@@ -416,7 +416,7 @@ fn what_is_kept_is_bounded_however_much_comes() {
 }
 
 #[test]
-fn who_is_refused_or_hears_nothing_says_so() {
+fn refused_and_unanswered_connections_fail() {
     for (door, reason) in [(Door::Shut, "refused"), (Door::Silent, "connect_timeout")] {
         let server = server(&[]);
         let own = PairSettings { door, ..settings() };
@@ -431,7 +431,7 @@ fn who_is_refused_or_hears_nothing_says_so() {
 }
 
 #[test]
-fn a_run_that_is_too_short_for_time_outs_does_not_pass() {
+fn run_shorter_than_the_timeouts_does_not_pass() {
     for (fault, reason) in [
         ("handshake=silent", "timeout_handshake"),
         ("answer=silent", "timeout_connect"),
@@ -450,7 +450,7 @@ fn a_run_that_is_too_short_for_time_outs_does_not_pass() {
 }
 
 #[test]
-fn a_server_has_only_the_streams_that_it_was_given() {
+fn server_has_only_the_configured_streams() {
     let config = ServerConfig {
         streams: Some(0),
         ..ServerConfig::default()

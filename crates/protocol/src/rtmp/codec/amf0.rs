@@ -1,11 +1,11 @@
-//! AMF0 (Adobe, "Action Message Format -- AMF 0", 2007), the values in commands and metadata.
+//! AMF0 (Adobe, "Action Message Format -- AMF 0", 2007): values in commands and metadata.
 
 use super::Malformed;
 use super::amf3::{self, Simple};
 
-/// How deep values may lie in each other.
+/// Maximum nesting depth of values.
 pub const DEPTH_MAX: usize = 16;
-/// How many values a message may have, names of properties not counted.
+/// Maximum number of values in a message, not counting property names.
 pub const VALUES_MAX: usize = 4096;
 
 const NUMBER: u8 = 0;
@@ -25,47 +25,41 @@ const XML: u8 = 15;
 const TYPED_OBJECT: u8 = 16;
 const AVM_PLUS: u8 = 17;
 
-/// Names with their values, in their order.
+/// Named values, in order.
 pub type Properties = Vec<(String, Value)>;
 
-/// A value.
+/// An AMF0 value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Any number.
     Number(f64),
-    /// Yes or no.
     Boolean(bool),
-    /// Text. What is no UTF-8 in it is replaced.
+    /// Invalid UTF-8 is replaced.
     String(String),
-    /// Properties.
     Object(Properties),
-    /// Nothing.
     Null,
-    /// Nothing, that nobody has set.
     Undefined,
-    /// The value of that number among the complex ones of the message. It is not followed.
+    /// Index of a complex value of the message. It is not resolved.
     Reference(u16),
-    /// Properties, as metadata has them.
+    /// Associative array, as in metadata.
     EcmaArray(Properties),
-    /// Values in a row.
+    /// Strict array.
     Array(Vec<Value>),
     /// Milliseconds since 1970.
     Date(f64),
-    /// What the writer had no type for.
+    /// Value of a type that the sender could not encode.
     Unsupported,
-    /// XML.
     Xml(String),
-    /// Properties of a class.
+    /// Object with a class name.
     Typed(String, Properties),
 }
 
 impl Value {
-    /// A text.
+    /// Creates a string value.
     pub fn text(text: impl Into<String>) -> Value {
         Value::String(text.into())
     }
 
-    /// The text, where it is one.
+    /// Returns the string, or `None` for other types.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(text) => Some(text),
@@ -73,7 +67,7 @@ impl Value {
         }
     }
 
-    /// The number, where it is one.
+    /// Returns the number, or `None` for other types.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Value::Number(number) => Some(*number),
@@ -81,7 +75,7 @@ impl Value {
         }
     }
 
-    /// The property of that name, of what has properties.
+    /// Returns the property with this name, or `None` if there is none.
     pub fn get(&self, name: &str) -> Option<&Value> {
         let properties = match self {
             Value::Object(properties)
@@ -95,7 +89,7 @@ impl Value {
             .map(|(_, value)| value)
     }
 
-    /// Adds the value's bytes. Text longer than a name can be is cut in names alone.
+    /// Appends the encoded value. Names that are too long are truncated; strings never are.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Value::Number(number) => {
@@ -179,7 +173,7 @@ fn write_properties(properties: &Properties, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0, OBJECT_END]);
 }
 
-/// Reads the values of a message, one behind the other.
+/// Reads the values of a message one after another.
 #[derive(Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -187,12 +181,11 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of these bytes.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, values: 0 }
     }
 
-    /// The next value; none at the end.
+    /// Returns the next value, or `None` at the end.
     ///
     /// # Errors
     /// [`Malformed::Amf`], [`Malformed::AmfTooDeep`] or [`Malformed::AmfTooMany`].
@@ -221,7 +214,7 @@ impl<'a> Reader<'a> {
             UNDEFINED => Value::Undefined,
             REFERENCE => Value::Reference(u16::from_be_bytes(self.array()?)),
             ECMA_ARRAY => {
-                // How many there are it says too, but not all writers know.
+                // The stated count is ignored, because not all encoders know it.
                 self.array::<4>()?;
                 Value::EcmaArray(self.properties(depth)?)
             }
@@ -304,10 +297,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// All values of a message.
+/// Reads all values of a message.
 ///
 /// # Errors
-/// As [`Reader::next_value`].
+/// See [`Reader::next_value`].
 pub fn read_all(bytes: &[u8]) -> Result<Vec<Value>, Malformed> {
     let mut reader = Reader::new(bytes);
     let mut values = Vec::new();
@@ -336,7 +329,7 @@ pub(super) mod tests {
             ".{0,20}".prop_map(Value::Xml),
         ];
         leaf.prop_recursive(4, 32, 6, |inner| {
-            // A property without a name before an object's end would be read as that end.
+            // An empty property name before an object's end would be read as that end.
             let properties = || proptest::collection::vec(("[a-zA-Zä]{1,8}", inner.clone()), 0..5);
             prop_oneof![
                 properties().prop_map(Value::Object),
@@ -349,20 +342,20 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(values in proptest::collection::vec(any_value(), 0..4)) {
+        fn values_survive_a_round_trip(values in proptest::collection::vec(any_value(), 0..4)) {
             let mut bytes = Vec::new();
             values.iter().for_each(|value| value.write(&mut bytes));
             prop_assert_eq!(read_all(&bytes), Ok(values));
         }
 
         #[test]
-        fn any_bytes_are_read_without_harm(bytes in proptest::collection::vec(0u8..20, 0..300)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(0u8..20, 0..300)) {
             let _ = read_all(&bytes);
         }
     }
 
     #[test]
-    fn long_texts_have_a_type_of_their_own() {
+    fn long_strings_use_the_long_string_type() {
         let value = Value::text("ä".repeat(40_000));
         let mut bytes = Vec::new();
         value.write(&mut bytes);
@@ -376,7 +369,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn depth_number_and_length_are_bounded() {
+    fn depth_and_number_of_values_are_bounded() {
         let nested = |depth: usize| {
             let mut bytes = [OBJECT, 0, 1, b'a'].repeat(depth);
             bytes.push(NULL);
@@ -394,7 +387,7 @@ pub(super) mod tests {
             read_all(&[NULL; VALUES_MAX + 1]),
             Err(Malformed::AmfTooMany)
         );
-        // A claim of four thousand million values costs nothing.
+        // A claimed count of four billion values allocates nothing.
         let claim = [STRICT_ARRAY, 255, 255, 255, 255, NULL];
         assert_eq!(read_all(&claim), Err(Malformed::Amf));
         for cut in [
@@ -408,7 +401,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn simple_values_of_amf3_are_read() {
+    fn amf3_scalars_are_read() {
         let bytes = [
             &[17, 4, 0x7f][..],
             &[17, 4, 0xff, 0xff, 0xff, 0xff],
@@ -432,7 +425,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn amf3_that_is_cut_off_or_unknown_is_refused() {
+    fn truncated_or_unknown_amf3_is_rejected() {
         for bytes in [
             &[17][..],
             &[17, 9, 1],

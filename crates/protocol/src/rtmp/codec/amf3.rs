@@ -1,29 +1,25 @@
-//! AMF3 (Adobe, "Action Message Format -- AMF 3", 2013), as far as it is met in commands: values
-//! that stand alone. Commands of AMF3 (message type 17) are AMF0 behind one byte, in which a marker
-//! switches to AMF3 for one value (AMF 0, 3.1).
+//! AMF3 (Adobe, "Action Message Format -- AMF 3", 2013), limited to scalar values in commands. An
+//! AMF3 command (message type 17) is AMF0 after one byte; a marker in it switches to AMF3 for one
+//! value (AMF 0, 3.1).
 
 use super::Malformed;
 
-/// The most bytes of a whole number (AMF 3, 1.3.1).
+/// Maximum length of an integer in bytes (AMF 3, 1.3.1).
 const U29_BYTES: usize = 4;
 
-/// A value that stands alone.
+/// A scalar value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Simple {
-    /// Nothing, that nobody has set.
     Undefined,
-    /// Nothing.
     Null,
-    /// Yes or no.
     Boolean(bool),
-    /// Any number.
     Number(f64),
-    /// Text. What is no UTF-8 in it is replaced.
+    /// Invalid UTF-8 is replaced.
     Text(String),
 }
 
-/// Reads one value that holds no others. Objects and arrays of AMF3 are refused: no server answers
-/// a client of AMF0 with them.
+/// Reads one scalar value. AMF3 objects and arrays are rejected: no server sends them to a client
+/// that uses AMF0.
 ///
 /// # Errors
 /// [`Malformed::Amf`].
@@ -36,7 +32,7 @@ pub fn read_simple(bytes: &[u8]) -> Result<(Simple, &[u8]), Malformed> {
         3 => (Simple::Boolean(true), rest),
         4 => {
             let (number, rest) = read_u29(rest)?;
-            // 29 bits with a sign (AMF 3, 3.6).
+            // 29-bit signed integer (AMF 3, 3.6).
             let signed = ((number << 3) as i32) >> 3;
             (Simple::Number(signed.into()), rest)
         }
@@ -46,7 +42,7 @@ pub fn read_simple(bytes: &[u8]) -> Result<(Simple, &[u8]), Malformed> {
         }
         6 => {
             let (header, rest) = read_u29(rest)?;
-            // A reference to a text before it (AMF 3, 1.3.2): there was none.
+            // A reference to an earlier string (AMF 3, 1.3.2), of which there is none.
             if header & 1 == 0 {
                 return Err(Malformed::Amf);
             }
@@ -61,7 +57,7 @@ pub fn read_simple(bytes: &[u8]) -> Result<(Simple, &[u8]), Malformed> {
     })
 }
 
-/// A whole number of up to 29 bits: seven a byte, and eight in the fourth.
+/// Reads an integer of up to 29 bits: 7 bits per byte, 8 bits in the fourth.
 fn read_u29(bytes: &[u8]) -> Result<(u32, &[u8]), Malformed> {
     let mut number = 0;
     for (at, &byte) in bytes.iter().enumerate().take(U29_BYTES) {

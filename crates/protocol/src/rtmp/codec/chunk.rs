@@ -1,137 +1,138 @@
-//! Chunks (RTMP, 5.3): takes messages out of a connection's bytes, cut anywhere.
+//! Chunks (RTMP, 5.3): reassembles messages from a connection's bytes, split at arbitrary
+//! positions.
 //!
-//! The payload of media is passed over, not copied, but for its first bytes. Other messages are
-//! short and kept as a whole. Nothing is allocated for a message of media.
+//! Media payload is skipped except for its first bytes, unless the reader keeps media. Other
+//! messages are short and buffered whole. A skipped media message allocates nothing.
 
 use super::Malformed;
 use super::message::{Kind, Message};
 
-/// How many chunk streams are looked after at a time. Servers use four or five.
+/// Maximum number of chunk streams. Servers use four or five.
 pub const STREAMS_MAX: usize = 64;
-/// How many bytes of each message of media are kept: what says how it is coded, and a time code
-/// behind parameter sets.
+/// Number of payload bytes kept of each media message: the codec header, and a time code after
+/// parameter sets.
 pub const HEAD: usize = 128;
-/// The longest message that is kept, media apart.
+/// Maximum length of a buffered message other than media.
 pub const MESSAGE_MAX: u32 = 64 * 1024;
-/// The longest message of media that is kept, where media is.
+/// Maximum length of a buffered media message.
 pub const MEDIA_MAX: u32 = 4 << 20;
-/// How many bytes of messages that have begun are kept of a connection without media.
+/// Maximum number of bytes of incomplete messages if media is skipped.
 const KEPT_MAX: usize = 256 * 1024;
-/// The same of one whose media is kept.
+/// Maximum number of bytes of incomplete messages if media is buffered.
 const KEPT_WITH_MEDIA_MAX: usize = 8 << 20;
 
-/// The size of chunks that both sides begin with (RTMP, 5.4.1).
+/// Initial chunk size of both sides (RTMP, 5.4.1).
 pub const FIRST_CHUNK_SIZE: u32 = 128;
-/// From this timestamp on it stands behind the header (RTMP, 5.3.1.3).
+/// Timestamps from this one on use the extended timestamp field (RTMP, 5.3.1.3).
 const EXTENDED: u32 = 0xff_ffff;
-/// The longest header: of a basic header of three bytes, with an extended timestamp.
+/// Longest chunk header: a basic header of three bytes, and an extended timestamp.
 const HEADER_MAX: usize = 3 + 11 + 4;
-/// The header of each part of an aggregate, as in FLV, and what follows the part (RTMP, 7.1.6).
+/// Length of the FLV tag header before each part of an aggregate message, and of the back pointer
+/// after it (RTMP, 7.1.6).
 const PART_HEADER: usize = 11;
 const PART_END: usize = 4;
 
-/// A message that has come as a whole.
+/// A complete message.
 #[derive(Debug)]
 pub enum Item<'a> {
-    /// Audio or video.
     Media(Media<'a>),
-    /// Anything else. Of types that mean nothing here it has no payload.
+    /// Any other message. It has no payload if its type is unknown.
     Message(Message),
 }
 
-/// A message of audio or video.
+/// An audio or video message.
 #[derive(Debug)]
 pub struct Media<'a> {
-    /// Whether it is video.
+    /// True for video, false for audio.
     pub video: bool,
-    /// Its timestamp in milliseconds.
+    /// Timestamp in milliseconds.
     pub timestamp: u32,
-    /// The message stream it belongs to.
+    /// Message stream ID.
     pub stream: u32,
-    /// How many bytes of payload it has.
+    /// Payload length in bytes.
     pub length: u32,
-    /// How many it took on the wire, with the headers of its chunks.
+    /// Size on the wire in bytes, including chunk headers.
     pub wire: u32,
-    /// The first bytes of its payload.
+    /// First bytes of the payload, at most [`HEAD`].
     pub head: &'a [u8],
-    /// All of it, where media is kept.
+    /// Whole payload; empty if media is skipped.
     pub body: Vec<u8>,
 }
 
-/// Takes messages out of what one side sends.
+/// Reassembles the messages that one side sends.
 #[derive(Debug)]
 pub struct ChunkReader {
     keeps_media: bool,
     chunk_size: u32,
     streams: Vec<ChunkStream>,
-    /// The chunk stream of the chunk under way, and how much of that chunk is to come.
+    /// Index of the current chunk's stream, and number of bytes missing from that chunk.
     current: usize,
     chunk_left: u32,
-    /// The beginning of a header that is cut off.
+    /// Beginning of an incomplete header.
     carried: [u8; HEADER_MAX],
     carried_length: usize,
-    /// How many bytes of messages under way are kept.
+    /// Number of buffered bytes of incomplete messages.
     kept: usize,
     extended: Extended,
 }
 
-/// What is known of a chunk stream.
+/// State of a chunk stream.
 #[derive(Debug)]
 struct ChunkStream {
     id: u32,
     timestamp: u32,
-    /// By how much the timestamp grows with a message without a header of its own.
+    /// Timestamp delta that a message with a type 3 header inherits.
     delta: u32,
-    /// What stands in the extended timestamp; none where there is none.
+    /// Last extended timestamp; `None` if the last header had none.
     extended: Option<u32>,
     length: u32,
     kind: u8,
     stream: u32,
-    /// How much of the message under way is to come.
+    /// Number of bytes missing from the current message.
     left: u32,
     /// Bytes on the wire since the last item.
     wire: u32,
     head: [u8; HEAD],
     head_length: usize,
     body: Vec<u8>,
-    /// Of an aggregate: how far it is.
+    /// Progress within an aggregate message.
     part: Option<Box<Part>>,
 }
 
-/// The part of an aggregate that is under way.
+/// Current part of an aggregate message.
 #[derive(Debug, Default)]
 struct Part {
     header: [u8; PART_HEADER],
     header_length: usize,
-    /// What is to come of its payload, once its header is whole.
+    /// Number of bytes missing from its payload, once its header is complete.
     left: u32,
-    /// What is to come behind it.
+    /// Number of bytes missing from the back pointer after it.
     end_left: usize,
-    /// What is added to the timestamps of parts, once the first is known.
+    /// Offset added to the timestamps of parts, once the first is known.
     shift: Option<u32>,
 }
 
-/// A header of a chunk.
+/// A chunk header.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     format: u8,
     id: u32,
-    /// Timestamp or difference, length and type, message stream: as far as the format has them.
+    /// Timestamp or delta, length and type, message stream ID: 0 if the format lacks them.
     time: u32,
     length: u32,
     kind: u8,
     stream: u32,
     extended: Option<u32>,
-    /// Whether the extended timestamp is left out, though there is one.
+    /// True if the extended timestamp is omitted, although one is in use.
     leaves_out: bool,
     bytes: usize,
 }
 
-/// Extended timestamps of the other side in chunks without a message header (RTMP, 5.3.1.3), as its
-/// first such chunk shows.
+/// Use of extended timestamps in the peer's type 3 chunks (RTMP, 5.3.1.3), known from the first
+/// such chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extended {
-    /// No such chunk arrived yet.
+    /// Not known yet.
     Unknown,
     /// Present, with any value, as ffmpeg and librtmp expect.
     Stands,
@@ -139,7 +140,7 @@ enum Extended {
     LeftOut,
 }
 
-/// What has come to its end.
+/// Kind of item that is complete.
 #[derive(Clone, Copy, Debug)]
 enum Done {
     Message,
@@ -147,7 +148,7 @@ enum Done {
 }
 
 impl ChunkReader {
-    /// A reader that keeps media, or passes it over.
+    /// Creates a reader that buffers media, or skips it.
     pub fn new(keeps_media: bool) -> ChunkReader {
         ChunkReader {
             keeps_media,
@@ -162,22 +163,22 @@ impl ChunkReader {
         }
     }
 
-    /// The size of chunks that the other side has set.
+    /// Chunk size that the peer has set.
     pub fn chunk_size(&self) -> u32 {
         self.chunk_size
     }
 
-    /// How many bytes of memory it holds, itself not counted.
+    /// Heap memory in use, in bytes.
     pub fn memory(&self) -> usize {
         self.streams.capacity() * size_of::<ChunkStream>() + self.kept
     }
 
-    /// The next message out of `input`, of which the first `at` bytes have been taken; none where
-    /// all of it has been. What concerns chunks alone (RTMP, 5.4.1 and 5.4.2) is done and passed
-    /// on.
+    /// Returns the next complete message of `input` from offset `at` on, or `None` if all bytes are
+    /// consumed. Set Chunk Size and Abort (RTMP, 5.4.1 and 5.4.2) are carried out, and returned
+    /// too.
     ///
     /// # Errors
-    /// What came is no RTMP; nothing more can be read then.
+    /// The bytes are not valid RTMP. Nothing more can be read after that.
     pub fn next<'a>(
         &'a mut self,
         input: &[u8],
@@ -189,7 +190,7 @@ impl ChunkReader {
         self.item(done)
     }
 
-    /// Reads until a message is whole.
+    /// Reads until a message is complete.
     fn advance(&mut self, input: &[u8], at: &mut usize) -> Result<Option<Done>, Malformed> {
         loop {
             if self.chunk_left > 0 {
@@ -206,7 +207,7 @@ impl ChunkReader {
                 let count = rest.len().min(self.chunk_left as usize);
                 let (taken, done) = self.payload(&rest[..count])?;
                 *at += taken;
-                // No more than the chunk has was offered.
+                // Only the rest of the chunk was offered.
                 self.chunk_left -= taken as u32;
                 if done.is_some() {
                     return Ok(done);
@@ -222,7 +223,7 @@ impl ChunkReader {
         }
     }
 
-    /// The next chunk's header, once all of it has come.
+    /// Returns the next chunk's header, once it is complete.
     #[inline]
     fn header(&mut self, input: &[u8], at: &mut usize) -> Result<Option<Header>, Malformed> {
         let rest = input.get(*at..).unwrap_or_default();
@@ -234,7 +235,7 @@ impl ChunkReader {
                 *at += header.bytes;
                 return Ok(Some(header));
             }
-            // Shorter than the longest header, else it would have been whole.
+            // Shorter than the longest header; otherwise it would have been complete.
             self.carried[..rest.len()].copy_from_slice(rest);
             self.carried_length = rest.len();
             *at += rest.len();
@@ -246,7 +247,7 @@ impl ChunkReader {
         self.carried[before..whole].copy_from_slice(&rest[..more]);
         let carried = self.carried;
         match self.parse(&carried[..whole])? {
-            // An extended timestamp was expected, and the bytes carried for it are payload.
+            // An extended timestamp was expected, but the bytes carried for it are payload.
             Some(header) if header.bytes < before => {
                 self.drop_carried(header.bytes);
                 Ok(Some(header))
@@ -264,7 +265,7 @@ impl ChunkReader {
         }
     }
 
-    /// Takes in payload of the chunk under way out of bytes that were carried as a header's.
+    /// Consumes payload of the current chunk from bytes that were carried as part of a header.
     fn carried_payload(&mut self) -> Result<Option<Done>, Malformed> {
         let count = self.carried_length.min(self.chunk_left as usize);
         let carried = self.carried;
@@ -274,13 +275,13 @@ impl ChunkReader {
         Ok(done)
     }
 
-    /// The first `count` of the carried bytes are used up.
+    /// Removes the first `count` carried bytes.
     fn drop_carried(&mut self, count: usize) {
         self.carried.copy_within(count..self.carried_length, 0);
         self.carried_length -= count;
     }
 
-    /// The header at the beginning of `bytes`; none where more of them are needed.
+    /// Parses the header at the beginning of `bytes`. Returns `None` if it is incomplete.
     #[inline]
     fn parse(&self, bytes: &[u8]) -> Result<Option<Header>, Malformed> {
         let [first, rest @ ..] = bytes else {
@@ -328,8 +329,9 @@ impl ChunkReader {
                 return Ok(None);
             };
             let field = u32::from_be_bytes(*field);
-            // In chunks without a message header, most servers repeat it, some write zero, and some
-            // omit it. Then these bytes are payload, which may look like a timestamp.
+            // In type 3 chunks, most servers repeat the extended timestamp, some write zero, and
+            // some omit it. In the last case these bytes are payload, which may look like a
+            // timestamp.
             let stands = match self.extended {
                 Extended::Unknown => field == 0 || field == known,
                 Extended::Stands => true,
@@ -370,8 +372,8 @@ impl ChunkReader {
         if !self.streams.get(self.current).is_some_and(is_current) {
             self.current = match self.streams.iter().position(is_current) {
                 Some(place) => place,
-                // The first is to have a whole header. (librtmp begins one without the stream's
-                // number, which is then that of control messages.)
+                // The first header must have a length and a type. (librtmp omits the message stream
+                // ID, which is then that of control messages.)
                 None if header.format > 1 => return Err(Malformed::NoHeader(id)),
                 None if self.streams.len() >= STREAMS_MAX => return Err(Malformed::ChunkStreams),
                 None => {
@@ -385,7 +387,7 @@ impl ChunkReader {
             .ok_or(Malformed::NoHeader(id))
     }
 
-    /// Takes a chunk's header in; says where its message has no payload.
+    /// Processes a chunk header. Returns an item if its message has no payload.
     #[inline]
     fn begin_chunk(&mut self, header: Header) -> Result<Option<Done>, Malformed> {
         let chunk_size = self.chunk_size;
@@ -416,7 +418,7 @@ impl ChunkReader {
         Ok(None)
     }
 
-    /// Whether messages of that type are kept as a whole.
+    /// Returns true if messages of this type are buffered.
     fn keeps(&self, kind: u8) -> bool {
         match Kind::of(kind) {
             Some(Kind::Audio | Kind::Video) => self.keeps_media,
@@ -432,7 +434,8 @@ impl ChunkReader {
         }
     }
 
-    /// Takes in payload of the chunk under way; how much of it, and what that has made whole.
+    /// Consumes payload of the current chunk. Returns the number of bytes consumed, and the item
+    /// that is now complete.
     fn payload(&mut self, bytes: &[u8]) -> Result<(usize, Option<Done>), Malformed> {
         let keeps = {
             let kind = self
@@ -468,7 +471,7 @@ impl ChunkReader {
         Ok(result)
     }
 
-    /// What has come to its end on the current chunk stream.
+    /// Returns the item that is complete on the current chunk stream.
     fn item(&mut self, done: Done) -> Result<Option<Item<'_>>, Malformed> {
         let Some(stream) = self.streams.get_mut(self.current) else {
             return Ok(None);
@@ -518,7 +521,7 @@ impl ChunkReader {
     }
 
     fn set_chunk_size(&mut self, size: u32) -> Result<(), Malformed> {
-        // RTMP, 5.4.1: the first bit is zero, and a chunk has a byte at least.
+        // RTMP, 5.4.1: the first bit is zero, and a chunk has at least one byte.
         if size == 0 || size > i32::MAX as u32 {
             return Err(Malformed::ChunkSize(size));
         }
@@ -526,7 +529,7 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// The message under way on that chunk stream is not to be completed (RTMP, 5.4.2).
+    /// Discards the incomplete message of a chunk stream (RTMP, 5.4.2).
     fn abort(&mut self, id: u32) {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
             self.kept = self.kept.saturating_sub(stream.body.len());
@@ -556,7 +559,7 @@ impl ChunkStream {
         }
     }
 
-    /// A message begins.
+    /// Starts a message.
     #[inline]
     fn begin_message(&mut self, header: &Header) {
         if header.format < 3 {
@@ -569,8 +572,8 @@ impl ChunkStream {
                 self.timestamp = self.delta;
                 self.stream = header.stream;
             }
-            // Behind a whole header, a message without one has its timestamp as the difference
-            // (RTMP, 5.3.1.2.4).
+            // After a type 0 header, the delta of a type 3 message is the timestamp itself (RTMP,
+            // 5.3.1.2.4).
             _ => self.timestamp = self.timestamp.wrapping_add(self.delta),
         }
         if header.format <= 1 {
@@ -592,15 +595,15 @@ impl ChunkStream {
         }
     }
 
-    /// So many bytes of the message have come.
+    /// Counts consumed bytes of the message.
     #[inline]
     fn pass(&mut self, count: usize) {
-        // No more than the message has is ever taken.
+        // Callers never consume more than the message has.
         self.left -= count as u32;
         self.wire = self.wire.saturating_add(count as u32);
     }
 
-    /// Takes in payload of an aggregate (RTMP, 7.1.6).
+    /// Consumes payload of an aggregate message (RTMP, 7.1.6).
     fn aggregate(
         &mut self,
         bytes: &[u8],
@@ -668,7 +671,7 @@ impl Part {
         u32::from_be_bytes([0, a, b, c])
     }
 
-    /// The part's timestamp. That of the first is the aggregate's own.
+    /// Returns the part's timestamp. The first part has that of the aggregate.
     fn timestamp(&mut self, of_aggregate: u32) -> u32 {
         let [_, _, _, _, a, b, c, high, ..] = self.header;
         let own = u32::from_be_bytes([high, a, b, c]);
@@ -678,7 +681,7 @@ impl Part {
         own.wrapping_add(shift)
     }
 
-    /// The next part follows.
+    /// Prepares for the next part.
     fn next(&mut self) {
         self.header_length = 0;
         self.end_left = PART_END;

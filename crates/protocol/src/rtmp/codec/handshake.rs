@@ -1,6 +1,6 @@
-//! The handshake (RTMP, 5.2): three packets either way, of which the last repeats the other side's
-//! second. In the kind with digests, which Flash Player began, the second bears a digest, and the
-//! last proves that its digest was read.
+//! Handshake (RTMP, 5.2): three packets in each direction, of which the last echoes the peer's
+//! second. In the digest variant, introduced by Flash Player, the second packet carries a digest,
+//! and the last proves that the peer's digest was read.
 
 use hmac::{Hmac, KeyInit, Mac};
 use rand::{Rng, SeedableRng};
@@ -9,20 +9,20 @@ use sha2::Sha256;
 
 use super::Malformed;
 
-/// The version of RTMP (RTMP, 5.2.2).
+/// RTMP version (RTMP, 5.2.2).
 pub const VERSION: u8 = 3;
-/// The bytes of a second or third packet.
+/// Length of C1, S1, C2 and S2 in bytes.
 pub const PACKET: usize = 1536;
-/// What comes before what is drawn: two times; with digests, the second is the version of who
-/// speaks.
+/// Length of the two timestamps before the random bytes. In the digest variant, the second
+/// timestamp is the sender's version.
 const TIMES: usize = 8;
-/// The version of a client that sends digests: Flash Player's.
+/// Version that a client states in the digest variant: Flash Player's.
 const CLIENT_VERSION: [u8; 4] = [128, 0, 7, 2];
-/// The same of a server.
+/// Version that a server states in the digest variant.
 const SERVER_VERSION: [u8; 4] = [4, 5, 0, 1];
 
 const DIGEST: usize = 32;
-/// What both sides' keys end with.
+/// Common suffix of both sides' keys.
 const SHARED: [u8; 32] = [
     0xf0, 0xee, 0xc2, 0x4a, 0x80, 0x68, 0xbe, 0xe8, 0x2e, 0x00, 0xd0, 0xd1, 0x02, 0x9e, 0x7e, 0x57,
     0x6e, 0xec, 0x5d, 0x2d, 0x29, 0x80, 0x6f, 0xab, 0x93, 0xb8, 0xe6, 0x36, 0xcf, 0xeb, 0x31, 0xae,
@@ -30,36 +30,36 @@ const SHARED: [u8; 32] = [
 const CLIENT_KEY: &[u8] = b"Genuine Adobe Flash Player 001";
 const SERVER_KEY: &[u8] = b"Genuine Adobe Flash Media Server 001";
 
-/// Where a digest may be: behind the times, or in the second half. There stand four numbers, whose
-/// sum says how much farther.
+/// Offsets of the four bytes whose sum determines the position of the digest: after the timestamps,
+/// or in the second half.
 const PLACES: [usize; 2] = [TIMES, 772];
-/// By how much a digest's place is at most farther.
+/// Modulus of that sum.
 const FARTHER: usize = 728;
 
-/// Which kind of handshake.
+/// Handshake variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// As the specification has it.
+    /// As specified.
     #[default]
     Plain,
-    /// With digests, where the other side has them too.
+    /// With digests, if the peer sends them too.
     Digest,
 }
 
-/// One side's part.
+/// One side of a handshake.
 #[derive(Debug)]
 pub struct Handshake {
-    /// What this side draws: it can be made again.
+    /// Seed of this side's random bytes, which are generated again when needed.
     seed: u64,
     style: Style,
-    /// What has come of the packet under way.
+    /// Received bytes of the current packet.
     received: Vec<u8>,
     stage: Stage,
     server: bool,
-    /// The digest of the other side's second packet, where it has one: then this side's last proves
-    /// that it was read.
+    /// Digest of the peer's second packet, if it has one. This side's last packet then proves that
+    /// it was read.
     digest: Option<[u8; DIGEST]>,
-    /// False once the server has repeated something else than this side's second packet.
+    /// False if S2 did not echo C1.
     echoed: bool,
 }
 
@@ -71,14 +71,14 @@ enum Stage {
     Done,
 }
 
-/// What is to be done after bytes have come.
+/// Next step after bytes were received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// More has to come.
+    /// More bytes are needed.
     More,
-    /// This is to be sent.
+    /// These bytes must be sent.
     Send(Vec<u8>),
-    /// Both sides are through.
+    /// The handshake is complete.
     Done,
 }
 
@@ -88,21 +88,21 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; DIGEST] {
     mac.finalize().into_bytes().into()
 }
 
-/// Where a packet's digest is, if it is in that place.
+/// Returns the offset of a packet's digest, given that of its four position bytes.
 fn place_of_digest(packet: &[u8], place: usize) -> usize {
     let numbers = packet.get(place..place + 4).unwrap_or_default();
     let sum: usize = numbers.iter().map(|&number| usize::from(number)).sum();
     place + 4 + sum % FARTHER
 }
 
-/// The digest that belongs at that place.
+/// Computes the digest of a packet for this offset.
 fn digest_at(packet: &[u8], at: usize, key: &[u8]) -> [u8; DIGEST] {
     let before = packet.get(..at).unwrap_or_default();
     let behind = packet.get(at + DIGEST..).unwrap_or_default();
     hmac(key, &[before, behind])
 }
 
-/// The digest of a packet, where it has one that is right.
+/// Returns the digest of a packet, or `None` if it has no valid one.
 fn find_digest(packet: &[u8], key: &[u8]) -> Option<[u8; DIGEST]> {
     PLACES.into_iter().find_map(|place| {
         let at = place_of_digest(packet, place);
@@ -111,14 +111,14 @@ fn find_digest(packet: &[u8], key: &[u8]) -> Option<[u8; DIGEST]> {
     })
 }
 
-/// What proves that a digest was read: at the end of the last packet.
+/// Computes the proof that a digest was read: the end of the last packet.
 fn proof(packet: &[u8], digest: &[u8], key: &[u8]) -> [u8; DIGEST] {
     let key = hmac(&[key, &SHARED].concat(), &[digest]);
     hmac(&key, &[packet.get(..PACKET - DIGEST).unwrap_or_default()])
 }
 
 impl Handshake {
-    /// A client's. What it draws follows from `seed`.
+    /// Creates the client's side. Its random bytes derive from `seed`.
     pub fn client(seed: u64) -> Handshake {
         Handshake {
             seed,
@@ -131,12 +131,12 @@ impl Handshake {
         }
     }
 
-    /// The same of that kind.
+    /// Sets the variant.
     pub fn of_style(self, style: Style) -> Handshake {
         Handshake { style, ..self }
     }
 
-    /// A server's: of the kind that its client has.
+    /// Creates the server's side, which adopts the client's variant.
     pub fn server(seed: u64) -> Handshake {
         Handshake {
             server: true,
@@ -144,7 +144,7 @@ impl Handshake {
         }
     }
 
-    /// What a client begins with: its version and its second packet.
+    /// Returns the version and this side's second packet: C0 and C1, or S0 and S1.
     pub fn hello(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(1 + PACKET);
         bytes.push(VERSION);
@@ -160,8 +160,8 @@ impl Handshake {
         if self.server { CLIENT_KEY } else { SERVER_KEY }
     }
 
-    /// This side's second packet: its time, four bytes of zero, and what is drawn; or its version
-    /// there, and a digest.
+    /// Returns C1 or S1: a timestamp of zero, four bytes of zero and random bytes. In the digest
+    /// variant, a version replaces the four bytes, and there is a digest.
     fn second(&self) -> Vec<u8> {
         let mut bytes = vec![0; PACKET];
         Pcg64::seed_from_u64(self.seed).fill_bytes(&mut bytes[TIMES..]);
@@ -177,7 +177,8 @@ impl Handshake {
         bytes
     }
 
-    /// This side's last packet: the other's second, or the proof that its digest was read.
+    /// Returns C2 or S2: the echo of the peer's second packet, or the proof that its digest was
+    /// read.
     fn last(&self, second: Vec<u8>) -> Vec<u8> {
         let Some(digest) = self.digest else {
             return second;
@@ -189,7 +190,7 @@ impl Handshake {
         bytes
     }
 
-    /// How far it is, in words.
+    /// Returns the name of the awaited packet.
     pub fn awaits(&self) -> &'static str {
         match (self.stage, self.server) {
             (Stage::Version, false) => "S0",
@@ -202,18 +203,18 @@ impl Handshake {
         }
     }
 
-    /// Whether both sides' packets bear digests, once the other's second has come.
+    /// Returns true if both sides use digests. Valid once the peer's second packet was received.
     pub fn has_digest(&self) -> bool {
         self.digest.is_some()
     }
 
-    /// Whether the other side's last packet repeated this side's second one, or proved that it was
-    /// read.
+    /// Returns false if the peer's last packet did not echo this side's second one. In the digest
+    /// variant a missing proof is an error instead.
     pub fn was_echoed(&self) -> bool {
         self.echoed
     }
 
-    /// Takes in bytes of `input`, of which the first `at` have been taken.
+    /// Consumes bytes of `input` from offset `at` on, and advances `at`.
     ///
     /// # Errors
     /// [`Malformed::Version`], [`Malformed::Digest`] or [`Malformed::Echo`].
@@ -249,10 +250,10 @@ impl Handshake {
         }
     }
 
-    /// Takes in the other side's second packet; gives what is to be sent.
+    /// Processes the peer's second packet. Returns the bytes to send.
     fn take_second(&mut self, packet: Vec<u8>) -> Result<Vec<u8>, Malformed> {
         self.stage = Stage::Third;
-        // A side without digests has four bytes of zero there.
+        // A peer without digests sends four bytes of zero here.
         let states_version = packet
             .get(4..TIMES)
             .is_some_and(|version| version != [0; 4]);
@@ -274,15 +275,15 @@ impl Handshake {
     fn check_last(&mut self, packet: &[u8]) -> Result<(), Malformed> {
         let own = self.second();
         if self.digest.is_none() {
-            // The times are the other side's to fill in.
+            // The timestamps are the peer's to fill in.
             self.echoed = packet.get(TIMES..) == own.get(TIMES..);
-            // Some servers send anything. ffmpeg and librtmp play nevertheless.
+            // Some servers send an S2 that is no echo. ffmpeg and librtmp play nevertheless.
             return match self.echoed || !self.server {
                 true => Ok(()),
                 false => Err(Malformed::Echo),
             };
         }
-        // Some clients with digests repeat what they got, as in the plain kind.
+        // Some clients with digests echo S1, as in the plain variant.
         let digest = find_digest(&own, self.own_key()).unwrap_or_default();
         let proves =
             packet.get(PACKET - DIGEST..) == Some(&proof(packet, &digest, self.other_key()));
@@ -298,7 +299,7 @@ impl Handshake {
 mod tests {
     use super::*;
 
-    /// Takes bytes in pieces; what is sent, and how it ended.
+    /// Feeds bytes in pieces. Returns the bytes sent, and the last step.
     fn take(
         side: &mut Handshake,
         bytes: &[u8],
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_come_through_however_bytes_are_cut() {
+    fn handshake_completes_with_any_fragmentation() {
         for style in [Style::Plain, Style::Digest] {
             for piece in [1, 7, 1536, 5000] {
                 let (mut client, mut server) = (client(style), Handshake::server(2));
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_of_either_place_are_found_for_many_seeds() {
+    fn digests_are_found_in_both_halves_for_many_seeds() {
         for seed in 0..200 {
             let own = Handshake::client(seed).of_style(Style::Digest);
             let mut packet = own.second();
@@ -356,9 +357,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_digests_is_answered_plainly() {
+    fn server_without_digests_gets_a_plain_answer() {
         let mut own = client(Style::Digest);
-        // It repeats what it got.
+        // This S2 echoes C1.
         let plain = Handshake::server(2).hello();
         let answer = [&plain[..], &own.hello()[1..]].concat();
         let (third, step) = take(&mut own, &answer, 5000);
@@ -367,12 +368,12 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_wrong_digests_and_wrong_echoes_are_told() {
+    fn wrong_versions_digests_and_echoes_are_detected() {
         for version in [0, 6, b'H'] {
             let step = Handshake::client(1).take(&[version], &mut 0);
             assert_eq!(step, Err(Malformed::Version(version)));
         }
-        // Without digests, players go on.
+        // In the plain variant, players ignore a wrong S2.
         for (style, expected) in [
             (Style::Plain, Ok(Step::Done)),
             (Style::Digest, Err(Malformed::Echo)),
@@ -385,7 +386,7 @@ mod tests {
             assert_eq!(step, expected);
             assert_eq!(own.was_echoed(), style == Style::Digest);
         }
-        // A server is as strict as it was.
+        // A server is strict about C2.
         let (own, mut server) = (client(Style::Plain), Handshake::server(2));
         let (_, step) = take(&mut server, &own.hello(), 5000);
         assert_eq!(step, Ok(Step::More));
@@ -396,7 +397,7 @@ mod tests {
         answer[1 + 1500] ^= 1;
         let (_, step) = take(&mut own, &answer, 5000);
         assert_eq!(step, Err(Malformed::Digest));
-        // What comes behind a handshake is left alone.
+        // Bytes after the handshake are not consumed.
         let mut own = Handshake::client(1);
         let mut server = Handshake::server(2);
         let (answer, _) = take(&mut server, &own.hello(), 5000);

@@ -1,5 +1,5 @@
-//! What both sides of a connection do alike once their hands are shaken: take messages in, answer
-//! pings, acknowledge what came.
+//! Connection handling that both sides share after the handshake: reading messages, answering
+//! pings, acknowledging received bytes.
 
 use super::Malformed;
 use super::amf0::{self, Value};
@@ -7,43 +7,41 @@ use super::chunk::{ChunkReader, Item, Media};
 use super::message::{Command, Event, Kind};
 use super::write;
 
-/// How much may come before it is acknowledged, where the other side does not say: what most
-/// servers and encoders set.
+/// Acknowledgement window in bytes if the peer sets none: the value of most servers and encoders.
 pub const WINDOW: u32 = 2_500_000;
 
-/// One side's end of a connection.
+/// One side of a connection.
 #[derive(Debug)]
 pub struct Link {
     reader: ChunkReader,
-    /// After how many bytes the other side wants an acknowledgement; none while it has not said.
+    /// Acknowledgement window set by the peer; `None` until it has set one.
     window: Option<u32>,
-    /// How many bytes have come, and how many of them are acknowledged. They come round.
+    /// Number of bytes received and acknowledged. Both wrap around.
     received: u32,
     acknowledged: u32,
-    /// The window that this side has set.
+    /// Acknowledgement window that this side has set.
     own_window: Option<u32>,
     acknowledgements: u64,
 }
 
-/// What the other side has said.
+/// A received message.
 #[derive(Debug)]
 pub enum Heard<'a> {
-    /// Media.
     Media(Media<'a>),
-    /// A command or an answer, in that message stream.
+    /// Command or response, with its message stream ID.
     Command(u32, Command),
-    /// Metadata, with its timestamp and as it came.
+    /// Metadata: timestamp and unparsed payload.
     Data(u32, Vec<u8>),
-    /// An event of a stream.
+    /// User control event.
     Event(Event),
-    /// A command that cannot be read.
+    /// Command that cannot be parsed.
     Unreadable,
-    /// Something that is dealt with, or means nothing here.
+    /// Message that is handled here, or has no meaning for the session.
     Other,
 }
 
 impl Link {
-    /// One to which nothing has come. It keeps media, or passes it over.
+    /// Creates a link that buffers media, or skips it.
     pub fn new(keeps_media: bool) -> Link {
         Link {
             reader: ChunkReader::new(keeps_media),
@@ -55,27 +53,26 @@ impl Link {
         }
     }
 
-    /// How many acknowledgements were sent.
+    /// Number of acknowledgements sent.
     pub fn acknowledgements(&self) -> u64 {
         self.acknowledgements
     }
 
-    /// How many bytes of memory it holds, itself not counted.
+    /// Heap memory in use, in bytes.
     pub fn memory(&self) -> usize {
         self.reader.memory()
     }
 
-    /// Tells the other side after how many bytes an acknowledgement is wanted.
+    /// Appends the acknowledgement window that the peer must observe.
     pub fn set_window(&mut self, bytes: u32, out: &mut Vec<u8>) {
         self.own_window = Some(bytes);
         write::window_size(bytes, out);
     }
 
-    /// The next thing in `input`, of which the first `at` bytes have been taken. Answers go to
-    /// `out`.
+    /// Returns the next message of `input` from offset `at` on. Appends answers to `out`.
     ///
     /// # Errors
-    /// What came is no RTMP.
+    /// The bytes are not valid RTMP.
     #[inline]
     pub fn next<'a>(
         &'a mut self,
@@ -92,7 +89,7 @@ impl Link {
             Some(kind @ (Kind::Command | Kind::CommandAmf3)) => {
                 match Command::read(&message.payload, kind == Kind::CommandAmf3) {
                     Ok(command) => Heard::Command(message.stream, command),
-                    // Most need no answer, and the connection stands.
+                    // Most commands need no answer, and the connection remains usable.
                     Err(Malformed::Command | Malformed::Amf) => Heard::Unreadable,
                     Err(malformed) => return Err(malformed),
                 }
@@ -110,7 +107,7 @@ impl Link {
                 Heard::Other
             }
             Some(Kind::PeerBandwidth) => {
-                // RTMP, 5.4.5: what it is limited to, it wants acknowledged.
+                // RTMP, 5.4.5: the answer is an acknowledgement window of the same size.
                 let bytes = message.field()?;
                 if self.own_window.replace(bytes) != Some(bytes) {
                     write::window_size(bytes, out);
@@ -122,8 +119,8 @@ impl Link {
         Ok(Some(heard))
     }
 
-    /// So many bytes have come: acknowledges them where that is due (RTMP, 5.4.3), at half of the
-    /// window, so that the other side need not wait.
+    /// Counts received bytes, and appends an acknowledgement if one is due (RTMP, 5.4.3): at half
+    /// of the window, so that the peer need not wait.
     pub fn came(&mut self, bytes: usize, out: &mut Vec<u8>) {
         self.received = self.received.wrapping_add(bytes as u32);
         let due = self.window.unwrap_or(WINDOW) / 2;
@@ -135,7 +132,7 @@ impl Link {
     }
 }
 
-/// What metadata says, where it is that: `onMetaData`, also behind `@setDataFrame`.
+/// Returns the metadata of `onMetaData`, also if it follows `@setDataFrame`; `None` for other data.
 pub fn metadata(payload: &[u8]) -> Option<Value> {
     let bytes = payload.strip_prefix(&[0]).unwrap_or(payload);
     let values = amf0::read_all(bytes).ok()?;
@@ -151,7 +148,7 @@ pub fn metadata(payload: &[u8]) -> Option<Value> {
 mod tests {
     use super::*;
 
-    /// What is heard of messages, and what is answered.
+    /// Returns the messages of `bytes`, and the answers to them.
     fn hear(link: &mut Link, bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
         let (mut heard, mut out, mut at) = (Vec::new(), Vec::new(), 0);
         while let Some(next) = link.next(bytes, &mut at, &mut out).expect("it is RTMP") {

@@ -1,21 +1,19 @@
-//! What messages of audio and video begin with (Adobe, "Video File Format Specification 10.1",
-//! E.4.2 and E.4.3; Veovera, "Enhanced RTMP" v1 and v2).
+//! Headers of audio and video messages (Adobe, "Video File Format Specification 10.1", E.4.2 and
+//! E.4.3; Veovera, "Enhanced RTMP" v1 and v2).
 
 use std::fmt;
 
 use mediagen::time_code::TimeCode;
 use serde::{Serialize, Serializer};
 
-/// How media is coded.
+/// Audio or video codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
-    /// H.264.
     Avc,
-    /// AAC.
     Aac,
-    /// What Enhanced RTMP names by four characters.
+    /// Codec that Enhanced RTMP names by four characters.
     FourCc([u8; 4]),
-    /// A number of FLV: of video up to 15, of audio from 16 on.
+    /// Codec number of FLV: video up to 15, audio from 16 on.
     Other(u8),
 }
 
@@ -56,45 +54,43 @@ impl Serialize for Codec {
     }
 }
 
-/// What a message of media holds.
+/// Content of a media message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// What a decoder needs beforehand.
+    /// Decoder configuration (sequence header).
     Config,
-    /// A frame.
     Frame {
-        /// Whether a decoder can begin with it. Of audio always.
+        /// True if decoding can start here; always true for audio.
         key: bool,
     },
-    /// Neither: an end, metadata, a command to the player.
+    /// Sequence end, metadata, or a command to the player.
     Other,
-    /// A coding or a packing that is not known: it may be anything.
+    /// Unknown codec or packet type, so the content may be anything.
     Unknown,
 }
 
-/// The beginning of a message of media.
+/// Header of a media message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The codec; `None` if the message states none.
     pub codec: Option<Codec>,
-    /// What it holds.
     pub content: Content,
-    /// The track, 0 unless stated. Of several tracks in one message, the first.
+    /// Track ID; 0 unless stated. For several tracks in one message, that of the first.
     pub track: u8,
-    /// Offset of what the decoder gets.
+    /// Offset of the data for the decoder.
     pub data: usize,
 }
 
-/// The number of H.264 (FLV, E.4.3.1).
+/// Codec number of H.264 (FLV, E.4.3.1).
 const FLV_AVC: u8 = 7;
-/// HEVC as many servers and players in China have it. FLV does not define the number. Packets look
+/// HEVC, as many servers and players in China use it. FLV does not define this number. Packets look
 /// like those of H.264.
 const FLV_HEVC: u8 = 12;
-/// The number of AAC (FLV, E.4.2.1).
+/// Codec number of AAC (FLV, E.4.2.1).
 const FLV_AAC: u8 = 10;
-/// The number of what Enhanced RTMP v2 has instead of a format of sound.
+/// Sound format that marks a header of Enhanced RTMP v2.
 const FLV_AUDIO_EXTENDED: u8 = 9;
-/// The frame type of a picture that a decoder can begin with, and of a command (FLV, E.4.3.1).
+/// Frame types of a key frame and of a command (FLV, E.4.3.1).
 const KEY: u8 = 1;
 const COMMAND: u8 = 5;
 
@@ -104,7 +100,7 @@ mod packet {
     pub(super) const SEQUENCE_START: u8 = 0;
     pub(super) const CODED_FRAMES: u8 = 1;
     pub(super) const SEQUENCE_END: u8 = 2;
-    /// Video only: as `CODED_FRAMES`, without a composition time.
+    /// Video only: like `CODED_FRAMES`, without a composition time.
     pub(super) const CODED_FRAMES_X: u8 = 3;
     /// Video only.
     pub(super) const METADATA: u8 = 4;
@@ -121,38 +117,39 @@ mod packet {
 const ONE_TRACK: u8 = 0;
 const MANY_TRACKS_MANY_CODECS: u8 = 2;
 
-/// The header of Enhanced RTMP v2 (`ExAudioTagHeader`, `ExVideoTagHeader`), up to the first track's
-/// data.
+/// Header of Enhanced RTMP v2 (`ExAudioTagHeader`, `ExVideoTagHeader`), up to the data of the first
+/// track.
 struct Extended {
     packet: u8,
     name: [u8; 4],
     track: u8,
     data: usize,
-    /// Whether all fields have values that are defined.
+    /// True if all fields have defined values.
     is_known: bool,
 }
 
 impl Extended {
-    /// Reads the header behind the packet type, from `at` on. `None` if it is cut off.
+    /// Reads the header after the packet type, from offset `at` on. Returns `None` if it is
+    /// truncated.
     fn read(payload: &[u8], mut packet: u8, mut at: usize, multitrack: u8) -> Option<Extended> {
         let (mut kind, mut is_known) = (None, true);
         if packet == multitrack {
             let types = *payload.get(at)?;
             at += 1;
             packet = types & 0x0f;
-            // Tracks of tracks are ruled out.
+            // Nested multitrack packets are not allowed.
             is_known = types >> 4 <= MANY_TRACKS_MANY_CODECS
                 && packet != multitrack
                 && packet != packet::MOD_EX;
             kind = Some(types >> 4);
         }
-        // With a codec for each track, that of the first stands here too.
+        // If each track has its own codec, that of the first is here too.
         let name = *payload.get(at..)?.first_chunk()?;
         at += 4;
         let mut track = 0;
         if let Some(kind) = kind {
             track = *payload.get(at)?;
-            // Unless it is alone, its size follows.
+            // The track's size follows, unless it is the only track.
             at += if kind == ONE_TRACK { 1 } else { 4 };
         }
         Some(Extended {
@@ -177,8 +174,8 @@ impl Extended {
     }
 }
 
-/// Skips the `ModEx` prelude of Enhanced RTMP v2, which may be empty. Returns the packet type
-/// behind it and the offset after that, or `None` if it is cut off.
+/// Skips the `ModEx` prelude of Enhanced RTMP v2, which may be empty. Returns the packet type after
+/// it and the offset after that, or `None` if it is truncated.
 fn pass_mod_ex(payload: &[u8]) -> Option<(u8, usize)> {
     let mut packet = payload.first()? & 0x0f;
     let mut at = 1;
@@ -190,7 +187,7 @@ fn pass_mod_ex(payload: &[u8]) -> Option<(u8, usize)> {
             at += 2;
         }
         at += size;
-        // The upper half says what the data was.
+        // The upper four bits are the type of the skipped data.
         packet = payload.get(at)? & 0x0f;
         at += 1;
     }
@@ -198,7 +195,7 @@ fn pass_mod_ex(payload: &[u8]) -> Option<(u8, usize)> {
 }
 
 impl Tag {
-    /// One of FLV, without tracks.
+    /// Creates an FLV header, which has no tracks.
     fn flv(codec: Codec, content: Content, data: usize) -> Tag {
         Tag {
             codec: Some(codec),
@@ -208,7 +205,7 @@ impl Tag {
         }
     }
 
-    /// Reads the beginning of a message of video; none where it is empty or cut off.
+    /// Parses the header of a video message. Returns `None` if it is empty or truncated.
     #[inline]
     pub fn of_video(payload: &[u8]) -> Option<Tag> {
         let (&first, rest) = payload.split_first()?;
@@ -220,7 +217,7 @@ impl Tag {
         let known = match codec {
             FLV_AVC => Codec::Avc,
             FLV_HEVC => Codec::FourCc(*b"hvc1"),
-            // FLV, E.4.3.1: what lies outside may have packets of any kind.
+            // FLV, E.4.3.1: other codec numbers are undefined and may have packets of any kind.
             1..FLV_AVC => {
                 let content = if kind == COMMAND {
                     Content::Other
@@ -239,8 +236,8 @@ impl Tag {
         Some(Tag::flv(known, content, 5))
     }
 
-    /// Enhanced RTMP v2, "Enhanced Video": the first bit, then three of the frame's type and four
-    /// of the packet's.
+    /// Parses a header of Enhanced RTMP v2, "Enhanced Video": one flag bit, three bits of frame
+    /// type, and four bits of packet type.
     fn of_extended_video(payload: &[u8]) -> Option<Tag> {
         let kind = payload.first()? >> 4 & 7;
         let (packet, at) = pass_mod_ex(payload)?;
@@ -260,7 +257,7 @@ impl Tag {
             packet::SEQUENCE_END | packet::METADATA => Content::Other,
             _ => Content::Unknown,
         });
-        // The composition time.
+        // Composition time.
         if header.packet == packet::CODED_FRAMES
             && matches!(&header.name, b"avc1" | b"hvc1" | b"vvc1")
         {
@@ -269,7 +266,7 @@ impl Tag {
         Some(tag)
     }
 
-    /// Reads the beginning of a message of audio; none where it is empty or cut off.
+    /// Parses the header of an audio message. Returns `None` if it is empty or truncated.
     #[inline]
     pub fn of_audio(payload: &[u8]) -> Option<Tag> {
         let (&first, rest) = payload.split_first()?;
@@ -299,12 +296,11 @@ impl Tag {
     }
 }
 
-/// How many NAL units before a time code are looked at: a delimiter, parameter sets, what an
-/// encoder says of itself.
+/// Number of NAL units searched for a time code: a delimiter, parameter sets, encoder information.
 const UNITS_MAX: usize = 8;
 
-/// The time code in a frame of H.264 (ISO/IEC 14496-15, 5.3.4.2), of which the beginning is enough.
-/// Lengths have four bytes, as all servers have them.
+/// Returns the time code of an H.264 frame (ISO/IEC 14496-15, 5.3.4.2), of which the beginning is
+/// enough. NAL unit lengths have four bytes, as all servers use them.
 #[inline]
 pub fn time_code(mut units: &[u8]) -> Option<TimeCode> {
     for _ in 0..UNITS_MAX {
@@ -312,7 +308,7 @@ pub fn time_code(mut units: &[u8]) -> Option<TimeCode> {
         let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
         let nal = rest.get(..length.min(rest.len()))?;
         match nal.first()? & 0x1f {
-            // A picture: the code stands before it.
+            // A picture: a time code would precede it.
             1..=5 => return None,
             6 => {
                 if let Some(code) = TimeCode::find(nal) {
@@ -331,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn video_says_what_it_is() {
+    fn video_headers_are_parsed() {
         let tag = |payload: &[u8]| {
             let tag = Tag::of_video(payload)?;
             let codec = tag
@@ -353,7 +349,7 @@ mod tests {
             (b"\x91av01", Some(("av1", frame(true), 5))),
             (b"\xa1vp09", Some(("vp9", frame(false), 5))),
             (b"\x94av01", Some(("av1", Content::Other, 5))),
-            // HEVC without Enhanced RTMP, and what FLV does not define.
+            // HEVC without Enhanced RTMP, and codec numbers that FLV does not define.
             (&[0x1c, 0, 0, 0, 0], Some(("hevc", Content::Config, 5))),
             (&[0x1c, 1, 0, 0, 0], Some(("hevc", frame(true), 5))),
             (&[0x2c, 1, 0, 0, 0], Some(("hevc", frame(false), 5))),
@@ -363,7 +359,8 @@ mod tests {
             // A command has no codec, unless it is metadata.
             (b"\xd0\x00", Some(("", Content::Other, 1))),
             (b"\xd4hvc1", Some(("hevc", Content::Other, 5))),
-            // ModEx: 3 bytes, or 256, or twice; then another packet type.
+            // ModEx of 3 bytes; two ModEx packets, the second with a 16-bit size; then another
+            // packet type.
             (b"\x97\x02\0\0\x01\x01hvc1", Some(("hevc", frame(true), 13))),
             (
                 b"\xa7\x02\0\0\x01\x03hvc1",
@@ -375,7 +372,7 @@ mod tests {
             ),
             (b"\x97\x02\0\0\x01", None),
             (b"\x97\xff\xff\xff\0", None),
-            // Multitrack: one track, several of one codec, several of several.
+            // Multitrack: one track, several of one codec, several of several codecs.
             (b"\x96\x01hvc1\x02", Some(("hevc", frame(true), 10))),
             (b"\x96\x03hvc1\x02", Some(("hevc", frame(true), 7))),
             (b"\x96\x13av01\x00\0\0\x09", Some(("av1", frame(true), 10))),
@@ -398,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn audio_says_what_it_is() {
+    fn audio_headers_are_parsed() {
         let tag = |payload: &[u8]| {
             let tag = Tag::of_audio(payload)?;
             let codec = tag
@@ -433,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_code_is_found_before_the_picture() {
+    fn time_code_is_found_before_the_picture() {
         let code = TimeCode {
             source: 1,
             number: 2,

@@ -1,9 +1,9 @@
-//! Messages (RTMP, 5.4, 6 and 7): their types, and what is in those that are no media.
+//! Messages (RTMP, 5.4, 6 and 7): types, and payloads other than media.
 
 use super::Malformed;
 use super::amf0::{Reader, Value};
 
-/// The type of a message.
+/// Message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// RTMP, 5.4.1.
@@ -30,12 +30,12 @@ pub enum Kind {
     Data,
     /// A command in AMF0 (RTMP, 7.1.1).
     Command,
-    /// Messages in one (RTMP, 7.1.6).
+    /// Several messages in one (RTMP, 7.1.6).
     Aggregate,
 }
 
 impl Kind {
-    /// The type of that number; none where it means nothing here.
+    /// Returns the type with this ID, or `None` if it is unknown.
     #[inline]
     pub const fn of(number: u8) -> Option<Kind> {
         Some(match number {
@@ -56,7 +56,7 @@ impl Kind {
         })
     }
 
-    /// Its number.
+    /// Returns the message type ID.
     pub const fn number(self) -> u8 {
         match self {
             Kind::SetChunkSize => 1,
@@ -76,23 +76,23 @@ impl Kind {
     }
 }
 
-/// A message that is no media.
+/// A message other than audio or video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The number of its type.
+    /// Message type ID.
     pub kind: u8,
-    /// Its timestamp in milliseconds.
+    /// Timestamp in milliseconds.
     pub timestamp: u32,
-    /// The message stream it belongs to.
+    /// Message stream ID.
     pub stream: u32,
-    /// How many bytes it took on the wire, with the headers of its chunks.
+    /// Size on the wire in bytes, including chunk headers.
     pub wire: u32,
-    /// What it says; empty where its type means nothing here.
+    /// Payload. Empty for unknown types, for aggregate messages and for their parts.
     pub payload: Vec<u8>,
 }
 
 impl Message {
-    /// The first four bytes as a number, which is what most control messages are.
+    /// Returns the first four bytes as a number: the payload of most control messages.
     ///
     /// # Errors
     /// [`Malformed::TooShort`].
@@ -103,24 +103,23 @@ impl Message {
     }
 }
 
-/// A command, or an answer to one (RTMP, 7.1.1).
+/// A command or a response to one (RTMP, 7.1.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// Its name, such as `connect` or `_result`.
+    /// Command name, such as `connect` or `_result`.
     pub name: String,
-    /// The number that an answer repeats; 0 where none is to come.
+    /// Transaction ID, repeated by the response; 0 if no response is expected.
     pub transaction: f64,
-    /// What follows: the command object first, [`Value::Null`] where there is none.
+    /// Arguments after the transaction ID. The first is the command object or [`Value::Null`].
     pub arguments: Vec<Value>,
 }
 
 impl Command {
-    /// Reads a command, of AMF0 or of AMF3, where a byte stands before it. Without a number, as in
-    /// what needs no answer, its number is 0. Arguments from the first on that cannot be read are
-    /// left out.
+    /// Parses a command in AMF0, or in AMF3, which is AMF0 after one byte. A command without a
+    /// transaction ID gets 0. The first unreadable argument and all after it are dropped.
     ///
     /// # Errors
-    /// [`Malformed::Command`] without a name, [`Malformed::Amf`] if it cannot be read,
+    /// [`Malformed::Command`] if it has no name, [`Malformed::Amf`] if the name is unreadable,
     /// [`Malformed::AmfTooDeep`] or [`Malformed::AmfTooMany`].
     pub fn read(payload: &[u8], amf3: bool) -> Result<Command, Malformed> {
         let bytes = match payload {
@@ -154,7 +153,7 @@ impl Command {
         })
     }
 
-    /// Its payload in AMF0.
+    /// Returns the payload in AMF0.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         Value::String(self.name.clone()).write(&mut out);
@@ -165,14 +164,13 @@ impl Command {
         out
     }
 
-    /// The property of that name in the information object, which is the last argument that has
-    /// properties.
+    /// Returns a property of the information object: the last argument that has this property.
     pub fn information(&self, name: &str) -> Option<&str> {
         let mut arguments = self.arguments.iter().rev();
         arguments.find_map(|value| value.get(name)?.as_str())
     }
 
-    /// The URL to which a refusal of `connect` sends the client: `redirect` in `ex`, an object in
+    /// Returns the redirect URL of a refused `connect`: property `redirect` of the object `ex` in
     /// the information object, with `code` 302. Adobe's access plug-ins and Wowza send it.
     pub fn redirect(&self) -> Option<&str> {
         let mut arguments = self.arguments.iter().rev();
@@ -180,29 +178,29 @@ impl Command {
     }
 }
 
-/// What a user control message tells (RTMP, 7.1.7).
+/// User control message (RTMP, 7.1.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A stream can be used.
+    /// The stream is ready for use.
     StreamBegin(u32),
-    /// A stream has come to its end.
+    /// The stream ended.
     StreamEof(u32),
-    /// A stream has nothing more to send for now.
+    /// The stream has no more data for now.
     StreamDry(u32),
-    /// How many milliseconds of a stream the client buffers.
+    /// Stream ID, and buffer length of the client in milliseconds.
     SetBufferLength(u32, u32),
-    /// A stream is a recorded one.
+    /// The stream is recorded.
     StreamIsRecorded(u32),
-    /// An answer with the same time is wanted.
+    /// Ping with a timestamp, which the response repeats.
     PingRequest(u32),
-    /// That answer.
+    /// Response to a ping.
     PingResponse(u32),
-    /// Anything else.
+    /// Any other event type.
     Other(u16),
 }
 
 impl Event {
-    /// Reads one.
+    /// Parses an event.
     ///
     /// # Errors
     /// [`Malformed::TooShort`].
@@ -228,7 +226,7 @@ impl Event {
         })
     }
 
-    /// Its payload; of what is none of these, its number alone.
+    /// Returns the payload. For [`Event::Other`] it is the event type only.
     pub fn to_bytes(self) -> Vec<u8> {
         let (kind, numbers): (u16, &[u32]) = match &self {
             Event::StreamBegin(stream) => (0, &[*stream]),
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn types_have_numbers_of_their_own() {
+    fn message_types_have_distinct_ids() {
         let known: Vec<u8> = (0..=255)
             .filter(|&number| Kind::of(number).is_some())
             .collect();
@@ -288,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_has_a_name() {
+    fn command_needs_a_name() {
         for payload in [&[][..], &[5]] {
             assert_eq!(Command::read(payload, false), Err(Malformed::Command));
         }
@@ -296,7 +294,7 @@ mod tests {
             let command = Command::read(payload, false).expect("it has a name");
             (command.transaction, command.arguments)
         };
-        // Without a number, with one, and cut off behind it.
+        // Without a transaction ID, with one, and truncated after it.
         assert_eq!(read(&[2, 0, 1, b'a', 5]), (0.0, vec![Value::Null]));
         let two = 2f64.to_be_bytes();
         let numbered = [&[2, 0, 1, b'a', 0][..], &two, &[5, 3, 0]].concat();

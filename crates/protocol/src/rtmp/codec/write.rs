@@ -2,35 +2,33 @@
 
 use super::message::{Command, Event, Kind};
 
-/// The chunk stream of control messages (RTMP, 5.4).
+/// Chunk stream of control messages (RTMP, 5.4).
 pub const CONTROL: u8 = 2;
-/// The chunk stream of commands, as most clients have it.
+/// Chunk stream of commands, as most clients use it.
 pub const COMMANDS: u8 = 3;
-/// The chunk stream of sound and of metadata.
+/// Chunk stream of audio and metadata.
 pub const AUDIO: u8 = 4;
-/// The chunk stream of pictures.
+/// Chunk stream of video.
 pub const VIDEO: u8 = 6;
 
-/// From this timestamp on it stands behind the header (RTMP, 5.3.1.3).
+/// Timestamps from this one on use the extended timestamp field (RTMP, 5.3.1.3).
 const EXTENDED: u32 = 0xff_ffff;
 
-/// What stands before a message's payload.
+/// Message header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Its chunk stream, from 2 to 63.
+    /// Chunk stream ID, from 2 to 63.
     pub chunk_stream: u8,
-    /// Its type.
     pub kind: Kind,
-    /// Its timestamp in milliseconds.
+    /// Timestamp in milliseconds.
     pub timestamp: u32,
-    /// The message stream it belongs to.
+    /// Message stream ID.
     pub stream: u32,
 }
 
 impl Head {
-    /// Adds the message with that payload, which is in parts that follow on each other, in chunks
-    /// of that size, each with the header that it needs. Every message has a whole header, so that
-    /// it can be read whatever was left out before.
+    /// Appends the message in chunks. `payload` consists of consecutive parts. Every message has a
+    /// full header (type 0), so that it can be read whatever was dropped before it.
     pub fn write(self, payload: &[&[u8]], chunk_size: u32, out: &mut Vec<u8>) {
         let length: usize = payload.iter().map(|part| part.len()).sum();
         let [_, a, b, c] = (length as u32).to_be_bytes();
@@ -58,15 +56,15 @@ impl Head {
         }
     }
 
-    /// How many bytes the first chunk of a message has at most, with its header, and each further
-    /// one.
+    /// Returns the maximum size of a message's first chunk and of each further chunk, including
+    /// headers.
     pub fn chunks(self, chunk_size: u32) -> (usize, usize) {
         let extended = if self.timestamp >= EXTENDED { 4 } else { 0 };
         let payload = (chunk_size as usize).max(1);
         (12 + extended + payload, 1 + extended + payload)
     }
 
-    /// How many bytes a message with so long a payload takes.
+    /// Returns the size on the wire of a message with this payload length.
     pub fn written(self, length: usize, chunk_size: u32) -> usize {
         let extended = if self.timestamp >= EXTENDED { 4 } else { 0 };
         let further = length.saturating_sub(1) / (chunk_size as usize).max(1);
@@ -81,38 +79,40 @@ fn control(kind: Kind, payload: &[u8], out: &mut Vec<u8>) {
         timestamp: 0,
         stream: 0,
     };
-    // Control messages are shorter than any chunk size but the very smallest, which nobody sets.
+    // Control messages are shorter than any chunk size in use, except for tiny ones that nobody
+    // sets.
     head.write(&[payload], super::chunk::FIRST_CHUNK_SIZE, out);
 }
 
-/// Adds the size of chunks that this side uses from then on (RTMP, 5.4.1).
+/// Appends Set Chunk Size, which applies to all that this side sends after it (RTMP, 5.4.1).
 pub fn set_chunk_size(size: u32, out: &mut Vec<u8>) {
     control(Kind::SetChunkSize, &size.to_be_bytes(), out);
 }
 
-/// Adds how many bytes have come (RTMP, 5.4.3).
+/// Appends an Acknowledgement of all bytes received so far (RTMP, 5.4.3).
 pub fn acknowledgement(bytes: u32, out: &mut Vec<u8>) {
     control(Kind::Acknowledgement, &bytes.to_be_bytes(), out);
 }
 
-/// Adds after how many bytes this side wants an acknowledgement (RTMP, 5.4.4).
+/// Appends Window Acknowledgement Size: this side expects an acknowledgement after that many bytes
+/// (RTMP, 5.4.4).
 pub fn window_size(bytes: u32, out: &mut Vec<u8>) {
     control(Kind::WindowSize, &bytes.to_be_bytes(), out);
 }
 
-/// Adds how much the other side may send without an acknowledgement; it may be less if it is so
-/// already (RTMP, 5.4.5: dynamic).
+/// Appends Set Peer Bandwidth: the number of bytes that the peer may send without an
+/// acknowledgement. The limit type is dynamic (RTMP, 5.4.5).
 pub fn peer_bandwidth(bytes: u32, out: &mut Vec<u8>) {
     let [a, b, c, d] = bytes.to_be_bytes();
     control(Kind::PeerBandwidth, &[a, b, c, d, 2], out);
 }
 
-/// Adds a user control message (RTMP, 7.1.7).
+/// Appends a user control message (RTMP, 7.1.7).
 pub fn event(event: Event, out: &mut Vec<u8>) {
     control(Kind::UserControl, &event.to_bytes(), out);
 }
 
-/// Adds a command (RTMP, 7.1.1) in chunks of that size.
+/// Appends a command (RTMP, 7.1.1).
 pub fn command(command: &Command, stream: u32, chunk_size: u32, out: &mut Vec<u8>) {
     let head = Head {
         chunk_stream: COMMANDS,

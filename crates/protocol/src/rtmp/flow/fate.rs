@@ -1,28 +1,28 @@
-//! Frames that are left out or sent malformed on purpose.
+//! Frames that are dropped or sent malformed on purpose.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::{FlowFaults, Sent};
 
-/// What becomes of a frame.
+/// Treatment of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rtmp) enum Fate {
-    /// It is sent.
+    /// Sent completely.
     Whole,
-    /// Its first byte alone is sent, which does not say what it is.
+    /// Only the first byte is sent, so that the header is truncated.
     Malformed,
-    /// It is not sent.
+    /// Not sent.
     LeftOut,
 }
 
-/// Draws what becomes of each frame of a stream, and counts what a player misses.
+/// Draws the treatment of each frame of a stream, and counts the frames that a player misses.
 #[derive(Debug)]
 pub(in crate::rtmp) struct Fates {
     lose: f64,
     malformed: f64,
     rng: Pcg64,
-    /// Frames of video that were not sent whole since the last that was.
+    /// Video frames not sent whole since the last whole one.
     gap: u64,
 }
 
@@ -36,7 +36,7 @@ impl Fates {
         }
     }
 
-    /// What becomes of the next frame.
+    /// Draws the treatment of the next frame.
     pub(in crate::rtmp) fn next(&mut self, video: bool, sent: &mut Sent) -> Fate {
         let fate = if self.draws(self.lose) {
             sent.left_out += 1;
@@ -50,8 +50,8 @@ impl Fates {
         fate
     }
 
-    /// A whole frame of video has left, and is not counted yet. What was missing before the first
-    /// nobody misses.
+    /// Records that a whole video frame has left. Call it before the frame is counted. A player
+    /// does not miss frames before the first one.
     pub(in crate::rtmp) fn video_left(&mut self, sent: &mut Sent) {
         let gap = std::mem::take(&mut self.gap);
         if sent.video_frames > 0 {

@@ -33,7 +33,7 @@ fn flow(bitrate: u64, chunk_size: u32, drop_after: Option<Duration>) -> MediaFlo
     flow
 }
 
-/// Takes a piece, if one is due, of which all leaves then.
+/// Takes a piece if one is due. All of it leaves.
 fn take(flow: &mut MediaFlow, now: Time, out: &mut Vec<u8>) -> bool {
     let Some(packet) = flow.next_packet(now) else {
         return false;
@@ -45,7 +45,7 @@ fn take(flow: &mut MediaFlow, now: Time, out: &mut Vec<u8>) -> bool {
 }
 
 #[test]
-fn pieces_end_with_chunks_so_that_anything_may_come_between() {
+fn pieces_end_at_chunk_boundaries() {
     for chunk_size in [128, 4096, 65_536] {
         // Pictures of up to 700 kB.
         let mut flow = flow(20_000_000, chunk_size, None);
@@ -84,15 +84,15 @@ fn pieces_end_with_chunks_so_that_anything_may_come_between() {
 }
 
 #[test]
-fn what_the_connection_does_not_take_waits_and_is_measured() {
+fn backlog_waits_and_is_measured() {
     let mut flow = flow(1_000_000, 4096, None);
     let mut bytes = Vec::new();
     while take(&mut flow, ms(1000), &mut bytes) {}
-    // Nothing is taken for two seconds.
+    // The connection takes nothing for two seconds.
     assert_eq!(flow.take_delays(), [0, 0]);
     let waiting = flow.waiting(ms(3000));
     assert!(waiting.abs_diff(298_000) < 9000, "{waiting}");
-    // A piece that was refused comes again.
+    // A refused piece is handed out again.
     let refused = flow.next_packet(ms(3000)).expect("it is due");
     flow.left(refused.tag, None);
     let again = flow.next_packet(ms(3000)).expect("it is due");
@@ -108,7 +108,7 @@ fn what_the_connection_does_not_take_waits_and_is_measured() {
 }
 
 #[test]
-fn frames_that_are_too_late_are_left_out_up_to_a_key_frame() {
+fn late_frames_are_dropped_up_to_the_next_key_frame() {
     let mut flow = flow(1_000_000, 4096, Some(Duration::from_secs(1)));
     let mut bytes = Vec::new();
     while take(&mut flow, ms(1000), &mut bytes) {}
@@ -119,12 +119,12 @@ fn frames_that_are_too_late_are_left_out_up_to_a_key_frame() {
         126 + 235
     );
     assert!(sent.not_taken > 200, "{sent:?}");
-    // The numbers of time codes go on, so that those who play miss what was left out.
+    // Time code numbers continue, so that players miss the dropped frames.
     assert_eq!(flow.code, 126);
 }
 
 #[test]
-fn what_is_done_wrong_is_what_a_player_sees() {
+fn injected_faults_match_what_a_player_sees() {
     let mut flow = flow(1_000_000, 4096, None);
     flow.config.faults = FlowFaults {
         lose: 0.1,
@@ -170,7 +170,7 @@ fn what_is_done_wrong_is_what_a_player_sees() {
         sent.left_out > 20 && malformed > 20 && missed > 20,
         "{sent:?}"
     );
-    // Audio and video, each from the first frame that would have come within.
+    // One pause of audio and one of video, from the first frame that was due within it.
     assert_eq!(sent.stalls, 2);
     let stalled = sent.stalled_nanos / 1_000_000;
     assert!((400..=600).contains(&stalled), "{stalled}");

@@ -1,4 +1,4 @@
-//! What the reference server does wrong on purpose.
+//! Faults that the reference server injects.
 
 use std::time::Duration;
 
@@ -6,64 +6,63 @@ use measure::units::{Ratio, TimeSpan};
 
 use crate::rtmp::flow::FlowFaults;
 
-/// What it does wrong in the handshake.
+/// Fault in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeFault {
-    /// It says nothing.
+    /// Sends nothing.
     Silent,
-    /// It closes the connection in the middle of it.
+    /// Closes the connection in the middle of the handshake.
     Cut,
-    /// It has another version.
+    /// Sends another version.
     Version,
-    /// It repeats something else than was sent.
+    /// Sends an S2 that does not echo C1.
     Echo,
-    /// Its digest is wrong, for clients with digests.
+    /// Sends a wrong digest to clients that use digests.
     Digest,
-    /// It sends its part once more.
+    /// Sends its packets twice.
     Repeat,
 }
 
-/// What it answers instead of what it should.
+/// Wrong answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing, to any command.
+    /// Never answers any command.
     Silent,
-    /// To `connect`, that there is no such application.
+    /// Answers `connect`: the application does not exist.
     InvalidApp,
-    /// To `connect`, that the client may not.
+    /// Answers `connect`: the client is rejected.
     Rejected,
-    /// To `play`, that there is no such stream.
+    /// Answers `play`: the stream does not exist.
     NotFound,
-    /// To `publish`, that the name is taken.
+    /// Answers `publish`: the name is in use.
     BadName,
-    /// To `play` and `publish`, the end of the connection.
+    /// Closes the connection on `play` and `publish`.
     Close,
-    /// To `connect`, values within values a thousand deep.
+    /// Answers `connect` with values nested a thousand levels deep.
     DeepAmf,
-    /// To `connect`, chunks of no bytes.
+    /// Answers `connect` with a chunk size of 0.
     ChunkSizeZero,
-    /// To `connect`, chunks of 2^31 bytes.
+    /// Answers `connect` with a chunk size of 2^31.
     ChunkSizeHuge,
-    /// To `play`, statuses without an end, and no media.
+    /// Answers `play` with endless statuses and no media.
     EndlessStatus,
-    /// To `play`, no media.
+    /// Answers `play`, but sends no media.
     NoMedia,
 }
 
-/// What is done wrong on purpose. Nothing by default.
+/// Faults to inject. Default: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServerFaults {
-    /// In the handshake.
     pub handshake: Option<HandshakeFault>,
-    /// In answers.
+    /// Wrong answer to commands.
     pub answer: Option<Answer>,
-    /// With media.
+    /// Faults of sent media.
     pub flow: FlowFaults,
-    /// After how long of media the connection is closed.
+    /// Time from the beginning of media to closing the connection.
     pub close_after: Option<Duration>,
 }
 
-/// What stands behind `handshake=`.
+/// Values of `handshake=`.
 const HANDSHAKES: [(&str, HandshakeFault); 6] = [
     ("silent", HandshakeFault::Silent),
     ("cut", HandshakeFault::Cut),
@@ -73,7 +72,7 @@ const HANDSHAKES: [(&str, HandshakeFault); 6] = [
     ("repeat", HandshakeFault::Repeat),
 ];
 
-/// What stands behind `answer=`.
+/// Values of `answer=`.
 const ANSWERS: [(&str, Answer); 11] = [
     ("silent", Answer::Silent),
     ("invalid-app", Answer::InvalidApp),
@@ -89,7 +88,7 @@ const ANSWERS: [(&str, Answer); 11] = [
 ];
 
 impl ServerFaults {
-    /// The faults there are, as they are written; of the two first, one of several words.
+    /// All faults as they are written; for the first two, one of several values.
     pub const KNOWN: [&str; 8] = [
         "handshake=silent",
         "answer=not-found",
@@ -101,10 +100,10 @@ impl ServerFaults {
         "close=5s",
     ];
 
-    /// Adds one fault, as it is written after `--fault`. One that stands already is replaced.
+    /// Adds a fault, written as after `--fault`. It replaces an earlier fault of the same name.
     ///
     /// # Errors
-    /// What is wrong with it, and what there is.
+    /// The text gives the reason, and the known faults.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let (name, value) = (name.trim(), value.trim());
@@ -128,7 +127,7 @@ impl ServerFaults {
             "malformed" => share(value).map(|share| self.flow.malformed = share),
             "stall" => value
                 .split_once('+')
-                .ok_or_else(|| "it is written `stall=5s+1s`".to_owned())
+                .ok_or_else(|| "expected `stall=5s+1s`".to_owned())
                 .and_then(|(at, length)| Ok((time(at)?, time(length)?)))
                 .map(|stall| self.flow.stall = Some(stall)),
             "skew" => time(value).map(|skew| self.flow.skew = skew),
@@ -137,7 +136,7 @@ impl ServerFaults {
             _ => {
                 let known: Vec<String> = Self::KNOWN.iter().map(|own| format!("`{own}`")).collect();
                 let known = known.join(", ");
-                Err(format!("there is no such fault; there are {known}"))
+                Err(format!("unknown fault; known faults are {known}"))
             }
         };
         result.map_err(|error| format!("fault `{text}`: {error}"))

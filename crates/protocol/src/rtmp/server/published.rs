@@ -1,4 +1,4 @@
-//! What is passed on from clients that publish to those that play.
+//! Messages that are relayed from publishing to playing clients.
 
 use bytes::Bytes;
 use measure::Time;
@@ -7,15 +7,15 @@ use crate::published_streams::{self, Item};
 use crate::rtmp::codec::message::Kind;
 use crate::rtmp::flow::What;
 
-/// All streams that are published, by application and name.
+/// All published streams, by application and name.
 pub(super) type PublishedStreams = published_streams::PublishedStreams<Relayed>;
 
-/// A message that is passed on.
+/// A relayed message.
 #[derive(Clone, Debug)]
 pub(super) struct Relayed {
     pub(super) kind: Kind,
     pub(super) what: What,
-    /// When its last byte came.
+    /// Arrival of its last byte.
     pub(super) at: Time,
     pub(super) timestamp: u32,
     pub(super) payload: Bytes,
@@ -27,7 +27,7 @@ impl Item for Relayed {
     }
 }
 
-/// The topic on which it is said that a stream has more, or is over.
+/// Topic on which new messages of a stream and its end are announced.
 pub(super) fn topic(index: usize) -> String {
     format!("rtmp-server/{index}")
 }

@@ -1,4 +1,4 @@
-//! The reference server as `serve rtmp` offers it: its flags, and what is said of it.
+//! Reference server of `serve rtmp`: its flags and its report.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,10 +18,9 @@ use crate::reference::{
 use crate::rtmp::url::DEFAULT_PORT;
 use crate::session::{Record, Session};
 
-/// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
-    about: "RTMP: plays H.264 and optional AAC under any name, and passes on what clients publish",
+    about: "RTMP: plays H.264 and optional AAC under any name, and relays published streams",
     flags: FLAGS,
     own_files: false,
     read,
@@ -39,7 +38,7 @@ const FLAGS: &[Flag] = {
             Listening,
             common::PORT,
             Takes::Number("PORT", 0, 65_535),
-            "Port to listen on; 0 for any that is free",
+            "Port to listen on; 0 for any free port",
         )
         .default("1935"),
         Flag::new(
@@ -54,7 +53,7 @@ const FLAGS: &[Flag] = {
             Listening,
             common::TLS_CERT,
             Takes::File,
-            "Speak TLS (rtmps) on all connections, with the certificates of this file (PEM), the \
+            "Use TLS (rtmps) on all connections, with the certificate chain in this file (PEM), the \
              server's own first",
         )
         .requires(&[common::TLS_KEY]),
@@ -62,14 +61,14 @@ const FLAGS: &[Flag] = {
             Listening,
             common::TLS_KEY,
             Takes::File,
-            "The key of that certificate (PEM)",
+            "Private key of that certificate (PEM)",
         )
         .requires(&[common::TLS_CERT]),
         Flag::new(
             Media,
             "streams",
             Takes::Number("NUMBER", 1, 100_000),
-            "How many streams there are, beside those that clients publish: stream1, stream2 and \
+            "Number of streams in addition to those that clients publish: stream1, stream2 and \
              so on [default: any name is a stream]",
         ),
         Flag::new(
@@ -83,14 +82,14 @@ const FLAGS: &[Flag] = {
             Media,
             "fps",
             Takes::Text("NUMBER", parses::<FrameRate>),
-            "Pictures of video a second, such as 25 or 30000/1001",
+            "Frame rate of the video, such as 25 or 30000/1001",
         )
         .default("25"),
         Flag::new(
             Media,
             "gop",
             Takes::Number("NUMBER", 1, 10_000),
-            "Pictures from one key picture to the next [default: as many as two seconds have]",
+            "Frames from one key frame to the next [default: those of two seconds]",
         ),
         Flag::new(
             Media,
@@ -102,25 +101,25 @@ const FLAGS: &[Flag] = {
             Media,
             "audio",
             Takes::Nothing,
-            "Add sound: silence in AAC of 192 kb/s",
+            "Add audio: AAC silence at 192 kb/s",
         ),
         Flag::new(
             Service,
             "chunk-size",
             Takes::Number("BYTES", 1, 1 << 24),
-            "Size of the chunks that are sent",
+            "Chunk size of the server",
         )
         .default("4096"),
         Flag::new(
             Faults,
             "fault",
             Takes::any("FAULT"),
-            "Do something wrong on purpose, several times if need be: handshake=silent (or cut, \
+            "Inject a fault; may be repeated: handshake=silent (or cut, \
              version, echo, digest, repeat), answer=not-found (or silent, invalid-app, rejected, \
              bad-name, close, deep-amf, chunk-size-zero, chunk-size-huge, endless-status, \
-             no-media), lose=1% (of the frames), malformed=1% (of the \
-             frames: cut off), stall=5s+1s, skew=200ms (sound comes late), \
-             stop=5s (nothing more comes), close=5s",
+             no-media), lose=1% (of frames), malformed=1% (of \
+             frames: truncated), stall=5s+1s, skew=200ms (late audio), \
+             stop=5s (no further media), close=5s",
         )
         .times(Times::Any),
         Flag::new(
@@ -141,7 +140,7 @@ const FLAGS: &[Flag] = {
             Output,
             common::REPORT,
             Takes::File,
-            "Write what was done for each connection to this file, as lines of JSON",
+            "Write a report on each connection to this file, as JSON lines",
         ),
     ]
 };
@@ -204,23 +203,23 @@ impl Serve for Server {
     }
 }
 
-/// What the server did, for all connections together: the last line of its report.
+/// Totals over all connections: the last line of the report.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Served {
-    /// What CLOCK_MONOTONIC showed when the server's time began.
+    /// CLOCK_MONOTONIC when the server's time began.
     #[serde(skip)]
     clock_monotonic_nanos: i64,
-    /// Connections that are over.
+    /// Connections that ended.
     connections: u64,
-    /// Those of them that published.
+    /// Connections that published.
     published: u64,
-    /// Frames sent to those that played.
+    /// Frames sent to playing clients.
     sent_frames: u64,
-    /// Frames left out on purpose.
+    /// Frames dropped on purpose.
     left_out: u64,
     /// Frames that players of published streams did not take in time.
     not_taken: u64,
-    /// Frames that publishers sent.
+    /// Frames received from publishers.
     received_frames: u64,
 }
 
@@ -243,7 +242,7 @@ impl Tally for Served {
 
     fn so_far(&self) -> String {
         format!(
-            "{} to their end, {} of publishers: {} frames sent, {} left out, {} not taken; {} \
+            "{}, {} of them publishing: {} frames sent, {} left out, {} not taken; {} \
              received",
             plural(self.connections as f64, "connection", "connections"),
             count(self.published as f64),

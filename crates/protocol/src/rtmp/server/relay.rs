@@ -1,4 +1,4 @@
-//! Sends on what another client publishes, as fast as the connection takes it.
+//! Relays a published stream, as fast as the connection takes it.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::rtmp::codec::write::{self, Head};
 use crate::rtmp::flow::{Fate, Fates, FlowFaults, Outgoing, Sent, What};
 use crate::session::{Flow, FlowPacket, Handover, Tag};
 
-/// What a player is sent of a stream that is published.
+/// Flow that sends a published stream to a player.
 #[derive(Debug)]
 pub(super) struct RelayFlow {
     published: Arc<PublishedStreams>,
     name: String,
-    /// The number of the next message.
+    /// Number of the next message.
     next: u64,
     stream: u32,
     chunk_size: u32,
-    /// Since when there may be more.
+    /// Time since which there may be more messages.
     more: Option<Time>,
     message: Option<Outgoing>,
     handed_out: bool,
@@ -50,7 +50,7 @@ impl RelayFlow {
         }
     }
 
-    /// There is more.
+    /// Notifies the flow that there are more messages.
     pub(super) fn wake(&mut self, now: Time) {
         self.more.get_or_insert(now);
     }
@@ -95,7 +95,7 @@ impl RelayFlow {
     }
 }
 
-/// What stands before a message that is passed on.
+/// Returns the message header of a relayed message.
 pub(super) fn head(message: &Relayed, stream: u32) -> Head {
     Head {
         chunk_stream: match message.kind {

@@ -1,4 +1,4 @@
-//! One connection of a client with the reference server.
+//! Reference server's session of one connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,33 +21,32 @@ use crate::rtmp::codec::write;
 use crate::rtmp::flow::{FlowConfig, MediaFlow, What};
 use crate::session::{ChannelId, Context, FlowId, Input, Outcome, Output, Port, Record, Session};
 
-/// The accepted connection.
 const CHANNEL: ChannelId = ChannelId(0);
-/// How long a client may take until it plays or publishes: longer than clients wait for answers.
+/// Time limit until a client plays or publishes: longer than clients wait for answers.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The only message stream of a connection.
+/// Message stream ID, of which a connection has only one.
 const STREAM: u32 = 1;
-/// What is said in each name on a stream's topic.
+/// Messages on the topic of a stream.
 const MORE: &str = "more";
 const OVER: &str = "over";
-/// How many statuses come at a time, and how often, where they have no end.
+/// Number of statuses per batch, and interval of batches, for endless statuses.
 const STATUSES: usize = 100;
 const STATUSES_EVERY: Duration = Duration::from_millis(5);
-/// How deep values lie in values where that is to be too deep.
+/// Nesting depth of values that are too deep.
 const DEEP: usize = 1000;
 
-/// What the session is about.
+/// State of a session.
 #[derive(Debug)]
 enum State {
-    /// Nothing is played or published, until then.
+    /// No stream is played or published yet. The session ends at `until`.
     Asking {
         until: Time,
     },
-    /// A stream of the server's own is played.
+    /// Plays generated media.
     Playing {
         flow: FlowId,
     },
-    /// A stream that another client publishes is played.
+    /// Plays a stream that another client publishes.
     Relaying {
         flow: FlowId,
         name: String,
@@ -58,16 +57,16 @@ enum State {
         name: String,
         index: usize,
     },
-    /// Statuses without an end.
+    /// Sends endless statuses.
     Endless {
         next: Time,
     },
-    /// Waits for the client to go.
+    /// Waits for the client to leave.
     Idle,
     Over,
 }
 
-/// One connection of a client with the reference server.
+/// Session of one connection with a client.
 #[derive(Debug)]
 pub(super) struct ServerSession {
     shared: Arc<Shared>,
@@ -76,7 +75,7 @@ pub(super) struct ServerSession {
     link: Link,
     state: State,
     chunk_size: u32,
-    /// Whether something came for those who play what the client publishes.
+    /// True if messages arrived for the players of the published stream.
     has_more: bool,
     close_at: Option<Time>,
     account: ServedClient,
@@ -105,7 +104,7 @@ impl ServerSession {
         self.shared.config.faults.answer == Some(answer)
     }
 
-    /// Takes in what was read, of which the last byte came then.
+    /// Processes received bytes, of which the last arrived at `came`.
     fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], came: Time) {
         let mut at = 0;
         while let Some(handshake) = &mut self.handshake {
@@ -151,7 +150,7 @@ impl ServerSession {
                     self.take_in(message, before);
                 }
                 Ok(Some(Heard::Data(timestamp, payload))) => {
-                    // What a publisher wants kept is told on without that command.
+                    // The command that makes the server keep metadata is not relayed.
                     let mut kept = Vec::new();
                     Value::text("@setDataFrame").write(&mut kept);
                     let payload = payload.strip_prefix(&kept[..]).unwrap_or(&payload).to_vec();
@@ -203,7 +202,7 @@ impl ServerSession {
                 }
             }
             Some(HandshakeFault::Digest) => {
-                // No digest is beyond that of its packet, which it belongs to.
+                // The last byte of S1: the digest covers it, but never includes it.
                 if let Some(byte) = answer.get_mut(PACKET) {
                     *byte = !*byte;
                 }
@@ -213,7 +212,7 @@ impl ServerSession {
         send(cx, answer);
     }
 
-    /// Takes in what a publisher sent.
+    /// Adds a publisher's message to its stream.
     fn take_in(&mut self, message: Relayed, before: Option<usize>) {
         let State::Publishing { name, .. } = &self.state else {
             return;
@@ -235,7 +234,7 @@ impl ServerSession {
             "releaseStream" | "FCPublish" | "FCUnpublish" | "FCSubscribe" => {
                 self.result(command, Value::Undefined, out);
             }
-            // A made stream has no end.
+            // Generated streams are reported as endless.
             "getStreamLength" => self.result(command, Value::Number(0.0), out),
             "play" => self.play(cx, command, out),
             "publish" => self.publish(cx, command, out),
@@ -309,8 +308,7 @@ impl ServerSession {
         write::command(&status, STREAM, self.chunk_size, out);
     }
 
-    /// The name of what a command is about, by which it is known with its application; without what
-    /// stands behind a question mark.
+    /// Returns the stream that a command refers to: application and name, without the query.
     fn name_of(&mut self, command: &Command) -> String {
         let stream = command.arguments.get(1).and_then(Value::as_str);
         let stream = stream.unwrap_or_default();
@@ -362,7 +360,8 @@ impl ServerSession {
             }
             _ => {}
         }
-        // The flow's first message may leave before what is answered to this read.
+        // The flow's first message may leave before the answers to this read, so these are sent
+        // first.
         match self.shared.published.join(&name) {
             Some(Joined {
                 before,
@@ -444,7 +443,7 @@ impl ServerSession {
         cx.out.push_back(Output::Playing { at: cx.now });
     }
 
-    /// Plays and publishes no more.
+    /// Stops playing and publishing.
     fn leave_stream(&mut self, cx: &mut Context<'_>) {
         let idle = State::Asking {
             until: cx.now + PATIENCE,
@@ -471,7 +470,7 @@ impl ServerSession {
         }
     }
 
-    /// The media that is played has come to its end.
+    /// Handles the end of the media that is played.
     fn played(&mut self, cx: &mut Context<'_>) {
         if !matches!(self.state, State::Playing { .. }) {
             return;
@@ -483,7 +482,7 @@ impl ServerSession {
         send(cx, out);
     }
 
-    /// Hears that a stream which is passed on has more, or is over.
+    /// Handles a message about a relayed stream: it has more messages, or has ended.
     fn told(&mut self, cx: &mut Context<'_>, message: &str) {
         let State::Relaying { flow, .. } = self.state else {
             return;
@@ -517,7 +516,7 @@ impl ServerSession {
         cx.out.push_back(Output::Ended(outcome));
     }
 
-    /// Does what is due.
+    /// Handles due timers.
     fn look(&mut self, cx: &mut Context<'_>) {
         if self.close_at.is_some_and(|at| at <= cx.now) {
             return self.end(cx, Outcome::Completed);
@@ -545,7 +544,7 @@ fn send(cx: &mut Context<'_>, bytes: Vec<u8>) {
     });
 }
 
-/// The information of a status or an answer (RTMP, 7.2.2).
+/// Information object of a status or response (RTMP, 7.2.2).
 fn information(level: &str, code: &str) -> Value {
     Value::Object(vec![
         ("level".to_owned(), Value::text(level)),

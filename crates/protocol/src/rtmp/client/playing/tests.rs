@@ -11,7 +11,7 @@ fn ms(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
 }
 
-/// A player, and what it measured.
+/// A player and its recorder.
 struct Bench {
     playing: Playing,
     recorder: Recorder,
@@ -30,7 +30,7 @@ impl Bench {
         }
     }
 
-    /// A message that begins with `head` comes at `at`.
+    /// Delivers a message that begins with `head`.
     fn comes(&mut self, video: bool, at: Time, timestamp: u32, head: &[u8]) {
         let media = Media {
             video,
@@ -57,7 +57,7 @@ impl Bench {
 }
 
 #[test]
-fn timestamps_that_wrap_change_no_figure() {
+fn timestamp_wraparound_does_not_change_metrics() {
     let figures = |base: u32| {
         let mut bench = Bench::new();
         for frame in 0..100u32 {

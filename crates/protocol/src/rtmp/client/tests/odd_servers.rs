@@ -1,4 +1,4 @@
-//! The client against servers that players play though they are odd, message by message.
+//! Tests of the client with odd servers that players tolerate, message by message.
 
 use std::collections::VecDeque;
 
@@ -16,14 +16,14 @@ const PICTURE: &[u8] = &[0x27, 1, 0, 0, 0];
 const VIDEO_CONFIG: &[u8] = &[0x17, 0, 0, 0, 0];
 const SOUND: &[u8] = &[0xaf, 1];
 
-/// A client, and what a server says to it.
+/// A client, and the script of a server.
 struct Bench {
     client: Client,
     recorder: Recorder,
     now: Time,
     sinks: Sinks,
     flows: Flows,
-    /// The message stream in which media comes.
+    /// Message stream in which media is sent.
     stream: u32,
     /// Time of the first media.
     begun: Time,
@@ -32,7 +32,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A client that has sent its hello.
+    /// A client that has started.
     fn new() -> Bench {
         let client = Client::new(ClientConfig::default(), "rtmp://10.0.0.2/live/x", 1);
         let mut bench = Bench {
@@ -83,7 +83,7 @@ impl Bench {
         });
     }
 
-    /// Shakes hands with a server whose S2 is an echo or not.
+    /// Performs the handshake with a server whose S2 echoes C1 or not.
     fn shakes_hands(mut self, echo: bool) -> Bench {
         let hello = self.input(Input::Opened {
             channel: CHANNEL,
@@ -123,7 +123,7 @@ impl Bench {
         );
     }
 
-    /// A client that plays from a server whose S2 is an echo or not.
+    /// A client that plays from a server whose S2 echoes C1 or not.
     fn plays(echo: bool) -> Bench {
         let mut bench = Bench::new().shakes_hands(echo);
         bench.says("_result", 1.0, vec![Value::Null]);
@@ -146,7 +146,7 @@ impl Bench {
         self.hears(&bytes);
     }
 
-    /// Both, 25 times a second for `seconds`; each with what it begins with.
+    /// Sends both 25 times a second for `seconds`; the payloads begin with the given bytes.
     fn lasts(&mut self, seconds: u64, video: Option<&[u8]>, audio: Option<&[u8]>) {
         for _ in 0..seconds * 25 {
             if let Some(video) = video {
@@ -159,7 +159,7 @@ impl Bench {
         }
     }
 
-    /// Time passes, and nothing comes.
+    /// Lets time pass without any input.
     fn waits(&mut self, seconds: u64) {
         let end = self.now + Duration::from_secs(seconds);
         while let Some(due) = self.client.deadline().filter(|due| *due <= end) {
@@ -169,7 +169,8 @@ impl Bench {
         self.now = end;
     }
 
-    /// When the server ended the stream, after the answer to play, and in which words.
+    /// Returns when the server ended the stream, relative to the answer to play, and the
+    /// description.
     fn ended_by_server(&self) -> (Duration, &str) {
         match &self.outcome {
             Some(Outcome::EndedByServer {
@@ -184,7 +185,7 @@ impl Bench {
         }
     }
 
-    /// Is told to stop; how it ends: the reason of a failure and its detail.
+    /// Stops the client. Returns the reason and the detail of its failure.
     fn stops(&mut self) -> Option<(&'static str, String)> {
         let until = self.now;
         self.input(Input::Stop { until });
@@ -210,7 +211,7 @@ impl Bench {
 }
 
 #[test]
-fn video_that_freezes_while_sound_plays_is_counted() {
+fn frozen_video_is_counted_while_audio_plays() {
     let mut bench = Bench::plays(true);
     bench.lasts(3, Some(KEY), Some(SOUND));
     bench.lasts(5, None, Some(SOUND));
@@ -224,7 +225,7 @@ fn video_that_freezes_while_sound_plays_is_counted() {
 }
 
 #[test]
-fn one_picture_alone_is_a_frozen_picture() {
+fn single_picture_counts_as_frozen_video() {
     let mut bench = Bench::plays(true);
     bench.media(Kind::Video, KEY);
     bench.lasts(4, None, Some(SOUND));
@@ -234,7 +235,7 @@ fn one_picture_alone_is_a_frozen_picture() {
 }
 
 #[test]
-fn sound_that_stops_while_video_plays_is_counted() {
+fn stopped_audio_is_counted_while_video_plays() {
     let mut bench = Bench::plays(true);
     bench.lasts(3, Some(KEY), Some(SOUND));
     bench.lasts(5, Some(KEY), None);
@@ -243,7 +244,7 @@ fn sound_that_stops_while_video_plays_is_counted() {
 }
 
 #[test]
-fn stream_of_sound_alone_or_a_short_gap_is_not_counted() {
+fn audio_only_streams_and_short_gaps_are_not_counted() {
     let mut bench = Bench::plays(true);
     bench.lasts(5, None, Some(SOUND));
     assert_eq!(bench.stops(), None);
@@ -263,7 +264,7 @@ fn viewer_without_a_key_frame_fails() {
         let (reason, detail) = bench.stops().expect("it saw nothing");
         assert_eq!(reason, "no_picture", "{detail}");
     }
-    // The time was too short.
+    // Too short for a failure.
     let mut bench = Bench::plays(true);
     bench.lasts(1, Some(PICTURE), Some(SOUND));
     assert_eq!(bench.stops(), None);
@@ -281,7 +282,7 @@ fn hevc_without_enhanced_rtmp_waits_for_its_key_frame() {
 }
 
 #[test]
-fn only_track_or_the_first_counts_once() {
+fn only_the_first_track_is_measured() {
     let track = |number: u8| [&b"\x95\x01mp4a"[..], &[number]].concat();
     let mut bench = Bench::plays(true);
     bench.lasts(2, None, Some(&track(1)));
@@ -299,19 +300,19 @@ fn only_track_or_the_first_counts_once() {
 }
 
 #[test]
-fn media_in_an_unknown_coding_is_no_frame_and_is_named() {
+fn media_of_unknown_format_is_no_frame_and_is_named() {
     let mut bench = Bench::plays(true);
     bench.lasts(2, Some(&[0x1d, 1]), None);
     let (reason, detail) = bench.stops().expect("nothing came");
     assert_eq!(reason, "no_media");
-    let words = "50 messages of video in an unknown coding: video 13";
+    let words = "50 video messages of an unknown format: video 13";
     assert!(detail.contains(words), "{detail}");
     assert_eq!(bench.count(m::UNKNOWN_MEDIA), 50);
     assert_eq!(bench.count(frames::FRAMES), 0);
 }
 
 #[test]
-fn server_that_does_not_echo_is_played() {
+fn server_without_echo_is_played() {
     for (echo, without) in [(true, 0), (false, 1)] {
         let mut bench = Bench::plays(echo);
         bench.lasts(2, Some(KEY), Some(SOUND));
@@ -334,10 +335,10 @@ fn media_in_another_message_stream_is_played() {
 }
 
 #[test]
-fn command_that_cannot_be_read_ends_nothing() {
+fn unreadable_command_does_not_end_the_client() {
     let mut bench = Bench::plays(true);
     bench.lasts(1, Some(KEY), None);
-    // No name; a name that is cut off; a name and no number.
+    // No name; a truncated name; a name without a transaction ID.
     for payload in [&[5][..], &[2, 0, 9, b'o'], &[2, 0, 1, b'o', 5]] {
         let head = Head {
             chunk_stream: 3,
@@ -356,7 +357,7 @@ fn command_that_cannot_be_read_ends_nothing() {
 }
 
 #[test]
-fn redirect_of_connect_is_named() {
+fn redirect_target_of_connect_is_reported() {
     let mut bench = Bench::new().shakes_hands(true);
     let text = |name: &str, value: &str| (name.to_owned(), Value::text(value));
     let ex = vec![
@@ -378,7 +379,7 @@ fn redirect_of_connect_is_named() {
 }
 
 #[test]
-fn end_by_the_server_is_an_event() {
+fn end_by_the_server_is_noted() {
     let mut bench = Bench::plays(true);
     bench.lasts(3, Some(KEY), Some(SOUND));
     bench.status("NetStream.Play.Complete");
@@ -387,7 +388,7 @@ fn end_by_the_server_is_an_event() {
     let notes = bench.notes("ended_by_server");
     assert!(notes[0].contains("NetStream.Play.Complete"), "{notes:?}");
     assert!(notes[0].contains("3.000 s of media"), "{notes:?}");
-    // A picture that froze before is not forgotten because its publisher left.
+    // Video that froze before is still reported when the publisher leaves.
     let mut bench = Bench::plays(true);
     bench.lasts(3, Some(KEY), Some(SOUND));
     bench.lasts(5, None, Some(SOUND));
@@ -397,7 +398,7 @@ fn end_by_the_server_is_an_event() {
 }
 
 #[test]
-fn stream_with_a_publisher_is_live_even_if_the_server_says_that_it_is_recorded() {
+fn unpublish_notify_means_live_despite_stream_is_recorded() {
     let mut bench = Bench::plays(true);
     let mut recorded = Vec::new();
     write::event(Event::StreamIsRecorded(1), &mut recorded);
@@ -415,7 +416,7 @@ fn stream_with_a_publisher_is_live_even_if_the_server_says_that_it_is_recorded()
 }
 
 #[test]
-fn live_stream_is_over_unless_it_is_published_again_within_three_seconds() {
+fn live_stream_ends_unless_republished_within_three_seconds() {
     for code in ["NetStream.Play.UnpublishNotify", "NetStream.Play.Stop"] {
         let unpublished = |seconds| {
             let mut bench = Bench::plays(true);
@@ -429,7 +430,7 @@ fn live_stream_is_over_unless_it_is_published_again_within_three_seconds() {
         let (at, words) = bench.ended_by_server();
         assert_eq!(at, three);
         assert!(words.contains(code), "{words}");
-        // The connection ends with it, or the client is told to stop.
+        // The connection ends as well, or the client is stopped.
         let mut bench = unpublished(2);
         assert_eq!(bench.outcome, None);
         let (channel, how) = (CHANNEL, Closed::End);
@@ -438,7 +439,7 @@ fn live_stream_is_over_unless_it_is_published_again_within_three_seconds() {
         let mut bench = unpublished(2);
         assert_eq!(bench.stops(), None);
         assert_eq!(bench.ended_by_server().0, three);
-        // Another word of the server does not put the end off.
+        // Another report of the server does not postpone the end.
         let mut bench = unpublished(2);
         bench.status("NetStream.Play.UnpublishNotify");
         bench.waits(1);

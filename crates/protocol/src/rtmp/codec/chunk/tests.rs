@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::super::write::{self, Head};
 use super::*;
 
-/// What a reader has made of bytes: type, timestamp, stream, length and first bytes of each
-/// message, and what all of them took.
+/// Messages that a reader returned (type, timestamp, stream, length and first bytes), and their
+/// total size on the wire.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     messages: Vec<(u8, u32, u32, u32, Vec<u8>)>,
@@ -78,7 +78,7 @@ fn any_kind() -> impl Strategy<Value = Kind> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again_however_it_is_cut(
+    fn messages_survive_a_round_trip_with_any_fragmentation(
         messages in proptest::collection::vec(
             (any_kind(), any::<u32>(), 0usize..700, any::<u8>()), 0..8),
         chunk_size in prop_oneof![1u32..10, 100u32..5000],
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_alike_however_they_are_cut(
+    fn fragmentation_does_not_change_the_result(
         bytes in proptest::collection::vec(prop_oneof![3 => 0u8..24, 1 => any::<u8>()], 0..600),
         piece in 1usize..60,
         keeps_media: bool,
@@ -123,7 +123,7 @@ proptest! {
 #[test]
 fn chunks_of_several_streams_may_be_interleaved() {
     let mut bytes = vec![];
-    // Video of 200 bytes, of which 128 come first; then sound; then the rest.
+    // The first 128 of 200 bytes of video, then audio, then the rest of the video.
     bytes.extend([6, 0, 0, 40, 0, 0, 200, 9, 1, 0, 0, 0]);
     bytes.extend([0x17; 128]);
     bytes.extend([4, 0, 0, 41, 0, 0, 2, 8, 1, 0, 0, 0, 0xaf, 1]);
@@ -140,7 +140,7 @@ fn chunks_of_several_streams_may_be_interleaved() {
 }
 
 #[test]
-fn headers_may_leave_out_what_stays() {
+fn abbreviated_headers_inherit_fields() {
     let mut bytes = vec![];
     bytes.extend([4, 0, 0, 40, 0, 0, 1, 8, 1, 0, 0, 0, 1]);
     bytes.extend([0x44, 0, 0, 23, 0, 0, 2, 8, 2, 2]);
@@ -152,7 +152,7 @@ fn headers_may_leave_out_what_stays() {
 }
 
 #[test]
-fn chunk_streams_have_numbers_of_up_to_three_bytes() {
+fn chunk_stream_ids_of_up_to_three_bytes_are_read() {
     let mut bytes = vec![];
     for id in [
         &[2][..],
@@ -170,8 +170,8 @@ fn chunk_streams_have_numbers_of_up_to_three_bytes() {
 }
 
 #[test]
-fn extended_timestamps_may_be_zero_in_further_chunks() {
-    // A writer that does not leave it out may write anything there.
+fn extended_timestamps_of_type_3_chunks_may_have_any_value() {
+    // A writer that includes the field may write any value.
     for further in [[1, 2, 3, 4], [0; 4]] {
         let mut bytes = Vec::new();
         for message in 0..3u8 {
@@ -194,7 +194,7 @@ fn extended_timestamps_may_be_zero_in_further_chunks() {
 }
 
 #[test]
-fn payload_like_an_extended_timestamp_is_payload_where_it_is_left_out() {
+fn payload_like_an_omitted_extended_timestamp_is_kept() {
     let mut bytes = vec![6, 0xff, 0xff, 0xff, 0, 1, 8, 9, 1, 0, 0, 0, 1, 2, 3, 4];
     let payload = [&[7; 132][..], &[0; 132]].concat();
     bytes.extend(&payload[..128]);
@@ -207,7 +207,7 @@ fn payload_like_an_extended_timestamp_is_payload_where_it_is_left_out() {
 }
 
 #[test]
-fn extended_timestamps_may_be_left_out_of_further_chunks() {
+fn extended_timestamps_may_be_omitted_in_type_3_chunks() {
     for repeats in [true, false] {
         let mut bytes = vec![6, 255, 255, 255, 0, 0, 200, 9, 1, 0, 0, 0, 1, 2, 3, 4];
         bytes.extend([0x17; 128]);
@@ -225,8 +225,8 @@ fn extended_timestamps_may_be_left_out_of_further_chunks() {
 }
 
 #[test]
-fn an_extended_timestamp_left_out_costs_no_payload_however_it_is_cut() {
-    // The last chunk has less payload than an extended timestamp has bytes; a message follows.
+fn omitted_extended_timestamp_costs_no_payload() {
+    // The last chunk may have less payload than an extended timestamp has bytes. A message follows.
     for tail in 1..8 {
         let mut bytes = vec![
             6,
@@ -268,7 +268,7 @@ fn an_extended_timestamp_left_out_costs_no_payload_however_it_is_cut() {
 }
 
 #[test]
-fn an_aggregate_is_taken_apart() {
+fn aggregate_is_split_into_its_parts() {
     let mut aggregate = vec![];
     for (kind, time, length) in [
         (8u8, 1000u32, 3usize),
@@ -294,7 +294,7 @@ fn an_aggregate_is_taken_apart() {
         let pieces: Vec<&[u8]> = bytes.chunks(piece).collect();
         let heard = hear(&pieces, keeps_media);
         let rows: Vec<(u8, u32)> = heard.messages.iter().map(|row| (row.0, row.1)).collect();
-        // The end of the last part says nothing; the aggregate itself ends with it.
+        // The back pointer of the last part completes the aggregate itself.
         assert_eq!(rows, [(8, 50), (9, 70), (18, 71), (9, 90), (22, 50)]);
         let kept = if keeps_media { 300 } else { HEAD };
         assert_eq!(
@@ -310,7 +310,7 @@ fn an_aggregate_is_taken_apart() {
 }
 
 #[test]
-fn a_message_that_is_aborted_is_forgotten() {
+fn aborted_message_is_discarded() {
     let mut bytes = vec![3, 0, 0, 0, 0, 0, 200, 20, 0, 0, 0, 0];
     bytes.extend([1; 128]);
     bytes.extend([2, 0, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
@@ -321,7 +321,7 @@ fn a_message_that_is_aborted_is_forgotten() {
 }
 
 #[test]
-fn what_breaks_the_rules_is_named() {
+fn each_violation_has_its_error() {
     let chunk_size = |size: [u8; 4]| {
         let bytes = [&[2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0][..], &size].concat();
         hear(&[&bytes], false).failed
@@ -354,8 +354,8 @@ fn what_breaks_the_rules_is_named() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
-    // Commands begin on many chunk streams, and none ends.
+fn buffered_bytes_are_bounded() {
+    // Commands begin on many chunk streams, and none is completed.
     let mut bytes = vec![];
     write::set_chunk_size(65_535, &mut bytes);
     for id in 3..60 {

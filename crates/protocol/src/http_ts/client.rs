@@ -1,8 +1,8 @@
-//! A client that asks for a stream and takes it in until it is told to stop.
+//! Client that requests a stream and receives it until it is stopped.
 //!
-//! It connects, sends a GET, goes on to wherever it is sent, and hands the body to a [`Checker`].
-//! Requests ask for no coding, and say that the connection is of no further use, so what comes is
-//! the stream and nothing else.
+//! The client connects, sends a GET, follows redirects, and passes the body to a [`Checker`].
+//! Requests ask for no content coding and for a connection that closes after the response, so that
+//! the body is the stream and nothing else.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,83 +37,79 @@ use content::Beginning;
 pub use zap::Channels;
 use zap::Zapping;
 
-/// So many bytes without three packets in a row are no transport stream.
+/// A body that has no three packets in a row within this number of bytes is not a transport stream.
 const SYNC_WITHIN: usize = 32 * 1024;
 
-/// How long a client must have waited for an answer or for media, when it is stopped, for that to
-/// count as the server's failure: well above what a server that works takes, and below what a
-/// viewer bears.
+/// Minimum time that a stopped client must have waited for a response or for media to count as
+/// failed: well above the response time of a working server, and below the patience of a viewer.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
-/// How far a client has come.
+/// Progress of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Not started.
     Idle,
-    /// The connection is being made.
+    /// The connection is being opened.
     Connecting,
-    /// The head of the answer is to come.
+    /// Waits for the response head.
     Asked,
-    /// The body of the answer comes.
+    /// Receives the response body.
     Body,
-    /// A change of channel failed, and the next is not due.
+    /// A channel change failed, and the next one is not due.
     Between,
-    /// Over.
     Ended,
 }
 
-/// A client that plays one URL.
+/// Client that plays one URL.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
-    /// What is asked for now: the URL given, or the one sent on to.
+    /// URL of the current request: the original one, or that of a redirect.
     url: Url,
-    /// Where it has been before.
+    /// URLs requested before it.
     visited: Vec<Url>,
-    /// Up to where in `visited` it asked with other cookies than now: the same URL is another
-    /// request then.
+    /// Number of URLs in `visited` that were requested with other cookies. Requesting one of them
+    /// again is not a loop.
     asked_otherwise: usize,
-    /// Set along the present chain of redirects.
+    /// Cookies set along the current chain of redirects.
     cookies: Cookies,
     phase: Phase,
-    /// The connection; the next has the next number.
+    /// Channel of the connection. Each connection has a new number.
     channel: ChannelId,
     open: bool,
-    /// Our end and the server's, once it stands.
+    /// Local and remote address of the connection.
     ends: Option<(SocketAddr, Option<SocketAddr>)>,
     decoder: Decoder,
-    /// From the head of the answer that brings media on.
+    /// Present from the head of the response that carries media.
     checker: Option<Box<Checker>>,
-    /// What the body begins with, until its first packet is found.
+    /// Beginning of the body, until its first packet is found.
     beginning: Option<Box<Beginning>>,
     wire_bytes: u64,
-    /// The length of the body, where the server stated one.
+    /// Length of the body, if the server stated one.
     stated_length: Option<u64>,
-    /// When the first request was due, and when the client set to work.
+    /// Planned time of the first request, and actual start of the client.
     due: Time,
     started: Time,
-    /// When the connection was begun, or the request was sent.
+    /// Time when the connection was started, or the request was sent.
     asked: Time,
-    /// When the head of the answer that brings media came.
+    /// Arrival of the head of the response that carries media.
     answered: Time,
-    /// Whether media of the present channel has come, and of any.
+    /// True if media of the current channel has arrived, and if media of any channel has.
     playing: bool,
     has_played: bool,
-    /// Whether it changed channel, and there is no picture as yet.
+    /// True after a channel change, until there is a picture.
     awaits_picture: bool,
-    /// Of a client that changes channel.
     zapping: Option<Box<Zapping>>,
-    /// When to look whether what is to come has come.
+    /// Time of the next timeout check.
     check: Option<Time>,
-    /// What the wall clock showed, since 1970, when time began; none where nobody said.
+    /// Wall-clock time since 1970 at [`Time::ZERO`]; `None` if unknown.
     wall_clock: Option<Duration>,
 }
 
 impl Client {
-    /// A client that will play `url`.
+    /// Creates a client that plays `url`.
     ///
     /// # Errors
-    /// What is wrong with the URL.
+    /// The URL is invalid.
     pub fn new(config: ClientConfig, url: &str) -> Result<Client, UrlError> {
         Ok(Client {
             config,
@@ -143,15 +139,15 @@ impl Client {
         })
     }
 
-    /// Says what the wall clock showed, since 1970, when time began: the delay of stamped datagrams
-    /// counts from it. Without it none is measured.
+    /// Sets the wall-clock time since 1970 at [`Time::ZERO`], to which the delay of stamped
+    /// datagrams refers. Without it, that delay is not measured.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
         self
     }
 
-    /// Lets it change between these channels, where its configuration says so. All that it draws
-    /// follows from `seed`.
+    /// Makes the client change between these channels, if its configuration asks for it. Its random
+    /// choices derive from `seed`.
     pub fn zapping(mut self, channels: Arc<Channels>, seed: u64) -> Client {
         let zapping = |zap| Box::new(Zapping::new(zap, channels, &self.url, seed));
         self.zapping = self.config.zap.map(zapping);
@@ -199,7 +195,7 @@ impl Client {
         let credentials = self.url.user_info().map(auth::basic);
         let mut headers = vec![
             ("User-Agent", self.config.user_agent.as_str()),
-            // What is packed cannot be checked as it comes.
+            // A compressed body cannot be checked on arrival.
             ("Accept-Encoding", "identity"),
             ("Connection", "close"),
         ];
@@ -241,7 +237,7 @@ impl Client {
         self.check = Some(cx.now + self.config.request_timeout.0);
     }
 
-    /// Takes in what a read gave. The hot path of media.
+    /// Processes received bytes (hot path of media).
     fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) {
         self.wire_bytes += bytes.len() as u64;
         cx.recorder.add(ts::WIRE_BYTES, bytes.len() as u64);
@@ -252,7 +248,7 @@ impl Client {
                 Ok(Some(Item::Body { bytes, start })) if self.phase == Phase::Body => {
                     self.media(cx, bytes, start, &mut times);
                 }
-                // Of an answer that brings no media.
+                // The body of a response without media.
                 Ok(Some(Item::Body { .. })) => {}
                 Ok(Some(Item::Head(head))) => self.answered(cx, &head, times.of(at).0),
                 Ok(Some(Item::End)) => self.over(cx),
@@ -320,7 +316,7 @@ impl Client {
         cx.out.push_back(Output::Playing { at });
     }
 
-    /// Fails, because what came is no transport stream.
+    /// Fails because the body is not a transport stream.
     fn no_stream(&mut self, cx: &mut Context<'_>) {
         let Some(beginning) = &self.beginning else {
             return;
@@ -366,7 +362,7 @@ impl Client {
         })));
     }
 
-    /// The answer is over, as its framing says.
+    /// Handles the end of the response, as given by its framing.
     fn over(&mut self, cx: &mut Context<'_>) {
         if self.playing && !self.awaits_picture {
             let by = self.note_end(cx);
@@ -407,7 +403,7 @@ impl Client {
         match self.decoder.at_close() {
             http1::AtClose::Nothing | http1::AtClose::CutInHead => {
                 let detail = format!(
-                    "the server closed the connection before its answer was whole ({ends})"
+                    "the server closed the connection before its answer was complete ({ends})"
                 );
                 self.fail(cx, Failure::ClosedInResponse, detail);
             }
@@ -418,7 +414,7 @@ impl Client {
             http1::AtClose::UntilClose => self.over(cx),
             http1::AtClose::CutInBody => {
                 let detail = format!(
-                    "the server closed the connection before the body was whole, {} ({ends})",
+                    "the server closed the connection before the body was complete, {} ({ends})",
                     self.when(cx.now)
                 );
                 self.fail(cx, Failure::CutOff, detail);
@@ -426,7 +422,7 @@ impl Client {
         }
     }
 
-    /// The server has ended the stream while media came, in this way.
+    /// Ends the client because the server ended the stream during playback.
     fn ended_by(&mut self, cx: &mut Context<'_>, failure: Failure, how: &str) {
         let detail = format!("the server {how} {} ({})", self.when(cx.now), self.ends());
         let outcome = Outcome::EndedByServer {
@@ -437,7 +433,7 @@ impl Client {
         self.finish(cx, outcome);
     }
 
-    /// How far it was, in words.
+    /// Describes the client's progress, for failure details.
     fn when(&self, now: Time) -> String {
         let first = self
             .checker
@@ -449,7 +445,7 @@ impl Client {
         }
     }
 
-    /// Looks whether what is to come has come, where that is due.
+    /// Checks for timeouts, if a check is due.
     fn look(&mut self, cx: &mut Context<'_>) {
         if self.check.is_none_or(|check| cx.now < check) {
             return;
@@ -504,19 +500,18 @@ impl Client {
         )
     }
 
-    /// Is told to come to an end. There is nothing to be said to the server: the connection is
-    /// closed.
+    /// Handles the request to stop. The server needs no notification: the connection is closed.
     fn stop(&mut self, cx: &mut Context<'_>) {
         if let Some((failure, detail)) = self.fell_silent(cx.now) {
-            // A change of channel that is under way fails with it.
+            // A channel change in progress fails with it.
             self.fail(cx, failure, detail);
         }
         self.leave_channel(cx);
         self.finish(cx, Outcome::Stopped);
     }
 
-    /// What is wrong, where it has waited for so long, and the channel is to be left, that the
-    /// server has failed.
+    /// Returns a failure if the client is about to leave the channel and has waited for the server
+    /// for too long.
     fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
         let since = match self.phase {
             Phase::Body => self.answered,
@@ -527,8 +522,8 @@ impl Client {
         if self.playing || !waits || waited < IN_VAIN {
             return None;
         }
-        // Else a run that is shorter than the time-outs would pass against a server that says
-        // nothing.
+        // Otherwise, a run that is shorter than the timeouts would pass with a server that never
+        // answers.
         let waited = format!(
             "{:.3} s, until the client was stopped",
             waited.as_secs_f64()
@@ -546,7 +541,7 @@ impl Client {
         })
     }
 
-    /// Whether media has come to a stop, long enough ago not to be a gap like those before.
+    /// Returns a failure if media has stopped for longer than the gaps before would explain.
     fn fell_silent(&self, now: Time) -> Option<(Failure, String)> {
         let checker = self.checker.as_ref().filter(|_| self.playing)?;
         let (first, last) = checker.first_arrival().zip(checker.last_arrival())?;
@@ -574,7 +569,7 @@ impl Client {
         self.finish(cx, Outcome::Failed(failure.with(detail)));
     }
 
-    /// Is over: closes what is open, and hands in the figures.
+    /// Ends the client: closes the connection, and adds the remaining figures.
     fn finish(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if self.phase == Phase::Ended {
             return;
@@ -620,7 +615,7 @@ impl Client {
         summaries.map(StreamRow::new).collect()
     }
 
-    /// Where the connection goes from and to, for details of failures.
+    /// Describes the addresses of the connection, for failure details.
     fn ends(&self) -> String {
         match self.ends {
             Some((local, Some(remote))) => format!("{local} to {remote}"),

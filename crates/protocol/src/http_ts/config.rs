@@ -1,4 +1,4 @@
-//! The keys that a scenario may set for clients of transport streams over HTTP.
+//! Scenario keys of clients for transport streams over HTTP.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use crate::http1::{self, Url, Version};
 use crate::span::Span;
 use crate::tls::TlsConfig;
 
-/// The version of HTTP in which is asked.
+/// HTTP version of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum HttpVersion {
-    /// HTTP/1.0: no server may answer in chunks.
+    /// HTTP/1.0, in which servers must not use chunks.
     #[serde(rename = "1.0")]
     Http10,
     /// HTTP/1.1.
@@ -26,7 +26,7 @@ pub enum HttpVersion {
 }
 
 impl HttpVersion {
-    /// As messages have it.
+    /// Returns the version for messages.
     pub const fn version(self) -> Version {
         match self {
             HttpVersion::Http10 => Version::Http10,
@@ -35,61 +35,60 @@ impl HttpVersion {
     }
 }
 
-/// How clients change channel.
+/// Channel changes of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Zap {
-    /// How long a client stays on a channel: `5s`, or `2s..10s` for times drawn by the seed. At
+    /// Time that a client stays on a channel: `5s`, or `2s..10s` for times drawn from the seed. At
     /// least 100ms.
     pub every: Span,
-    /// How many times it changes; where the next change would be due, it leaves. Default: it
-    /// changes for as long as it stays.
+    /// Number of changes. The client leaves when the next change would be due. Default: unlimited,
+    /// for as long as the client stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
 }
 
-/// Nobody stays on a channel for a shorter time.
+/// Minimum time on a channel.
 const LEAST_STAY: Duration = Duration::from_millis(100);
 
-/// Keys of a population of transport streams over HTTP.
+/// Keys of a population of clients for transport streams over HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// The group, as `239.81.0.1:4056`, whose datagrams are to come: stamped ones of another are
-    /// foreign. Default: the multicast address and port that the URL names, as URLs of relays do;
-    /// where it names none, that of the first datagram which comes. Of streams without stamps it
-    /// says nothing.
+    /// Expected multicast group, such as `239.81.0.1:4056`. Stamped datagrams of another group
+    /// count as foreign. Default: the multicast address and port in the URL, as URLs of relays have
+    /// them; otherwise the group of the first datagram. Has no effect on streams without stamps.
     #[schemars(with = "Option<String>")]
     pub group: Option<SocketAddr>,
-    /// How long connecting may take, looking up the name included. Default 5s.
+    /// Time limit for connecting, including name resolution. Default 5s.
     pub connect_timeout: TimeSpan,
-    /// How long the head of each answer may take. Default 10s.
+    /// Time limit for each response head. Default 10s.
     pub request_timeout: TimeSpan,
-    /// How long after the head of the answer the first packet may take: then the client has failed
+    /// Time limit for the first packet after the response head. If it is exceeded, the client fails
     /// with `no_media`. Default 10s.
     pub no_media: TimeSpan,
-    /// How long no packet may come before the client has failed with `media_stopped`. Default 10s.
+    /// Time without any packet after which the client fails with `media_stopped`. Default 10s.
     pub silence: TimeSpan,
-    /// To which hosts the server may send the client on: `same_host` (default: that of the URL, at
-    /// any port), `any`, or `none` for no redirects at all. A redirect elsewhere fails with
+    /// Hosts to which the server may redirect the client: `same_host` (default: that of the URL, at
+    /// any port), `any`, or `none` for no redirects at all. Any other redirect fails with
     /// `redirect_refused`.
     pub follow: Follow,
-    /// The version of HTTP in which is asked: `"1.1"` (default) or `"1.0"`.
+    /// HTTP version of requests: `"1.1"` (default) or `"1.0"`.
     pub http_version: HttpVersion,
-    /// Further header fields of the request, by their names.
+    /// Additional header fields of the request, by name.
     pub headers: BTreeMap<String, String>,
-    /// The value of `User-Agent`. Default `streamgauge/` and the version.
+    /// Value of `User-Agent`. Default: `streamgauge/` and the version.
     pub user_agent: String,
-    /// Changes channel while it plays: `{every: 5s}`, or `{every: 2s..10s, count: 20}`. The
-    /// connection is closed, and another URL of the population's is asked for: with `pick: random`
-    /// any other, else the next of them. Default: it stays.
+    /// Channel changes during playback: `{every: 5s}`, or `{every: 2s..10s, count: 20}`. The client
+    /// closes the connection and requests another URL of the population: any other with
+    /// `pick: random`, otherwise the next one. Default: no changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zap: Option<Zap>,
-    /// How TLS is spoken with URLs of `https`: `{verify: false}`, or `{ca: FILE}`.
+    /// TLS settings for `https` URLs: `{verify: false}` or `{ca: FILE}`.
     pub tls: TlsConfig,
 }
 
-/// Advice for a key that populations once had.
+/// Returns advice for a removed key.
 pub(super) fn former_key(key: &str) -> Option<&'static str> {
     (key == "at_close").then_some("if the server's streams end, write `leave: at_end`")
 }
@@ -113,7 +112,7 @@ impl Default for ClientConfig {
     }
 }
 
-/// The header fields that are the client's own.
+/// Header fields that the client sets itself.
 const OWN: [&str; 6] = [
     "Host",
     "User-Agent",
@@ -124,7 +123,7 @@ const OWN: [&str; 6] = [
 ];
 
 impl ClientConfig {
-    /// Whether these values make sense together; if not, which key is wrong, and why.
+    /// Checks that the values are consistent. Otherwise returns the wrong key and the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         for (key, span) in [
             ("connect_timeout", self.connect_timeout),
@@ -133,7 +132,7 @@ impl ClientConfig {
             ("silence", self.silence),
         ] {
             if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than nothing")));
+                return Err((key, format!("`{key}` must be longer than 0s")));
             }
         }
         if !http1::is_value(&self.user_agent) {
@@ -146,28 +145,28 @@ impl ClientConfig {
             let wrong = |text: &str| Err(("zap", text.to_owned()));
             if zap.every.least < LEAST_STAY {
                 return wrong(
-                    "nobody changes channel that fast; write `zap: {every: 100ms}` or a longer time",
+                    "clients cannot change channel that fast; write `zap: {every: 100ms}` or a longer time",
                 );
             }
             if zap.count == Some(0) {
-                return wrong("`zap` with a `count` of 0 changes nothing; take it out");
+                return wrong("`zap` with a `count` of 0 has no effect; remove it");
             }
             if self.group.is_some() {
-                let text = "`group` does not go with `zap`: each channel has a group of its own; take it out";
+                let text = "`group` cannot be combined with `zap`, because each channel has its own group; remove it";
                 return Err(("group", text.to_owned()));
             }
         }
         self.tls.check().map_err(|text| ("tls", text))
     }
 
-    /// The group whose datagrams a stream from that URL is to bring, as far as it is known.
+    /// Returns the group whose datagrams are expected from this URL, if it is known.
     pub fn group_of(&self, url: &Url) -> Option<SocketAddr> {
         self.group.or_else(|| group_in(url.target()))
     }
 }
 
 impl Zap {
-    /// What a client does, in words.
+    /// Describes the channel changes in words.
     pub fn in_words(&self) -> String {
         match self.count {
             None => format!("changes channel every {}", self.every),
@@ -180,7 +179,7 @@ impl Zap {
     }
 }
 
-/// The multicast group that the path of a URL names, such as `/rtp/239.81.0.1:4056` or
+/// Returns the multicast group in the path of a URL, such as `/rtp/239.81.0.1:4056` or
 /// `/udp/10.0.0.1@239.81.0.1:4056`.
 fn group_in(target: &str) -> Option<SocketAddr> {
     let path = target.split(['?', '#']).next().unwrap_or_default();
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_and_senseless_ones_refused() {
+    fn keys_are_read_and_invalid_values_rejected() {
         assert_eq!(read("{}"), Ok(ClientConfig::default()));
         let config = read(r#"{"group":"239.1.1.1:5","http_version":"1.0","headers":{"X-A":"b"}}"#)
             .expect("valid");
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_of_relays_name_their_group() {
+    fn group_is_read_from_relay_urls() {
         let group = |target: &str| group_in(target).map(|group| group.to_string());
         assert_eq!(
             group("/rtp/239.81.0.1:4056").as_deref(),

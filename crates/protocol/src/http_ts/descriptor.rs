@@ -1,4 +1,4 @@
-//! Transport streams over HTTP as the registry lists them.
+//! Registry entry of transport streams over HTTP.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ fn read_url(text: &str) -> Result<Location, String> {
     })
 }
 
-/// The path of a stream without query, and without the suffix of a transport stream.
+/// Returns the path of a stream, without query and without the suffix `.ts`.
 fn stream_path(target: &str) -> &str {
     let path = target.split('?').next().unwrap_or_default();
     path.strip_suffix(".ts").unwrap_or(path)
@@ -114,11 +114,11 @@ impl Keys for ClientConfig {
     }
 }
 
-/// What the clients of a population have in common.
+/// State that the clients of a population share.
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,
-    /// What they change between.
+    /// Channels between which they change.
     channels: Option<Arc<Channels>>,
     surroundings: Surroundings,
 }

@@ -1,4 +1,4 @@
-//! The ways in which a client can fail.
+//! Reasons for the failure of a client.
 
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
@@ -6,86 +6,87 @@ use crate::http1::Malformed;
 use crate::session::Closed;
 
 reasons! {
-    /// Why a client failed: a row of the report.
+    /// Reason for a client's failure: a row of the report.
     Failure with Connect(ConnectFailure) {
-        /// The head of the answer did not come in time.
+        /// The response head did not arrive in time.
         TimeoutResponse = "timeout_response";
-        /// The connection ended before the head of the answer was whole.
+        /// The connection ended before the response head was complete.
         ClosedInResponse = "closed_in_response";
-        /// The server cannot read the request (400).
+        /// The server cannot parse the request (400).
         Status400 = "status_400";
-        /// The server wants a name and password, and none were given or it refused them (401).
+        /// The server requires credentials, and none were given or it rejected them (401).
         Status401 = "status_401";
-        /// The server forbids it (403).
+        /// The server forbids the request (403).
         Status403 = "status_403";
-        /// There is no such stream (404).
+        /// The stream does not exist (404).
         Status404 = "status_404";
         /// The server refused with another status from 400 to 499, which the detail names.
         Status4xx = "status_4xx";
         /// The server failed (500).
         Status500 = "status_500";
-        /// The server could not get the stream from where it has it (502).
+        /// The server could not get the stream from its source (502).
         Status502 = "status_502";
-        /// The server is overloaded, or serves as many as it is allowed to (503).
+        /// The server is overloaded, or has as many clients as it allows (503).
         Status503 = "status_503";
-        /// The server could not get the stream in time from where it has it (504).
+        /// The server could not get the stream from its source in time (504).
         Status504 = "status_504";
         /// The server failed with another status from 500 to 599, which the detail names.
         Status5xx = "status_5xx";
-        /// The server answered with a status that brings no stream, which the detail names.
+        /// The server answered with a status that carries no stream, which the detail names.
         StatusOther = "status_other";
-        /// The server sent the client on to a URL where it had been.
+        /// The server redirected the client to a URL that it had already requested.
         RedirectLoop = "redirect_loop";
-        /// The server sent the client on more than five times.
+        /// The server redirected the client more than five times.
         TooManyRedirects = "too_many_redirects";
-        /// The server sent the client on to nowhere: no `Location`, or none that is a URL of HTTP.
+        /// The server sent a redirect without `Location`, or to something other than an HTTP URL.
         BadRedirect = "bad_redirect";
-        /// The server sent the client on to another host, which the detail names, and `follow` does
-        /// not allow that. Write the URL of that host, or `follow: any`.
+        /// The server redirected the client to another host, which the detail names, and `follow`
+        /// does not allow that. Write the URL of that host, or `follow: any`.
         RedirectRefused = "redirect_refused";
-        /// What the server answered is not HTTP/1.
+        /// The response is not HTTP/1.
         NotHttp = "not_http";
-        /// The head of the answer cannot be read.
+        /// The response head cannot be parsed.
         MalformedResponse = "malformed_response";
-        /// The head of the answer is longer than is taken, and may be endless.
+        /// The response head exceeds the length limit, and may be endless.
         HeaderTooLong = "header_too_long";
-        /// The framing of the body is wrong: a chunk whose size cannot be read, or that is not over
-        /// where its size says.
+        /// The framing of the body is wrong: a chunk size that cannot be parsed, or a chunk that
+        /// does not end where its size says.
         BadChunk = "bad_chunk";
-        /// The server sent the body in chunks so small that most of what came was their framing.
+        /// The server sent the body in chunks so small that most of the bytes were framing.
         Flooded = "flooded";
-        /// What the server sends is no transport stream: the detail says what it looks like, such
-        /// as HTML or gzip.
+        /// The body is not a transport stream. The detail says what it looks like, such as HTML or
+        /// gzip.
         NotTs = "not_ts";
-        /// The head of the answer came, and then no packet in time.
+        /// No packet arrived in time after the response head.
         NoMedia = "no_media";
-        /// The body of the answer was over without a packet.
+        /// The response body ended without a packet.
         EmptyBody = "empty_body";
-        /// No packet came for so long that media had stopped.
+        /// No packet arrived for so long that media counts as stopped.
         MediaStopped = "media_stopped";
-        /// Video came for 2 s or more without a random-access point with which a decoder can begin:
-        /// the viewer saw no picture. Told when the client leaves.
+        /// Video lasted 2 s or more without a random-access point, at which decoding can start: the
+        /// viewer saw no picture. Reported when the client leaves.
         NoPicture = "no_picture";
-        /// The server ended its answer while media came, by the stated length or the last chunk,
-        /// before the client was to leave. Not with `leave: at_end`.
+        /// The server ended its response during playback, by the stated length or the last chunk,
+        /// before the client was to leave. Not a failure with `leave: at_end`.
         EndedByServer = "ended_by_server";
-        /// The server closed the connection while media came, and nothing had said that the stream
-        /// is over. Not with `leave: at_end`.
+        /// The server closed the connection during playback without a proper end of the response.
+        /// Not a failure with `leave: at_end`.
         ClosedInMedia = "closed_in_media";
         /// The body ended before its stated length or its last chunk.
         CutOff = "cut_off";
         /// The connection was reset.
         Reset = "reset";
-        /// The server took nothing off the connection until the bounded queue of requests ran over.
+        /// The server did not read from the connection until the bounded queue of requests
+        /// overflowed.
         Stuck = "stuck";
-        /// After a change of channel, datagrams of other channels came and none of the new one. Of
-        /// changes only, never of clients.
+        /// After a channel change, datagrams of other channels arrived, and none of the new
+        /// channel. Only channel changes fail with this reason, never clients.
         WrongChannel = "wrong_channel";
     }
 }
 
 impl Failure {
-    /// Of a status that brings no stream, and sends nobody on.
+    /// Returns the reason for a status that carries no stream and is no redirect.
     pub const fn of_status(status: u16) -> Failure {
         match status {
             400 => Failure::Status400,
@@ -102,7 +103,7 @@ impl Failure {
         }
     }
 
-    /// Of an answer that cannot be read.
+    /// Returns the reason for a response that cannot be parsed.
     pub const fn of_malformed(malformed: Malformed) -> Failure {
         match malformed {
             Malformed::NotHttp => Failure::NotHttp,
@@ -116,7 +117,7 @@ impl Failure {
         }
     }
 
-    /// Of a connection that broke; none where it ended in order.
+    /// Returns the reason for a broken connection, or `None` if it was closed in order.
     pub fn of_broken(how: Closed) -> Option<Failure> {
         match how {
             Closed::End => None,
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_status_finds_its_row() {
+    fn each_status_has_its_reason() {
         for status in 100..1000 {
             let name = Failure::of_status(status).name();
             match status {

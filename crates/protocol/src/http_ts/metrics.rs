@@ -1,78 +1,78 @@
-//! What is measured of HTTP beside the transport stream.
+//! HTTP metrics, in addition to those of transport streams.
 
 use crate::media::ts::metrics::TS;
 use crate::summary;
 
 measure::metrics! {
-    /// Requests of HTTP.
+    /// HTTP requests.
     pub HTTP_TS after TS;
     counters {
         /// Requests sent.
         REQUESTS = "requests", Count, "RFC 9110, 9.3.1";
-        /// Answers whose head came.
+        /// Responses whose head was received.
         RESPONSES = "responses", Count, "RFC 9110, 15";
-        /// Answers whose status is 300 or more, redirects included.
+        /// Responses with a status of 300 or more, including redirects.
         REFUSALS = "refusals", Count, "RFC 9110, 15";
-        /// Answers that sent the client on to another URL.
+        /// Responses that redirected the client to another URL.
         REDIRECTS = "redirects", Count, "RFC 9110, 15.4";
-        /// Answers that come in chunks.
+        /// Responses with chunked bodies.
         CHUNKED = "chunked", Count, "RFC 9112, 7.1";
-        /// Streams that the server ended by a stated `Content-Length`: no more than that came. A
-        /// live stream has no length.
+        /// Streams that the server ended by a stated `Content-Length`, of which no more than that
+        /// was received. A live stream has no length.
         ENDED_BY_LENGTH = "ended_by_length", Count, "RFC 9112, 6.3";
-        /// Changes of channel: connections that were closed, by a client's `zap`, to ask for
-        /// another URL. Each counts when it begins.
+        /// Channel changes: connections closed by a client's `zap` in order to request another URL.
+        /// Counted when the change begins.
         ZAPS = "zaps", Count, "";
-        /// Changes of channel that failed: the new one was refused, did not come, was no transport
-        /// stream or was another, before its first random-access point. The client then waits for
-        /// the next change, as a viewer would. What failed exactly is in the events of the run
-        /// (`zap_failed`). Where clients `zap`, this must be 0 unless another threshold on it is
-        /// written.
+        /// Channel changes that failed before the first random-access point of the new channel: it
+        /// was refused, did not arrive, was not a transport stream, or was another channel. The
+        /// client then waits for the next change, as a viewer would. The events of the run give the
+        /// exact failure (`zap_failed`). If clients `zap`, this must be 0 unless the scenario sets
+        /// another threshold on it.
         ZAPS_FAILED = "zaps_failed", Count, "";
-        /// Of these, those that were answered with status 503: the server serves as many as it can,
-        /// or may.
+        /// Failed changes that were answered with status 503: the server has as many clients as it
+        /// can serve or is allowed to.
         ZAPS_FAILED_503 = "zaps_failed_503", Count, "RFC 9110, 15.6.4";
-        /// Of these, those that were answered with another status that brings no stream, or sent in
-        /// circles.
+        /// Failed changes that were answered with another status that carries no stream, or with a
+        /// redirect loop.
         ZAPS_FAILED_STATUS = "zaps_failed_status", Count, "RFC 9110, 15";
-        /// Of these, those for which no connection could be made.
+        /// Failed changes without a connection.
         ZAPS_FAILED_CONNECT = "zaps_failed_connect", Count, "";
-        /// Of these, those to which nothing came in time: no answer, no packet after it, or no more
-        /// of them.
+        /// Failed changes without data in time: no response, no packet after it, or no further
+        /// packets.
         ZAPS_FAILED_SILENT = "zaps_failed_silent", Count, "";
-        /// Of these, those whose connection ended early, or whose answer could not be read.
+        /// Failed changes whose connection ended early, or whose response could not be parsed.
         ZAPS_FAILED_BROKEN = "zaps_failed_broken", Count, "";
-        /// Of these, those to which something else came than a transport stream.
+        /// Failed changes that received something other than a transport stream.
         ZAPS_FAILED_NOT_TS = "zaps_failed_not_ts", Count, "";
-        /// Of these, those to which stamped datagrams of other channels came, up to the next
-        /// change, and none of the new one.
+        /// Failed changes that received stamped datagrams of other channels up to the next change,
+        /// and none of the new channel.
         ZAPS_FAILED_WRONG_CHANNEL = "zaps_failed_wrong_channel", Count, "";
-        /// Failed changes with at least 2 s of video, up to the next change, and no random-access
-        /// point.
+        /// Failed changes that received at least 2 s of video up to the next change, without a
+        /// random-access point.
         ZAPS_FAILED_NO_PICTURE = "zaps_failed_no_picture", Count, "ISO/IEC 13818-1, 2.4.3.5";
-        /// Of these, those for which this machine had no free port or file descriptor left: the
-        /// tester's own limit.
+        /// Failed changes for which this machine had no free port or file descriptor: a limit of
+        /// the tester.
         ZAPS_FAILED_LOCAL = "zaps_failed_local", Count, "";
-        /// Changes of channel that had come to no picture, the first random-access point, when the
-        /// client went on or was stopped, and had not failed: media came without one for less than
-        /// 2 s, or nothing did for less than a second. They have no `zap_delay`, which is better
-        /// than it was by as much.
+        /// Channel changes without a picture, that is the first random-access point, that had not
+        /// failed when the client changed again or was stopped: media without one had arrived for
+        /// less than 2 s, or nothing had arrived for less than a second. They are missing from
+        /// `zap_delay`, which is therefore too low.
         ZAPS_UNFINISHED = "zaps_unfinished", Count, "";
     }
     gauges {}
     distributions {
-        /// From the moment each request was sent to the end of the head of its answer.
+        /// Time from sending each request to the end of the response head.
         RESPONSE_DELAY = "response_delay", Seconds, "";
-        /// From the moment a client's first request was due to the first byte of the body that
-        /// brings media, redirects included.
+        /// Time from when a client's first request was due to the first byte of the body that
+        /// carries media, including redirects.
         FIRST_BYTE_DELAY = "first_byte_delay", Seconds, "";
-        /// From the moment a change of channel was due to the arrival of the first random-access
-        /// point of the new channel: what a viewer feels, but for the decoding. Of changes that
-        /// came to a picture. Datagrams of another group than the new channel's are passed over, as
-        /// far as they are stamped.
+        /// Time from when a channel change was due to the arrival of the first random-access point
+        /// of the new channel: the delay that a viewer notices, without decoding. Only of changes
+        /// that led to a picture. Datagrams of another group than that of the new channel are
+        /// ignored if they are stamped.
         ZAP_DELAY = "zap_delay", Seconds, "ISO/IEC 13818-1, 2.4.3.5";
-        /// From the moment a change of channel was due to the first byte of the body that brings
-        /// media, redirects included.
+        /// Time from when a channel change was due to the first byte of the body that carries
+        /// media, including redirects.
         ZAP_FIRST_BYTE_DELAY = "zap_first_byte_delay", Seconds, "";
     }
     derived {}

@@ -1,5 +1,5 @@
-//! MPEG transport streams over HTTP, as relays of multicast and other servers of live television
-//! send them: a GET, and an answer that does not end.
+//! MPEG transport streams over HTTP, as sent by multicast relays and other servers of live
+//! television: a GET request, and a response that does not end.
 
 pub mod client;
 pub mod config;

@@ -1,9 +1,9 @@
-//! The reference relay: joins multicast groups for those who ask for them over HTTP, passes on what
-//! comes, does wrong what it is told to, and says exactly what it did.
+//! Reference relay: joins multicast groups that clients request over HTTP, relays their datagrams,
+//! injects faults on request, and reports exactly what it did.
 //!
-//! What clients ask for is written as the usual relays have it: `GET /udp/239.81.0.1:4056` of a
-//! group whose datagrams hold a transport stream, `GET /rtp/239.81.0.1:4056` of one where RTP comes
-//! before it (RFC 2250, 2).
+//! Requests have the usual form of relays: `GET /udp/239.81.0.1:4056` for a group whose datagrams
+//! hold a transport stream, `GET /rtp/239.81.0.1:4056` for a group with RTP headers before it (RFC
+//! 2250, 2).
 
 pub mod faults;
 pub(super) mod reference;
@@ -30,24 +30,24 @@ use crate::session::{Interface, Session};
 /// Metrics of the relay's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
 
-/// The settings of the reference relay.
+/// Settings of the reference relay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelayConfig {
-    /// Through which interface it joins groups.
+    /// Interface through which it joins groups.
     pub interface: Interface,
-    /// How many clients are served at a time; who comes beyond gets 503. Default: any number.
+    /// Maximum number of concurrent clients; further ones get 503. Default: unlimited.
     pub max_clients: Option<u32>,
-    /// Whether bodies are sent in chunks (RFC 9112, 7.1) to clients that speak HTTP/1.1. Default:
-    /// no, they go on until the connection is closed.
+    /// True if clients with HTTP/1.1 get chunked bodies (RFC 9112, 7.1). Default: false; bodies end
+    /// with the connection.
     pub chunked: bool,
-    /// What it does wrong on purpose. Default: nothing.
+    /// Faults to inject. Default: none.
     pub faults: RelayFaults,
-    /// Seed of all that is drawn. Default: 1.
+    /// Seed of all random choices. Default: 1.
     pub seed: u64,
 }
 
 impl RelayConfig {
-    /// One that does nothing wrong.
+    /// Creates settings without faults.
     pub fn new(interface: Interface) -> RelayConfig {
         RelayConfig {
             interface,
@@ -59,68 +59,67 @@ impl RelayConfig {
     }
 }
 
-/// What the relay did for one connection: a line of its report.
+/// Report on one connection: a line of the relay's report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RelayedClient {
-    /// Which connection, from 1.
+    /// Number of the connection, from 1.
     pub connection: u64,
-    /// Where it came from.
+    /// Address of the client.
     pub remote: Option<String>,
-    /// What was asked for; none where nothing was that could be read.
+    /// Requested target; `None` if there was no valid request.
     pub target: Option<String>,
-    /// The status it was answered with; none where it was not answered.
+    /// Status of the response; `None` if there was no response.
     pub status: Option<u16>,
-    /// The group that was joined.
+    /// Group that was joined.
     pub group: Option<IpAddr>,
-    /// Datagrams that came from the group for it.
+    /// Datagrams received from the group for this client.
     pub datagrams: u64,
-    /// Datagrams that could not be passed on: longer than is read at a time, or no RTP where that
-    /// was asked for.
+    /// Datagrams that could not be relayed: longer than one read, or not RTP although that was
+    /// requested.
     pub unusable: u64,
-    /// Datagrams passed on, second copies not counted.
+    /// Datagrams relayed, without second copies.
     pub passed_on: u64,
-    /// Datagrams left out on purpose.
+    /// Datagrams dropped on purpose.
     pub left_out: u64,
-    /// Second copies sent on purpose, those in place of what was left out included.
+    /// Second copies sent on purpose, including those in place of dropped datagrams.
     pub sent_twice: u64,
-    /// Datagrams cut short on purpose.
+    /// Datagrams truncated on purpose.
     pub cut: u64,
-    /// Datagrams of the group that was asked for before, passed on on purpose; they are in no other
-    /// count.
+    /// Datagrams of the previously requested group, relayed on purpose. They are in no other count.
     pub old_channel: u64,
-    /// How often nothing was sent for a while on purpose.
+    /// Number of pauses on purpose.
     pub stalls: u64,
-    /// Bytes of body that were handed to the connection, chunks' framing not counted.
+    /// Body bytes given to the connection, without the framing of chunks.
     pub bytes: u64,
 }
 
-/// A reference relay.
+/// The reference relay.
 #[derive(Clone, Debug)]
 pub struct Relay(Arc<Shared>);
 
-/// What all sessions share.
+/// State that all sessions share.
 #[derive(Debug)]
 struct Shared {
     config: RelayConfig,
-    /// How many clients are served now.
+    /// Number of clients that are currently served.
     served: AtomicU32,
-    /// What is done wrong with more than one connection.
+    /// State of faults that affect several connections.
     across: Mutex<Across>,
 }
 
-/// What sessions share for their faults.
+/// State that sessions share for their faults.
 #[derive(Debug, Default)]
 struct Across {
-    /// What was asked for last.
+    /// Group that was requested last.
     last: Option<request::WantedGroup>,
-    /// The groups that stay joined.
+    /// Groups that remain joined.
     kept_groups: BTreeSet<SocketAddr>,
-    /// How many pairs of sockets stay open.
+    /// Number of socket pairs that remain open.
     kept_files: usize,
 }
 
 impl Relay {
-    /// A relay that serves nobody yet.
+    /// Creates a relay.
     pub fn new(config: RelayConfig) -> Relay {
         Relay(Arc::new(Shared {
             config,
@@ -129,18 +128,17 @@ impl Relay {
         }))
     }
 
-    /// A session for the connection that was accepted as number `number`: the number decides, with
-    /// the seed, what it draws.
+    /// Creates the session of the accepted connection `number`. Its random choices depend on the
+    /// number and the seed.
     pub fn session(&self, number: u64) -> Box<dyn Session> {
         Box::new(session::RelaySession::new(self.0.clone(), number))
     }
 
-    /// The metrics of its sessions.
+    /// Metrics of the relay's sessions.
     pub fn catalogue(&self) -> Catalogue {
         CATALOGUE
     }
 
-    /// Its settings.
     pub fn config(&self) -> &RelayConfig {
         &self.0.config
     }

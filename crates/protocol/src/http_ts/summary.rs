@@ -1,44 +1,46 @@
-//! What the summary of a run shows of transport streams.
+//! Summary rows of transport streams over HTTP.
 
 use measure::SummaryRow;
 use measure::summary::{Part, When};
 
-/// That nothing tells what was lost, or that no packet came.
+/// Shown if losses are unknown, or if no packet was received.
 pub(super) const NO_STAMPS: &[SummaryRow] = &[
     SummaryRow::text(
         "loss",
         &[When::Zero("expected"), When::Above("bitrate")],
-        &[Part::Text("unknown: nothing in it says what was sent")],
+        &[Part::Text(
+            "unknown: the stream does not tell what was sent",
+        )],
     ),
     SummaryRow::text(
         "media",
         &[When::Zero("expected"), When::NotAbove("bitrate")],
-        &[Part::Text("none came")],
+        &[Part::Text("none received")],
     ),
     SummaryRow::end(&[When::Zero("expected"), When::NotAbove("bitrate")]),
 ];
 
-/// Of which packets the time is known. A few at the beginning of each connection are not worth a
-/// line.
+/// Share of packets whose arrival time is unknown. A few at the beginning of each connection are
+/// not worth a row.
 pub(super) const TIMES: &[SummaryRow] = &[SummaryRow::text(
     "times",
     &[When::MoreThanPercentOf("timed_by_reading", "ts_packets")],
     &[Part::Text(
-        "of {timed_by_reading/ts_packets} of packets: when they were read, not when they came",
+        "for {timed_by_reading/ts_packets} of packets: time of reading instead of arrival",
     )],
 )];
 
-/// How whole the streams were, and when a viewer could begin, where that was looked at.
+/// Integrity of the streams, and time to the first picture, as far as they were checked.
 pub(super) const STREAM: &[SummaryRow] = &[
     SummaryRow::text(
         "content",
         &[When::Above("ts_packets")],
         &[Part::List(&[
             ("foreign", "{} datagrams of another group or source"),
-            ("old_channel", "{} of them of the channel before"),
+            ("old_channel", "{} of them of the previous channel"),
             ("damaged", "{} damaged"),
-            ("stray_packets", "{} packets of no datagram"),
-            ("late", "{} too old to tell"),
+            ("stray_packets", "{} packets outside of a datagram"),
+            ("late", "{} too old to be judged"),
         ])],
     ),
     SummaryRow::text(
@@ -46,14 +48,14 @@ pub(super) const STREAM: &[SummaryRow] = &[
         &[When::Above("ts_packets")],
         &[Part::ListOr(
             &[
-                ("sync_losses", "{} losses of sync"),
+                ("sync_losses", "{} sync losses"),
                 ("continuity_errors", "{} continuity errors"),
                 ("transport_errors", "{} packets marked as damaged"),
                 ("table_errors", "{} damaged tables"),
-                ("pcr_jumps", "{} jumps of the clock"),
+                ("pcr_jumps", "{} clock jumps"),
                 ("malformed", "{} malformed packets"),
             ],
-            "in sync, and every packet follows the one before",
+            "in sync, without continuity errors",
         )],
     ),
     SummaryRow::text(
@@ -63,9 +65,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
             When::NoData("random_access_delay"),
             When::Began,
         ],
-        &[Part::Text(
-            "none: nothing came with which a decoder can begin",
-        )],
+        &[Part::Text("none: no random-access point received")],
     ),
     SummaryRow::distribution(
         "to picture",
@@ -80,7 +80,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "silent",
         &[When::Above("streams_silent")],
         &[Part::Text(
-            "{streams_silent:time|times} no video or audio, though the rest of the stream came",
+            "{streams_silent:time|times} no video or audio, while the rest of the stream arrived",
         )],
     ),
     SummaryRow::distribution(
@@ -93,12 +93,12 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "clocks",
         &[When::Above("ts_packets"), When::Above("stamps_ahead")],
         &[Part::Text(
-            "{stamps_ahead} datagrams came before they were sent: the clocks differ",
+            "{stamps_ahead} datagrams arrived before they were sent: the clocks differ",
         )],
     ),
 ];
 
-/// Streams that ended at the server's word.
+/// Streams that the server ended by their stated length.
 pub(super) const ENDS: &[SummaryRow] = &[SummaryRow::text(
     "ends",
     &[When::Above("ended_by_length")],
@@ -107,20 +107,20 @@ pub(super) const ENDS: &[SummaryRow] = &[SummaryRow::text(
     )],
 )];
 
-/// How changes of channel went, where there were any.
+/// Channel changes, if there were any.
 pub(super) const CHANGES: &[SummaryRow] = &[
     SummaryRow::text(
         "zapping",
         &[When::NotZero("zaps")],
         &[
-            Part::Text("{zaps:change of channel|changes of channel}"),
+            Part::Text("{zaps:channel change|channel changes}"),
             Part::If("zaps_failed", "; {} FAILED ("),
             Part::List(&[
                 ("zaps_failed_503", "{} with status 503"),
                 ("zaps_failed_status", "{} with another status"),
                 ("zaps_failed_connect", "{} without a connection"),
                 ("zaps_failed_silent", "{} silent"),
-                ("zaps_failed_broken", "{} broken off"),
+                ("zaps_failed_broken", "{} aborted"),
                 ("zaps_failed_not_ts", "{} no transport stream"),
                 ("zaps_failed_wrong_channel", "{} another channel"),
                 (

@@ -362,7 +362,7 @@ fn vlc_is_played() {
     );
     assert_eq!(number(report.metric("expected")), 0);
     assert!(
-        shown.contains("nothing in it says what was sent"),
+        shown.contains("the stream does not tell what was sent"),
         "{shown}"
     );
 }

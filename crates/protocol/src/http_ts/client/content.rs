@@ -1,15 +1,15 @@
-//! What a body looks like that is no transport stream.
+//! Recognition of bodies that are not transport streams.
 
 use std::fmt;
 
-/// How many bytes are kept.
+/// Number of bytes kept of a body.
 const KEPT: usize = 48;
 
-/// How many bytes must be there before something else is told by them: a transport stream may begin
-/// anywhere within a packet.
+/// Minimum number of bytes to recognize another format: a transport stream may begin anywhere
+/// within a packet.
 const TELLING: usize = 16;
 
-/// What a body begins with, and what the server says it is.
+/// Beginning of a body, and the media type that the server stated.
 #[derive(Debug)]
 pub(super) struct Beginning {
     kind: Option<String>,
@@ -34,7 +34,7 @@ impl Beginning {
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// What it is, where its first bytes are unmistakable.
+    /// Returns the name of another format, if the first bytes identify it.
     pub(super) fn looks_like(&self) -> Option<&'static str> {
         if self.bytes.len() < TELLING {
             return None;
@@ -62,8 +62,8 @@ impl Beginning {
 impl fmt::Display for Beginning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.looks_like() {
-            Some(name) => write!(out, "what came is {name}")?,
-            None => out.write_str("what came is no transport stream")?,
+            Some(name) => write!(out, "the body is {name}")?,
+            None => out.write_str("the body is not a transport stream")?,
         }
         match &self.kind {
             Some(kind) => write!(out, " (Content-Type: {kind})")?,

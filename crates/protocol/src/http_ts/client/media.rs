@@ -1,4 +1,4 @@
-//! Pictures and sound of a stream, and its end.
+//! Video and audio of a stream, and its end.
 
 use super::{Client, Failure};
 use crate::http_ts::metrics as m;
@@ -7,7 +7,7 @@ use crate::session::{Context, Note, Output};
 use mediagen::ts::packet::PACKET;
 
 impl Client {
-    /// Failure of a viewer that received video without a random-access point.
+    /// Returns a failure if the viewer received video without a random-access point.
     pub(super) fn without_picture(&self) -> Option<(Failure, String)> {
         let checker = self.checker.as_ref().filter(|_| self.playing)?;
         let time = checker.without_picture()?;
@@ -19,8 +19,9 @@ impl Client {
         Some((Failure::NoPicture, detail))
     }
 
-    /// Counts pictures or sound that were silent while the rest of the stream came, and says which.
-    /// In a stream that has ended one may be shorter than the other: only what never came counts.
+    /// Counts and reports video or audio that was silent while the rest of the stream arrived. In a
+    /// stream that has ended, one may be shorter than the other, so only media that never arrived
+    /// counts.
     pub(super) fn count_silent(&self, cx: &mut Context<'_>, is_live: bool) {
         let Some(checker) = self.checker.as_ref().filter(|_| self.playing) else {
             return;
@@ -37,12 +38,12 @@ impl Client {
         }
     }
 
-    /// Says that packets are longer than they should be (ISO/IEC 13818-1, 2.4.3.2).
+    /// Notes packets that are longer than specified (ISO/IEC 13818-1, 2.4.3.2).
     #[cold]
     pub(super) fn note_packets(&self, cx: &mut Context<'_>, stride: usize) {
         if stride != PACKET {
             let text = format!(
-                "the stream comes in packets of {stride} bytes, not of {PACKET}: {}",
+                "the stream has packets of {stride} bytes instead of {PACKET}: {}",
                 self.url
             );
             let kind = "packet_size";
@@ -50,7 +51,7 @@ impl Client {
         }
     }
 
-    /// Notes, and returns, what ended a stream that the server ended in order.
+    /// Notes the end of a stream that the server ended in order. Returns what ended it.
     pub(super) fn note_end(&self, cx: &mut Context<'_>) -> String {
         let by = match self.stated_length {
             Some(length) => {

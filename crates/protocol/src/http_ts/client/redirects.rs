@@ -73,13 +73,14 @@ impl Client {
         self.connect(cx);
     }
 
-    /// True if `headers` say which cookies are sent: the server's are not, then.
+    /// Returns true if the configured `headers` contain `Cookie`, which replaces the server's
+    /// cookies.
     fn sends_own_cookie(&self) -> bool {
         let mut names = self.config.headers.keys();
         names.any(|name| name.eq_ignore_ascii_case("Cookie"))
     }
 
-    /// Which cookies the server set along the redirects, for details of failures.
+    /// Describes the cookies that the server set along the redirects, for failure details.
     fn cookies_set(&self) -> String {
         match (self.cookies.is_empty(), self.sends_own_cookie()) {
             (true, _) => String::new(),
@@ -88,7 +89,7 @@ impl Client {
                 self.cookies
             ),
             (false, false) => format!(
-                "; the server set a cookie ({}), which was given back",
+                "; the server set a cookie ({}), which the client sent back",
                 self.cookies
             ),
         }

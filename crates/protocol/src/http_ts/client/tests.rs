@@ -1,4 +1,4 @@
-//! The client against a server scripted by hand.
+//! Tests of the client with a scripted server.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ mod zap;
 
 const URL: &str = "http://me:secret@10.0.0.1:8080/rtp/239.81.0.1:4056";
 
-/// One client, what it uses, and what it has asked for.
+/// A client with its surroundings and its outputs.
 struct Bench {
     client: Client,
     now: Time,
@@ -44,7 +44,7 @@ impl Bench {
         }
     }
 
-    /// One that has asked, 15 ms after it was due.
+    /// A client that has sent its request, 15 ms after it was due.
     fn asked() -> Bench {
         let mut bench = Bench::new(ClientConfig::default(), URL);
         bench.start();
@@ -52,7 +52,7 @@ impl Bench {
         bench
     }
 
-    /// One to which the head of an answer has come, 10 ms later.
+    /// A client that has received a response head, 10 ms later.
     fn answered(headers: &str) -> Bench {
         let mut bench = Bench::asked();
         bench.after(10);
@@ -89,7 +89,7 @@ impl Bench {
         self.input(Input::Start { due });
     }
 
-    /// Lets the connection stand that is wanted, 10 ms later; the request that is then sent.
+    /// Opens the requested connection, 10 ms later. Returns the request that is then sent.
     fn accept(&mut self) -> String {
         let Some(Output::Open {
             channel,
@@ -154,7 +154,7 @@ impl Bench {
         }
     }
 
-    /// The reason to fail if the scenario does not say that streams end.
+    /// Returns the reason of an end by the server.
     fn ended_by_server(&mut self) -> &'static str {
         match self.ended().1 {
             Outcome::EndedByServer {
@@ -192,7 +192,7 @@ fn packets(count: u8) -> Vec<u8> {
 }
 
 #[test]
-fn the_request_says_what_is_wanted_and_who_asks() {
+fn request_has_target_headers_and_credentials() {
     let mut config = ClientConfig::default();
     config
         .headers
@@ -226,7 +226,7 @@ fn the_request_says_what_is_wanted_and_who_asks() {
 }
 
 #[test]
-fn delays_count_from_when_the_client_was_due() {
+fn delays_are_measured_from_the_planned_start() {
     let mut bench = Bench::answered("");
     bench.after(20);
     bench.bytes(&packets(10));
@@ -255,7 +255,7 @@ fn delays_count_from_when_the_client_was_due() {
 }
 
 #[test]
-fn datagrams_of_another_group_than_the_url_names_are_foreign() {
+fn datagrams_of_another_group_are_foreign() {
     let mut bench = Bench::answered("Transfer-Encoding: chunked\r\n");
     let mut number = 0;
     let mut datagram = |group: &str| {
@@ -296,7 +296,7 @@ fn datagrams_of_another_group_than_the_url_names_are_foreign() {
 }
 
 #[test]
-fn every_end_in_good_order_is_one_by_the_server() {
+fn every_orderly_end_is_an_end_by_the_server() {
     let mut bench = Bench::answered("Content-Length: 1880\r\n");
     bench.bytes(&packets(10));
     assert_eq!(bench.ended_by_server(), "ended_by_server");
@@ -314,7 +314,7 @@ fn every_end_in_good_order_is_one_by_the_server() {
 }
 
 #[test]
-fn redirects_are_followed_and_loops_named() {
+fn redirects_are_followed_and_loops_detected() {
     let config = ClientConfig {
         follow: Follow::Any,
         ..ClientConfig::default()
@@ -371,11 +371,11 @@ fn redirects_are_followed_and_loops_named() {
 }
 
 #[test]
-fn cookies_are_given_back_along_redirects() {
+fn cookies_are_sent_back_along_redirects() {
     let sent_on = |bench: &mut Bench, fields: &str| {
         bench.bytes(format!("HTTP/1.1 302 Found\r\n{fields}\r\n").as_bytes());
     };
-    // To the same URL: with the cookie it is another request.
+    // A redirect to the same URL: with the cookie it is another request.
     let mut bench = Bench::asked();
     sent_on(
         &mut bench,
@@ -396,7 +396,7 @@ fn cookies_are_given_back_along_redirects() {
     assert!(detail.contains("set a cookie (`s`, `t`)"), "{detail}");
     assert!(!detail.contains("hidden"), "{detail}");
 
-    // A new cookie each time does not make a chain endless.
+    // A new cookie each time does not make the chain endless.
     let mut bench = Bench::asked();
     for hop in 0..5 {
         sent_on(
@@ -431,7 +431,7 @@ fn cookies_are_given_back_along_redirects() {
 }
 
 #[test]
-fn redirects_to_another_host_are_refused_unless_wished_for() {
+fn redirects_to_other_hosts_need_permission() {
     let asked = |follow| {
         let config = ClientConfig {
             follow,
@@ -463,13 +463,13 @@ fn redirects_to_another_host_are_refused_unless_wished_for() {
     bench.out.pop_front();
     let request = bench.accept();
     assert!(request.contains("Host: 10.0.0.1:9999"), "{request}");
-    // The way there changes nothing about whose host it is.
+    // The previous redirect does not change which host is allowed.
     sent_to(&mut bench, "http://10.0.0.9/x");
     assert_eq!(bench.failed().0, "redirect_refused");
 }
 
 #[test]
-fn a_body_in_tiny_chunks_ends_the_client() {
+fn body_in_tiny_chunks_fails_the_client() {
     let mut bench = Bench::answered("Transfer-Encoding: chunked\r\n");
     let packet = [&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat();
     bench.bytes(&[b"3ac\r\n", &packet.repeat(5)[..], b"\r\n"].concat());
@@ -479,7 +479,7 @@ fn a_body_in_tiny_chunks_ends_the_client() {
 }
 
 #[test]
-fn what_is_no_transport_stream_is_told_by_what_it_is() {
+fn bodies_other_than_transport_streams_are_identified() {
     let page = "<!DOCTYPE html><html><body>No such channel</body></html>";
     let mut bench = Bench::answered("Content-Type: text/html\r\n");
     bench.bytes(page.as_bytes());
@@ -495,7 +495,7 @@ fn what_is_no_transport_stream_is_told_by_what_it_is() {
     assert!(bench.failed().1.contains("is gzip"));
     let mut bench = Bench::answered("Content-Encoding: gzip\r\n");
     assert_eq!(bench.failed().0, "not_ts");
-    // What looks like nothing is heard for a while, and no longer; nor beyond its end.
+    // A body of unknown format is read for a while, but not past its end.
     let mut bench = Bench::answered("Content-Length: 100\r\n");
     bench.bytes(&[b'x'; 100]);
     assert_eq!(bench.failed().0, "not_ts");
@@ -514,7 +514,7 @@ fn what_is_no_transport_stream_is_told_by_what_it_is() {
 }
 
 #[test]
-fn refusals_and_answers_that_cannot_be_read_have_their_reasons() {
+fn refusals_and_malformed_responses_have_their_reasons() {
     for (answer, expected) in [
         ("HTTP/1.1 503 Busy\r\n\r\n", "status_503"),
         ("HTTP/1.1 404 Not Found\r\n\r\n", "status_404"),
@@ -555,7 +555,7 @@ fn refusals_and_answers_that_cannot_be_read_have_their_reasons() {
 }
 
 #[test]
-fn silence_is_noticed_wherever_it_begins() {
+fn silence_is_detected_in_every_phase() {
     let mut bench = Bench::asked();
     bench.deadline();
     assert_eq!(bench.failed().0, "timeout_response");
@@ -574,8 +574,8 @@ fn silence_is_noticed_wherever_it_begins() {
         bench.after(900);
         bench.bytes(&packets(16));
     }
-    // The time to look was set long ago; silence counts from the last packet, and bytes that are
-    // none do not break it.
+    // The check was scheduled long before. Silence counts from the last packet, and bytes that are
+    // no packets do not interrupt it.
     bench.out.clear();
     bench.after(2900);
     bench.bytes(&[0; 500]);
@@ -590,7 +590,7 @@ fn silence_is_noticed_wherever_it_begins() {
 }
 
 #[test]
-fn who_is_stopped_while_it_waits_in_vain_has_failed() {
+fn client_stopped_after_waiting_too_long_has_failed() {
     for (mut bench, reason) in [
         (Bench::asked(), "timeout_response"),
         (Bench::answered(""), "no_media"),
@@ -606,13 +606,13 @@ fn who_is_stopped_while_it_waits_in_vain_has_failed() {
 }
 
 #[test]
-fn who_is_stopped_after_media_has_stopped_has_failed() {
+fn client_stopped_after_media_stopped_has_failed() {
     for ((step, count), silent, fails) in [
         ((100, 10), 7000, true),
         ((100, 10), 1900, false),
-        // A slow stream is silent for long, and has not stopped.
+        // A slow stream has long gaps, but has not stopped.
         ((3000, 3), 6000, false),
-        // One burst does not tell how often more come.
+        // A single burst does not show how often packets arrive.
         ((1, 0), 4000, false),
         ((1, 0), 6000, true),
     ] {
@@ -641,7 +641,7 @@ fn who_is_stopped_after_media_has_stopped_has_failed() {
 
 proptest! {
     #[test]
-    fn any_answer_in_any_pieces_leads_to_the_same(
+    fn fragmentation_does_not_change_the_outcome(
         parts in prop::collection::vec(
             prop::sample::select(vec![
                 b"HTTP/1.1 200 OK\r\n".to_vec(), b"Transfer-Encoding: chunked\r\n".to_vec(), b"\r\n".to_vec(),
@@ -677,7 +677,7 @@ proptest! {
 }
 
 #[test]
-fn a_client_is_small() {
-    // With a checker, which has a test of its own.
+fn client_is_small() {
+    // With a checker, which has its own test.
     assert!(size_of::<Client>() < 1024, "{}", size_of::<Client>());
 }

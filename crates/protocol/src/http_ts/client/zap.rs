@@ -1,12 +1,13 @@
-//! Changing channel, as viewers do.
+//! Channel changes, as viewers make them.
 //!
-//! A set-top box closes the connection and asks for the next channel on a new one: so does this.
-//! When each change is due is kept against the plan: the stays follow each other from when the
-//! client was due, whatever a change takes, and its delays count from when it was due.
+//! Like a set-top box, the client closes the connection and requests the next channel on a new one.
+//! Changes follow a schedule: each stay begins when the change before it was due, counted from the
+//! client's planned start, however long a change takes. Delays are measured from when the change
+//! was due.
 //!
-//! A change that fails is counted, and the client waits for the next one, as a viewer would who
-//! sees nothing. What fails of the first channel, or breaks off after a picture was there, fails
-//! the client as it does without changes.
+//! A failed change is counted, and the client waits for the next one, as a viewer without a picture
+//! would. A failure of the first channel, or after a picture, fails the client, as without channel
+//! changes.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::media::rtp::StreamSummary;
 use crate::media::ts::checker::Before;
 use crate::session::{Context, Note, Outcome, Output};
 
-/// The channels that clients of a population change between.
+/// Channels between which the clients of a population change.
 #[derive(Debug)]
 pub struct Channels {
     urls: Vec<Url>,
@@ -31,11 +32,11 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// These, at least two different ones. `in_turn` says that each is followed by the next, else
-    /// any other follows.
+    /// Creates a list, which must have at least two different channels. If `in_turn`, each is
+    /// followed by the next, otherwise by any other.
     ///
     /// # Errors
-    /// What is wrong with a URL.
+    /// A URL is invalid.
     pub fn new(urls: &[String], in_turn: bool) -> Result<Channels, UrlError> {
         let urls = urls.iter().map(|url| Url::parse(url));
         Ok(Channels {
@@ -44,35 +45,35 @@ impl Channels {
         })
     }
 
-    /// Which one follows.
+    /// Returns the index of the channel after `place`.
     pub(super) fn after(&self, place: usize, random: &mut Pcg64Mcg) -> usize {
         let count = self.urls.len().max(2);
         let drawn = random.next_u64() % (count as u64 - 1);
         let step = 1 + if self.in_turn { 0 } else { drawn as usize };
         let others = (0..count).map(|more| (place + step + more) % count);
-        // One may be in the list twice: that is no other channel.
+        // A channel that is listed twice does not follow itself.
         let differs = |&other: &usize| self.urls.get(other) != self.urls.get(place);
         others.into_iter().find(differs).unwrap_or(place)
     }
 }
 
-/// What a client that changes channel knows of it.
+/// Channel changes of a client.
 #[derive(Debug)]
 pub(super) struct Zapping {
     zap: Zap,
     channels: Arc<Channels>,
     random: Pcg64Mcg,
-    /// Where the present channel is in the list.
+    /// Index of the current channel.
     place: usize,
-    /// How many changes there have been.
+    /// Number of changes so far.
     made: u32,
-    /// When the next is due.
+    /// Time when the next change is due.
     next: Time,
-    /// When the last was due; none before the first.
+    /// Time when the last change was due; `None` before the first.
     pub(super) due: Option<Time>,
-    /// The channel before.
+    /// The previous channel.
     before: Before,
-    /// What came of the channels before this one.
+    /// Summary of all previous channels.
     pub(super) earlier: Option<Box<StreamSummary>>,
 }
 
@@ -92,37 +93,37 @@ impl Zapping {
         }
     }
 
-    /// The plan begins.
+    /// Starts the schedule.
     pub(super) fn begin(&mut self, due: Time) {
         self.next = due + self.zap.every.draw(&mut self.random);
     }
 
-    /// When something is to be done.
+    /// Time when the next change is due.
     pub(super) fn deadline(&self) -> Time {
         self.next
     }
 
-    /// The channel before; none on the first.
+    /// Returns the previous channel, or `None` on the first.
     pub(super) fn before(&self) -> Option<Before> {
         self.due.map(|_| self.before)
     }
 }
 
 impl Client {
-    /// From when delays of the present channel count.
+    /// Time from which the delays of the current channel are measured.
     pub(super) fn channel_due(&self) -> Time {
         let changed = self.zapping.as_ref().and_then(|zapping| zapping.due);
         changed.unwrap_or(self.due)
     }
 
-    /// Whether it has changed channel.
+    /// Returns true after the first change.
     pub(super) fn has_changed(&self) -> bool {
         self.zapping
             .as_ref()
             .is_some_and(|zapping| zapping.due.is_some())
     }
 
-    /// Changes channel, or leaves after the last change, where that is due.
+    /// Changes channel, or leaves after the last change, if that is due.
     pub(super) fn zap(&mut self, cx: &mut Context<'_>) {
         let Some(zapping) = &self.zapping else { return };
         if cx.now < zapping.next || matches!(self.phase, Phase::Idle | Phase::Ended) {
@@ -160,8 +161,8 @@ impl Client {
         self.connect(cx);
     }
 
-    /// The present channel is left: says what became of it. Of one that was waited for in vain that
-    /// is a failure.
+    /// Counts the outcome of the current channel, which the client is about to leave. A channel
+    /// that was awaited for too long is a failure.
     pub(super) fn leave_channel(&mut self, cx: &mut Context<'_>) {
         if let Some((failure, detail)) = self.in_vain(cx.now) {
             return self.fail(cx, failure, detail);
@@ -178,7 +179,7 @@ impl Client {
             .and_then(|checker| checker.datagrams());
         if let Some(own) = own.filter(|own| own.received == 0 && own.foreign > 0) {
             let detail = format!(
-                "{} datagrams of other groups came, {} of them of the channel before, and none of the new one, {}",
+                "{} datagrams of other groups received, {} of them of the previous channel, and none of the new one, {}",
                 own.foreign,
                 own.old_channel,
                 self.ends()
@@ -189,7 +190,7 @@ impl Client {
         cx.recorder.add(m::ZAPS_UNFINISHED, 1);
     }
 
-    /// Counts a change of channel that failed; the client waits for the next.
+    /// Counts a failed channel change. The client waits for the next one.
     pub(super) fn change_failed(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
         self.awaits_picture = false;
         cx.recorder.add(m::ZAPS_FAILED, 1);
@@ -205,7 +206,7 @@ impl Client {
         self.check = None;
     }
 
-    /// Looks whether the picture of the new channel is there.
+    /// Checks whether the picture of the new channel has arrived.
     #[cold]
     pub(super) fn look_for_picture(&mut self, cx: &mut Context<'_>) {
         let found = self
@@ -219,7 +220,7 @@ impl Client {
         }
     }
 
-    /// Adds what came of the present channel to that of those before.
+    /// Adds the figures of the current channel to those of the previous ones.
     fn put_by(&mut self, cx: &mut Context<'_>) {
         self.count_silent(cx, true);
         let Some(mut checker) = self.checker.take() else {
@@ -238,14 +239,14 @@ impl Client {
         }
         if let Some(earlier) = &mut zapping.earlier {
             earlier.url = match zapping.made {
-                0 => "the channel before".to_owned(),
-                made => format!("the {} channels before", made + 1),
+                0 => "the previous channel".to_owned(),
+                made => format!("the {} previous channels", made + 1),
             };
         }
     }
 }
 
-/// Where changes are counted that fail so.
+/// Returns the counter for changes with this failure.
 const fn counter_of(failure: Failure) -> CounterId {
     match failure {
         Failure::Status503 => m::ZAPS_FAILED_503,

@@ -1,61 +1,59 @@
-//! What the reference relay does wrong on purpose.
+//! Faults that the reference relay injects.
 
 use std::time::Duration;
 
 use measure::units::{Ratio, TimeSpan};
 
-/// A wrong answer to every request.
+/// Wrong response to every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// This status, 400 to 599, and a page.
+    /// This status, from 400 to 599, with a page.
     Status(u16),
-    /// Status 200, and a page in HTML.
+    /// Status 200 with an HTML page.
     Html,
-    /// Status 200, and what is compressed with gzip (RFC 1952).
+    /// Status 200 with data compressed by gzip (RFC 1952).
     Gzip,
-    /// A head that does not end.
+    /// A response head that does not end.
     EndlessHead,
-    /// Chunks whose stated length is not theirs.
+    /// Chunks whose stated length is wrong.
     BadChunks,
-    /// A redirect to the same place.
+    /// A redirect to the same URL.
     Redirect,
-    /// A head, and nothing after it.
+    /// A response head without a body.
     Silent,
-    /// Nothing at all.
+    /// No response at all.
     Mute,
 }
 
-/// All that the reference relay does wrong on purpose. Nothing by default. Shares are from 0 to 1,
-/// and of the datagrams.
+/// Faults to inject. Default: none. Shares refer to datagrams and are from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RelayFaults {
-    /// The share that is left out.
+    /// Share of datagrams that are dropped.
     pub lose: f64,
-    /// The share that is left out and in whose place the one before is sent once more: the number
-    /// of bytes stays right.
+    /// Share of datagrams that are replaced by a copy of the one before, so that the number of
+    /// bytes stays right.
     pub replace: f64,
-    /// The share that is sent twice.
+    /// Share of datagrams that are sent twice.
     pub duplicate: f64,
-    /// The share of which the end is missing, mostly in the middle of a transport packet.
+    /// Share of datagrams that are truncated, mostly within a transport packet.
     pub truncate: f64,
-    /// How long after the head of the answer the first datagram is passed on; what comes before is
-    /// left out.
+    /// Time from the response head to the first relayed datagram. Earlier datagrams are dropped.
     pub slow_start: Duration,
-    /// How often nothing is sent for how long, what comes meanwhile being sent then.
+    /// Interval and duration of pauses. Datagrams that arrive during a pause are sent after it.
     pub stall: Option<(Duration, Duration)>,
-    /// Whether groups stay joined that nobody watches any more, up to 1000 of them.
+    /// True if groups remain joined without clients, up to 1000 groups.
     pub keep_groups: bool,
-    /// Whether a pair of sockets is opened for each client that has left, and never closed, up to
+    /// True if a pair of sockets is opened for each client that has left, and never closed, up to
     /// 1000 pairs.
     pub keep_files: bool,
-    /// How many datagrams of the group that was asked for last, by whomever, are passed on before
-    /// those of the one that is asked for.
+    /// Number of datagrams of the previously requested group, by any client, that are relayed
+    /// before those of the requested one.
     pub old_channel: u64,
-    /// What every request is answered with, instead of a stream.
+    /// Response to every request instead of a stream.
     pub answer: Option<Answer>,
 }
 
-/// The faults, as they are written.
+/// All faults as they are written.
 const KNOWN: [&str; 10] = [
     "lose=1%",
     "replace=1%",
@@ -80,10 +78,10 @@ const ANSWERS: [(&str, Answer); 7] = [
 ];
 
 impl RelayFaults {
-    /// Adds one fault, as it is written after `--fault`. One that stands already is replaced.
+    /// Adds a fault, written as after `--fault`. It replaces an earlier fault of the same name.
     ///
     /// # Errors
-    /// What is wrong with it, and what there is.
+    /// The text gives the reason, and the known faults.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let (name, value) = (name.trim(), value.trim());
@@ -98,10 +96,7 @@ impl RelayFaults {
             "keep-files" => without_value(value).map(|()| self.keep_files = true),
             "old-channel" => number(value).map(|number| self.old_channel = number),
             "answer" => answer(value).map(|answer| self.answer = Some(answer)),
-            _ => Err(format!(
-                "there is no such fault; there are {}",
-                listed(KNOWN)
-            )),
+            _ => Err(format!("unknown fault; known faults are {}", listed(KNOWN))),
         };
         result.map_err(|error| format!("fault `{text}`: {error}"))
     }
@@ -127,24 +122,24 @@ fn span(text: &str) -> Result<Duration, String> {
 fn without_value(text: &str) -> Result<(), String> {
     match text {
         "" => Ok(()),
-        _ => Err("it has no value".to_owned()),
+        _ => Err("this fault has no value".to_owned()),
     }
 }
 
 fn number(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(number @ 1..) => Ok(number),
-        _ => Err("write how many datagrams, such as `old-channel=100`".to_owned()),
+        _ => Err("expected a number of datagrams, such as `old-channel=100`".to_owned()),
     }
 }
 
 fn stall(text: &str) -> Result<(Duration, Duration), String> {
     let (every, length) = text
         .split_once(':')
-        .ok_or("write how often and how long: `stall=5s:1s`")?;
+        .ok_or("expected interval and duration: `stall=5s:1s`")?;
     let (every, length) = (span(every)?, span(length)?);
     if length.is_zero() || every <= length {
-        return Err("a stall must have a length, and end before the next begins".to_owned());
+        return Err("a stall must be longer than 0s and end before the next begins".to_owned());
     }
     Ok((every, length))
 }
@@ -156,7 +151,7 @@ fn answer(text: &str) -> Result<Answer, String> {
     match text.parse() {
         Ok(status @ 400..=599) => Ok(Answer::Status(status)),
         _ => Err(format!(
-            "write a status from 400 to 599, or {}",
+            "expected a status from 400 to 599, or {}",
             listed(ANSWERS.iter().map(|(name, _)| *name))
         )),
     }
@@ -192,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault_is_refused_with_what_there_is() {
+    fn unknown_faults_are_rejected_with_the_known_ones() {
         let refused = |text: &str| RelayFaults::default().add(text).expect_err("it is wrong");
         assert!(refused("loss=1%").contains("`lose=1%`"));
         assert!(refused("lose=101%").contains("at most 100%"));

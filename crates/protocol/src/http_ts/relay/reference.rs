@@ -1,4 +1,4 @@
-//! The reference relay as `serve http-ts` offers it: its flags, and what is said of it.
+//! Reference relay of `serve http-ts`: its flags and its report.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,11 +14,10 @@ use crate::reference::{
 };
 use crate::session::{Record, Session};
 
-/// The reference relay.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference relay",
-    about: "Pass multicast groups on over HTTP: /udp/239.81.0.1:4056, or /rtp/239.81.0.1:4056 \
-            where the group has RTP",
+    about: "Relay multicast groups over HTTP: /udp/239.81.0.1:4056, or /rtp/239.81.0.1:4056 \
+            for groups with RTP",
     flags: FLAGS,
     own_files: false,
     read,
@@ -47,15 +46,15 @@ const FLAGS: &[Flag] = {
             Listening,
             "interface",
             Takes::any("INTERFACE"),
-            "Interface to join groups by: its name, or an address that it has",
+            "Interface through which groups are joined: its name, or one of its addresses",
         )
         .default("lo"),
         Flag::new(
             Service,
             "max-clients",
             Takes::Number("NUMBER", 1, u32::MAX as u64),
-            "How many clients are served at a time; who comes beyond gets 503 [default: any \
-             number]",
+            "Maximum number of concurrent clients; further ones get 503 [default: \
+             unlimited]",
         ),
         Flag::new(
             Service,
@@ -67,10 +66,10 @@ const FLAGS: &[Flag] = {
             Faults,
             "fault",
             Takes::any("FAULT"),
-            "Something to do wrong, several times if need be: lose=1%, replace=1% (the datagram \
-             before in its place), duplicate=1%, truncate=1%, slow-start=2s, stall=5s:1s (every \
-             5 s for 1 s), keep-groups (never leaves one), keep-files (leaves sockets open), \
-             old-channel=100 (so many datagrams of the group asked for before come first), \
+            "Inject a fault; may be repeated: lose=1%, replace=1% (by the datagram \
+             before it), duplicate=1%, truncate=1%, slow-start=2s, stall=5s:1s (every \
+             5 s for 1 s), keep-groups (never leave a group), keep-files (leave sockets open), \
+             old-channel=100 (first send 100 datagrams of the previously requested group), \
              answer=503 (or html, gzip, endless-head, bad-chunks, redirect, silent, mute)",
         )
         .times(Times::Any),
@@ -78,7 +77,7 @@ const FLAGS: &[Flag] = {
             Faults,
             "seed",
             Takes::Number("SEED", 0, u64::MAX),
-            "Seed of what faults draw",
+            "Seed of random faults",
         )
         .default("1"),
         Flag::new(
@@ -92,7 +91,7 @@ const FLAGS: &[Flag] = {
             Output,
             common::REPORT,
             Takes::File,
-            "Write what was done for each connection to this file, as lines of JSON",
+            "Write a report on each connection to this file, as JSON lines",
         ),
     ]
 };
@@ -146,23 +145,22 @@ struct Connections {
     relayed: Relayed,
 }
 
-/// What the relay did, for all connections together: the last line of its report.
+/// Totals over all connections: the last line of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Relayed {
-    /// Connections.
     connections: u64,
-    /// Those of them for which a group was passed on.
+    /// Connections for which a group was relayed.
     served: u64,
-    /// Datagrams that came for them, counted for each.
+    /// Datagrams received, counted for each client.
     datagrams: u64,
-    /// Datagrams passed on, second copies not counted.
+    /// Datagrams relayed, without second copies.
     passed_on: u64,
-    /// Datagrams left out on purpose.
+    /// Datagrams dropped on purpose.
     left_out: u64,
     /// Second copies sent on purpose.
     sent_twice: u64,
-    /// Datagrams that the kernel had no room for at the relay's sockets, counted for each client: a
-    /// fault that nobody asked for.
+    /// Datagrams that the kernel dropped for lack of room at the relay's sockets, counted for each
+    /// client: an unintended fault.
     lost_at_sockets: u64,
 }
 
@@ -198,7 +196,7 @@ impl Tally for Connections {
             lost => format!("; {} LOST at its own sockets", count(lost as f64)),
         };
         format!(
-            "relayed to {} of {}: {} of {} passed on, {} left out, {} sent twice{lost}",
+            "relayed to {} of {}: {} of {} relayed, {} left out, {} sent twice{lost}",
             count(relayed.served as f64),
             plural(relayed.connections as f64, "connection", "connections"),
             count(relayed.passed_on as f64),

@@ -1,28 +1,27 @@
-//! What clients ask of the relay: the head of a request (RFC 9112, 2 and 3), as far as a relay
-//! needs it.
+//! Requests of clients: the request head (RFC 9112, 2 and 3), as far as a relay needs it.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::http1::{HeadReader, RequestLine, TooLong, Version, start_line};
 
-/// How long the head of a request may be.
+/// Maximum length of a request head in bytes.
 const HEAD_MAX: usize = 8 << 10;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) target: String,
     pub(super) is_get: bool,
-    /// Whether it speaks HTTP/1.1, and so understands chunks.
+    /// True for HTTP/1.1, whose clients support chunks.
     pub(super) takes_chunks: bool,
 }
 
-/// Why there is no request.
+/// Reason why a request cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// Its head is longer than is taken.
+    /// The head exceeds the length limit.
     TooLong,
-    /// It is no request of HTTP/1.
+    /// Not an HTTP/1 request.
     Malformed,
 }
 
@@ -37,8 +36,8 @@ impl Default for RequestReader {
 }
 
 impl RequestReader {
-    /// Takes in bytes, and gives the request when its head is whole. What comes after it is of no
-    /// interest.
+    /// Consumes bytes, and returns the request once its head is complete. Bytes after the head are
+    /// ignored.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Option<Result<Request, Unreadable>> {
         match self.0.take(&mut bytes) {
             Ok(None) => None,
@@ -57,16 +56,16 @@ fn parse(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// A group that is asked for.
+/// A requested group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WantedGroup {
     pub(super) group: SocketAddr,
-    /// Whether RTP comes before the transport stream.
+    /// True if RTP headers precede the transport stream.
     pub(super) rtp: bool,
 }
 
 impl WantedGroup {
-    /// Reads the path of a request; none where it is no group's.
+    /// Parses the target of a request. Returns `None` if it names no group.
     pub(super) fn parse(target: &str) -> Option<WantedGroup> {
         let path = target.split('?').next()?;
         let (kind, group) = path.strip_prefix('/')?.split_once('/')?;
@@ -84,10 +83,10 @@ impl WantedGroup {
     }
 }
 
-/// Reads any bytes as the head of a request, in one piece and in pieces of `size`.
+/// Reads arbitrary bytes as a request head, at once and in pieces of `size`.
 ///
 /// # Panics
-/// If what is read depends on where reads end, or a target is not read as it was written.
+/// If the result depends on the pieces, or a target does not survive a round trip.
 #[cfg(any(test, fuzzing))]
 pub fn read_any(bytes: &[u8], size: usize) {
     let whole = RequestReader::default().feed(bytes);
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_as_soon_as_they_are_whole() {
+    fn requests_are_read_as_soon_as_they_are_complete() {
         let text = "GET /udp/239.81.0.1:4056 HTTP/1.1\r\nHost: a\r\n\r\nmore";
         let expected = Request {
             target: "/udp/239.81.0.1:4056".to_owned(),
@@ -148,7 +147,7 @@ mod tests {
             steps::assert_linear(text, 8, make, |pieces| {
                 let mut reader = RequestReader::default();
                 for piece in pieces {
-                    // The next client's, when one has asked.
+                    // Once a request is complete, the next client's follows.
                     for part in piece.chunks(500) {
                         if reader.feed(part).is_some() {
                             reader = RequestReader::default();
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_said() {
+    fn malformed_requests_are_rejected() {
         for wrong in [
             "\r\n\r\n",
             "GET /\r\n\r\n",
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_name_groups() {
+    fn groups_are_read_from_paths() {
         let wanted =
             |target: &str| WantedGroup::parse(target).map(|w| (w.group.to_string(), w.rtp));
         let group = |text: &str, rtp| Some((text.to_owned(), rtp));
@@ -187,7 +186,7 @@ mod tests {
             wanted("/rtp/[ff15::1]:4056?x=1"),
             group("[ff15::1]:4056", true)
         );
-        // Nobody is made to join, or send to, what is no group.
+        // The relay must not join or send to an address that is no group.
         for none in [
             "/",
             "/udp/",
@@ -203,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_in_any_pieces_are_taken(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..60)) {
+        fn arbitrary_bytes_do_not_panic(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..60)) {
             let mut reader = RequestReader::default();
             for piece in pieces {
                 if reader.feed(&piece).is_some() {
@@ -214,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn where_reads_end_changes_nothing(text in "GET /(udp|rtp)/[0-9\\[\\]:.a-f]{0,20} HTTP/1.[01]\r\n([a-z]{0,9}\r\n){0,3}", size in 0usize..20) {
+        fn fragmentation_does_not_change_the_result(text in "GET /(udp|rtp)/[0-9\\[\\]:.a-f]{0,20} HTTP/1.[01]\r\n([a-z]{0,9}\r\n){0,3}", size in 0usize..20) {
             read_any(text.as_bytes(), size);
         }
     }

@@ -1,4 +1,4 @@
-//! One connection of a client with the reference relay.
+//! Reference relay's session of one connection.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,32 +19,28 @@ use crate::session::{
 };
 use mediagen::ts::packet::{NULL_PID, PACKET, SYNC};
 
-/// The accepted connection.
 const CONTROL: ChannelId = ChannelId(0);
-/// The membership in the group.
+/// Membership in the requested group.
 const GROUP: ChannelId = ChannelId(1);
-/// The membership in the group that was asked for before, and a pair of sockets that stays open:
-/// faults.
+/// Faults: membership in the previously requested group, and a pair of sockets that remains open.
 const OLD_GROUP: ChannelId = ChannelId(2);
 const KEPT_FILES: ChannelId = ChannelId(3);
-/// How much of each is kept on purpose.
+/// Maximum number of groups, and of socket pairs, that remain on purpose.
 const KEPT_MAX: usize = 1000;
-/// How long a client may take to ask for something.
+/// Time limit for the request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Datagrams this long may have been longer ([`Open::Multicast`]).
+/// Datagrams of this length may have been truncated ([`Open::Multicast`]).
 const DATAGRAM_MAX: usize = 2048;
-/// How many bytes are kept while nothing is sent on purpose; what comes beyond is left out.
+/// Number of bytes buffered during a pause. Further datagrams are dropped.
 const HELD_MAX: usize = 8 << 20;
-/// A head that does not end grows by a line of this length, this often, and is given up when it is
-/// this long.
+/// An endless head grows by lines of this length, at this interval, up to this length.
 const ENDLESS_LINE: usize = 8 << 10;
 const ENDLESS_EVERY: Duration = Duration::from_millis(10);
 const ENDLESS_MAX: usize = 16 << 20;
 
-/// What the session is about.
+/// State of a session.
 #[derive(Debug)]
 enum State {
-    /// Waits for a request.
     Asking {
         reader: RequestReader,
         until: Time,
@@ -54,38 +50,38 @@ enum State {
         request: Request,
         wanted: WantedGroup,
     },
-    /// Passes on what comes.
+    /// Relays datagrams of the group.
     Relaying(Body),
-    /// Sends a head that does not end.
+    /// Sends an endless response head.
     Endless {
         next: Time,
         sent: usize,
     },
-    /// Waits for the client to go.
+    /// Waits for the client to leave.
     Idle,
-    /// The client has gone, and something of it is kept on purpose.
+    /// The client has left, and its group or a pair of sockets remains on purpose.
     Kept,
     Over,
 }
 
-/// How a group is passed on.
+/// State of a relayed body.
 #[derive(Debug)]
 struct Body {
     group: SocketAddr,
     rtp: bool,
     chunked: bool,
-    /// What comes before is left out.
+    /// Datagrams before this time are dropped.
     begins: Time,
-    /// When the next stall begins, or the running one ends.
+    /// Time when the next pause begins, or the current one ends.
     turns: Option<Time>,
     stalls: bool,
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
-    /// The datagram before.
+    /// The last datagram.
     last: Vec<u8>,
 }
 
-/// A client's place among those that are served; given up with it.
+/// Counts a client towards the maximum until it is dropped.
 #[derive(Debug)]
 struct Seat(Arc<Shared>);
 
@@ -96,7 +92,7 @@ impl Drop for Seat {
 }
 
 impl Seat {
-    /// A place, if there is one.
+    /// Takes a seat, or returns `None` if none is free.
     fn take(shared: &Arc<Shared>) -> Option<Seat> {
         let most = shared.config.max_clients.unwrap_or(u32::MAX);
         let taken = shared
@@ -108,14 +104,14 @@ impl Seat {
     }
 }
 
-/// One connection of a client with the reference relay.
+/// Session of one connection with a client.
 #[derive(Debug)]
 pub(super) struct RelaySession {
     shared: Arc<Shared>,
     rng: Pcg64,
     state: State,
     seat: Option<Seat>,
-    /// What is passed on at first, on purpose, and how many datagrams of it are to come.
+    /// Previously requested group, and number of its datagrams still to be relayed: a fault.
     old: Option<(WantedGroup, u64)>,
     account: RelayedClient,
 }
@@ -152,7 +148,7 @@ impl RelaySession {
         });
     }
 
-    /// Sends the head of an answer; `fields` are whole lines.
+    /// Sends a response head. `fields` consists of complete lines.
     fn head(&mut self, cx: &mut Context<'_>, status: u16, fields: &str) {
         self.account.status = Some(status);
         let reason = reason(status);
@@ -160,7 +156,7 @@ impl RelaySession {
         Self::send(cx, head.into_bytes());
     }
 
-    /// Answers with a page, and is through.
+    /// Answers with a page, and ends the session.
     fn page(&mut self, cx: &mut Context<'_>, status: u16) {
         let body = format!("{status} {}\n", reason(status));
         let fields = format!(
@@ -173,7 +169,7 @@ impl RelaySession {
         self.end(cx, Outcome::Completed);
     }
 
-    /// Sends bytes of a body that goes on until the connection is closed, and is through.
+    /// Sends a body that ends with the connection, and ends the session.
     fn body(&mut self, cx: &mut Context<'_>, body: Vec<u8>) {
         self.account.bytes += body.len() as u64;
         Self::send(cx, body);
@@ -191,7 +187,7 @@ impl RelaySession {
         cx.out.push_back(Output::Ended(outcome));
     }
 
-    /// The client is through, or has gone.
+    /// Reports on the client, and closes its connection.
     fn part(&mut self, cx: &mut Context<'_>) {
         self.seat = None;
         let account = std::mem::take(&mut self.account);
@@ -200,13 +196,13 @@ impl RelaySession {
     }
 
     fn across(&self) -> MutexGuard<'_, Across> {
-        // What it holds is right whoever panicked.
+        // The shared state is valid even after a panic.
         let across = self.shared.across.lock();
         across.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what is to be kept on purpose of a client that has gone; says whether there is
-    /// anything.
+    /// Keeps the group or a pair of sockets of a client that has left, if a fault asks for it.
+    /// Returns false if nothing is kept.
     fn keep(&mut self, cx: &mut Context<'_>) -> bool {
         let State::Relaying(body) = &self.state else {
             return false;
@@ -279,7 +275,7 @@ impl RelaySession {
             open: Open::Multicast {
                 group,
                 port,
-                // There is no RTCP: a port that is joined as well, and not listened to.
+                // RTCP is not used. This port is joined as well, but not read.
                 control: port.checked_add(1).unwrap_or(port - 1),
                 sources: Vec::new(),
                 interface: self.shared.config.interface.clone(),
@@ -289,7 +285,7 @@ impl RelaySession {
         });
     }
 
-    /// Anybody's datagrams are taken.
+    /// Accepts datagrams from any sender.
     fn take_from_anybody(cx: &mut Context<'_>, channel: ChannelId, group: SocketAddr) {
         let any: IpAddr = match group {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -327,7 +323,7 @@ impl RelaySession {
             }
             Answer::BadChunks => {
                 self.head(cx, 200, &format!("{TYPE}Transfer-Encoding: chunked\r\n"));
-                // 188 bytes are said to come, and 1880 do.
+                // The chunk states 188 bytes, but 1880 follow.
                 let mut body = b"bc\r\n".to_vec();
                 for _ in 0..10 {
                     body.extend(null_packet());
@@ -336,7 +332,7 @@ impl RelaySession {
                 self.body(cx, body);
             }
             Answer::Redirect => {
-                // As it came, unless it could not stand in a head.
+                // Unchanged, except for characters that a head cannot contain.
                 let place = request.target.replace(|c: char| c.is_control(), "");
                 self.head(
                     cx,
@@ -383,7 +379,7 @@ impl RelaySession {
         });
     }
 
-    /// A datagram of the group came that was asked for before.
+    /// Handles a datagram of the previously requested group.
     fn old_datagram(&mut self, cx: &mut Context<'_>, datagram: &[u8]) {
         let Some((old, left)) = &mut self.old else {
             return;
@@ -450,7 +446,7 @@ impl RelaySession {
         self.pass_on(cx, bytes);
     }
 
-    /// Sends bytes of the body, or keeps them for the end of a stall.
+    /// Sends bytes of the body, or buffers them during a pause.
     fn pass_on(&mut self, cx: &mut Context<'_>, bytes: Vec<u8>) {
         let State::Relaying(body) = &mut self.state else {
             return;
@@ -466,7 +462,7 @@ impl RelaySession {
         }
     }
 
-    /// Begins or ends a stall, if it is time for that.
+    /// Begins or ends a pause, if that is due.
     fn turn(&mut self, cx: &mut Context<'_>) {
         let (State::Relaying(body), Some((every, length))) =
             (&mut self.state, self.shared.config.faults.stall)
@@ -513,7 +509,7 @@ impl RelaySession {
         }
         let outcome = match how {
             Closed::End | Closed::Reset => Outcome::Completed,
-            Closed::Stuck => failed("stuck", "the client took nothing off the connection"),
+            Closed::Stuck => failed("stuck", "the client stopped reading"),
             Closed::Tls(error) => failed("tls", &error.to_string()),
         };
         if !self.keep(cx) {
@@ -578,7 +574,7 @@ impl Session for RelaySession {
                 }
                 self.end(cx, Outcome::Stopped);
             }
-            // Of what is kept on purpose: there may be none to be had.
+            // Channels of faults, which may fail to open.
             Input::Opened { .. } | Input::OpenFailed { .. } => {}
             Input::Datagram { .. }
             | Input::Datagrams { .. }
@@ -599,7 +595,7 @@ impl Session for RelaySession {
     }
 }
 
-/// The transport stream of a datagram; none where it has none.
+/// Returns the transport stream of a datagram, or `None` if it has none.
 fn payload(datagram: &[u8], rtp: bool) -> Option<&[u8]> {
     if datagram.is_empty() || datagram.len() >= DATAGRAM_MAX {
         return None;
@@ -614,7 +610,7 @@ fn payload(datagram: &[u8], rtp: bool) -> Option<&[u8]> {
         .filter(|p| !p.is_empty())
 }
 
-/// Bytes of a body, as a chunk of their own where it is sent in chunks.
+/// Wraps bytes of a body in a chunk, if the body is chunked.
 fn framed(bytes: Vec<u8>, chunked: bool) -> Vec<u8> {
     if !chunked {
         return bytes;
@@ -625,7 +621,7 @@ fn framed(bytes: Vec<u8>, chunked: bool) -> Vec<u8> {
     chunk
 }
 
-/// A packet that fills a transport stream.
+/// Builds a null packet of a transport stream.
 fn null_packet() -> [u8; PACKET] {
     let [high, low] = NULL_PID.to_be_bytes();
     let mut packet = [0xff; PACKET];
@@ -633,7 +629,7 @@ fn null_packet() -> [u8; PACKET] {
     packet
 }
 
-/// The usual words for a status (RFC 9110, 15).
+/// Returns the usual reason phrase of a status (RFC 9110, 15).
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -1,4 +1,4 @@
-//! Conversations by hand: what is asked and what comes from the group, what is answered.
+//! Tests of scripted conversations: requests, datagrams of the group, and responses.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ mod kept;
 
 const CONTROL: ChannelId = ChannelId(0);
 
-/// A session of the relay's with somebody at the other end who is written out by hand.
+/// A session of the relay with a scripted client.
 struct Talk {
     session: Box<dyn Session>,
     now: Time,
@@ -27,7 +27,7 @@ struct Talk {
     peers: usize,
     account: Option<Value>,
     closed: bool,
-    /// The channels that were closed beside the client's.
+    /// Channels that were closed, except for that of the client.
     left: Vec<ChannelId>,
     outcome: Option<Outcome>,
 }
@@ -68,7 +68,7 @@ impl Talk {
         Talk::with(&Relay::new(config(faults)))
     }
 
-    /// One that relays what comes from a group.
+    /// A session that relays a group.
     fn relaying(faults: &[&str]) -> Talk {
         let mut talk = Talk::new(faults);
         talk.get("/udp/239.81.0.1:4056");
@@ -124,7 +124,7 @@ impl Talk {
         self.bytes(format!("GET {target} HTTP/1.1\r\nHost: relay\r\n\r\n").as_bytes());
     }
 
-    /// The membership stands.
+    /// Opens the membership.
     fn join(&mut self) {
         let (channel, open) = self.opened.last().expect("it was asked for").clone();
         let Open::Multicast { group, port, .. } = open else {
@@ -148,7 +148,7 @@ impl Talk {
         });
     }
 
-    /// Waits for so long, hearing each deadline.
+    /// Lets time pass, and delivers each deadline.
     fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         while let Some(deadline) = self.session.deadline().filter(|&at| at <= until) {
@@ -176,7 +176,7 @@ impl Talk {
 }
 
 #[test]
-fn what_comes_from_the_group_is_passed_on_as_it_is() {
+fn datagrams_of_the_group_are_relayed_unchanged() {
     let mut talk = Talk::new(&[]);
     talk.get("/udp/239.81.0.1:4056");
     let (_, open) = &talk.opened[0];
@@ -195,7 +195,7 @@ fn what_comes_from_the_group_is_passed_on_as_it_is() {
         ("239.81.0.1".to_owned(), 4056, None)
     );
     assert_eq!(*interface, Interface::Named("lo".to_owned()));
-    assert_eq!(talk.sent, b"", "no answer before it stands");
+    assert_eq!(talk.sent, b"", "no answer before the membership is open");
     talk.join();
     assert_eq!(talk.peers, 1);
     let head = "HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\nConnection: close\r\n\r\n";
@@ -220,7 +220,7 @@ fn what_comes_from_the_group_is_passed_on_as_it_is() {
 }
 
 #[test]
-fn of_rtp_the_payload_is_passed_on_and_what_is_none_is_counted() {
+fn rtp_payload_is_relayed_and_invalid_rtp_is_counted() {
     let mut talk = Talk::new(&[]);
     talk.get("/rtp/239.81.0.1:4056");
     talk.join();
@@ -228,7 +228,7 @@ fn of_rtp_the_payload_is_passed_on_and_what_is_none_is_counted() {
     let mut packet = vec![0x80, 33, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
     packet.extend([7; 188]);
     talk.datagram(&packet);
-    // A contributing source, and four bytes of padding.
+    // With a contributing source, and four bytes of padding.
     packet[0] = 0xa1;
     packet.splice(12..12, [1, 2, 3, 4]);
     packet.extend([0, 0, 0, 4]);
@@ -252,7 +252,7 @@ fn of_rtp_the_payload_is_passed_on_and_what_is_none_is_counted() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused() {
+fn invalid_requests_are_refused() {
     for (request, status) in [
         ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
         ("GET /udp/10.0.0.1:4056 HTTP/1.1\r\n\r\n", "404 Not Found"),
@@ -286,7 +286,7 @@ fn what_cannot_be_had_is_refused() {
 }
 
 #[test]
-fn who_comes_beyond_the_most_is_refused_until_another_leaves() {
+fn clients_beyond_the_maximum_get_503_until_another_leaves() {
     let relay = Relay::new(RelayConfig {
         max_clients: Some(2),
         ..config(&[])
@@ -307,7 +307,7 @@ fn who_comes_beyond_the_most_is_refused_until_another_leaves() {
     let mut next = Talk::with(&relay);
     next.get("/udp/239.81.0.1:4056");
     assert!(served(&next));
-    // One that is thrown away without a word gives its place back too.
+    // A dropped session gives its seat back, too.
     drop(talks.remove(1));
     let mut after = Talk::with(&relay);
     after.get("/udp/239.81.0.1:4056");
@@ -318,7 +318,7 @@ fn who_comes_beyond_the_most_is_refused_until_another_leaves() {
 }
 
 #[test]
-fn chunks_are_for_those_who_understand_them() {
+fn only_http_1_1_clients_get_chunks() {
     for (version, chunked) in [("HTTP/1.1", true), ("HTTP/1.0", false)] {
         let relay = Relay::new(RelayConfig {
             chunked: true,
@@ -348,7 +348,7 @@ fn chunks_are_for_those_who_understand_them() {
 }
 
 #[test]
-fn faults_are_done_and_said() {
+fn faults_are_injected_and_counted() {
     const COUNT: usize = 10_000;
     let play = |fault: &str| {
         let mut talk = Talk::relaying(&[fault]);
@@ -366,7 +366,7 @@ fn faults_are_done_and_said() {
         sent.len(),
         (COUNT - lost.account("left_out") as usize) * 188
     );
-    // As many bytes as without a fault, and others.
+    // As many bytes as without the fault, but other content.
     let (replaced, sent) = play("replace=10%");
     assert!(near(replaced.account("left_out")));
     assert_eq!(replaced.account("sent_twice"), replaced.account("left_out"));
@@ -387,7 +387,7 @@ fn faults_are_done_and_said() {
 }
 
 #[test]
-fn a_slow_start_leaves_out_what_comes_before_and_a_stall_holds_it_back() {
+fn slow_start_drops_datagrams_and_a_stall_delays_them() {
     let mut slow = Talk::relaying(&["slow-start=2s"]);
     slow.wait(Duration::from_millis(1999));
     slow.datagram(&[1; 188]);
@@ -415,10 +415,10 @@ fn a_slow_start_leaves_out_what_comes_before_and_a_stall_holds_it_back() {
         pauses,
         (50..60).chain(100..110).chain(150..160).collect::<Vec<_>>()
     );
-    assert_eq!(stalls.sent.len(), 160 * 188, "it comes later, not never");
+    assert_eq!(stalls.sent.len(), 160 * 188, "delayed, but not dropped");
     stalls.leave();
     assert_eq!(stalls.account("stalls"), 3);
-    // What is kept is bounded.
+    // The buffer is bounded.
     let mut flooded = Talk::relaying(&["stall=1h:30m"]);
     flooded.wait(Duration::from_secs(3600));
     for _ in 0..6000 {
@@ -432,7 +432,7 @@ fn a_slow_start_leaves_out_what_comes_before_and_a_stall_holds_it_back() {
 }
 
 #[test]
-fn wrong_answers_are_as_wrong_as_they_are_named() {
+fn each_wrong_answer_matches_its_name() {
     let answer = |name: &str| {
         let mut talk = Talk::new(&[&format!("answer={name}")]);
         talk.get("/udp/239.81.0.1:4056");
@@ -478,7 +478,7 @@ fn wrong_answers_are_as_wrong_as_they_are_named() {
 
 proptest! {
     #[test]
-    fn whatever_is_asked_and_comes_is_taken(
+    fn arbitrary_requests_and_datagrams_are_handled(
         pieces in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..400)), 0..40),
         valid: bool,
     ) {

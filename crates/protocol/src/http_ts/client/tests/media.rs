@@ -1,4 +1,4 @@
-//! Pictures and sound that stop, and ends of streams.
+//! Tests of video and audio that stop, and of the end of streams.
 
 use super::*;
 use mediagen::ts::packet::PAT_PID;
@@ -8,7 +8,7 @@ const MAP: u16 = 0x20;
 const VIDEO: u16 = 0x100;
 const AUDIO: u16 = 0x101;
 
-/// The first packet of a PES packet.
+/// First packet of a PES packet.
 fn unit(pid: u16, number: u64, payload: &[u8]) -> [u8; PACKET] {
     let mut packet = [0xff; PACKET];
     let [high, low] = pid.to_be_bytes();
@@ -17,7 +17,7 @@ fn unit(pid: u16, number: u64, payload: &[u8]) -> [u8; PACKET] {
     packet
 }
 
-/// The tables of a programme of H.264 and AAC.
+/// Tables of a programme with H.264 and AAC.
 fn programme() -> Vec<u8> {
     let streams = [(0x1b, VIDEO), (0x0f, AUDIO)];
     let pat = tables::packets(PAT_PID, &tables::pat(7, MAP));
@@ -26,8 +26,8 @@ fn programme() -> Vec<u8> {
 }
 
 impl Bench {
-    /// Sends sound for `millis` ms, and pictures for `video` ms. The first picture is a key picture
-    /// if `is_key`.
+    /// Sends audio for `millis` ms, and video for `video` ms. The first picture is a key picture if
+    /// `is_key`.
     pub(super) fn watch(&mut self, millis: u64, video: u64, is_key: bool) {
         self.bytes(&programme());
         for at in (0..millis).step_by(40) {
@@ -50,7 +50,7 @@ impl Bench {
 }
 
 #[test]
-fn a_frozen_picture_counts_and_is_told() {
+fn frozen_video_is_counted_and_noted() {
     for (video, silent) in [(6000, 0), (3000, 1), (40, 1)] {
         let mut bench = Bench::answered("");
         bench.watch(6000, video, true);
@@ -64,7 +64,7 @@ fn a_frozen_picture_counts_and_is_told() {
         );
         assert_eq!(bench.ended().1, Outcome::Stopped);
     }
-    // In a file the pictures may end before the sound.
+    // In a file, video may end before audio.
     let mut bench = Bench::answered("Transfer-Encoding: chunked\r\n");
     let length = programme().len() + 2 * PACKET;
     bench.bytes(format!("{length:x}\r\n").as_bytes());
@@ -82,14 +82,14 @@ fn a_frozen_picture_counts_and_is_told() {
 }
 
 #[test]
-fn a_viewer_without_a_picture_fails() {
+fn viewer_without_a_picture_fails() {
     let mut bench = Bench::answered("");
     bench.watch(4000, 4000, false);
     bench.stop();
     let (reason, detail) = bench.failed();
     assert_eq!(reason, "no_picture");
     assert!(detail.contains("no random-access point in 3.9"), "{detail}");
-    // One that leaves before a key picture can be expected has not failed.
+    // A client that leaves before a key picture can be expected has not failed.
     let mut bench = Bench::answered("");
     bench.watch(1500, 1500, false);
     bench.stop();
@@ -97,7 +97,7 @@ fn a_viewer_without_a_picture_fails() {
 }
 
 #[test]
-fn a_stream_that_ends_by_its_length_is_told() {
+fn stream_that_ends_by_its_length_is_noted() {
     let mut bench = Bench::answered("Content-Length: 1880\r\n");
     bench.bytes(&packets(10));
     assert_eq!(bench.count(m::ENDED_BY_LENGTH), 1);
@@ -118,7 +118,7 @@ fn a_stream_that_ends_by_its_length_is_told() {
 }
 
 #[test]
-fn packets_of_204_bytes_play_and_are_told() {
+fn packets_of_204_bytes_are_played_and_noted() {
     let mut bench = Bench::answered("");
     let sent = packets(10);
     let long = sent
@@ -131,7 +131,7 @@ fn packets_of_204_bytes_play_and_are_told() {
 }
 
 #[test]
-fn lists_in_the_head_of_an_answer_are_read_from_all_lines() {
+fn header_lists_are_read_from_all_lines() {
     let mut bench = Bench::answered("Content-Encoding: identity\r\nContent-Encoding: gzip\r\n");
     let (reason, detail) = bench.failed();
     assert_eq!(reason, "not_ts");
@@ -143,7 +143,7 @@ fn lists_in_the_head_of_an_answer_are_read_from_all_lines() {
 }
 
 #[test]
-fn a_refusal_is_told_before_its_body_ends() {
+fn refusal_is_reported_before_its_body_ends() {
     let mut bench = Bench::asked();
     bench.bytes(b"HTTP/1.1 403 Not You\r\nContent-Length: 999999999\r\n\r\nendless");
     let (reason, detail) = bench.failed();

@@ -1,4 +1,4 @@
-//! Changing channel.
+//! Tests of channel changes.
 
 use super::*;
 use crate::media::ts::flow::{TsFlow, TsSettings};
@@ -8,7 +8,7 @@ fn url(channel: usize) -> String {
     format!("http://10.0.0.1/udp/239.81.0.{channel}:4056")
 }
 
-/// A client that begins on channel 1 of so many.
+/// A client that begins on channel 1 of `channels`.
 fn zapping(keys: &str, channels: usize, in_turn: bool, seed: u64) -> Bench {
     let config: ClientConfig = serde_json::from_str(keys).expect("valid");
     assert_eq!(config.check(), Ok(()));
@@ -19,7 +19,7 @@ fn zapping(keys: &str, channels: usize, in_turn: bool, seed: u64) -> Bench {
     bench
 }
 
-/// The first datagrams of a channel, up to a picture.
+/// First datagrams of a channel, up to a picture.
 fn media(channel: usize, datagrams: usize) -> Vec<u8> {
     let mut flow = TsFlow::new(TsSettings {
         looped: Arc::new(LoopedStream::synthetic(1_000_000).expect("a bit rate")),
@@ -40,12 +40,11 @@ fn media(channel: usize, datagrams: usize) -> Vec<u8> {
     bytes
 }
 
-/// So many hold a picture.
+/// Number of datagrams that include a picture.
 const PICTURE: usize = 60;
 
 impl Bench {
-    /// The channel that is asked for now, after its connection was closed that stood or was to
-    /// stand.
+    /// Returns the requested channel, after the connection to the previous one was closed.
     fn tuned(&mut self) -> usize {
         while matches!(
             self.out.front(),
@@ -62,7 +61,7 @@ impl Bench {
             .expect("a channel")
     }
 
-    /// Waits until the next change is due, and lets it begin so late.
+    /// Waits until the next change is due, and starts it `late` ms later.
     fn change(&mut self, late: u64) {
         self.out.clear();
         self.now = self.client.deadline().expect("a change is to come");
@@ -75,7 +74,7 @@ impl Bench {
         self.bytes(&media(channel, PICTURE));
     }
 
-    /// The values of a distribution: how many, and the largest in milliseconds.
+    /// Number of values of a distribution, and the largest in milliseconds.
     fn delays(&self, histogram: measure::HistogramId) -> (u64, u64) {
         self.recorder.histogram(histogram).map_or((0, 0), |found| {
             (found.count(), found.max().unwrap_or(0) / 1_000_000)
@@ -93,7 +92,7 @@ impl Bench {
 }
 
 #[test]
-fn a_change_counts_from_when_it_was_due_and_the_plan_goes_on() {
+fn zap_delays_are_measured_from_the_schedule() {
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 3, true, 1);
     let began = bench.now;
     bench.start();
@@ -115,7 +114,7 @@ fn a_change_counts_from_when_it_was_due_and_the_plan_goes_on() {
     assert_eq!(bench.delays(m::ZAP_DELAY), (3, 150));
     assert_eq!(bench.delays(m::ZAP_FIRST_BYTE_DELAY), (3, 150));
     assert_eq!(bench.zaps(), (3, 0, 0));
-    // The client began once.
+    // The client started once.
     assert_eq!(bench.delay(ts::RANDOM_ACCESS_DELAY), first);
     for once in [
         ts::PAT_DELAY,
@@ -126,7 +125,7 @@ fn a_change_counts_from_when_it_was_due_and_the_plan_goes_on() {
     ] {
         assert_eq!(bench.delays(once).0, 1);
     }
-    // Each channel has numbers of its own, and all are accounted for.
+    // Each channel has its own numbers, and all datagrams are accounted for.
     let whole = 4 * PICTURE as u64;
     for (counter, wanted) in [
         (ts::EXPECTED, whole),
@@ -146,7 +145,7 @@ fn a_change_counts_from_when_it_was_due_and_the_plan_goes_on() {
         panic!("{before:?}");
     };
     let streams = summaries(streams);
-    assert_eq!(streams[0].url, "the 3 channels before");
+    assert_eq!(streams[0].url, "the 3 previous channels");
     assert_eq!(streams[1].url, url(1));
     let sum = |of: fn(&StreamSummary) -> u64| streams.iter().map(of).sum::<u64>();
     assert_eq!(sum(|stream| stream.counts.received), whole);
@@ -156,7 +155,7 @@ fn a_change_counts_from_when_it_was_due_and_the_plan_goes_on() {
 }
 
 #[test]
-fn stays_and_channels_are_drawn_by_the_seed() {
+fn stays_and_channels_are_drawn_from_the_seed() {
     let play = |seed| {
         let mut bench = zapping(r#"{"zap":{"every":"2s..10s"}}"#, 8, false, seed);
         bench.start();
@@ -184,7 +183,7 @@ fn stays_and_channels_are_drawn_by_the_seed() {
 }
 
 #[test]
-fn a_channel_that_is_in_the_list_twice_is_no_other() {
+fn channel_listed_twice_does_not_follow_itself() {
     let urls = [url(1), url(1), url(2), url(1)];
     for in_turn in [true, false] {
         let channels = Channels::new(&urls, in_turn).expect("URLs");
@@ -197,7 +196,7 @@ fn a_channel_that_is_in_the_list_twice_is_no_other() {
 }
 
 #[test]
-fn the_client_leaves_after_the_last_change() {
+fn client_leaves_after_the_last_change() {
     let mut bench = zapping(r#"{"zap":{"every":"2s","count":2}}"#, 2, true, 1);
     bench.start();
     bench.tuned();
@@ -213,7 +212,7 @@ fn the_client_leaves_after_the_last_change() {
 }
 
 #[test]
-fn a_change_that_fails_is_counted_and_the_next_one_comes() {
+fn failed_change_is_counted_and_the_next_one_follows() {
     let mut bench = zapping(
         r#"{"zap":{"every":"20s"},"no_media":"3s","silence":"30s"}"#,
         2,
@@ -262,7 +261,7 @@ fn a_change_that_fails_is_counted_and_the_next_one_comes() {
             m::ZAPS_FAILED_WRONG_CHANNEL,
             |bench| {
                 bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
-                // Channel 3 is none that is asked for.
+                // Channel 3 is never requested.
                 bench.bytes(&media(3, PICTURE));
                 bench.change(0);
             },
@@ -271,7 +270,7 @@ fn a_change_that_fails_is_counted_and_the_next_one_comes() {
     ];
     let count = ways.len() as u64;
     for (counter, fails, reason) in ways {
-        // The channel before may be the one that fails last.
+        // The channel that fails last may be the previous one.
         bench.change(0);
         bench.tuned();
         let before = bench.count(counter);
@@ -296,13 +295,13 @@ fn a_change_that_fails_is_counted_and_the_next_one_comes() {
     assert_eq!(bench.zaps().1, count);
     bench.stop();
     assert_eq!(bench.ended().1, Outcome::Stopped);
-    // That of the last way had begun a change already.
+    // The last case had already begun a change.
     assert_eq!(bench.zaps(), (count + 1, count, 1));
     assert_eq!(bench.count(clients::FAILED), 0);
 }
 
 #[test]
-fn no_connection_is_a_failed_change_and_its_late_answer_nobodys() {
+fn late_error_of_an_abandoned_connection_is_ignored() {
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
     bench.start();
     bench.tuned();
@@ -314,7 +313,7 @@ fn no_connection_is_a_failed_change_and_its_late_answer_nobodys() {
     let error = ChannelError::Refused;
     bench.input(Input::OpenFailed { channel, error });
     assert_eq!(bench.count(m::ZAPS_FAILED_CONNECT), 1);
-    // Twice is not known of it, and of one that is given up no more.
+    // A second error of the same connection has no effect, nor has one of an abandoned connection.
     bench.input(Input::OpenFailed { channel, error });
     assert_eq!(bench.zaps(), (1, 1, 0));
     bench.change(0);
@@ -322,7 +321,7 @@ fn no_connection_is_a_failed_change_and_its_late_answer_nobodys() {
         panic!("{:?}", bench.out);
     };
     bench.change(0);
-    assert_eq!(bench.zaps(), (3, 2, 0), "5 s were in vain");
+    assert_eq!(bench.zaps(), (3, 2, 0), "no connection for 5 s");
     bench.input(Input::OpenFailed { channel, error });
     assert_eq!(bench.tuned(), 2);
     bench.plays(2);
@@ -330,7 +329,7 @@ fn no_connection_is_a_failed_change_and_its_late_answer_nobodys() {
 }
 
 #[test]
-fn who_zaps_on_before_the_picture_has_seen_none() {
+fn change_before_the_picture_counts_as_unfinished() {
     let mut bench = zapping(r#"{"zap":{"every":"500ms"}}"#, 4, true, 1);
     bench.start();
     bench.tuned();
@@ -348,7 +347,7 @@ fn who_zaps_on_before_the_picture_has_seen_none() {
 }
 
 #[test]
-fn what_fails_of_the_first_channel_fails_the_client() {
+fn failure_of_the_first_channel_fails_the_client() {
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
     bench.start();
     bench.tuned();
@@ -359,7 +358,7 @@ fn what_fails_of_the_first_channel_fails_the_client() {
     bench.tuned();
     bench.change(0);
     assert_eq!(bench.failed().0, "timeout_response");
-    // So does what breaks off when its picture was there.
+    // So does an end after the picture had arrived.
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
     bench.start();
     bench.tuned();
@@ -373,7 +372,7 @@ fn what_fails_of_the_first_channel_fails_the_client() {
 }
 
 #[test]
-fn a_server_that_goes_on_with_the_old_channel_is_seen() {
+fn datagrams_of_the_old_channel_are_detected() {
     for named in [true, false] {
         let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
         if !named {
@@ -411,7 +410,7 @@ fn a_server_that_goes_on_with_the_old_channel_is_seen() {
         let each = PICTURE as u64;
         assert_eq!(counts(&bench), (each, each, 2 * each));
         assert_eq!(bench.count(ts::CONTINUITY_ERRORS), 0);
-        // All the time: then there was no picture, and the change has failed.
+        // With the old channel only, there is no picture, and the change fails.
         bench.change(0);
         bench.out.pop_front();
         bench.accept();
@@ -426,7 +425,7 @@ fn a_server_that_goes_on_with_the_old_channel_is_seen() {
 }
 
 #[test]
-fn a_change_to_video_without_a_picture_fails() {
+fn change_to_video_without_a_picture_fails() {
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
     bench.start();
     bench.tuned();

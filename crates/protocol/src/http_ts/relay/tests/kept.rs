@@ -1,4 +1,4 @@
-//! What is not given back, and goes on, on purpose.
+//! Tests of groups and sockets that remain on purpose, and of the previous group.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const GROUP: ChannelId = ChannelId(1);
 const OLD_GROUP: ChannelId = ChannelId(2);
 
 impl Talk {
-    /// A further client of a relay, which asks for a channel and gets it.
+    /// A further client of a relay, which requests a channel and gets it.
     fn of(relay: &Relay, channel: u8) -> Talk {
         let mut talk = Talk::with(relay);
         talk.get(&format!("/udp/239.81.0.{channel}:4056"));
@@ -28,12 +28,12 @@ impl Talk {
 }
 
 #[test]
-fn each_group_may_stay_joined_once() {
+fn each_group_remains_joined_once() {
     let relay = Relay::new(config(&["keep-groups"]));
     let mut first = Talk::of(&relay, 1);
     first.datagram(&[1; 188]);
     first.leave();
-    // The client is through, and its group is not left.
+    // The client has ended, but its group is still joined.
     assert!(first.closed && first.left.is_empty());
     assert_eq!((first.account("datagrams"), &first.outcome), (1, &None));
     first.datagram(&[2; 188]);
@@ -47,14 +47,14 @@ fn each_group_may_stay_joined_once() {
     let until = first.now;
     first.input(Input::Stop { until });
     assert_eq!(first.outcome, Some(Outcome::Stopped));
-    // Who got nothing keeps nothing.
+    // A client that got nothing keeps nothing.
     let mut nobody = Talk::with(&relay);
     nobody.leave();
     assert_eq!(nobody.outcome, Some(Outcome::Completed));
 }
 
 #[test]
-fn each_client_may_leave_a_pair_of_sockets_open() {
+fn each_client_leaves_a_pair_of_sockets_open() {
     let relay = Relay::new(config(&["keep-files"]));
     for _ in 0..3 {
         let mut talk = Talk::of(&relay, 1);
@@ -74,7 +74,7 @@ fn each_client_may_leave_a_pair_of_sockets_open() {
 }
 
 #[test]
-fn the_group_that_was_asked_for_before_may_come_first() {
+fn previously_requested_group_may_come_first() {
     let relay = Relay::new(config(&["old-channel=2"]));
     let mut first = Talk::of(&relay, 1);
     first.datagram(&[1; 188]);
@@ -97,7 +97,7 @@ fn the_group_that_was_asked_for_before_may_come_first() {
     let [old, passed_on, left_out] =
         ["old_channel", "passed_on", "left_out"].map(|key| second.account(key));
     assert_eq!((old, passed_on, left_out), (2, 1, 1));
-    // The same group again is no other.
+    // Requesting the same group again is no channel change.
     let third = Talk::of(&relay, 2);
     assert_eq!(third.opened.len(), 1);
 }

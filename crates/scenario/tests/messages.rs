@@ -316,7 +316,7 @@ fn plan_of_messages_has_exactly_one_key() {
         ("plan: rate", "`rate` has no value | write `rate: VALUE`"),
         (
             "plan: {every: 0s}",
-            "rounds must be apart by more than nothing | as fast as can be is `{sleep: 0s}`",
+            "`every` must be longer than 0s | write `{sleep: 0s}` for the highest rate",
         ),
     ] {
         let refused = refuse(&messages(keys), &Overrides::default());

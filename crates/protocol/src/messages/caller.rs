@@ -1,5 +1,5 @@
-//! A client's side of a connection that was handed over: it sends messages by a plan or as answers
-//! let it, and finds for each message its answer.
+//! Client's side of a connection that was handed over: sends messages by a schedule or as answers
+//! arrive, and matches answers with messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,31 +18,32 @@ use crate::session::{self, Pace};
 use crate::websocket as ws;
 use mediagen::steps;
 
-/// How many messages before and behind the one that is due an answer is compared with.
+/// Number of messages after the first pending one, and before it, with which an answer is compared.
 const LOOK_AROUND: u64 = 16;
 
-/// What all clients of a population send, and what they expect.
+/// Messages and expected answers that all clients of a population share.
 #[derive(Debug)]
 pub struct Script {
     template: Template,
     framing: Framing,
     answers: Answers,
     pace: Pace,
-    /// How many messages may be on their way where answers let the next be sent.
+    /// Maximum number of messages in flight.
     in_flight: usize,
     limit: u64,
     longest: u64,
     answer_timeout: Duration,
     patience: Duration,
-    /// What the wall clock showed, in nanoseconds since 1970, when the run's time began.
+    /// Wall-clock time in nanoseconds since 1970 when the run's time began.
     wall_nanos: u64,
 }
 
 impl Script {
-    /// Out of a configuration that was checked; `websocket` says whether messages go over one.
+    /// Creates a script from a checked configuration. `websocket` is true if messages use a
+    /// WebSocket.
     ///
     /// # Errors
-    /// What the check would have said.
+    /// The configuration is invalid, although it was checked.
     pub fn new(
         config: &ClientConfig,
         websocket: bool,
@@ -70,13 +71,12 @@ impl Script {
         })
     }
 
-    /// How messages are framed.
+    /// Framing of messages.
     pub fn framing(&self) -> &Framing {
         &self.framing
     }
 
-    /// How many bytes message `number` has with its framing, sealed where `sealing` bytes are added
-    /// to each.
+    /// Returns the length of message `number` with its framing and `sealing` bytes of TLS.
     fn framed(&self, number: u64, sealing: usize) -> u64 {
         let length = self.template.length(number);
         (length + self.framing.overhead(length) + sealing) as u64
@@ -90,28 +90,28 @@ struct Pending {
     sent: Time,
 }
 
-/// A client's side.
+/// Client's side of a connection.
 #[derive(Debug)]
 pub struct Caller {
     script: Arc<Script>,
     seed: u64,
     sent: u64,
     acknowledged: u64,
-    /// The last messages sent, which wait for their answers.
+    /// Messages that wait for their answers: the last ones sent.
     pending: VecDeque<Pending>,
     reader: MessageReader,
-    /// Whether any answer was given up: then one may come late.
+    /// True if an answer timed out, so that it may arrive late.
     gave_up: bool,
-    /// Whether nothing more is to be sent.
+    /// True if nothing more may be sent.
     finished: bool,
-    /// Of a WebSocket: whether its close was sent (RFC 6455, 7.1.2).
+    /// For a WebSocket: true if the client sent its close frame (RFC 6455, 7.1.2).
     said_close: bool,
-    /// Of a WebSocket: whether that of the server has come.
+    /// For a WebSocket: true if the server's close frame arrived.
     heard_close: bool,
 }
 
 impl Caller {
-    /// One that has sent nothing yet. What it draws follows from `seed`.
+    /// Creates a caller that has sent nothing. Its random choices derive from `seed`.
     pub fn new(script: Arc<Script>, seed: u64) -> Caller {
         Caller {
             script,
@@ -127,19 +127,19 @@ impl Caller {
         }
     }
 
-    /// With what has come already of a message from the server.
+    /// Sets a reader that may hold the beginning of a message from the server.
     pub fn with_reader(mut self, reader: MessageReader) -> Caller {
         self.reader = reader;
         self
     }
 
-    /// Whether another message may be sent now.
+    /// Returns true if another message may be sent now.
     #[inline]
     pub fn may_send(&self) -> bool {
         self.pending.len() < self.script.in_flight && !self.is_spent()
     }
 
-    /// Whether it has sent all that it ever will.
+    /// Returns true if all messages were sent, or no more may be.
     #[inline]
     pub fn is_spent(&self) -> bool {
         self.sent >= self.script.limit || self.finished
@@ -149,7 +149,7 @@ impl Caller {
         matches!(self.script.framing, Framing::WebSocket { .. })
     }
 
-    /// Whether it is spent, and waits for nothing.
+    /// Returns true if all messages were sent and answered.
     pub fn is_done(&self) -> bool {
         self.is_spent() && self.pending.is_empty()
     }
@@ -165,14 +165,14 @@ impl Caller {
         filling(&self.script, self.seed, number, sent)
     }
 
-    /// Adds the next message to `out`. It counts once it was [sent](Caller::sent). The hot path.
+    /// Appends the next message to `out` (hot path). It counts once it was [sent](Caller::sent).
     #[inline]
     pub fn write_next(&self, now: Time, out: &mut Vec<u8>) {
         let number = self.sent + 1;
         write(&self.script, &self.filling(number, now), out);
     }
 
-    /// Says that the message written last was sent, `bytes` long with its framing.
+    /// Records that the last message written was sent, with `bytes` bytes including framing.
     #[inline]
     pub fn sent(&mut self, planned: Time, now: Time, bytes: usize, recorder: &mut Recorder) {
         self.sent += 1;
@@ -184,7 +184,7 @@ impl Caller {
         }
     }
 
-    /// Adds what answers let be sent, planned for `planned`.
+    /// Appends the messages that answers allow, planned for `planned`.
     fn send_on(&mut self, planned: Time, tools: &mut Tools<'_>) {
         if self.script.pace != Pace::Answers {
             return;
@@ -196,11 +196,11 @@ impl Caller {
         }
     }
 
-    /// How many of the messages sent have a byte among the last `bytes` that were.
+    /// Returns the number of messages that have a byte among the last `bytes` bytes sent.
     fn messages_in(&self, bytes: u64, sealing: usize) -> u64 {
         let (mut left, mut number, mut messages) = (bytes, self.sent, 0);
         while left > 0 && number > 0 {
-            // All numbers of as many digits make messages of one length.
+            // Messages whose numbers have equally many digits have the same length.
             let least = match self.script.template.is_of_one_length() {
                 true => 1,
                 false => 10u64.pow(number.ilog10()),
@@ -292,7 +292,7 @@ impl Exchange for Caller {
                     return Ok(After::Finish);
                 }
                 Some(Item::Close(code)) => {
-                    // It is answered (RFC 6455, 5.5.1).
+                    // The close frame is answered (RFC 6455, 5.5.1).
                     self.goodbye(tools.out);
                     let code = code.map_or_else(String::new, |code| format!(" with code {code}"));
                     let detail = format!("the server closed the WebSocket{code}");
@@ -317,7 +317,7 @@ impl Exchange for Caller {
         self.after()
     }
 
-    // Gives answers up that have not come in time.
+    // Gives up answers that have timed out.
     fn look(&mut self, tools: &mut Tools<'_>) -> After {
         let before = self.pending.len();
         while let Some(first) = self.pending.front()
@@ -360,7 +360,7 @@ impl Exchange for Caller {
         waits.then_some(self.script.patience)
     }
 
-    // The close of a WebSocket, once.
+    // Sends the close frame of a WebSocket, once.
     fn goodbye(&mut self, out: &mut Vec<u8>) {
         if self.is_websocket() && !self.said_close {
             self.said_close = true;
@@ -402,11 +402,11 @@ fn write(script: &Script, filling: &Filling, out: &mut Vec<u8>) {
     script.framing.end(length, mask, out);
 }
 
-/// A message that came.
+/// A received message.
 struct Answer<'a> {
     body: Option<&'a [u8]>,
     at: Time,
-    /// The number of the first message that waits for its answer.
+    /// Number of the first message that waits for its answer.
     first: u64,
 }
 
@@ -423,8 +423,8 @@ impl Answer<'_> {
             return tools.recorder.add(m::UNASKED, 1);
         }
         let mut is = |number: u64, sent: Time| {
-            // To make a message costs what it is long: not for an answer that can be told by its
-            // own length.
+            // Building a message takes time proportional to its length, so an answer of another
+            // length is rejected first.
             let length = script.template.length(number);
             if self.body.is_none_or(|body| body.len() != length) {
                 return false;
@@ -459,7 +459,7 @@ impl Answer<'_> {
                     }
                 }
             }
-            // One that was given up for lost; when it was sent is not known any more.
+            // An answer that timed out earlier. Its time of sending is no longer known.
             None if gave_up && !script.template.tells_time() && {
                 let earlier = self.first.saturating_sub(LOOK_AROUND).max(1)..self.first;
                 earlier.rev().any(|number| is(number, Time::ZERO))

@@ -1,4 +1,4 @@
-//! A client: it connects, exchanges what comes first, and hands the connection over.
+//! Message client: connects, exchanges the greeting, and hands the connection over.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,17 +21,15 @@ use crate::session::exchange::Ended;
 use crate::session::{ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session};
 use crate::websocket::{self as ws, Upgrade};
 
-/// The only channel.
 const CHANNEL: ChannelId = ChannelId(0);
 
-/// The longest greeting of the server that is taken.
+/// Maximum length of the server's part of the greeting.
 const GREETING_MAX: usize = 64 * 1024;
 
-/// How long a client must have waited for its greeting, when it is stopped, for that to count as
-/// the server's failure.
+/// Minimum time that a stopped client must have waited for its greeting to count as failed.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
-/// What all clients of a population that are sent to one URL have in common.
+/// State that all clients of a population with the same URL share.
 #[derive(Debug)]
 pub struct Plan {
     config: ClientConfig,
@@ -41,7 +39,7 @@ pub struct Plan {
     wall_nanos: u64,
 }
 
-/// A step of the greeting, ready.
+/// A prepared step of the greeting.
 #[derive(Debug)]
 enum Made {
     Send(Template),
@@ -49,11 +47,11 @@ enum Made {
 }
 
 impl Plan {
-    /// Out of a configuration that was checked. `wall_clock` is what the wall clock showed, since
-    /// 1970, when the run's time began.
+    /// Creates a plan from a checked configuration. `wall_clock` is the time since 1970 when the
+    /// run's time began.
     ///
     /// # Errors
-    /// What is wrong with the URL.
+    /// The URL is invalid.
     pub fn new(config: &ClientConfig, url: &str, wall_clock: Duration) -> Result<Plan, String> {
         let target = Target::parse(url).map_err(|error| error.to_string())?;
         for (key, is_written) in [
@@ -61,7 +59,7 @@ impl Plan {
             ("subprotocols", !config.subprotocols.is_empty()),
         ] {
             if is_written && !target.is_websocket() {
-                return Err(format!("`{key}` needs a URL of `ws` or `wss`"));
+                return Err(format!("`{key}` needs a `ws` or `wss` URL"));
             }
         }
         let script = Script::new(config, target.is_websocket(), wall_clock)?;
@@ -83,50 +81,51 @@ impl Plan {
     }
 }
 
-/// How far a client has come.
+/// Progress of a client.
 #[derive(Debug)]
 enum State {
     Idle,
     Connecting,
-    /// The handshake of a WebSocket is under way, or the greeting.
+    /// Performs the handshake of a WebSocket, or the greeting.
     Greeting(Box<Greeting>),
-    /// Messages go without it; none where it was not told to stop.
+    /// Exchanges messages without the session. `stopping` is the time limit once the client was
+    /// told to stop.
     HandedOver {
         stopping: Option<Time>,
     },
     Ended,
 }
 
-/// What has come first so far.
+/// State of the greeting.
 #[derive(Debug, Default)]
 struct Greeting {
-    /// The next step.
+    /// Index of the next step.
     step: usize,
-    /// The handshake of a WebSocket, where it is not over.
+    /// Handshake of a WebSocket, until it is complete.
     upgrade: Option<Upgrade>,
     reader: MessageReader,
-    /// Without framing: what came, and no step has used.
+    /// Without framing: received bytes that no step has consumed.
     heard: Vec<u8>,
-    /// How much of that was looked through in vain.
+    /// Number of these bytes that were already searched.
     looked: usize,
-    /// How much came in all.
+    /// Total number of bytes received.
     bytes: usize,
     since: Time,
     channel_ends: Option<(SocketAddr, Option<SocketAddr>)>,
 }
 
-/// A client of one connection.
+/// A client with one connection.
 #[derive(Debug)]
 pub struct Client {
     plan: Arc<Plan>,
     seed: u64,
     state: State,
-    /// When it set to work, and from then on since when it waits.
+    /// Actual start, and later the begin of the current wait.
     since: Time,
 }
 
 impl Client {
-    /// One that has not begun. What it draws follows from `seed`.
+    /// Creates a client that has not started. Its random choices derive from `seed`.
     pub fn new(plan: Arc<Plan>, seed: u64) -> Client {
         Client {
             plan,
@@ -203,7 +202,7 @@ impl Client {
         self.greet(cx, &[]);
     }
 
-    /// Goes on with what comes first, after `bytes` came.
+    /// Continues the greeting after `bytes` were received.
     fn greet(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
         let State::Greeting(greeting) = &mut self.state else {
             return;
@@ -262,7 +261,7 @@ impl Client {
                         .push_back(Output::FinishExchange { channel: CHANNEL });
                 }
             }
-            // A run shorter than the time-outs must not pass against a server that says nothing.
+            // A run shorter than the timeouts must not pass with a server that never answers.
             State::Connecting if waited >= IN_VAIN => {
                 let detail = format!(
                     "no connection in {:.3} s, until the client was stopped",
@@ -278,7 +277,7 @@ impl Client {
         }
     }
 
-    /// Looks whether what is to come has come in time.
+    /// Checks for timeouts.
     fn look(&mut self, cx: &mut Context<'_>) {
         if self.deadline().is_none_or(|deadline| cx.now < deadline) {
             return;
@@ -288,7 +287,7 @@ impl Client {
                 let detail = greeting.waits_for(&self.plan);
                 self.fail(cx, Failure::TimeoutGreeting, detail);
             }
-            // The server did not close it, as many do not: all that could be known is known.
+            // Many servers do not close the connection. All that can be known is known.
             State::HandedOver { .. } => self.finish(cx, Outcome::Stopped),
             State::Idle | State::Connecting | State::Ended => {}
         }
@@ -323,7 +322,7 @@ fn send(cx: &mut Context<'_>, bytes: Vec<u8>) {
 }
 
 impl Greeting {
-    /// Does the steps that can be done; says whether all are.
+    /// Performs as many steps as possible. Returns true if all are done.
     fn go_on(
         &mut self,
         plan: &Plan,
@@ -342,7 +341,7 @@ impl Greeting {
                 false => return Ok(false),
             }
         }
-        // Queues of steps are short; what came is read once.
+        // The queue exists for one call only: bytes received are read once.
         let mut heard: VecDeque<Vec<u8>> = VecDeque::new();
         let framing = plan.script.framing();
         let unframed = *framing == super::frame::Framing::None;
@@ -395,7 +394,7 @@ impl Greeting {
                     send(cx, out);
                 }
                 Made::Expect(expected) if unframed => {
-                    // What is expected may begin with the end of what was there before.
+                    // The expected text may begin within bytes that were already searched.
                     let from = self.looked.saturating_sub(expected.len() - 1);
                     match find(&self.heard[from..], expected) {
                         Some(at) => {
@@ -428,20 +427,20 @@ impl Greeting {
         }
     }
 
-    /// What it waits for, in words.
+    /// Describes what the greeting waits for.
     fn waits_for(&self, plan: &Plan) -> String {
         let heard = match self.bytes {
-            0 => "nothing came".to_owned(),
+            0 => "nothing received".to_owned(),
             bytes => {
                 let last = &self.heard[self.heard.len().saturating_sub(80)..];
                 match last.is_empty() {
-                    true => format!("{bytes} bytes came"),
-                    false => format!("{bytes} bytes came, last `{}`", last.escape_ascii()),
+                    true => format!("{bytes} bytes received"),
+                    false => format!("{bytes} bytes received, last `{}`", last.escape_ascii()),
                 }
             }
         };
         if self.upgrade.is_some() {
-            return format!("no answer to the WebSocket's handshake: {heard}");
+            return format!("no answer to the WebSocket handshake: {heard}");
         }
         match plan.steps.get(self.step) {
             Some(Made::Expect(expected)) => {
@@ -456,7 +455,7 @@ impl Greeting {
     }
 }
 
-/// Where `wanted`, which is not empty, begins in `bytes`.
+/// Returns the offset of `wanted`, which is not empty, in `bytes`.
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes
         .windows(wanted.len().max(1))

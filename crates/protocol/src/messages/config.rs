@@ -1,4 +1,4 @@
-//! The keys that a scenario may set for clients of messages.
+//! Scenario keys of message clients.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,49 +15,48 @@ use crate::session::Pace;
 use crate::tls::TlsConfig;
 use crate::websocket::Upgrade;
 
-/// How many bytes a message has where nothing is said of it: those of the experiment that this
-/// protocol was made for.
+/// Default message size in bytes: that of the experiment for which this protocol was made.
 pub const DEFAULT_SIZE: u32 = 36;
 
-/// The most messages that may wait for their answers on a connection.
+/// Maximum number of messages per connection that wait for their answers.
 pub const MAX_PENDING: usize = 1024;
 
-/// The most steps of a greeting.
+/// Maximum number of steps of a greeting.
 const MAX_STEPS: usize = 32;
 
-/// The most subprotocols that are offered.
+/// Maximum number of subprotocols.
 const MAX_SUBPROTOCOLS: usize = 32;
 
-/// The most source addresses.
+/// Maximum number of source addresses.
 const MAX_SOURCES: usize = 1024;
 
-/// How messages are told apart.
+/// Framing of messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Framing {
-    /// By nothing: a message is its bytes.
+    /// No framing: a message consists of its bytes only.
     #[default]
     None,
-    /// By a number before each: `{bytes: 4, order: big, includes_itself: false}`.
+    /// A length prefix before each message: `{bytes: 4, order: big, includes_itself: false}`.
     Length(LengthPrefix),
-    /// By this text after each, such as `"\n"`.
+    /// This text after each message, such as `"\n"`.
     Delimiter(String),
 }
 
-/// When messages are sent: exactly one of these.
+/// Schedule of messages: exactly one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Plan {
-    /// In rounds over all connections of a worker: one begins so often, by planned times, however
-    /// long one takes. `{every: 1s}` is the default.
+    /// Rounds over all connections of a worker, which start at this interval, however long one
+    /// takes. `{every: 1s}` is the default.
     Every(TimeSpan),
-    /// In rounds, with so long a sleep after the end of each, so that they come as the machine lets
-    /// them; `{sleep: 0s}` is as fast as it can.
+    /// Rounds over all connections of a worker, with a sleep of this length after each, so that
+    /// their rate depends on the machine; `{sleep: 0s}` is as fast as possible.
     Sleep(TimeSpan),
-    /// So many on each connection, such as `{rate: 10/s}`, by planned times.
+    /// Message rate on each connection, such as `{rate: 10/s}`, at planned times.
     Rate(Frequency),
-    /// So many wait for their answers on each connection, 1 to 1024; each answer lets the next
-    /// leave.
+    /// Number of messages in flight on each connection, from 1 to 1024; each answer triggers the
+    /// next message.
     InFlight(u32),
 }
 
@@ -67,8 +66,8 @@ impl Default for Plan {
     }
 }
 
-/// What to write in place of a key that populations of messages had before there was
-/// [`ClientConfig::plan`]. None where it was none.
+/// Returns the replacement for a key that was removed in favour of [`ClientConfig::plan`], or
+/// `None` for other keys.
 pub fn former_key(key: &str) -> Option<&'static str> {
     match key {
         "rounds" => Some("write `plan: { every: 100ms }` or `plan: { sleep: 100ms }`"),
@@ -78,15 +77,15 @@ pub fn former_key(key: &str) -> Option<&'static str> {
     }
 }
 
-/// What answers a message.
+/// Expected answers to messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answers {
-    /// Nothing does.
+    /// No answers.
     None,
-    /// The same message: each is compared with what was sent.
+    /// Echo of the message: each answer is compared with what was sent.
     Echo,
-    /// Any message, the first for the first.
+    /// Any message; the first answer belongs to the first message.
     Any,
 }
 
@@ -94,76 +93,77 @@ pub enum Answers {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Sends this, framed as messages are; `{counter}`, `{time}` and `{random:8}` are filled in.
+    /// Sends this text with the framing of messages; `{counter}`, `{time}` and `{random:8}` are
+    /// replaced.
     Send(String),
-    /// The same in hexadecimal digits.
+    /// Sends these bytes, in hexadecimal digits.
     SendHex(String),
-    /// Waits for a message that holds this text. Without framing: until it has come.
+    /// Waits for a message that contains this text; without framing, for the text itself.
     Expect(String),
-    /// The same in hexadecimal digits.
+    /// Waits for these bytes, in hexadecimal digits.
     ExpectHex(String),
 }
 
-/// Keys of a population of messages.
+/// Keys of a population of message clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// How many bytes each message has, framing not counted: a counter of eight digits, and
-    /// letters. Default 36, where neither `message` nor `hex` is written.
+    /// Size of each message in bytes, without framing: a counter of eight digits, followed by
+    /// letters. Default 36, unless `message` or `hex` is set.
     pub size: Option<u32>,
-    /// What each message is, instead of `size`: text in which `{counter}` (its number on its
-    /// connection, from 1), `{counter:8}`, `{time}` (when it was sent, nanoseconds since 1970) and
-    /// `{random:8}` are filled in, and `{{` and `}}` are braces.
+    /// Text of each message, instead of `size`. `{counter}` (number of the message on its
+    /// connection, from 1), `{counter:8}`, `{time}` (time of sending, nanoseconds since 1970) and
+    /// `{random:8}` are replaced; `{{` and `}}` stand for braces.
     pub message: Option<String>,
-    /// What each message is, instead of `size`, in hexadecimal digits, which may have blanks
-    /// between them.
+    /// Content of each message, instead of `size`, in hexadecimal digits with optional blanks.
     pub hex: Option<String>,
-    /// How messages are told apart: `none` (default), `{length: {bytes: 4}}` or
-    /// `{delimiter: "\n"}`. A WebSocket frames its messages itself.
+    /// Framing of messages: `none` (default), `{length: {bytes: 4}}` or `{delimiter: "\n"}`. A
+    /// WebSocket has its own framing.
     pub framing: Framing,
-    /// When messages are sent, one of: `{every: 100ms}`, one on each connection in turn, and a
-    /// round begins so often; `{sleep: 100ms}`, the same with a sleep after each round;
-    /// `{rate: 10/s}`, so many on each connection; `{in_flight: 1}`, so many wait for their answers
-    /// on each connection. Each worker goes its own rounds. Default `{every: 1s}`.
+    /// Schedule of messages, one of: `{every: 100ms}`, one message on each connection in turn, in
+    /// rounds that start at this interval; `{sleep: 100ms}`, the same with a sleep after each
+    /// round; `{rate: 10/s}`, a message rate on each connection; `{in_flight: 1}`, a number of
+    /// unanswered messages on each connection. Each worker has its own rounds. Default
+    /// `{every: 1s}`.
     pub plan: Plan,
-    /// What answers a message: `none` (default with `every`, `sleep` and `rate`), `echo` (default
-    /// with `in_flight`) or `any`.
+    /// Expected answers: `none` (default with `every`, `sleep` and `rate`), `echo` (default with
+    /// `in_flight`) or `any`.
     pub answers: Option<Answers>,
-    /// How many messages are sent on each connection; then the client has completed. Default: until
-    /// it is stopped.
+    /// Number of messages on each connection, after which the client is complete. Default:
+    /// unlimited, until the client is stopped.
     pub messages: Option<u64>,
-    /// What comes before the first message, such as a login:
-    /// `[{send: "LOGIN {random:8}"}, {expect: "OK"}]`. Default nothing.
+    /// Exchange before the first message, such as a login:
+    /// `[{send: "LOGIN {random:8}"}, {expect: "OK"}]`. Default: none.
     pub greeting: Vec<Step>,
-    /// Whether messages on a WebSocket are text. Default true where they are valid text.
+    /// True if messages on a WebSocket are text. Default: true if they are valid text.
     pub websocket_text: Option<bool>,
-    /// Subprotocols that are offered to the server of a WebSocket, the preferred one first, such as
-    /// `[mqtt]`. The server may choose one of them, or none. Default none.
+    /// Subprotocols offered to a WebSocket server, the preferred one first, such as `[mqtt]`. The
+    /// server may choose one of them, or none. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subprotocols: Vec<String>,
-    /// Further header fields of the request for a WebSocket, by their names, such as
-    /// `{Origin: "https://example.org"}`. `Authorization` and `User-Agent` stand in place of what
-    /// is sent without them. Default none.
+    /// Additional header fields of the WebSocket request, by name, such as
+    /// `{Origin: "https://example.org"}`. `Authorization` and `User-Agent` replace the client's
+    /// own. Default: none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// How long connecting may take, looking up the name included. Default 5s.
+    /// Time limit for connecting, including name resolution. Default 5s.
     pub connect_timeout: TimeSpan,
-    /// How long the greeting may take, the handshake of a WebSocket included. Default 10s.
+    /// Time limit for the greeting, including the handshake of a WebSocket. Default 10s.
     pub greeting_timeout: TimeSpan,
-    /// After how long an answer is given up: it counts in `answers_timed_out`, and with `in_flight`
-    /// the next message follows. Default 10s.
+    /// Time limit for an answer. If it is exceeded, the message counts in `answers_timed_out`, and
+    /// with `in_flight` the next message follows. Default 10s.
     pub answer_timeout: TimeSpan,
-    /// How long the server may take at the end to read what is on its way and to close the
-    /// connection; then it is closed from here. Default 2s.
+    /// Time limit at the end for the server to read what is in flight and to close the connection.
+    /// After that the client closes it. Default 2s.
     pub close_timeout: TimeSpan,
-    /// Up to how many bytes a message from the server is taken; a longer one is `malformed_answer`.
+    /// Maximum length of a message from the server; a longer one fails with `malformed_answer`.
     /// Default 16MiB.
     pub longest_answer: Size,
-    /// The addresses of this machine that connections come from; when one has no ports left, the
-    /// next. Default: as this machine's routes have it, and to an address of 127.0.0.0/8 also
-    /// 127.0.0.2 and on, when ports run out.
+    /// Local addresses from which connections are opened. If one has no ports left, the next is
+    /// used. Default: the address that the routes select; for servers in 127.0.0.0/8 also 127.0.0.2
+    /// and following addresses once ports run out.
     pub source_addresses: Vec<IpAddr>,
-    /// How TLS is spoken with URLs of `tls` and `wss`: `{verify: false}`, or `{ca: FILE}`.
+    /// TLS settings for `tls` and `wss` URLs: `{verify: false}` or `{ca: FILE}`.
     pub tls: TlsConfig,
 }
 
@@ -193,11 +193,11 @@ impl Default for ClientConfig {
     }
 }
 
-/// What is wrong with a key.
+/// Wrong key, and the reason.
 type Wrong = (&'static str, String);
 
 impl Framing {
-    /// As messages are framed.
+    /// Returns the framing for messages.
     pub fn made(&self) -> frame::Framing {
         match self {
             Framing::None => frame::Framing::None,
@@ -206,37 +206,37 @@ impl Framing {
         }
     }
 
-    /// Whether it makes sense; if not, why.
+    /// Checks the framing. Returns the reason if it is invalid.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Framing::Length(prefix) if !matches!(prefix.bytes, 1 | 2 | 4 | 8) => {
-                Err("the number before a message has 1, 2, 4 or 8 bytes".to_owned())
+                Err("the length prefix must have 1, 2, 4 or 8 bytes".to_owned())
             }
-            Framing::Delimiter(text) if text.is_empty() || text.len() > MAX_DELIMITER => {
-                Err(format!("a delimiter has 1 to {MAX_DELIMITER} bytes"))
-            }
+            Framing::Delimiter(text) if text.is_empty() || text.len() > MAX_DELIMITER => Err(
+                format!("the delimiter must have 1 to {MAX_DELIMITER} bytes"),
+            ),
             _ => Ok(()),
         }
     }
 }
 
 impl ClientConfig {
-    /// What messages are made from.
+    /// Returns the template of the messages.
     ///
     /// # Errors
-    /// Which key is wrong, and why.
+    /// Returns the wrong key and the reason.
     pub fn template(&self) -> Result<Template, Wrong> {
         let too_long = |length: usize| {
-            format!("messages have at most {MAX_MESSAGE} bytes, and this one {length}")
+            format!("messages have at most {MAX_MESSAGE} bytes, but this one has {length}")
         };
         match (&self.message, &self.hex, self.size) {
             (Some(_), Some(_), _) | (Some(_), _, Some(_)) => Err((
                 "message",
-                "one of `message`, `hex` and `size` says what a message is".to_owned(),
+                "only one of `message`, `hex` and `size` is allowed".to_owned(),
             )),
             (_, Some(_), Some(_)) => Err((
                 "hex",
-                "one of `message`, `hex` and `size` says what a message is".to_owned(),
+                "only one of `message`, `hex` and `size` is allowed".to_owned(),
             )),
             (Some(text), None, None) => Template::parse(text).map_err(|error| ("message", error)),
             (None, Some(digits), None) => {
@@ -253,7 +253,7 @@ impl ClientConfig {
         }
     }
 
-    /// By what messages are planned.
+    /// Returns the pace of the messages.
     pub fn pace(&self) -> Pace {
         match self.plan {
             Plan::Every(every) => Pace::Every(every.0),
@@ -263,7 +263,7 @@ impl ClientConfig {
         }
     }
 
-    /// How many messages may wait for their answers on a connection.
+    /// Returns the maximum number of messages per connection that wait for their answers.
     pub fn in_flight(&self) -> usize {
         match self.plan {
             Plan::InFlight(messages) => messages as usize,
@@ -271,7 +271,7 @@ impl ClientConfig {
         }
     }
 
-    /// What answers a message.
+    /// Returns the expected answers.
     pub fn expects(&self) -> Answers {
         let usual = match self.plan {
             Plan::InFlight(_) => Answers::Echo,
@@ -280,20 +280,20 @@ impl ClientConfig {
         self.answers.unwrap_or(usual)
     }
 
-    /// Whether these values make sense together; if not, which key is wrong, and why.
+    /// Checks that the values are consistent. Otherwise returns the wrong key and the reason.
     pub fn check(&self) -> Result<(), Wrong> {
         let template = self.template()?;
         self.framing.check().map_err(|error| ("framing", error))?;
         let longest = self.framing.made().longest();
         if template.longest() as u64 > longest {
             let text = format!(
-                "a message may have {} bytes, and its length has room for {longest}",
+                "a message may have {} bytes, but its length prefix allows only {longest}",
                 template.longest()
             );
             return Err(("framing", text));
         }
         if template.longest() == 0 && self.framing == Framing::None {
-            return Err(("size", "a message without bytes needs framing".to_owned()));
+            return Err(("size", "an empty message needs framing".to_owned()));
         }
         self.check_plan()?;
         self.check_greeting()?;
@@ -303,7 +303,7 @@ impl ClientConfig {
             ("answer_timeout", self.answer_timeout),
         ] {
             if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than nothing")));
+                return Err((key, format!("`{key}` must be longer than 0s")));
             }
         }
         self.check_subprotocols()
@@ -317,7 +317,7 @@ impl ClientConfig {
         if self.source_addresses.len() > MAX_SOURCES {
             return Err((
                 "source_addresses",
-                format!("there may be {MAX_SOURCES} at most"),
+                format!("at most {MAX_SOURCES} are allowed"),
             ));
         }
         self.tls.check().map_err(|text| ("tls", text))
@@ -326,14 +326,14 @@ impl ClientConfig {
     fn check_subprotocols(&self) -> Result<(), String> {
         let all = &self.subprotocols;
         if all.len() > MAX_SUBPROTOCOLS {
-            return Err(format!("there may be {MAX_SUBPROTOCOLS} at most"));
+            return Err(format!("at most {MAX_SUBPROTOCOLS} are allowed"));
         }
         for (place, name) in all.iter().enumerate() {
             if !http1::is_token(name) {
-                return Err(format!("`{name}` cannot be the name of a subprotocol"));
+                return Err(format!("`{name}` is not a valid subprotocol name"));
             }
             if all[..place].contains(name) {
-                return Err(format!("`{name}` is in the list twice"));
+                return Err(format!("`{name}` is listed twice"));
             }
         }
         Ok(())
@@ -344,25 +344,28 @@ impl ClientConfig {
         match self.plan {
             Plan::Every(every) if every.0.is_zero() => {
                 return wrong(
-                    "rounds must be apart by more than nothing; as fast as can be is `{sleep: 0s}`",
+                    "`every` must be longer than 0s; write `{sleep: 0s}` for the highest rate",
                 );
             }
             Plan::Rate(rate) if !(1e-6..=1e6).contains(&rate.0) => {
-                return wrong("a connection has from one message in 11 days to 1,000,000 a second");
+                return wrong("`rate` must be from one message in 11 days to 1,000,000 per second");
             }
             Plan::InFlight(messages) if !(1..=MAX_PENDING as u32).contains(&messages) => {
-                return Err(("plan", format!("`in_flight` is from 1 to {MAX_PENDING}")));
+                return Err((
+                    "plan",
+                    format!("`in_flight` must be from 1 to {MAX_PENDING}"),
+                ));
             }
             Plan::InFlight(_) if self.expects() == Answers::None => {
                 return Err((
                     "answers",
-                    "`in_flight` waits for answers, and these are none".to_owned(),
+                    "`in_flight` needs answers other than `none`".to_owned(),
                 ));
             }
             _ => {}
         }
         if self.messages == Some(0) {
-            return Err(("messages", "at least one message is sent".to_owned()));
+            return Err(("messages", "`messages` must be at least 1".to_owned()));
         }
         Ok(())
     }
@@ -370,19 +373,19 @@ impl ClientConfig {
     fn check_greeting(&self) -> Result<(), Wrong> {
         let wrong = |error: String| ("greeting", error);
         if self.greeting.len() > MAX_STEPS {
-            return Err(wrong(format!("it has at most {MAX_STEPS} steps")));
+            return Err(wrong(format!("a greeting has at most {MAX_STEPS} steps")));
         }
         for step in &self.greeting {
             match step {
                 Step::Send(text) => drop(Template::parse(text).map_err(wrong)?),
                 Step::SendHex(digits) => drop(hex(digits).map_err(wrong)?),
                 Step::Expect(text) if text.is_empty() => {
-                    return Err(wrong("what is expected must not be empty".to_owned()));
+                    return Err(wrong("expected bytes must not be empty".to_owned()));
                 }
                 Step::Expect(_) => {}
                 Step::ExpectHex(digits) => {
                     if hex(digits).map_err(wrong)?.is_empty() {
-                        return Err(wrong("what is expected must not be empty".to_owned()));
+                        return Err(wrong("expected bytes must not be empty".to_owned()));
                     }
                 }
             }
@@ -391,10 +394,10 @@ impl ClientConfig {
     }
 }
 
-/// The bytes that hexadecimal digits stand for; blanks between them are left out.
+/// Parses hexadecimal digits, ignoring blanks.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Returns the reason if they are invalid.
 pub fn hex(text: &str) -> Result<Vec<u8>, String> {
     let digits: Option<Vec<u8>> = text
         .chars()
@@ -406,7 +409,7 @@ pub fn hex(text: &str) -> Result<Vec<u8>, String> {
             .chunks(2)
             .map(|pair| pair[0] << 4 | pair[1])
             .collect()),
-        Some(_) => Err("hexadecimal digits come in pairs".to_owned()),
+        Some(_) => Err("the number of hexadecimal digits is odd".to_owned()),
         None => Err("write hexadecimal digits, such as `00 ff 1a`".to_owned()),
     }
 }
@@ -423,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_and_written_again() {
+    fn keys_survive_a_round_trip() {
         let config = read(
             r#"{"message":"{counter} {time}","framing":{"length":{"bytes":4,"order":"little"}},"plan":{"rate":"10/s"},"answers":"any",
                 "greeting":[{"send":"HELLO"},{"expect":"OK"}],"source_addresses":["127.0.0.2"]}"#,
@@ -458,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_its_key() {
+    fn invalid_values_are_rejected_by_key() {
         for (wrong, key) in [
             (r#"{"size":5,"hex":"00"}"#, "hex"),
             (r#"{"size":5,"message":"a"}"#, "message"),

@@ -1,4 +1,4 @@
-//! Messages as the registry lists them.
+//! Registry entry of messages.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ pub static PROTOCOL: Protocol = Protocol {
     former_key: config::former_key,
 };
 
-/// The port where a URL names none, and that of the reference server.
+/// Default port of URLs, and port of the reference server.
 const DEFAULT_PORT: u16 = 9000;
 
 fn read_url(text: &str) -> Result<Location, String> {
@@ -108,12 +108,12 @@ impl Keys for ClientConfig {
     }
 }
 
-/// What the clients of a population have in common.
+/// State that the clients of a population share.
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,
     surroundings: Surroundings,
-    /// What those that are sent to one URL have in common.
+    /// State that the clients of one URL share, by URL.
     plans: Mutex<BTreeMap<String, Arc<Plan>>>,
 }
 
@@ -125,7 +125,7 @@ impl MakeClients for Clients {
 
 impl Clients {
     fn plan(&self, url: &str) -> Result<Arc<Plan>, String> {
-        // A thread that broke down in here left the plans as they were.
+        // A panic in here leaves the plans unchanged.
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = plans.get(url) {
             return Ok(plan.clone());

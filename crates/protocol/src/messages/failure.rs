@@ -1,4 +1,4 @@
-//! The ways in which a client of messages can fail.
+//! Reasons for the failure of a message client.
 
 use super::frame::Malformed;
 use crate::connect_failure::ConnectFailure;
@@ -6,35 +6,35 @@ use crate::failure::reasons;
 use crate::session::{self, Closed};
 
 reasons! {
-    /// Why a client failed: a row of the report.
+    /// Reason for a client's failure: a row of the report.
     Failure with Connect(ConnectFailure) {
-        /// The server would not speak WebSocket: the detail says what it answered.
+        /// The server refused the WebSocket. The detail shows its answer.
         WebSocketRefused = "websocket_refused";
-        /// What the greeting expects did not come in time.
+        /// The expected part of the greeting did not arrive in time.
         TimeoutGreeting = "timeout_greeting";
-        /// The server said so much, and not what the greeting expects.
+        /// The server exceeded the length limit of the greeting without sending the expected part.
         WrongGreeting = "wrong_greeting";
-        /// The server closed the connection before the greeting was over.
+        /// The server closed the connection before the greeting was complete.
         ClosedInGreeting = "closed_in_greeting";
-        /// The server closed the connection though messages were still to come.
+        /// The server closed the connection although further messages were due.
         ClosedByServer = "closed_by_server";
         /// The connection was reset.
         Reset = "reset";
-        /// What the server sends is not framed as was agreed, or is longer than is taken.
+        /// The server's bytes violate the framing, or a message exceeds the length limit.
         MalformedAnswer = "malformed_answer";
-        /// The server sent more pings at once than a client answers.
+        /// The server sent more pings at once than the client answers.
         Flooded = "flooded";
-        /// The server took nothing off the connection until the bounded queue of the greeting ran
-        /// over.
+        /// The server did not read from the connection until the bounded queue of the greeting
+        /// overflowed.
         Stuck = "stuck";
     }
 }
 
-/// The most pings of a WebSocket that one read may bring. Each is answered with as much, so that a
-/// peer that sends nothing else would make its worker do nothing else.
+/// Maximum number of WebSocket pings in one read. Each one is answered with as many bytes, so that
+/// a peer that only sends pings would occupy its worker completely.
 const PINGS_A_READ: usize = 256;
 
-/// Counts a ping of a read.
+/// Counts a ping, and fails above the limit.
 pub(super) fn one_ping_more(pings: &mut usize) -> Result<(), session::Failure> {
     *pings += 1;
     match *pings > PINGS_A_READ {
@@ -44,12 +44,12 @@ pub(super) fn one_ping_more(pings: &mut usize) -> Result<(), session::Failure> {
 }
 
 impl Failure {
-    /// Of bytes that are no messages.
+    /// Returns the failure for a violation of the framing.
     pub fn of_malformed(malformed: Malformed) -> session::Failure {
         Failure::MalformedAnswer.with(malformed.to_string())
     }
 
-    /// Of a connection that ended though more was to come.
+    /// Returns the reason for a connection that ended too early.
     pub fn of_closed(how: Closed) -> Failure {
         match how {
             Closed::End => Failure::ClosedByServer,
@@ -72,7 +72,7 @@ mod tests {
         assert_reasons(all.map(|failure| (failure.name(), failure.doc())));
     }
     #[test]
-    fn tls_that_fails_says_why() {
+    fn tls_failures_keep_their_reason() {
         let failure = |how| Failure::of_closed(how).name();
         assert_eq!(failure(Closed::Tls(TlsError::Alert(40))), "tls_alert");
         assert_eq!(failure(Closed::Reset), "reset");

@@ -1,4 +1,4 @@
-//! Where in a stream of bytes a message ends, and the next begins.
+//! Framing: boundaries of messages in a stream of bytes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,36 +7,36 @@ use crate::websocket as ws;
 pub use crate::websocket::{Frame, Item};
 use mediagen::steps;
 
-/// The longest delimiter.
+/// Maximum length of a delimiter in bytes.
 pub const MAX_DELIMITER: usize = 16;
 
-/// The order of the bytes of a number.
+/// Byte order of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// The highest first, as networks have it.
+    /// Most significant byte first (network byte order).
     #[default]
     Big,
-    /// The lowest first.
+    /// Least significant byte first.
     Little,
 }
 
-/// A number before each message that says how long it is.
+/// Length prefix before each message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LengthPrefix {
-    /// How many bytes the number has: 1, 2, 4 or 8.
+    /// Size of the prefix in bytes: 1, 2, 4 or 8.
     pub bytes: u8,
-    /// Their order: `big` (default) or `little`.
+    /// Byte order: `big` (default) or `little`.
     #[serde(default)]
     pub order: Order,
-    /// Whether the number counts its own bytes too. Default false.
+    /// True if the length includes the prefix itself. Default false.
     #[serde(default)]
     pub includes_itself: bool,
 }
 
 impl LengthPrefix {
-    /// The number before a message of that length; none where it does not fit.
+    /// Returns the prefix of a message of this length, or `None` if it does not fit.
     fn number(self, length: u64) -> Option<u64> {
         let own = if self.includes_itself {
             u64::from(self.bytes)
@@ -76,35 +76,35 @@ impl LengthPrefix {
     }
 }
 
-/// How messages are told apart.
+/// Framing of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// They are not: a message is its bytes.
+    /// No framing: a message consists of its bytes only.
     None,
-    /// A number before each.
+    /// A length prefix before each message.
     Length(LengthPrefix),
-    /// These bytes after each: at least one, at most [`MAX_DELIMITER`].
+    /// These bytes after each message: at least one, at most [`MAX_DELIMITER`].
     Delimiter(Box<[u8]>),
-    /// Frames of a WebSocket (RFC 6455, 5), text or binary.
+    /// WebSocket frames (RFC 6455, 5), text or binary.
     WebSocket {
-        /// Whether they are masked, as those of clients are (RFC 6455, 5.3).
+        /// True if frames are masked, as those of clients are (RFC 6455, 5.3).
         masked: bool,
-        /// Whether they are text.
+        /// True for text frames.
         text: bool,
     },
 }
 
-/// What is wrong with bytes that ought to be messages.
+/// Violation of the framing in received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// A length that counts its own bytes and is less than those.
-    #[error("a length of {0} that is to count its own bytes")]
+    /// A length that includes the prefix but is less than the prefix.
+    #[error("length {0} is too small to include the prefix")]
     Length(u64),
-    /// A message longer than is taken.
-    #[error("a message of {0} bytes or more, which is longer than is taken")]
+    /// A message exceeds the length limit.
+    #[error("message of at least {0} bytes, which exceeds the limit")]
     TooLong(u64),
-    /// What no frame of a WebSocket is.
-    #[error("a frame that RFC 6455 does not know: {0}")]
+    /// An invalid WebSocket frame.
+    #[error("invalid WebSocket frame (RFC 6455): {0}")]
     WebSocket(&'static str),
 }
 
@@ -118,7 +118,7 @@ impl From<ws::Malformed> for Malformed {
 }
 
 impl Framing {
-    /// The longest message that can be framed so.
+    /// Returns the maximum length of a message with this framing.
     pub fn longest(&self) -> u64 {
         match self {
             Framing::Length(prefix) if prefix.bytes < 8 => {
@@ -133,7 +133,7 @@ impl Framing {
         }
     }
 
-    /// How many bytes framing adds to a message of that length.
+    /// Returns the number of bytes that framing adds to a message of this length.
     pub fn overhead(&self, length: usize) -> usize {
         match self {
             Framing::None => 0,
@@ -143,8 +143,8 @@ impl Framing {
         }
     }
 
-    /// Writes what comes before a message of that length. `mask` is what a WebSocket's client masks
-    /// it with.
+    /// Appends the bytes before a message of this length. `mask` is the masking key of a WebSocket
+    /// client.
     #[inline]
     pub fn begin(&self, length: usize, mask: u32, out: &mut Vec<u8>) {
         match self {
@@ -157,7 +157,7 @@ impl Framing {
         }
     }
 
-    /// Writes what comes after a message, the last `length` bytes of `out`.
+    /// Appends the bytes after a message, which is the last `length` bytes of `out`, and masks it.
     #[inline]
     pub fn end(&self, length: usize, mask: u32, out: &mut Vec<u8>) {
         match self {
@@ -170,7 +170,7 @@ impl Framing {
         }
     }
 
-    /// Writes a whole message.
+    /// Appends a whole message with its framing.
     pub fn write(&self, body: &[u8], mask: u32, out: &mut Vec<u8>) {
         self.begin(body.len(), mask, out);
         out.extend_from_slice(body);
@@ -178,53 +178,53 @@ impl Framing {
     }
 }
 
-/// How messages are to be read.
+/// Limits for reading messages.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
-    /// Without framing: how long the next message is; 0 for whatever has come.
+    /// Length of the next message without framing; 0 for all bytes available.
     pub fixed: usize,
-    /// Up to what length a message that comes in pieces is kept; of longer ones just the length is
-    /// told.
+    /// Maximum length of a fragmented message whose body is kept. Of longer ones, only the length
+    /// is returned.
     pub keep: usize,
-    /// Above what length a message is refused.
+    /// Maximum length of a message; longer ones are an error.
     pub longest: u64,
 }
 
-/// Reads messages out of a stream of bytes, cut anywhere. It keeps at most what [`ReadLimits::keep`]
-/// says, and only of a message that has not come as a whole.
+/// Reads messages from a stream of bytes, split at arbitrary positions. It buffers at most
+/// [`ReadLimits::keep`] bytes, and only of an incomplete message.
 #[derive(Clone, Debug, Default)]
 pub struct MessageReader {
-    /// What has come of the length before a message.
+    /// Received bytes of an incomplete length prefix.
     head: [u8; 8],
     head_length: u8,
-    /// How far a message is that has not come as a whole.
+    /// Progress of an incomplete message.
     part: Option<Part>,
     kept: Vec<u8>,
     ws: Option<Box<ws::Assembly>>,
 }
 
-/// A message of which not all has come.
+/// An incomplete message.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// How long it is, as far as that is known: else how much has come.
+    /// Length of the message if it is known, otherwise the number of bytes received.
     length: u64,
-    /// How much is to come, where that is known.
+    /// Number of missing bytes, if it is known.
     left: u64,
 }
 
 impl MessageReader {
-    /// Whether a message has begun and is not over.
+    /// Returns true if a message is incomplete.
     pub fn is_within(&self) -> bool {
         self.part.is_some()
             || self.head_length > 0
             || self.ws.as_ref().is_some_and(|ws| ws.is_within())
     }
 
-    /// The next thing that is over, out of `input`, from which it is taken; none where more has to
-    /// come, all of it being taken.
+    /// Returns the next complete item of `input` and removes it from there. Returns `None` if more
+    /// bytes are needed; `input` is then empty.
     ///
     /// # Errors
-    /// [`Malformed`]: the stream is of no further use.
+    /// [`Malformed`]. The stream cannot be read any further.
     pub fn next<'s, 'i: 's>(
         &'s mut self,
         framing: &Framing,
@@ -261,7 +261,7 @@ impl MessageReader {
             Framing::Delimiter(delimiter) => self.delimited(delimiter, wanted, input)?,
             Framing::WebSocket { masked, .. } => {
                 let ws = self.ws.get_or_insert_with(Box::default);
-                // What comes is masked where what we send is not.
+                // Received frames are masked if sent ones are not.
                 let limits = ws::Limits {
                     keep: wanted.keep,
                     longest: wanted.longest,
@@ -272,7 +272,7 @@ impl MessageReader {
         Ok(frame.map(Item::Frame))
     }
 
-    /// The number before a message.
+    /// Reads the length prefix of a message.
     #[inline]
     fn head(&mut self, prefix: LengthPrefix, input: &mut &[u8]) -> Result<Option<u64>, Malformed> {
         let bytes = usize::from(prefix.bytes);
@@ -295,7 +295,7 @@ impl MessageReader {
         prefix.read(&self.head[..bytes]).map(Some)
     }
 
-    /// A message whose length is known: `length` where it begins, else as when it began.
+    /// Reads a message of known length. `length` is used only at its beginning.
     #[inline]
     fn counted<'s, 'i: 's>(
         &'s mut self,
@@ -346,7 +346,7 @@ impl MessageReader {
         })
     }
 
-    /// A message that ends with a delimiter.
+    /// Reads a message that ends with a delimiter.
     fn delimited<'s, 'i: 's>(
         &'s mut self,
         delimiter: &[u8],
@@ -371,8 +371,8 @@ impl MessageReader {
             }
             self.kept.clear();
         }
-        // It comes in pieces, and the delimiter may too: the last bytes of what came are always
-        // kept.
+        // The message is fragmented, and the delimiter may be, too. The last received bytes are
+        // therefore always kept.
         let before = self.part.map_or(0, |part| part.length);
         let tail = self.kept.len().min(delimiter.len() - 1);
         let mut seam = [0; 2 * MAX_DELIMITER];
@@ -413,7 +413,7 @@ impl MessageReader {
         Ok(Some(Frame { length, body }))
     }
 
-    /// Keeps what came, or where all of it is more than `most`, its last `tail` bytes.
+    /// Buffers received bytes; if there are more than `most` in total, only the last `tail` bytes.
     fn keep(&mut self, come: &[u8], most: usize, tail: usize, all: u64) {
         if self.kept.len() + come.len() <= most && self.kept.len() as u64 + come.len() as u64 == all
         {
@@ -429,7 +429,7 @@ impl MessageReader {
         self.kept.shrink_to(2 * MAX_DELIMITER);
     }
 
-    /// Gives memory back that nothing needs between two messages.
+    /// Releases memory that is not needed between two messages.
     pub fn rest(&mut self) {
         if self.part.is_none() && self.kept.capacity() > 0 {
             self.kept = Vec::new();
@@ -437,7 +437,7 @@ impl MessageReader {
     }
 }
 
-/// Where `wanted`, which is not empty, is found first.
+/// Returns the first offset of `wanted`, which is not empty, in `bytes`.
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     let (&first, rest) = wanted.split_first()?;
     let mut from = 0;

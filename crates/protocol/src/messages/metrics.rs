@@ -1,4 +1,4 @@
-//! What is measured of messages.
+//! Metrics of messages.
 
 use measure::totals::Statistic;
 use measure::{Disqualifier, Meaning, TableColumn};
@@ -6,79 +6,78 @@ use measure::{Disqualifier, Meaning, TableColumn};
 use crate::metrics::CLIENTS;
 
 measure::metrics! {
-    /// Messages that clients send, and what comes back.
+    /// Messages that clients send, and their answers.
     pub MESSAGES after CLIENTS;
     counters {
-        /// Messages that this machine's kernel took, the last byte of each perhaps a little later.
-        /// Those of greetings are not among them.
+        /// Messages that this machine's kernel accepted, the last byte of each perhaps slightly
+        /// later. Messages of greetings are not included.
         SENT = "sent", Count, "";
-        /// Messages that the server's machine has acknowledged to the last byte: they are in the
-        /// server's receive buffer, or it has read them. Looked at once a second and at the end. Of
-        /// a Unix socket: those that the server has read.
+        /// Messages of which the server's machine has acknowledged every byte: the server has read
+        /// them, or they are in its receive buffer. Sampled once a second and at the end. For a
+        /// Unix socket: messages that the server has read.
         ACKNOWLEDGED = "acknowledged", Count, "tcp(7), SIOCOUTQ";
-        /// Messages that were due and could not be sent, because the connection took no more, or
-        /// because 1024 messages on it had no answer yet: the server's back-pressure. They are not
-        /// sent later, and the schedule goes on.
+        /// Messages that were due but could not be sent because the connection accepted no more, or
+        /// because 1024 messages on it had no answer yet: backpressure of the server. They are not
+        /// sent later, and the schedule continues.
         DUE_NOT_SENT = "due_not_sent", Count, "";
-        /// Messages that were sent and not acknowledged when their connection ended.
+        /// Messages that were sent but not acknowledged when their connection ended.
         LOST_IN_FLIGHT = "lost_in_flight", Count, "";
-        /// Messages that came back as they had been sent, or that any message answered, as
-        /// `answers` has it.
+        /// Messages with the expected answer according to `answers`: their echo, or any message.
         ANSWERED = "answered", Count, "";
-        /// Answers that are not what was sent.
+        /// Answers that differ from what was sent.
         ANSWERS_WRONG = "answers_wrong", Count, "";
-        /// Messages of which the answer was left out: that to a later one came.
+        /// Messages without an answer although a later message was answered.
         ANSWERS_MISSED = "answers_missed", Count, "";
-        /// Messages that had no answer within `answer_timeout`.
+        /// Messages without an answer within `answer_timeout`.
         ANSWERS_TIMED_OUT = "answers_timed_out", Count, "";
-        /// Messages that had no answer when their connection ended.
+        /// Messages without an answer when their connection ended.
         UNANSWERED = "unanswered", Count, "";
-        /// Messages that came and that nothing had asked for: answers after their `answer_timeout`,
-        /// and more of them than messages. Without framing, and where no answers are expected, each
+        /// Messages received that no message had asked for: answers after their `answer_timeout`,
+        /// and more answers than messages. Without framing, and if no answers are expected, each
         /// read counts as one.
         UNASKED = "unasked", Count, "";
-        /// Bytes of messages sent, framing included, and those of TLS not.
+        /// Bytes of messages sent, including framing, without TLS.
         BYTES_SENT = "bytes_sent", Bytes, "";
-        /// Bytes that came after the greeting, framing included, and those of TLS not.
+        /// Bytes received after the greeting, including framing, without TLS.
         BYTES_RECEIVED = "bytes_received", Bytes, "";
-        /// Messages of greetings that were sent.
+        /// Greeting messages sent.
         GREETINGS_SENT = "greetings_sent", Count, "";
         /// Rounds over the connections of a worker.
         ROUNDS = "rounds", Count, "";
-        /// Connections that the server closed in order, after it had been told that nothing more
-        /// would be sent.
+        /// Connections that the server closed in order, after the client had announced that it
+        /// would send no more.
         CLOSED_IN_ORDER = "closed_in_order", Count, "";
     }
     gauges {}
     distributions {
-        /// From the time at which a message was planned to the arrival of its answer. In rounds a
-        /// message is planned for the time of its round. With `in_flight` it is planned for the
-        /// arrival of the answer that lets it be sent.
+        /// Time from when a message was planned to the arrival of its answer. In rounds, a message
+        /// is planned for the time of its round. With `in_flight`, it is planned for the arrival of
+        /// the answer that triggers it.
         ROUND_TRIP = "round_trip", Seconds, "";
-        /// From the moment right before the system call that sent a message to the arrival of its
-        /// answer: `round_trip` without what the tester itself was late.
+        /// Time from immediately before the system call that sent a message to the arrival of its
+        /// answer: `round_trip` without the tester's own lateness.
         ROUND_TRIP_FROM_SENT = "round_trip_from_sent", Seconds, "";
-        /// From the time at which a message was planned to the moment right before the system call
-        /// that sent it. In rounds that is its turn.
+        /// Time from when a message was planned to immediately before the system call that sent it.
+        /// In rounds, this includes waiting for its turn.
         MESSAGE_LATENESS = "message_lateness", Seconds, "";
-        /// How long a round took, from its first message to its last.
+        /// Duration of a round, from its first message to its last.
         ROUND_DURATION = "round_duration", Seconds, "";
-        /// From the moment a connection stood to the end of its greeting, the handshake of a
-        /// WebSocket included.
+        /// Time from the established connection to the end of the greeting, including the handshake
+        /// of a WebSocket.
         GREETING_DELAY = "greeting_delay", Seconds, "";
     }
     derived {
-        /// Messages that were planned: those that were sent, and those that could not be.
+        /// Planned messages: those that were sent, and those that could not be sent.
         "due", Count, "", Sum(SENT, DUE_NOT_SENT);
-        /// Messages sent a second.
+        /// Messages sent per second.
         "sent_rate", Count, "", Rate(SENT, 1);
-        /// Messages acknowledged a second.
+        /// Messages acknowledged per second.
         "acknowledged_rate", Count, "", Rate(ACKNOWLEDGED, 1);
-        /// Messages answered a second.
+        /// Messages answered per second.
         "answered_rate", Count, "", Rate(ANSWERED, 1);
-        /// Bits of messages sent a second, framing included.
+        /// Bits of messages sent per second, including framing.
         "sent_bitrate", BitsPerSecond, "", Rate(BYTES_SENT, 8);
-        /// Messages that were due and could not be sent, as a share of all that were due.
+        /// Share of the due messages that could not be sent.
         "back_pressure", Ratio, "", Share(DUE_NOT_SENT, SENT);
     }
     table {
@@ -109,7 +108,7 @@ measure::metrics! {
     }
 }
 
-/// A share of the messages that were sent.
+/// Returns a disqualifier for a share of the messages sent.
 const fn of_sent(parts: &'static [&'static str], words: &'static str) -> Disqualifier {
     Disqualifier {
         parts,
@@ -120,26 +119,27 @@ const fn of_sent(parts: &'static [&'static str], words: &'static str) -> Disqual
 }
 
 measure::metrics! {
-    /// What a reference server of messages counts.
+    /// Counters of the message reference server.
     pub SERVED after CLIENTS;
     counters {
         /// Connections accepted.
         CONNECTIONS = "connections", Count, "";
-        /// Connections that have ended.
+        /// Connections that ended.
         CONNECTIONS_ENDED = "connections_ended", Count, "";
-        /// Of those, the ones that broke or were cut off: what was on its way on them is not known.
+        /// Ended connections that broke or were cut off, so that the fate of messages in flight is
+        /// unknown.
         BROKEN = "broken", Count, "";
-        /// Messages that came.
+        /// Messages received.
         RECEIVED = "received_messages", Count, "";
-        /// Bytes that came.
+        /// Bytes received.
         RECEIVED_BYTES = "received_bytes", Bytes, "";
-        /// Answers that were handed to the connection.
+        /// Answers given to the connection.
         REPLIES = "replies", Count, "";
-        /// Bytes of those.
+        /// Bytes of these answers.
         REPLIED_BYTES = "replied_bytes", Bytes, "";
-        /// Answers left out on purpose.
+        /// Answers dropped on purpose.
         DROPPED = "dropped", Count, "";
-        /// Answers made wrong on purpose.
+        /// Answers corrupted on purpose.
         SPOILT = "spoilt", Count, "";
         /// Connections closed on purpose.
         CLOSED = "closed", Count, "";

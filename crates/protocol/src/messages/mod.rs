@@ -1,9 +1,8 @@
-//! Short messages over TCP, TLS, WebSockets and Unix sockets: as chats, games and telemetry send
-//! them.
+//! Short messages over TCP, TLS, WebSockets and Unix sockets, as in chats, games and telemetry.
 //!
-//! One connection is one client. Its session makes the connection, exchanges what has to come
-//! first, and then hands the connection over as a [`caller::Caller`]: the worker sends and reads
-//! messages on it without asking the session for each.
+//! Each client has one connection. Its session opens the connection, exchanges the greeting, and
+//! then hands the connection over as a [`caller::Caller`]: the worker sends and reads messages on
+//! it without calling the session for each.
 
 pub mod caller;
 pub mod client;

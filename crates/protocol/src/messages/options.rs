@@ -1,8 +1,7 @@
-//! The options of a command line for clients of messages.
+//! Command-line options of message clients.
 
 use crate::options::{ClientOption, ClientOptions};
 
-/// What messages are sent.
 pub(super) static OPTIONS: ClientOptions = ClientOptions {
     heading: "Messages (tcp, tls, ws, wss and unix URLs)",
     options: &[
@@ -17,13 +16,13 @@ pub(super) static OPTIONS: ClientOptions = ClientOptions {
             "message",
             "message",
             "TEXT",
-            "Text of each message, in which {counter}, {time} and {random:8} are filled in",
+            "Text of each message; {counter}, {time} and {random:8} are replaced",
         ),
         ClientOption::new(
             "every",
             "plan.every",
             "TIME",
-            "One message on each connection in turn; a round begins so often, by planned times \
+            "Send one message on each connection in turn, in rounds that start at this interval \
              [default: 1s]",
         )
         .conflicts(&["sleep", "rate", "in-flight"]),
@@ -31,33 +30,33 @@ pub(super) static OPTIONS: ClientOptions = ClientOptions {
             "sleep",
             "plan.sleep",
             "TIME",
-            "One message on each connection in turn, with so long a sleep after each round",
+            "Send one message on each connection in turn, and sleep this long after each round",
         )
         .conflicts(&["rate", "in-flight"]),
         ClientOption::new(
             "rate",
             "plan.rate",
             "RATE",
-            "So many messages on each connection, such as 10/s",
+            "Message rate on each connection, such as 10/s",
         )
         .conflicts(&["in-flight"]),
         ClientOption::new(
             "in-flight",
             "plan.in_flight",
             "NUMBER",
-            "Wait for the echo of each message, with so many on their way on each connection",
+            "Wait for the echo of each message, with this many in flight on each connection",
         ),
         ClientOption::new(
             "answers",
             "answers",
             "ANSWERS",
-            "What answers a message: none, echo or any [default: echo with --in-flight, else none]",
+            "Expected answers: none, echo or any [default: echo with --in-flight, else none]",
         ),
         ClientOption::new(
             "messages",
             "messages",
             "NUMBER",
-            "How many messages are sent on each connection [default: until the end]",
+            "Number of messages on each connection [default: until the end]",
         ),
         ClientOption {
             is_escaped: true,

@@ -1,5 +1,5 @@
-//! The reference server of messages: takes them in or sends them back, does wrong what it is told
-//! to, and counts exactly what it did.
+//! Message reference server: counts messages, echoes them if asked to, injects faults on request,
+//! and counts exactly what it did.
 
 pub(super) mod reference;
 
@@ -19,47 +19,45 @@ use crate::session::exchange::{After, Ended, Exchange, Tools};
 use crate::session::{self, ChannelId, Context, Input, Outcome, Output, Port, Session};
 use crate::websocket::{self as ws, Acceptance};
 
-/// The longest message that the server takes apart in order to spoil, to delay or to leave out the
-/// answer.
+/// Maximum length of a message whose answer can be corrupted, delayed or dropped.
 const KEEP: usize = 64 * 1024;
 
-/// The longest message that it takes.
+/// Maximum length of a message.
 const LONGEST: u64 = 64 << 20;
 
-/// What becomes of a message.
+/// Treatment of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It is counted.
+    /// Messages are counted.
     Sink,
-    /// It is counted and sent back.
+    /// Messages are counted and sent back.
     #[default]
     Echo,
 }
 
-/// What the server does wrong on purpose. Nothing by default. Shares are from 0 to 1, and of the
-/// messages.
+/// Faults to inject. Default: none. Shares refer to messages and are from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MessageFaults {
-    /// How long an answer waits.
+    /// Delay of answers.
     pub delay: Duration,
-    /// The share that is not answered.
+    /// Share of messages without an answer.
     pub drop: f64,
-    /// The share whose answer is not what came: its last byte is another.
+    /// Share of messages whose answer has a wrong last byte.
     pub wrong: f64,
-    /// The share after which the connection is closed, without an answer.
+    /// Share of messages after which the connection is closed without an answer.
     pub close: f64,
-    /// Whether nothing is ever read.
+    /// True if the server never reads.
     pub deaf: bool,
 }
 
-/// The faults, as they are written.
+/// All faults as they are written.
 const KNOWN: [&str; 5] = ["delay=5ms", "drop=1%", "wrong=1%", "close=1%", "deaf"];
 
 impl MessageFaults {
-    /// Adds one fault, as it is written after `--fault`. One that stands already is replaced.
+    /// Adds a fault, written as after `--fault`. It replaces an earlier fault of the same name.
     ///
     /// # Errors
-    /// What is wrong with it, and what there is.
+    /// The text gives the reason, and the known faults.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let (name, value) = (name.trim(), value.trim());
@@ -84,7 +82,7 @@ impl MessageFaults {
             _ => {
                 let known: Vec<String> = KNOWN.iter().map(|known| format!("`{known}`")).collect();
                 Err(format!(
-                    "there is no such fault; there are {}",
+                    "unknown fault; known faults are {}",
                     known.join(", ")
                 ))
             }
@@ -92,32 +90,32 @@ impl MessageFaults {
         result.map_err(|error| format!("fault `{text}`: {error}"))
     }
 
-    /// Whether each message is to be taken apart.
+    /// Returns true if each message must be parsed.
     fn look_at_each(&self) -> bool {
         !self.delay.is_zero() || self.drop > 0.0 || self.wrong > 0.0 || self.close > 0.0
     }
 }
 
-/// The settings of the reference server.
+/// Settings of the reference server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageServerConfig {
-    /// What becomes of a message.
+    /// Treatment of messages.
     pub mode: Mode,
-    /// How messages are told apart.
+    /// Framing of messages.
     pub framing: Framing,
-    /// How many bytes a message has, where there is no framing.
+    /// Message size in bytes if there is no framing.
     pub size: usize,
-    /// What is done wrong.
+    /// Faults to inject.
     pub faults: MessageFaults,
-    /// Seed of all that is drawn.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl MessageServerConfig {
-    /// The metrics of its connections.
+    /// Metrics of the server's connections.
     pub const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &SERVED]);
 
-    /// A session for the connection that was accepted as number `number`.
+    /// Creates the session of the accepted connection `number`.
     pub fn session(self: &Arc<MessageServerConfig>, number: u64) -> Box<dyn Session> {
         Box::new(ServerSession {
             config: self.clone(),
@@ -129,17 +127,17 @@ impl MessageServerConfig {
     }
 }
 
-/// A server's side of a connection.
+/// Server's side of a connection.
 #[derive(Debug)]
 pub struct Answerer {
     config: Arc<MessageServerConfig>,
     number: u64,
-    /// Messages so far.
+    /// Number of messages so far.
     messages: u64,
-    /// Bytes of a message without framing that has begun.
+    /// Number of bytes of an incomplete message without framing.
     begun: usize,
     reader: MessageReader,
-    /// Answers that wait, with when they are due.
+    /// Delayed answers with their due times.
     delayed: VecDeque<(Time, Box<[u8]>)>,
     waiting: usize,
 }
@@ -157,14 +155,15 @@ impl Answerer {
         }
     }
 
-    /// Whether a fault of that share strikes this message; `which` tells faults apart.
+    /// Returns true if a fault with this share affects the current message. `which` distinguishes
+    /// faults.
     fn strikes(&self, share: f64, which: u64) -> bool {
         share > 0.0
             && (mix(&[self.config.seed, self.number, self.messages, which]) as f64)
                 < share * u64::MAX as f64
     }
 
-    /// Sends the answer in `scratch`, or keeps it as long as it is to wait.
+    /// Sends the answer in `scratch`, or queues it for its delay.
     fn answer(&mut self, config: &MessageServerConfig, tools: &mut Tools<'_>) {
         if config.faults.delay.is_zero() {
             tools.out.extend_from_slice(tools.scratch);
@@ -177,8 +176,7 @@ impl Answerer {
         }
     }
 
-    /// The way of a server without faults: messages are counted, and bytes are sent back as they
-    /// came.
+    /// Handles bytes without faults: counts messages, and sends the bytes back unchanged.
     fn pass(
         &mut self,
         config: &MessageServerConfig,
@@ -271,7 +269,7 @@ impl Exchange for Answerer {
                 Some(body) => config.framing.write(body, 0, tools.scratch),
                 None => {
                     let detail = format!(
-                        "a message of {} bytes, and faults are of such with at most {KEEP}",
+                        "message of {} bytes, but faults support at most {KEEP}",
                         frame.length
                     );
                     return Err(Failure::MalformedAnswer.with(detail));
@@ -317,7 +315,7 @@ impl Exchange for Answerer {
 
     fn waiting(&self) -> usize {
         match self.config.faults.deaf {
-            // Nothing is read before that has left.
+            // Backpressure so high that nothing is ever read.
             true => usize::MAX,
             false => self.waiting,
         }
@@ -335,8 +333,7 @@ fn replied(bytes: usize, recorder: &mut Recorder) {
     recorder.add(m::REPLIED_BYTES, bytes as u64);
 }
 
-/// Makes the last byte of a framed message of `body` bytes another, and never one that means the
-/// end of a message.
+/// Changes the last byte of a framed message of `body` bytes, but never to a byte of the delimiter.
 fn spoil(framing: &Framing, body: usize, framed: &mut [u8]) {
     let behind = match framing {
         Framing::Delimiter(delimiter) => delimiter.len(),
@@ -360,22 +357,22 @@ enum State {
     Ended,
 }
 
-/// How long a client may take to ask for a WebSocket, all of its request included. Who takes longer
-/// is disconnected, so that nobody holds connections without ever using them. (Plain connections
-/// have no handshake: who sends nothing on one is a client that waits.)
+/// Time limit for a complete WebSocket request. Slower clients are disconnected, so that they
+/// cannot hold unused connections. (Plain connections have no handshake: a client that sends
+/// nothing on one is waiting.)
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// The channel of an accepted connection.
+/// Channel of the accepted connection.
 const CHANNEL: ChannelId = ChannelId(0);
 
-/// The session of a connection: it hands it over, and hears how it ended.
+/// Session of a connection: hands it over, and ends with it.
 struct ServerSession {
     config: Arc<MessageServerConfig>,
     number: u64,
     state: State,
-    /// What came of a WebSocket's handshake.
+    /// State of the WebSocket handshake.
     handshake: Acceptance,
-    /// Until when that must have come, while it has not.
+    /// Time limit for the handshake, while it is incomplete.
     until: Option<Time>,
 }
 
@@ -395,14 +392,14 @@ impl ServerSession {
         }
     }
 
-    /// Gives a connection up on which there will be no WebSocket.
+    /// Ends a connection without a WebSocket.
     fn refuse(&mut self, cx: &mut Context<'_>, why: &str) {
         cx.recorder.add(m::CONNECTIONS_ENDED, 1);
         cx.recorder.add(m::BROKEN, 1);
         self.end(cx, Outcome::Failed(Failure::WebSocketRefused.with(why)));
     }
 
-    /// Answers a WebSocket's handshake once all of it has come.
+    /// Answers a WebSocket handshake once the request is complete.
     fn upgrade(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
         let mut rest = bytes;
         let answer = match self.handshake.take(&mut rest) {
@@ -415,7 +412,7 @@ impl ServerSession {
             port: Port::Media,
             bytes: answer,
         });
-        // A client waits for the answer before it sends more (RFC 6455, 4.1).
+        // A client must wait for the answer before it sends more (RFC 6455, 4.1).
         if !rest.is_empty() {
             cx.recorder.add(m::BROKEN, 1);
         }
@@ -451,7 +448,7 @@ impl Session for ServerSession {
             _ => {}
         }
         if self.until.is_some_and(|until| cx.now >= until) && self.state == State::New {
-            self.refuse(cx, &format!("no whole request within {HANDSHAKE:?}"));
+            self.refuse(cx, &format!("no complete request within {HANDSHAKE:?}"));
         }
     }
 
@@ -485,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spoilt_keeps_its_framing() {
+    fn corrupted_messages_keep_their_framing() {
         let mut framed = b"ab\x0b\n".to_vec();
         spoil(&Framing::Delimiter(b"\n".as_slice().into()), 3, &mut framed);
         assert_eq!(framed, b"ab\x09\n");
@@ -494,7 +491,7 @@ mod tests {
         assert_eq!(framed, b"\x02ac");
     }
 
-    /// A session of a WebSocket's server, and what it is given.
+    /// A session of a WebSocket server with its surroundings.
     struct Bench {
         session: Box<dyn Session>,
         recorder: Recorder,
@@ -554,7 +551,7 @@ mod tests {
     };
 
     #[test]
-    fn a_handshake_that_does_not_come_ends_after_its_time_however_many_bytes_trickle_in() {
+    fn slow_handshake_ends_after_its_time_limit() {
         for trickles in [false, true] {
             let mut bench = Bench::opened(WEBSOCKET);
             let until = bench.now + HANDSHAKE;
@@ -585,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_shaken_hands_and_who_need_not_may_take_their_time() {
+    fn only_the_handshake_has_a_time_limit() {
         let mut bench = Bench::opened(WEBSOCKET);
         bench.now += HANDSHAKE / 2;
         bench.bytes(b"GET / HTTP/1.1\r\nSec-WebSocket-Key: x\r\n\r\n");

@@ -1,4 +1,4 @@
-//! What the summary of a run shows of messages.
+//! Summary rows of messages.
 
 use measure::SummaryRow;
 use measure::summary::{Part, When};
@@ -15,7 +15,7 @@ pub(super) const MESSAGES: &[SummaryRow] = &[
         "back-pressure",
         &[When::Above("due_not_sent")],
         &[Part::Text(
-            "{due_not_sent:message|messages} were due and could not be sent, {back_pressure} of all \
+            "{due_not_sent:message|messages} were due but could not be sent, {back_pressure} of all \
              that were due",
         )],
     ),
@@ -30,12 +30,12 @@ pub(super) const MESSAGES: &[SummaryRow] = &[
         "answers",
         &[],
         &[Part::List(&[
-            ("answered", "{} right ({answered_rate:0}/s)"),
+            ("answered", "{} correct ({answered_rate:0}/s)"),
             ("answers_wrong", "{} wrong"),
-            ("answers_missed", "{} left out"),
+            ("answers_missed", "{} missed"),
             ("answers_timed_out", "{} too late"),
-            ("unanswered", "{} not come by the end"),
-            ("unasked", "{} unasked"),
+            ("unanswered", "{} missing at the end"),
+            ("unasked", "{} unsolicited"),
         ])],
     ),
     SummaryRow::distribution(
@@ -51,7 +51,7 @@ pub(super) const MESSAGES: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::distribution(
-        "round took",
+        "round duration",
         &[When::HasData("round_duration")],
         "round_duration",
         "mean",

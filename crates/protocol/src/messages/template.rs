@@ -1,42 +1,42 @@
-//! What a message holds: bytes that stay, and places that are filled in anew for each.
+//! Content of messages: fixed bytes, and placeholders that are replaced in each message.
 
 use std::fmt;
 
 use crate::mix::mix;
 
-/// The longest message, in bytes, framing not counted.
+/// Maximum length of a message in bytes, without framing.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
-/// The most places of a template.
+/// Maximum number of parts of a template.
 const MAX_PARTS: usize = 64;
 
-/// The widest counter, in digits: what the largest one has.
+/// Maximum width of a counter in digits: that of the largest number.
 const WIDEST: usize = 20;
 
-/// What a message is made of.
+/// Part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// Bytes as they are.
+    /// Fixed bytes.
     Bytes(Box<[u8]>),
-    /// The number of the message on its connection, from 1, in decimal; of so many digits where it
-    /// has a width, its highest left out.
+    /// Number of the message on its connection, from 1, in decimal. With a width, only the lowest
+    /// digits.
     Counter(Option<u8>),
-    /// When it was sent: nanoseconds since 1970, of 19 digits.
+    /// Time of sending: nanoseconds since 1970, in 19 digits.
     Time,
-    /// So many letters and digits, drawn.
+    /// Number of random letters and digits.
     Random(u32),
 }
 
-/// How long a time is.
+/// Number of digits of a time.
 const TIME_DIGITS: usize = 19;
 
-/// What a message is made from.
+/// Template of messages.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Template {
     parts: Box<[Part]>,
-    /// How long a message is without its counters that have no width.
+    /// Length of a message without its counters of variable width.
     fixed: usize,
-    /// How many counters have no width.
+    /// Number of counters of variable width.
     open_counters: usize,
 }
 
@@ -46,19 +46,19 @@ impl fmt::Debug for Template {
     }
 }
 
-/// What fills a message in.
+/// Values for the placeholders of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filling {
-    /// Which message of its connection it is, from 1.
+    /// Number of the message on its connection, from 1.
     pub number: u64,
-    /// When it is sent, in nanoseconds since 1970.
+    /// Time of sending, in nanoseconds since 1970.
     pub nanos: u64,
-    /// What is drawn follows from this and the number.
+    /// Seed of random characters, together with the number.
     pub seed: u64,
 }
 
 impl Template {
-    /// Messages of so many bytes: eight digits of the counter, as far as they fit, and letters.
+    /// Creates messages of this size: up to eight digits of the counter, followed by letters.
     pub fn of_size(size: usize) -> Template {
         let digits = size.min(8);
         let letters: Vec<u8> = (b'a'..=b'z').cycle().take(size - digits).collect();
@@ -68,16 +68,16 @@ impl Template {
         Template::of_parts(counter.into_iter().chain(rest).collect())
     }
 
-    /// Messages that are always these bytes.
+    /// Creates messages that always consist of these bytes.
     pub fn of_bytes(bytes: &[u8]) -> Template {
         Template::of_parts(vec![Part::Bytes(bytes.into())])
     }
 
-    /// What was written as text: `{counter}`, `{counter:8}`, `{time}` and `{random:8}` are filled
-    /// in, `{{` and `}}` are braces.
+    /// Parses a text: `{counter}`, `{counter:8}`, `{time}` and `{random:8}` are placeholders, `{{`
+    /// and `}}` stand for braces.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the reason if the text is invalid.
     pub fn parse(text: &str) -> Result<Template, String> {
         let mut parts = Vec::new();
         let mut bytes = Vec::new();
@@ -94,9 +94,7 @@ impl Template {
             let (name, after) = match rest.split_once('}') {
                 Some(found) if brace == "{" => found,
                 _ => {
-                    return Err(
-                        "a brace without its other half; write `{{` or `}}` for a brace".to_owned(),
-                    );
+                    return Err("unmatched brace; write `{{` or `}}` for a brace".to_owned());
                 }
             };
             rest = after;
@@ -110,7 +108,7 @@ impl Template {
             parts.push(Part::Bytes(bytes.into()));
         }
         if parts.len() > MAX_PARTS {
-            return Err(format!("it has more than {MAX_PARTS} places to fill in"));
+            return Err(format!("the text has more than {MAX_PARTS} parts"));
         }
         let template = Template::of_parts(parts);
         if template.longest() > MAX_MESSAGE {
@@ -138,34 +136,34 @@ impl Template {
         }
     }
 
-    /// How long message `number` is.
+    /// Returns the length of message `number`.
     pub fn length(&self, number: u64) -> usize {
         self.fixed + self.open_counters * digits(number)
     }
 
-    /// How long the longest is.
+    /// Returns the maximum length of a message.
     pub fn longest(&self) -> usize {
         self.fixed.saturating_add(self.open_counters * WIDEST)
     }
 
-    /// Whether all messages are of one length.
+    /// Returns true if all messages have the same length.
     pub fn is_of_one_length(&self) -> bool {
         self.open_counters == 0
     }
 
-    /// Whether when it is sent is part of a message.
+    /// Returns true if messages contain their time of sending.
     pub fn tells_time(&self) -> bool {
         self.parts.contains(&Part::Time)
     }
 
-    /// Whether every message is valid UTF-8.
+    /// Returns true if every message is valid UTF-8.
     pub fn is_text(&self) -> bool {
         let text =
             |part: &Part| !matches!(part, Part::Bytes(bytes) if str::from_utf8(bytes).is_err());
         self.parts.iter().all(text)
     }
 
-    /// Adds a message to `out`. The hot path.
+    /// Appends a message to `out` (hot path).
     #[inline]
     pub fn write(&self, filling: &Filling, out: &mut Vec<u8>) {
         for part in &self.parts {
@@ -200,7 +198,7 @@ fn part(name: &str) -> Result<Part, String> {
         match length.parse() {
             Ok(length) if (1..=most).contains(&length) => Ok(Some(length)),
             _ => Err(format!(
-                "`{{{name}:{length}}}` must name a length from 1 to {most}"
+                "`{{{name}:{length}}}` must have a length from 1 to {most}"
             )),
         }
     };
@@ -215,19 +213,19 @@ fn part(name: &str) -> Result<Part, String> {
             u32::try_from(number(MAX_MESSAGE)?.unwrap_or(8)).expect("it is bounded"),
         )),
         _ => Err(format!(
-            "`{{{name}}}` is nothing that can be filled in: there are `{{counter}}`, `{{counter:8}}`, `{{time}}` and `{{random:8}}`; write `{{{{` for a brace"
+            "unknown placeholder `{{{name}}}`: there are `{{counter}}`, `{{counter:8}}`, `{{time}}` and `{{random:8}}`; write `{{{{` for a brace"
         )),
     }
 }
 
-/// How many decimal digits a number has.
+/// Returns the number of decimal digits.
 fn digits(number: u64) -> usize {
     number
         .checked_ilog10()
         .map_or(1, |digits| digits as usize + 1)
 }
 
-/// Writes a number at the end of `digits`, and says where it begins.
+/// Writes a number at the end of `digits`. Returns the index of its first digit.
 #[inline]
 fn write_digits(mut number: u64, digits: &mut [u8; WIDEST]) -> usize {
     let mut at = WIDEST;
@@ -274,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_filled_in() {
+    fn placeholders_are_replaced() {
         let template =
             Template::parse("n={counter} {counter:4} at {time} {{x}} {random:3}!").expect("valid");
         let text = written(&template, 12_345);
@@ -290,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_kept_exactly() {
+    fn messages_have_exactly_the_given_size() {
         assert_eq!(
             written(&Template::of_size(36), 42),
             "00000042abcdefghijklmnopqrstuvwxyzab"
@@ -302,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_filled_in_is_refused() {
+    fn invalid_placeholders_are_rejected() {
         for wrong in [
             "{",
             "}",
@@ -320,7 +318,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_written_is_as_long_as_was_said(text in "[a-z{}:0-9]{0,30}", number: u64) {
+        fn written_messages_have_the_predicted_length(text in "[a-z{}:0-9]{0,30}", number: u64) {
             if let Ok(template) = Template::parse(&text) {
                 let text = written(&template, number);
                 prop_assert!(text.len() <= template.longest());

@@ -1,4 +1,4 @@
-//! URLs of servers of messages: `tcp://127.0.0.1:9000`, `tls://host:9000`, `ws://host/chat`,
+//! URLs of message servers: `tcp://127.0.0.1:9000`, `tls://host:9000`, `ws://host/chat`,
 //! `wss://host/chat`, `unix:///run/server.sock`.
 
 use std::fmt;
@@ -7,33 +7,31 @@ use std::path::{Path, PathBuf};
 use crate::url::{Parts, UrlError, Why, split_authority};
 use crate::{http1, websocket};
 
-/// The longest path of a Unix socket, in bytes (unix(7), `sun_path`, less the byte of zero that
-/// ends it).
+/// Maximum length of a Unix socket's path in bytes (unix(7), `sun_path`, without the terminating
+/// null byte).
 pub const MAX_PATH: usize = 107;
 
-/// The schemes that there are.
+/// Supported schemes.
 pub const SCHEMES: &[&str] = &["tcp", "tls", "ws", "wss", "unix"];
 
-/// Where a client connects to.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A port, plain or by TLS.
+    /// A TCP port, with or without TLS.
     Port {
-        /// Name or address; an IPv6 address stands without brackets.
+        /// Host name or address; an IPv6 address has no brackets.
         host: String,
-        /// Port.
         port: u16,
-        /// Whether over TLS.
+        /// True for TLS.
         secure: bool,
-        /// What is asked for where messages go over a WebSocket.
+        /// URL of the WebSocket, if messages use one.
         websocket: Option<Box<http1::Url>>,
     },
-    /// A Unix socket.
     Unix(PathBuf),
 }
 
 impl Target {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
     /// # Errors
     /// [`UrlError`].
@@ -42,7 +40,7 @@ impl Target {
         let other = |why: &str| wrong(Why::Other(why.to_owned()));
         let no_scheme = || {
             wrong(Why::Scheme {
-                kind: "URL of a server of messages",
+                kind: "URL of a message server",
                 schemes: "tcp://, tls://, ws://, wss:// or unix://",
             })
         };
@@ -66,11 +64,11 @@ impl Target {
         let parts = Parts::of(url).map_err(malformed)?;
         let (_, path) = split_authority(rest);
         if !path.trim_end_matches('/').is_empty() {
-            return Err(other("it names a path, which means nothing here"));
+            return Err(other("a path has no meaning here; remove it"));
         }
         let port = parts
             .port
-            .ok_or_else(|| other("it names no port: write tcp://host:9000"))?;
+            .ok_or_else(|| other("it has no port: write tcp://host:9000"))?;
         Ok(Target::Port {
             host: parts.host,
             port,
@@ -81,9 +79,7 @@ impl Target {
 
     fn unix(rest: &str) -> Result<Target, &'static str> {
         if !rest.starts_with('/') {
-            return Err(
-                "a Unix socket is named by its absolute path: write unix:///run/server.sock",
-            );
+            return Err("a Unix socket needs an absolute path: write unix:///run/server.sock");
         }
         if rest.len() > MAX_PATH || rest.contains('\0') {
             return Err("the path of a Unix socket has at most 107 bytes");
@@ -91,12 +87,12 @@ impl Target {
         Ok(Target::Unix(PathBuf::from(rest)))
     }
 
-    /// Whether it is over TLS.
+    /// Returns true for TLS.
     pub fn is_secure(&self) -> bool {
         matches!(self, Target::Port { secure: true, .. })
     }
 
-    /// Whether messages go over a WebSocket.
+    /// Returns true for a WebSocket.
     pub fn is_websocket(&self) -> bool {
         matches!(
             self,
@@ -107,7 +103,7 @@ impl Target {
         )
     }
 
-    /// The path of the Unix socket, where it is one.
+    /// Returns the path of a Unix socket, or `None` for a port.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Target::Unix(path) => Some(path),
@@ -131,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed() {
         let shown = |url| {
             Target::parse(url).map(|target| {
                 (
@@ -158,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_refused_with_the_reason() {
+    fn invalid_urls_are_rejected_with_the_reason() {
         for (url, why) in [
             ("h:1", "must begin with"),
             ("udp://h:1", "must begin with"),

@@ -19,7 +19,7 @@ fn caller(keys: &str) -> Caller {
     Caller::new(Arc::new(script), 9)
 }
 
-/// What an exchange says to what is done to it.
+/// Surroundings of an exchange, and its output.
 struct Bench {
     recorder: Recorder,
     out: Vec<u8>,
@@ -49,7 +49,7 @@ impl Bench {
         })
     }
 
-    /// The next message of a caller, sent now.
+    /// Sends the next message of a caller, and returns it.
     fn message(&mut self, caller: &mut Caller, now: Time) -> Vec<u8> {
         let mut out = Vec::new();
         caller.write_next(now, &mut out);
@@ -84,7 +84,7 @@ fn answers_in_order_are_answered_and_timed() {
 }
 
 #[test]
-fn what_has_no_answer_when_the_connection_ends_is_unanswered() {
+fn pending_messages_are_unanswered_at_the_end() {
     let mut bench = Bench::of_client();
     let mut caller =
         caller(r#"{"framing":{"length":{"bytes":1}},"plan":{"rate":"1/s"},"answers":"echo"}"#);
@@ -99,7 +99,7 @@ fn what_has_no_answer_when_the_connection_ends_is_unanswered() {
 }
 
 #[test]
-fn answers_that_are_left_out_wrong_late_or_too_many_are_told_apart() {
+fn missing_wrong_late_and_extra_answers_are_distinguished() {
     let mut bench = Bench::of_client();
     let mut caller = caller(
         r#"{"framing":{"length":{"bytes":1}},"plan":{"rate":"1/s"},"answers":"echo","answer_timeout":"1s"}"#,
@@ -107,12 +107,12 @@ fn answers_that_are_left_out_wrong_late_or_too_many_are_told_apart() {
     let messages: Vec<Vec<u8>> = (0..6).map(|_| bench.message(&mut caller, ms(0))).collect();
     let mut wrong = messages[3].clone();
     wrong[20] ^= 1;
-    // The first is left out, and the fourth is wrong.
+    // The first answer is missing, and the fourth is wrong.
     let stream = [&messages[1][..], &messages[2], &wrong, &messages[4]].concat();
     bench
         .with(ms(5), |tools| caller.received(&stream, ms(5), tools))
         .expect("it is framed");
-    // The sixth comes after its time.
+    // The sixth answer arrives after its timeout.
     bench.with(ms(2000), |tools| caller.look(tools));
     let more = bench.message(&mut caller, ms(2000));
     let stream = [&messages[5][..], &more, &more].concat();
@@ -131,7 +131,7 @@ fn answers_that_are_left_out_wrong_late_or_too_many_are_told_apart() {
 }
 
 #[test]
-fn answers_let_the_next_be_sent_up_to_as_many_as_may_be_on_their_way() {
+fn answers_trigger_messages_up_to_the_in_flight_limit() {
     let mut bench = Bench::of_client();
     let mut exchange = caller(r#"{"size":10,"plan":{"in_flight":3},"messages":5}"#);
     bench.with(ms(0), |tools| exchange.begin(tools));
@@ -145,7 +145,7 @@ fn answers_let_the_next_be_sent_up_to_as_many_as_may_be_on_their_way() {
     assert_eq!(bench.recorder.counter(m::ANSWERED), 5);
 }
 
-/// A client of a WebSocket that has sent two messages, of which the first was answered.
+/// A WebSocket client that has sent two messages, of which the first was answered.
 fn of_websocket(bench: &mut Bench) -> Caller {
     let keys = r#"{"size":3,"plan":{"in_flight":2},"messages":2}"#;
     let config: ClientConfig = serde_json::from_str(keys).expect("the keys are good");
@@ -160,7 +160,7 @@ fn of_websocket(bench: &mut Bench) -> Caller {
 }
 
 #[test]
-fn a_websocket_is_closed_by_both_sides() {
+fn websocket_is_closed_by_both_sides() {
     let mut bench = Bench::of_client();
     let mut exchange = of_websocket(&mut bench);
     exchange.finish();
@@ -175,7 +175,7 @@ fn a_websocket_is_closed_by_both_sides() {
         (None, false)
     );
     bench.with(ms(3), |tools| exchange.goodbye(tools.out));
-    // Masked, with a code (RFC 6455, 5.5.1): and said once.
+    // Masked and with a code (RFC 6455, 5.5.1), but only once.
     assert_eq!((bench.out.len(), &bench.out[..2]), (8, &b"\x88\x82"[..]));
     assert!(exchange.waits_for_goodbye());
     exchange.acknowledged(8, 0, &mut bench.recorder);
@@ -192,7 +192,7 @@ fn a_websocket_is_closed_by_both_sides() {
 }
 
 #[test]
-fn a_websocket_that_the_server_closes_is_answered_and_has_failed() {
+fn websocket_closed_by_the_server_fails_the_client() {
     let mut bench = Bench::of_client();
     let mut exchange = of_websocket(&mut bench);
     let after = bench.with(ms(4), |tools| {
@@ -205,7 +205,7 @@ fn a_websocket_that_the_server_closes_is_answered_and_has_failed() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_bounded() {
+fn pending_messages_are_bounded_without_answers() {
     let mut bench = Bench::of_client();
     let mut caller =
         caller(r#"{"plan":{"rate":"1/s"},"answers":"any","framing":{"length":{"bytes":4}}}"#);
@@ -225,9 +225,9 @@ fn a_server_that_never_answers_is_bounded() {
 }
 
 #[test]
-fn what_the_kernel_still_holds_is_told_in_messages() {
+fn unsent_bytes_are_converted_to_messages() {
     let mut bench = Bench::of_client();
-    // 5 bytes and the digits of the counter.
+    // 5 bytes, and the digits of the counter.
     let mut caller =
         caller(r#"{"message":"abcd{counter}","framing":{"delimiter":"\n"},"plan":{"rate":"1/s"}}"#);
     let mut lengths = Vec::new();
@@ -262,7 +262,7 @@ fn state_of_a_connection_is_small() {
     }
 }
 
-/// The server's side of a connection without a network.
+/// Server's side of a connection, without a network.
 fn answerer(framing: Framing, mode: Mode, faults: &[&str]) -> Answerer {
     let mut config = MessageServerConfig {
         mode,

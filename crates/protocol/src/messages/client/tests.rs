@@ -4,7 +4,7 @@ use super::*;
 use crate::registry::MESSAGES_PROTOCOL;
 use crate::session::{Flows, Sinks};
 
-/// A client, and what it may use.
+/// A client with its surroundings.
 struct Alone {
     client: Client,
     now: Time,
@@ -89,7 +89,7 @@ fn reason(out: &[Output]) -> &'static str {
 }
 
 #[test]
-fn a_connection_without_a_greeting_is_handed_over_at_once() {
+fn connection_without_greeting_is_handed_over_at_once() {
     let mut alone = Alone::new("{}", "tcp://h:1");
     assert!(is_handed_over(&alone.open()));
     let out = alone.hear(Input::Stop {
@@ -104,7 +104,7 @@ fn a_connection_without_a_greeting_is_handed_over_at_once() {
 }
 
 #[test]
-fn a_server_that_does_not_close_is_not_waited_for() {
+fn client_ends_without_a_close_by_the_server() {
     let mut alone = Alone::new("{}", "tcp://h:1");
     alone.open();
     alone.hear(Input::Stop {
@@ -119,7 +119,7 @@ fn a_server_that_does_not_close_is_not_waited_for() {
 }
 
 #[test]
-fn a_greeting_goes_step_by_step_however_it_is_cut() {
+fn greeting_proceeds_with_any_fragmentation() {
     let keys = r#"{"framing":{"length":{"bytes":2}},"greeting":[{"expect":"READY"},{"send":"LOGIN"},{"expect_hex":"4f4b"},{"send_hex":"00"}]}"#;
     let mut alone = Alone::new(keys, "tcp://h:1");
     assert!(alone.open().is_empty());
@@ -134,7 +134,7 @@ fn a_greeting_goes_step_by_step_however_it_is_cut() {
 }
 
 #[test]
-fn without_framing_a_greeting_waits_for_its_text() {
+fn unframed_greeting_waits_for_its_text() {
     let mut alone = Alone::new(
         r#"{"greeting":[{"expect":"220"},{"send":"HI"},{"expect":"250"}]}"#,
         "unix:///run/s",
@@ -143,7 +143,7 @@ fn without_framing_a_greeting_waits_for_its_text() {
     assert!(alone.bytes(b"2").is_empty());
     assert_eq!(sent(&alone.bytes(b"20 ready 25")), ["HI"]);
     assert!(is_handed_over(&alone.bytes(b"0")));
-    // However it is cut: both in one read are both there.
+    // However the bytes are split: both texts in one read are found.
     let mut alone = Alone::new(
         r#"{"greeting":[{"expect":"A"},{"expect":"B"}]}"#,
         "tcp://h:1",
@@ -153,7 +153,7 @@ fn without_framing_a_greeting_waits_for_its_text() {
 }
 
 #[test]
-fn greetings_that_do_not_come_fail_by_name() {
+fn missing_greetings_fail_with_their_reason() {
     let keys = r#"{"greeting":[{"expect":"OK"}]}"#;
     let mut alone = Alone::new(keys, "tcp://h:1");
     alone.open();
@@ -190,7 +190,7 @@ fn greetings_that_do_not_come_fail_by_name() {
 }
 
 #[test]
-fn a_websocket_is_asked_for_first() {
+fn websocket_is_requested_first() {
     let mut alone = Alone::new("{}", "ws://h/chat");
     let request = sent(&alone.open());
     assert!(request[0].starts_with("GET /chat HTTP/1.1"), "{request:?}");
@@ -201,7 +201,7 @@ fn a_websocket_is_asked_for_first() {
 }
 
 #[test]
-fn what_ends_a_connection_is_the_reason() {
+fn end_of_a_connection_determines_the_reason() {
     for (how, expected) in [
         (Ended::InOrder, "completed"),
         (Ended::Closed(Closed::End), "closed_by_server"),
@@ -224,7 +224,7 @@ fn what_ends_a_connection_is_the_reason() {
 }
 
 #[test]
-fn a_websocket_is_asked_for_with_what_its_server_needs() {
+fn websocket_request_has_subprotocols_and_headers() {
     let keys =
         r#"{"subprotocols":["chat.v2","chat"],"headers":{"Origin":"https://o","X-Key":"k"}}"#;
     let mut alone = Alone::new(keys, "ws://h/chat");

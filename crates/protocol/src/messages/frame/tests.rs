@@ -20,10 +20,10 @@ fn delimiter(bytes: &[u8]) -> Framing {
     Framing::Delimiter(bytes.into())
 }
 
-/// How long a message is, and what it holds, where that was kept.
+/// Length of a message, and its body if that was kept.
 type Message = (u64, Option<Vec<u8>>);
 
-/// All that is read out of `stream`, cut at those places: the messages, and what was wrong.
+/// Returns the messages read from `stream`, split at `cuts`, and the error.
 fn read(
     framing: &Framing,
     wanted: &ReadLimits,
@@ -60,7 +60,7 @@ fn read(
 }
 
 #[test]
-fn lengths_are_written_in_each_way() {
+fn length_prefixes_are_written_in_all_forms() {
     let written = |framing: &Framing| {
         let mut out = Vec::new();
         framing.write(b"abc", 0, &mut out);
@@ -105,7 +105,7 @@ fn hostile_lengths_cost_no_memory() {
 }
 
 #[test]
-fn a_delimiter_that_never_comes_is_given_up() {
+fn missing_delimiter_hits_the_length_limit() {
     let few = ReadLimits {
         keep: 10,
         longest: 100,
@@ -132,7 +132,7 @@ fn a_delimiter_that_never_comes_is_given_up() {
 }
 
 #[test]
-fn what_no_websocket_sends_is_refused() {
+fn invalid_websocket_frames_are_rejected() {
     let client = Framing::WebSocket {
         masked: true,
         text: false,
@@ -157,7 +157,7 @@ fn what_no_websocket_sends_is_refused() {
         &[],
     );
     assert_eq!(malformed, Some(Malformed::TooLong(u64::MAX)));
-    // In three pieces, with a ping between.
+    // In three fragments, with a ping in between.
     let (found, wrong) = read(
         &client,
         &WANTED,
@@ -188,7 +188,7 @@ fn framings() -> impl Strategy<Value = Framing> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
-    fn what_was_written_is_read_again_however_it_is_cut(
+    fn messages_survive_a_round_trip_with_any_fragmentation(
         framing in framings(),
         bodies in prop::collection::vec(prop::collection::vec(prop_oneof![Just(b'a'), Just(b'b'), Just(b'x')], 0..300), 0..8),
         cuts in prop::collection::vec(any::<usize>(), 0..30),
@@ -198,7 +198,7 @@ proptest! {
         let mut stream = Vec::new();
         let mut expected = Vec::new();
         for body in &bodies {
-            // A body must not hold its own delimiter, nor end with the beginning of it.
+            // A body must not contain its delimiter, nor end with the beginning of it.
             let body: Vec<u8> = match &framing {
                 Framing::Delimiter(_) => body.iter().filter(|&&byte| byte == b'x').copied().collect(),
                 _ => body.clone(),
@@ -206,7 +206,7 @@ proptest! {
             framing.write(&body, key, &mut stream);
             expected.push((body.len() as u64, body));
         }
-        // What a client sends, a server reads.
+        // A server reads what a client sends.
         let reading = match &framing {
             Framing::WebSocket { masked, text } => Framing::WebSocket { masked: !masked, text: *text },
             other => other.clone(),
@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_break_nothing(
+    fn arbitrary_bytes_are_read_alike_with_any_fragmentation(
         framing in framings(),
         stream in prop::collection::vec(any::<u8>(), 0..2000),
         cuts in prop::collection::vec(any::<usize>(), 0..30),
@@ -251,8 +251,7 @@ fn messages_are_read_in_linear_time() {
         })
     };
     let websocket = |masked| Framing::WebSocket { masked, text: true };
-    // What nearly is a delimiter, lengths of nothing, messages without end, empty and tiny frames,
-    // pings.
+    // Near-delimiters, lengths of zero, endless messages, empty and tiny frames, pings.
     let cases: [(Framing, &[u8]); 12] = [
         (delimited(b"aaaaaaaaaaaaaaab"), b"a"),
         (delimited(b"\r\n"), b"\r"),
@@ -274,7 +273,7 @@ fn messages_are_read_in_linear_time() {
                 keep,
                 longest: u64::MAX,
             };
-            // Of a message in pieces, which is the only one.
+            // This message is fragmented, and the only one.
             let make = |size: usize| match text {
                 b"\x01\0" => [text, &b"\0\0".repeat(size / 2 - 1)].concat(),
                 _ => text.iter().copied().cycle().take(size).collect(),

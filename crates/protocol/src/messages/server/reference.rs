@@ -1,4 +1,4 @@
-//! The reference server as `serve messages` offers it: its flags, and what is said of it.
+//! Reference server of `serve messages`: its flags and its report.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,11 +18,9 @@ use crate::reference::{
 };
 use crate::session::Session;
 
-/// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
-    about: "Messages over TCP, TLS or WebSockets: takes them in, or sends them back, and counts \
-            them",
+    about: "Messages over TCP, TLS or WebSockets: counts them, or also sends them back",
     flags: FLAGS,
     own_files: true,
     read,
@@ -44,7 +42,7 @@ const FLAGS: &[Flag] = {
             Listening,
             common::PORT,
             Takes::Number("PORT", 0, 65_535),
-            "Ports to listen on, at each address; 0 for a free one. Each has a thread of its own, \
+            "Ports to listen on, at each address; 0 for a free one. Each port has its own thread, \
              and with it its own limit of open files",
         )
         .default("9000")
@@ -55,25 +53,25 @@ const FLAGS: &[Flag] = {
             Takes::OneOf(
                 "MODE",
                 &[
-                    ("sink", "It is counted"),
-                    ("echo", "It is counted and sent back"),
+                    ("sink", "Count messages"),
+                    ("echo", "Count messages and send them back"),
                 ],
             ),
-            "What becomes of a message",
+            "Treatment of messages",
         )
         .default("echo"),
         Flag::new(
             Service,
             "size",
             Takes::Number("BYTES", 1, 1_048_576),
-            "How many bytes a message has, where nothing else tells messages apart",
+            "Message size if there is no framing",
         )
         .default("36"),
         Flag::new(
             Service,
             "length",
             Takes::Number("BYTES", 0, 255),
-            "Messages come with a number before each of so many bytes that says how long it is: \
+            "Size in bytes of a length prefix before each message: \
              1, 2, 4 or 8",
         )
         .conflicts(&["delimiter", "websocket"]),
@@ -82,9 +80,9 @@ const FLAGS: &[Flag] = {
             "order",
             Takes::OneOf(
                 "ORDER",
-                &[("big", "The highest first"), ("little", "The lowest first")],
+                &[("big", "Most significant byte first"), ("little", "Least significant byte first")],
             ),
-            "The order of that number's bytes",
+            "Byte order of the length prefix",
         )
         .default("big")
         .requires(&["length"]),
@@ -92,22 +90,22 @@ const FLAGS: &[Flag] = {
             Service,
             "includes-itself",
             Takes::Nothing,
-            "That number counts its own bytes too",
+            "The length includes the prefix itself",
         )
         .requires(&["length"]),
         Flag::new(
             Service,
             "delimiter",
             Takes::any("TEXT"),
-            "Messages end with this text, in which \\n, \\r, \\t and \\0 stand for themselves",
+            "Text that ends each message, with the escapes \\n, \\r, \\t and \\0",
         )
         .conflicts(&["websocket"]),
-        Flag::new(Service, "websocket", Takes::Nothing, "Speak WebSocket"),
+        Flag::new(Service, "websocket", Takes::Nothing, "Use WebSockets"),
         Flag::new(
             Listening,
             common::TLS_CERT,
             Takes::File,
-            "Speak TLS on all connections, with the certificates of this file (PEM), the server's \
+            "Use TLS on all connections, with the certificate chain in this file (PEM), the server's \
              own first",
         )
         .requires(&[common::TLS_KEY]),
@@ -115,14 +113,14 @@ const FLAGS: &[Flag] = {
             Listening,
             common::TLS_KEY,
             Takes::File,
-            "The key of that certificate (PEM)",
+            "Private key of that certificate (PEM)",
         )
         .requires(&[common::TLS_CERT]),
         Flag::new(
             Faults,
             "fault",
             Takes::any("FAULT"),
-            "Something to do wrong, several times if need be: delay=5ms, drop=1% (answers), \
+            "Inject a fault; may be repeated: delay=5ms, drop=1% (answers), \
              wrong=1% (answers), close=1% (the connection, after a message), deaf (nothing is \
              read)",
         )
@@ -131,7 +129,7 @@ const FLAGS: &[Flag] = {
             Faults,
             "seed",
             Takes::Number("SEED", 0, u64::MAX),
-            "Seed of what faults draw",
+            "Seed of random faults",
         )
         .default("1"),
         Flag::new(
@@ -145,8 +143,8 @@ const FLAGS: &[Flag] = {
             Output,
             common::REPORT,
             Takes::File,
-            "Write what was counted to this file, as a line of JSON for each second, and as the \
-             last line all of it",
+            "Write the counts to this file, as one JSON line per second and a last line with the \
+             totals",
         ),
     ]
 };
@@ -230,24 +228,22 @@ struct Messages {
     last_second: Counts,
 }
 
-/// What the server counted, as it stands in its report.
+/// Counters of the server's report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Counts {
-    /// Connections accepted.
     connections: u64,
-    /// Connections that have ended.
     connections_ended: u64,
-    /// Of those, the ones that broke: what was on its way on them is not known.
+    /// Ended connections that broke, so that the fate of messages in flight is unknown.
     broken: u64,
-    /// Messages that came.
+    /// Messages received.
     messages: u64,
-    /// Bytes that came.
+    /// Bytes received.
     bytes: u64,
-    /// Answers that were handed to the connection.
+    /// Answers given to the connection.
     replies: u64,
-    /// Answers left out on purpose.
+    /// Answers dropped on purpose.
     dropped: u64,
-    /// Answers made wrong on purpose.
+    /// Answers corrupted on purpose.
     spoilt: u64,
     /// Connections closed on purpose.
     closed: u64,
@@ -278,8 +274,8 @@ impl Counts {
             count(self.replies as f64),
         );
         for (number, what) in [
-            (self.dropped, "answers left out"),
-            (self.spoilt, "answers made wrong"),
+            (self.dropped, "answers dropped"),
+            (self.spoilt, "answers corrupted"),
             (self.closed, "connections closed on purpose"),
             (self.broken, "connections broken"),
         ] {

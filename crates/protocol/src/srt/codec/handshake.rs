@@ -1,7 +1,7 @@
-//! Handshakes (SRT, 3.2.1): a fixed part of 48 bytes, and extensions behind it.
+//! Handshakes (SRT, 3.2.1): a fixed part of 48 bytes, followed by extensions.
 //!
-//! They are read where they lie. Every length is checked against what is there, and every kind of
-//! damage has an error of its own.
+//! Parsing is zero-copy, except for text extensions. Every length is checked against the input, and
+//! each kind of malformed input has its own error.
 
 mod error;
 mod extension;
@@ -16,52 +16,51 @@ pub use rejection::Rejection;
 
 use crate::srt::seq::SeqNumber;
 
-/// Bytes of the fixed part.
+/// Length of the fixed part in bytes.
 pub const FIXED: usize = 48;
 
-/// The version of a handshake without extensions (SRT, 4.3.1: the caller's first one).
+/// Version of a handshake without extensions: the caller's first one (SRT, 4.3.1).
 pub const VERSION_4: u32 = 4;
-/// The version of a handshake with extensions.
+/// Version of a handshake with extensions.
 pub const VERSION_5: u32 = 5;
 
-/// In the extension field of an induction of version 4: the type of UDT's socket.
+/// Extension field of a version 4 induction: the UDT socket type.
 pub const DATAGRAM: u16 = 2;
-/// In the extension field of a listener's induction: it knows version 5 (SRT, 3.2.1).
+/// Extension field of a listener's induction: the listener supports version 5 (SRT, 3.2.1).
 pub const MAGIC: u16 = 0x4a17;
 
-/// In the extension field of a conclusion: it has an HSREQ or HSRSP.
+/// Extension field of a conclusion: an HSREQ or HSRSP follows.
 pub const HAS_HS: u16 = 1;
-/// It has a KMREQ or KMRSP.
+/// A KMREQ or KMRSP follows.
 pub const HAS_KM: u16 = 2;
-/// It has further extensions.
+/// Other extensions follow.
 pub const HAS_CONFIG: u16 = 4;
 
-/// The lowest MTU that is taken: that of libsrt's checks, the headers and a little payload.
+/// Minimum accepted MTU, as in libsrt: the headers and a little payload.
 pub const MTU_MIN: u32 = 76;
-/// The highest MTU that is taken: what a datagram has room for.
+/// Maximum accepted MTU: the maximum size of a datagram.
 pub const MTU_MAX: u32 = 65_535;
 
-/// What a handshake is for (SRT, 3.2.1, table 4).
+/// Handshake type (SRT, 3.2.1, table 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The first of a rendezvous.
+    /// First handshake of a rendezvous.
     WaveAHand,
-    /// The first of a caller, and its answer.
+    /// First handshake of a caller, and the response to it.
     Induction,
-    /// The second.
+    /// Second handshake.
     Conclusion,
-    /// The last of a rendezvous.
+    /// Last handshake of a rendezvous.
     Agreement,
-    /// Nothing more is to be said. It never goes over the wire.
+    /// The handshake is complete. Never sent.
     Done,
-    /// The peer does not want to.
+    /// The peer rejects the connection.
     Rejected(Rejection),
-    /// None of these.
+    /// Unknown type.
     Unknown(i32),
 }
 
 impl Kind {
-    /// Of the word in the packet.
     pub fn from_wire(word: i32) -> Kind {
         match word {
             0 => Kind::WaveAHand,
@@ -74,7 +73,6 @@ impl Kind {
         }
     }
 
-    /// The word in the packet.
     pub fn to_wire(self) -> i32 {
         match self {
             Kind::WaveAHand => 0,
@@ -88,37 +86,35 @@ impl Kind {
     }
 }
 
-/// The fixed part.
+/// Fixed part of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// 4 or 5.
     pub version: u32,
-    /// The key length that is advertised, in words of eight bytes: 0 (none), 2, 3 or 4.
+    /// Advertised key length in 8-byte words: 0 (none), 2, 3 or 4.
     pub encryption: u16,
-    /// What the extension field says, which depends on version and kind.
+    /// Extension field. Its meaning depends on the version and the type.
     pub extension: u16,
-    /// The sequence number of the first packet. The word as it stands: see [`Handshake::check`].
+    /// Sequence number of the first packet, unchecked: see [`Handshake::check`].
     pub initial_sequence: u32,
-    /// The largest IP packet, in bytes.
+    /// Maximum size of an IP packet, in bytes.
     pub mtu: u32,
-    /// How many packets may be in flight.
+    /// Maximum number of packets in flight.
     pub flow_window: u32,
-    /// What it is for.
     pub kind: Kind,
-    /// The socket id of who sends it.
+    /// Socket id of the sender.
     pub socket_id: u32,
-    /// The cookie.
     pub cookie: u32,
-    /// The address of who receives it, as the sender sees it; words in the order of the host, so
-    /// that an IPv4 address stands backwards in the first four bytes.
+    /// Address of the receiver as the sender sees it. Words are in host byte order, so an IPv4
+    /// address is reversed in the first four bytes.
     pub peer_ip: [u8; 16],
 }
 
 impl Handshake {
-    /// Reads a fixed part, and gives what is behind it.
+    /// Parses the fixed part, and returns it with the extensions behind it.
     ///
     /// # Errors
-    /// If it is cut, or what is behind it is not whole words.
+    /// The fixed part is truncated, or the extensions are not whole words.
     pub fn parse(cif: &[u8]) -> Result<(Handshake, Extensions<'_>), HandshakeError> {
         let Some((fixed, rest)) = cif.split_first_chunk::<FIXED>() else {
             return Err(HandshakeError::Short(cif.len()));
@@ -163,15 +159,15 @@ impl Handshake {
         out.extend_from_slice(&self.peer_ip);
     }
 
-    /// The initial sequence number, of 31 bits.
+    /// Initial sequence number, reduced to 31 bits.
     pub fn initial_sequence(&self) -> SeqNumber {
         SeqNumber::new(self.initial_sequence)
     }
 
-    /// Whether the values that a connection needs are possible ones.
+    /// Checks the values that a connection needs.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first invalid value.
     pub fn check(&self) -> Result<(), HandshakeError> {
         if self.initial_sequence > SeqNumber::MAX.value() {
             return Err(HandshakeError::InitialSequence(self.initial_sequence));

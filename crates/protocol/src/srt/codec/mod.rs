@@ -1,4 +1,4 @@
-//! What goes over the wire. Nothing here keeps state, and nothing is copied.
+//! Wire formats: stateless, and zero-copy except for text extensions.
 
 pub mod handshake;
 pub mod packet;

@@ -1,27 +1,26 @@
-//! Packets (SRT, 3): a header of 16 bytes, then media or control information.
+//! Packets (SRT, 3): a 16-byte header, followed by media or control information.
 //!
-//! A datagram is read where it lies. What a peer claims is never allocated, and a list that lies is
-//! an error as a whole.
+//! Parsing is zero-copy: it allocates nothing, whatever lengths a peer claims, and rejects a
+//! malformed list as a whole.
 
 use thiserror::Error;
 
 use crate::srt::seq::SeqNumber;
 
-/// Bytes of the header of every packet.
+/// Length of the packet header in bytes.
 pub const HEADER: usize = 16;
 
-/// The most bytes of payload in a packet: what an Ethernet frame has room for behind the headers of
-/// IPv4, UDP and SRT.
+/// Maximum payload of a packet in bytes: an Ethernet frame less the IPv4, UDP and SRT headers.
 pub const PAYLOAD_MAX: usize = 1500 - 20 - 8 - HEADER;
 
-/// The most words that fit into the list of one NAK.
+/// Maximum number of words in the loss list of one NAK.
 const NAK_WORDS_MAX: usize = PAYLOAD_MAX / 4;
 
-/// The highest message number (26 bits).
+/// Highest message number (26 bits).
 pub const MESSAGE_MAX: u32 = (1 << 26) - 1;
 
 const CONTROL_BIT: u32 = 1 << 31;
-/// In a loss list: more numbers follow, up to the next word's.
+/// Range marker in a loss list: the next word is the last number of the range.
 const RANGE_BIT: u32 = 1 << 31;
 const IN_ORDER_BIT: u32 = 1 << 29;
 const RETRANSMITTED_BIT: u32 = 1 << 26;
@@ -37,214 +36,206 @@ const DROP_REQUEST: u16 = 7;
 const PEER_ERROR: u16 = 8;
 const USER_DEFINED: u16 = 0x7fff;
 
-/// What libsrt has behind the header of a packet that needs nothing there: older ones could send
-/// none without it.
+/// Padding after the header of a control packet without content, as in libsrt: old versions could
+/// not send a packet without it.
 const PADDING: [u8; 4] = [0; 4];
 
-/// Why a datagram is no packet of SRT.
+/// Reason why a datagram is not an SRT packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
-    /// Shorter than a header.
-    #[error("a datagram of {0} bytes, shorter than a header")]
+    #[error("datagram of {0} bytes is shorter than an SRT header")]
     Short(usize),
-    /// A control packet without all that its kind needs.
-    #[error("a control packet of type {kind} with {length} bytes of information")]
+    /// Control packet whose length is invalid for its type.
+    #[error("control packet of type {kind} has an invalid length of {length} bytes")]
     ControlLength {
-        /// Its type (SRT, 3.2, table 1).
+        /// Packet type (SRT, 3.2, table 1).
         kind: u16,
-        /// Bytes behind its header.
+        /// Bytes after the header.
         length: usize,
     },
-    /// A range of lost packets, or of dropped ones, that ends before it begins, or does not end.
-    #[error("a range of packets from {first} that does not end behind it")]
+    /// Range of lost or dropped packets that has no end, or ends before it begins.
+    #[error("packet range from {first} has no end, or ends before it begins")]
     Range {
-        /// Where it begins.
+        /// First packet of the range.
         first: u32,
     },
 }
 
-/// A datagram, read.
+/// Parsed datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
-    /// Media, and its payload.
+    /// Data packet with its payload.
     Data(DataHeader, &'a [u8]),
-    /// Control.
     Control(ControlHeader, Control<'a>),
 }
 
-/// The header of a data packet (SRT, 3.1).
+/// Header of a data packet (SRT, 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
-    /// Its sequence number.
     pub sequence: SeqNumber,
-    /// Where it stands in its message. Live streams have messages of one packet.
+    /// Position within the message. Live streams have messages of one packet.
     pub position: Position,
-    /// Whether messages are to be delivered in order. Means nothing with TSBPD.
+    /// True if messages are to be delivered in order. Has no meaning with TSBPD.
     pub in_order: bool,
-    /// With which key the payload is encrypted.
+    /// Key that the payload is encrypted with.
     pub key: Key,
-    /// Whether it was sent before.
+    /// True for a retransmission.
     pub retransmitted: bool,
-    /// The number of its message, of 26 bits.
+    /// Message number of 26 bits.
     pub message: u32,
-    /// When its media was handed to the sender, by the sender's [`SocketClock`], in microseconds.
-    /// A retransmission has that of the first copy.
+    /// Time when the media was handed to the sender, by the sender's [`SocketClock`], in
+    /// microseconds. A retransmission has the timestamp of the first transmission.
     ///
     /// [`SocketClock`]: crate::srt::seq::SocketClock
     pub timestamp: u32,
-    /// The socket id of the peer.
+    /// Destination socket id.
     pub destination: u32,
 }
 
-/// Where a packet stands in its message (PP).
+/// Position of a packet within its message (PP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Neither first nor last.
+    /// Neither the first nor the last packet.
     Middle = 0,
-    /// The last of several.
+    /// Last packet of several.
     Last = 1,
-    /// The first of several.
+    /// First packet of several.
     First = 2,
-    /// The only one.
+    /// Only packet of its message.
     Solo = 3,
 }
 
-/// Which key a payload is encrypted with (KK).
+/// Key that a payload is encrypted with (KK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// It is not encrypted.
+    /// The payload is not encrypted.
     None = 0,
-    /// The even one.
     Even = 1,
-    /// The odd one.
     Odd = 2,
-    /// Both: never of data.
+    /// Both keys. Invalid for data packets.
     Both = 3,
 }
 
-/// What the header of a control packet says beside its type.
+/// Fields of a control packet header that are common to all types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlHeader {
-    /// When it was sent, by the sender's clock, in microseconds.
+    /// Send time by the sender's clock, in microseconds.
     pub timestamp: u32,
-    /// The socket id of the peer; 0 in a handshake that knows none.
+    /// Destination socket id; 0 in a handshake if it is not known yet.
     pub destination: u32,
 }
 
-/// A control packet (SRT, 3.2).
+/// Control packet (SRT, 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// A handshake, not read (SRT, 3.2.1).
+    /// Handshake, unparsed (SRT, 3.2.1).
     Handshake(&'a [u8]),
-    /// Nothing else was sent for a second (SRT, 3.2.3).
+    /// Keep-alive: nothing else was sent for a second (SRT, 3.2.3).
     KeepAlive,
-    /// What has come (SRT, 3.2.4).
+    /// Acknowledgement (SRT, 3.2.4).
     Ack(Ack),
-    /// What has not (SRT, 3.2.5).
+    /// Loss report (SRT, 3.2.5).
     Nak(LossList<'a>),
-    /// Packets come later and later; nobody sends it (SRT, 3.2.6).
+    /// Congestion warning: the delay of packets grows. No implementation sends it (SRT, 3.2.6).
     CongestionWarning,
-    /// The peer goes (SRT, 3.2.7).
+    /// The peer closes the connection (SRT, 3.2.7).
     Shutdown,
-    /// A full ACK has come (SRT, 3.2.8).
+    /// Acknowledgement of a full ACK (SRT, 3.2.8).
     AckAck {
-        /// The number of the ACK.
+        /// Number of the ACK.
         number: u32,
     },
-    /// These packets will not be sent again (SRT, 3.2.9).
+    /// Packets that will not be retransmitted (SRT, 3.2.9).
     DropRequest {
-        /// The number of their message; 0 where that is not known.
+        /// Message number; 0 if unknown.
         message: u32,
-        /// The first.
         first: SeqNumber,
-        /// The last, not before the first.
+        /// Not before `first`.
         last: SeqNumber,
     },
-    /// The peer could not write what it received; only of files (SRT, 3.2.10).
+    /// The peer could not write the received data. Used for files only (SRT, 3.2.10).
     PeerError {
-        /// Why.
+        /// Error code of the peer.
         code: u32,
     },
-    /// A message of an extension, such as a key that is changed (SRT, 3.2.2).
+    /// Message of an extension, such as a key update (SRT, 3.2.2).
     UserDefined {
-        /// Which extension.
         subtype: u16,
-        /// The second word of the header.
+        /// Second word of the header.
         info: u32,
-        /// What is behind the header.
+        /// Content after the header.
         cif: &'a [u8],
     },
-    /// One of a type that the draft does not have. It may be passed over.
+    /// Control packet of a type that the draft does not define. It can be ignored.
     Unknown {
-        /// Its type.
         kind: u16,
-        /// The second word of the header.
+        /// Second word of the header.
         info: u32,
     },
 }
 
-/// An acknowledgement (SRT, 3.2.4).
+/// Acknowledgement (SRT, 3.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// Its number, from 1 on, which the ACKACK repeats. 0 in light and small ones, which are not
-    /// answered.
+    /// Number from 1 on, which the ACKACK repeats. 0 in light and small acknowledgements, which get
+    /// no ACKACK.
     pub number: u32,
-    /// The packet behind the last of those that have come, or were given up, without a gap.
+    /// Sequence number before which all packets were received or given up.
     pub next: SeqNumber,
-    /// What a light one lacks.
+    /// `None` in a light acknowledgement.
     pub report: Option<AckReport>,
 }
 
-/// What small and full acknowledgements say.
+/// Fields of small and full acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckReport {
-    /// The smoothed RTT, in microseconds.
+    /// Smoothed RTT in microseconds.
     pub rtt: u32,
-    /// Its variance, in microseconds.
+    /// RTT variance in microseconds.
     pub rtt_variance: u32,
-    /// For how many more packets the receiver has room.
+    /// Free space of the receive buffer, in packets.
     pub room: u32,
-    /// What a small one lacks.
+    /// `None` in a small acknowledgement.
     pub rates: Option<AckRates>,
 }
 
-/// What only full acknowledgements say.
+/// Fields of full acknowledgements only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AckRates {
-    /// Packets received in a second.
+    /// Received packets per second.
     pub packets: u32,
-    /// Packets that the link could carry in a second, as estimated.
+    /// Estimated link capacity in packets per second.
     pub capacity: u32,
-    /// Bytes received in a second. 0 from peers of before libsrt 1.0.1, which do not say it.
+    /// Received bytes per second. 0 from peers older than libsrt 1.0.1, which do not send it.
     pub bytes: u32,
 }
 
-/// Packets in a row, the last one included.
+/// Consecutive packets from `first` to `last` inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossRange {
-    /// The first.
     pub first: SeqNumber,
-    /// The last, not before the first.
+    /// Not before `first`.
     pub last: SeqNumber,
 }
 
 impl LossRange {
-    /// How many there are.
+    /// Number of packets in the range.
     #[inline]
     pub fn count(self) -> u32 {
         self.last.since(self.first).unsigned_abs() + 1
     }
 }
 
-/// The list of lost packets of a NAK, all ranges of which are sound (SRT, appendix A).
+/// Loss list of a NAK (SRT, appendix A). All its ranges are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossList<'a>(&'a [u8]);
 
 impl<'a> LossList<'a> {
-    /// Reads a list.
+    /// Parses a loss list.
     ///
     /// # Errors
-    /// If it is empty or no list of words, or a range does not end, or ends before it begins.
+    /// The list is empty or not a sequence of whole words, or a range has no end or ends before it
+    /// begins.
     pub fn parse(bytes: &'a [u8]) -> Result<LossList<'a>, Malformed> {
         let (words, rest) = bytes.as_chunks::<4>();
         if words.is_empty() || !rest.is_empty() {
@@ -270,7 +261,7 @@ impl<'a> LossList<'a> {
         Ok(LossList(bytes))
     }
 
-    /// The ranges, as they stand in it: they may overlap, and be in any order.
+    /// Ranges in the order of the list. They may overlap, and need not be sorted.
     pub fn ranges(&self) -> impl Iterator<Item = LossRange> + 'a {
         let (words, _) = self.0.as_chunks::<4>();
         let mut words = words.iter().copied().map(u32::from_be_bytes);
@@ -286,13 +277,13 @@ impl<'a> LossList<'a> {
     }
 }
 
-/// The socket id that a datagram is for; none where it is shorter than a header.
+/// Returns the destination socket id of a datagram, or `None` if it is shorter than a header.
 #[inline]
 pub fn destination(datagram: &[u8]) -> Option<u32> {
     datagram.first_chunk::<HEADER>().map(|head| word(head, 3))
 }
 
-/// Whether a datagram is a data packet.
+/// True if a datagram is a data packet.
 #[inline]
 pub fn is_data(datagram: &[u8]) -> bool {
     datagram.len() >= HEADER && datagram[0] & 0x80 == 0
@@ -305,10 +296,10 @@ fn word(head: &[u8; HEADER], number: usize) -> u32 {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a datagram.
+    /// Parses a datagram.
     ///
     /// # Errors
-    /// If it is no packet: see [`Malformed`].
+    /// [`Malformed`] if it is not a valid packet.
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Result<Packet<'a>, Malformed> {
         let Some((head, rest)) = datagram.split_first_chunk::<HEADER>() else {
@@ -354,7 +345,7 @@ impl DataHeader {
         }
     }
 
-    /// Its bytes. Of the message number, the low 26 bits.
+    /// Returns the encoded header. Only the low 26 bits of the message number are used.
     #[inline]
     pub fn write(&self) -> [u8; HEADER] {
         let second = (self.position as u32) << 30
@@ -457,7 +448,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Appends it, as one datagram.
+    /// Appends the packet to `out`, as one datagram.
     pub fn write(&self, header: ControlHeader, out: &mut Vec<u8>) {
         let (subtype, info) = match *self {
             Control::Ack(ack) => (0, ack.number),
@@ -511,8 +502,8 @@ fn words<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
     }
 }
 
-/// Appends a NAK with these ranges, as one datagram: as many of them as fit, and nothing where
-/// there is none. Says how many packets it names.
+/// Appends a NAK with as many of these ranges as fit, as one datagram. Appends nothing if `ranges`
+/// is empty. Returns the number of packets that the NAK names.
 pub fn write_nak(
     header: ControlHeader,
     ranges: impl Iterator<Item = LossRange>,
@@ -523,7 +514,7 @@ pub fn write_nak(
     write_head(NAK, 0, 0, header, out);
     let mut named = 0;
     for range in ranges {
-        // Room for a range is asked for even where one word is enough.
+        // Requires space for two words, although a single packet takes one.
         if out.len() + 8 > end_max {
             break;
         }

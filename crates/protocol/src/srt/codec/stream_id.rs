@@ -1,4 +1,4 @@
-//! Stream ids, and the syntax of access control in them (SRT, appendix B):
+//! Stream ids, and the access control syntax in them (SRT, appendix B):
 //! `#!::r=live/one,m=publish,u=me`.
 
 use std::fmt;
@@ -7,29 +7,26 @@ use thiserror::Error;
 
 use super::handshake::TEXT_MAX;
 
-/// What a caller says to a listener about what it wants: at most 512 bytes.
+/// Text by which a caller tells a listener what it wants: 1 to 512 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StreamId(String);
 
-/// Why a text is no stream id.
+/// Reason why a text is not a valid stream id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StreamIdError {
-    /// It is empty.
-    #[error("a stream id is empty")]
+    #[error("the stream id is empty")]
     Empty,
-    /// It is longer than SRT has room for.
-    #[error("a stream id of {0} bytes; SRT has room for {TEXT_MAX}")]
+    #[error("the stream id has {0} bytes, and SRT allows at most {TEXT_MAX}")]
     Long(usize),
-    /// It has a zero byte, which ends a text.
-    #[error("a stream id with a zero byte")]
+    #[error("the stream id contains a zero byte")]
     Zero,
 }
 
 impl StreamId {
-    /// That text.
+    /// Validates a stream id.
     ///
     /// # Errors
-    /// If it is empty, too long, or has a zero byte.
+    /// The text is empty, too long, or contains a zero byte.
     pub fn new(text: impl Into<String>) -> Result<StreamId, StreamIdError> {
         let text = text.into();
         match text.len() {
@@ -40,7 +37,6 @@ impl StreamId {
         }
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -52,31 +48,31 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// What begins a stream id with access control.
+/// Prefix of a stream id with access control.
 const PREFIX: &str = "#!::";
 
-/// A stream id of access control, read. Values have no way to hold a comma.
+/// Parsed stream id with access control. Values cannot contain a comma.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessControl {
-    /// What is asked for (`r`).
+    /// Requested resource (`r`).
     pub resource: Option<String>,
-    /// `request` (the default), `publish` or `bidirectional` (`m`).
+    /// Mode (`m`): `request` (the default), `publish` or `bidirectional`.
     pub mode: Option<String>,
-    /// Who asks (`u`).
+    /// User name (`u`).
     pub user: Option<String>,
-    /// The host that is asked (`h`).
+    /// Requested host name (`h`).
     pub host: Option<String>,
-    /// A session id (`s`).
+    /// Session id (`s`).
     pub session: Option<String>,
-    /// `stream` (the default), `file` or `auth` (`t`).
+    /// Type (`t`): `stream` (the default), `file` or `auth`.
     pub kind: Option<String>,
-    /// Others, as they stand.
+    /// Other keys, unchanged.
     pub other: Vec<(String, String)>,
 }
 
 impl AccessControl {
-    /// Reads the text of a stream id; none where it has not that form. Of a key that stands twice
-    /// the last counts.
+    /// Parses a stream id. Returns `None` if it does not have this syntax. If a known key is
+    /// repeated, the last value counts.
     pub fn parse(text: &str) -> Option<AccessControl> {
         let pairs = text.strip_prefix(PREFIX)?;
         let mut read = AccessControl::default();
@@ -102,7 +98,7 @@ impl AccessControl {
         })
     }
 
-    /// Whether the caller wants to send.
+    /// True if the caller wants to publish.
     pub fn publishes(&self) -> bool {
         self.mode.as_deref() == Some("publish")
     }
@@ -138,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_drafts_examples_are_read() {
+    fn draft_examples_are_parsed() {
         let read = AccessControl::parse("#!::u=admin,r=bluesbrothers1_hi").unwrap();
         assert_eq!(read.user.as_deref(), Some("admin"));
         assert_eq!(read.resource.as_deref(), Some("bluesbrothers1_hi"));
@@ -151,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_stream_ids_are_refused() {
+    fn invalid_stream_ids_are_rejected() {
         assert_eq!(StreamId::new(""), Err(StreamIdError::Empty));
         assert_eq!(
             StreamId::new("x".repeat(513)),
@@ -163,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_again(
+        fn access_control_round_trips(
             known in proptest::collection::vec(proptest::option::of("[^,\\x00]{0,9}"), 6),
             other in proptest::collection::vec(("[a-z]{2,5}", "[^,\\x00]{0,9}"), 0..4),
         ) {

@@ -1,59 +1,52 @@
-//! What can be wrong with a handshake.
+//! Errors of malformed handshakes.
 
 use thiserror::Error;
 
-/// What is wrong with a handshake.
+/// Reason why a handshake is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HandshakeError {
-    /// The fixed part is cut.
-    #[error("a handshake of {0} bytes, shorter than its fixed part")]
+    #[error("handshake of {0} bytes is shorter than its fixed part")]
     Short(usize),
-    /// The bytes behind the fixed part are no words.
-    #[error("extensions of {0} bytes, which are not whole words")]
+    #[error("extensions of {0} bytes are not whole words")]
     Unaligned(usize),
-    /// An extension claims more words than there are.
-    #[error("extension {kind} claims {claimed} words, {left} are left")]
+    #[error("extension {kind} claims {claimed} words, but only {left} are left")]
     ExtensionLength {
-        /// Its type.
+        /// Extension type.
         kind: u16,
-        /// How many words it claims.
+        /// Claimed length in words.
         claimed: u16,
-        /// How many there are.
+        /// Available words.
         left: usize,
     },
-    /// An extension has a length that its type never has.
-    #[error("extension {kind} with {length} bytes")]
+    /// Extension with a length that is invalid for its type.
+    #[error("extension {kind} has an invalid length of {length} bytes")]
     ExtensionContent {
-        /// Its type.
+        /// Extension type.
         kind: u16,
-        /// Its bytes.
+        /// Length in bytes.
         length: usize,
     },
-    /// A text that is not UTF-8.
-    #[error("extension {0} is no text")]
+    #[error("extension {0} is not valid UTF-8")]
     NoText(u16),
-    /// An extension that may stand once stands twice.
-    #[error("extension {0} stands twice")]
+    /// Repeated extension that is allowed only once.
+    #[error("extension {0} is repeated")]
     Repeated(u16),
-    /// The extension field announces an extension that is not there.
-    #[error("extension {0} is announced and missing")]
+    /// The extension field announces an extension that is absent.
+    #[error("extension {0} is announced, but missing")]
     Missing(u16),
-    /// The MTU is none.
-    #[error("an MTU of {0} bytes")]
+    #[error("invalid MTU of {0} bytes")]
     Mtu(u32),
-    /// The flow window is none.
-    #[error("a flow window of {0} packets")]
+    #[error("invalid flow window of {0} packets")]
     FlowWindow(u32),
-    /// The initial sequence number has its first bit set.
-    #[error("an initial sequence number of {0:#x}")]
+    /// The initial sequence number has its top bit set.
+    #[error("invalid initial sequence number {0:#x}")]
     InitialSequence(u32),
-    /// The socket id is 0.
-    #[error("a peer without socket id")]
+    #[error("the peer's socket id is 0")]
     NoSocketId,
-    /// The listener knows version 5 by its version, but did not set the mark of it.
-    #[error("an induction of version 5 with {0:#x} for its mark")]
+    /// The listener's induction has version 5, but not the magic number.
+    #[error("version 5 induction has {0:#x} instead of the magic number")]
     Magic(u16),
-    /// It is of a kind that cannot come here.
-    #[error("a handshake of type {0} out of turn")]
+    /// Handshake of a type that is invalid in the current state.
+    #[error("unexpected handshake of type {0}")]
     OutOfTurn(i32),
 }

@@ -1,33 +1,34 @@
-//! The extensions of a handshake (SRT, 3.2.1.1 and following).
+//! Extensions of a handshake (SRT, 3.2.1.1 and following).
 
 use super::error::HandshakeError;
 
-/// The most bytes of a text: a stream id, a congestion control's name, a filter's configuration.
+/// Maximum length in bytes of a text: a stream id, a congestion control name, or a filter
+/// configuration.
 pub const TEXT_MAX: usize = 512;
 
-/// The bits of an HSREQ and HSRSP (SRT, 3.2.1.1.1).
+/// Flags of an HSREQ or HSRSP (SRT, 3.2.1.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u32);
 
 impl Flags {
-    /// It sends by timestamps.
+    /// Sends with timestamps (TSBPD).
     pub const TSBPDSND: Flags = Flags(1);
-    /// It receives by timestamps.
+    /// Delivers by timestamps (TSBPD).
     pub const TSBPDRCV: Flags = Flags(1 << 1);
-    /// It knows the bits of encryption in data packets. Always set.
+    /// Understands the encryption bits of data packets. Always set.
     pub const CRYPT: Flags = Flags(1 << 2);
-    /// It drops what is too late.
+    /// Drops packets that are too late.
     pub const TLPKTDROP: Flags = Flags(1 << 3);
-    /// It repeats NAKs.
+    /// Repeats NAKs.
     pub const PERIODICNAK: Flags = Flags(1 << 4);
-    /// It marks what was sent before. Always set.
+    /// Marks retransmissions. Always set.
     pub const REXMITFLG: Flags = Flags(1 << 5);
-    /// It carries a stream of bytes, not messages.
+    /// Carries a stream of bytes instead of messages.
     pub const STREAM: Flags = Flags(1 << 6);
-    /// It knows packet filters.
+    /// Supports packet filters.
     pub const PACKET_FILTER: Flags = Flags(1 << 7);
 
-    /// Those of live media.
+    /// Flags of live media.
     pub const LIVE: Flags = Flags(
         Flags::TSBPDSND.0
             | Flags::TSBPDRCV.0
@@ -37,60 +38,56 @@ impl Flags {
             | Flags::REXMITFLG.0,
     );
 
-    /// Those of messages, which are never too late and come whole.
+    /// Flags of message mode, in which no packet is ever too late and every message arrives whole.
     pub const MESSAGES: Flags = Flags(Flags::CRYPT.0 | Flags::PERIODICNAK.0 | Flags::REXMITFLG.0);
 
-    /// Whether all of these are set.
+    /// True if all of `others` are set.
     pub const fn has(self, others: Flags) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// With these too.
     #[must_use]
     pub const fn with(self, others: Flags) -> Flags {
         Flags(self.0 | others.0)
     }
 
-    /// Without these.
     #[must_use]
     pub const fn without(self, others: Flags) -> Flags {
         Flags(self.0 & !others.0)
     }
 }
 
-/// An HSREQ or HSRSP (SRT, 3.2.1.1).
+/// HSREQ or HSRSP (SRT, 3.2.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HsMessage {
-    /// The version of SRT: `0x00010502` is 1.5.2.
+    /// SRT version: `0x00010502` is 1.5.2.
     pub version: u32,
-    /// What it can.
     pub flags: Flags,
-    /// The latency with which it receives, in milliseconds.
+    /// Latency of its own receiver, in milliseconds.
     pub receive_latency_ms: u16,
-    /// The latency that it asks of the peer's receiver, in milliseconds.
+    /// Latency that it requests of the peer's receiver, in milliseconds.
     pub send_latency_ms: u16,
 }
 
-/// What a KMRSP of one word says: that no key was agreed on. Little-endian on the wire, because
-/// libsrt swaps it twice; the other order is read too.
+/// State in a KMRSP of one word: no key was negotiated. Little-endian on the wire, because libsrt
+/// swaps it twice; both byte orders are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KmState {
-    /// It has a passphrase, and got no KMREQ.
+    /// A passphrase is set, but no KMREQ arrived.
     Unsecured = 0,
-    /// Keys are being agreed on.
+    /// The key exchange is in progress.
     Securing = 1,
-    /// Keys are agreed on.
+    /// Keys are negotiated.
     Secured = 2,
-    /// It has no passphrase.
+    /// No passphrase is set.
     NoSecret = 3,
-    /// Its passphrase is another one.
+    /// The passphrases differ.
     BadSecret = 4,
-    /// Its cipher is another one.
+    /// The ciphers differ.
     BadCryptoMode = 5,
 }
 
 impl KmState {
-    /// Reads the word.
     pub fn from_wire(word: [u8; 4]) -> Option<KmState> {
         let state = match word {
             [state, 0, 0, 0] | [0, 0, 0, state] => state,
@@ -107,54 +104,46 @@ impl KmState {
         })
     }
 
-    /// The word.
     pub fn to_wire(self) -> [u8; 4] {
         (self as u32).to_le_bytes()
     }
 }
 
-/// An extension, read.
+/// Parsed extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extension<'a> {
-    /// What the initiator can (1).
+    /// Capabilities of the initiator (1).
     HsRequest(HsMessage),
-    /// What the responder can (2).
+    /// Capabilities of the responder (2).
     HsResponse(HsMessage),
-    /// The key, wrapped (3).
+    /// Wrapped key (3).
     KmRequest(&'a [u8]),
-    /// The same message back, or one word: see [`KmState`] (4).
+    /// The KMREQ returned unchanged, or one word: see [`KmState`] (4).
     KmResponse(&'a [u8]),
-    /// The stream id (5).
+    /// Stream id (5).
     StreamId(String),
-    /// The name of the congestion control (6).
+    /// Name of the congestion control (6).
     Congestion(String),
-    /// The configuration of the packet filter (7).
+    /// Configuration of the packet filter (7).
     Filter(String),
-    /// The group of a bonded connection, not read (8).
+    /// Group of a bonded connection, unparsed (8).
     Group(&'a [u8]),
-    /// One of a type that is not known. It may be passed over.
+    /// Extension of an unknown type. It can be ignored.
     Unknown(u16),
 }
 
 impl Extension<'_> {
-    /// The type of HSREQ.
     pub const HS_REQUEST: u16 = 1;
-    /// The type of HSRSP.
     pub const HS_RESPONSE: u16 = 2;
-    /// The type of KMREQ, also of a message within the connection.
+    /// Also the subtype of a KMREQ within the connection.
     pub const KM_REQUEST: u16 = 3;
-    /// The type of KMRSP, also of a message within the connection.
+    /// Also the subtype of a KMRSP within the connection.
     pub const KM_RESPONSE: u16 = 4;
-    /// The type of a stream id.
     pub const STREAM_ID: u16 = 5;
-    /// The type of a congestion control.
     pub const CONGESTION: u16 = 6;
-    /// The type of a packet filter.
     pub const FILTER: u16 = 7;
-    /// The type of a group.
     pub const GROUP: u16 = 8;
 
-    /// Its type.
     pub fn kind(&self) -> u16 {
         match self {
             Extension::HsRequest(_) => Extension::HS_REQUEST,
@@ -170,7 +159,7 @@ impl Extension<'_> {
     }
 }
 
-/// The extensions, one after the other. Ends behind the first that is malformed.
+/// Iterator over the extensions. It ends after the first malformed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extensions<'a> {
     rest: &'a [u8],
@@ -181,7 +170,6 @@ impl<'a> Extensions<'a> {
         Extensions { rest }
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -247,7 +235,7 @@ fn hs(content: &[u8]) -> Option<HsMessage> {
     })
 }
 
-/// A text stands with the bytes of each word reversed, and zeros behind it (SRT, 3.2.1.3).
+/// Parses a text. The bytes of each word are reversed, and zeros pad the last word (SRT, 3.2.1.3).
 fn text(kind: u16, content: &[u8]) -> Result<String, HandshakeError> {
     if content.is_empty() || content.len() > TEXT_MAX {
         let length = content.len();
@@ -263,7 +251,7 @@ fn text(kind: u16, content: &[u8]) -> Result<String, HandshakeError> {
     String::from_utf8(bytes).map_err(|_| HandshakeError::NoText(kind))
 }
 
-/// Appends words.
+/// Appends words in network byte order.
 pub fn put_words<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
     for word in words {
         out.extend_from_slice(&word.to_be_bytes());
@@ -276,7 +264,7 @@ fn write_head(kind: u16, bytes: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&words.to_be_bytes());
 }
 
-/// Appends an extension of whole words.
+/// Appends an extension, padded to whole words.
 pub fn write_extension(kind: u16, content: &[u8], out: &mut Vec<u8>) {
     write_head(kind, content.len(), out);
     out.extend_from_slice(content);
@@ -284,7 +272,7 @@ pub fn write_extension(kind: u16, content: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; 3][..padding]);
 }
 
-/// Appends an extension that is a text, of which at most [`TEXT_MAX`] bytes are taken.
+/// Appends a text extension. The text is truncated to [`TEXT_MAX`] bytes.
 pub fn write_text(kind: u16, text: &str, out: &mut Vec<u8>) {
     let mut end = text.len().min(TEXT_MAX);
     while !text.is_char_boundary(end) {
@@ -301,7 +289,7 @@ pub fn write_text(kind: u16, text: &str, out: &mut Vec<u8>) {
 }
 
 impl HsMessage {
-    /// Appends it as an extension of that type.
+    /// Appends the message as an extension of type `kind`.
     pub fn write(&self, kind: u16, out: &mut Vec<u8>) {
         write_head(kind, 12, out);
         let latencies = u32::from(self.receive_latency_ms) << 16 | u32::from(self.send_latency_ms);

@@ -1,10 +1,10 @@
-//! Why a handshake is rejected, by numbers.
+//! Rejection reasons of a handshake.
 
 use std::fmt;
 
-/// The reason of a rejection: the word in the packet, from 1000 on. 1000 to 1999 are SRT's own
-/// (SRT, 4.3, table 7), 2000 to 2999 access control (libsrt's access_control.h), from 3000 on the
-/// application's.
+/// Rejection reason: the word in the packet, from 1000 on. Codes from 1000 to 1999 are SRT's own
+/// (SRT, 4.3, table 7), from 2000 to 2999 those of access control (libsrt's access_control.h), and
+/// from 3000 on those of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rejection(u32);
 
@@ -16,7 +16,7 @@ macro_rules! reasons {
                 pub const $constant: Rejection = Rejection($code);
             )*
 
-            /// Its name in libsrt; none of those that only an application knows.
+            /// Name in libsrt, or `None` if libsrt has none for this code.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($code => Some($name),)*
@@ -24,15 +24,14 @@ macro_rules! reasons {
                 }
             }
 
-            /// What it means.
             pub fn meaning(self) -> &'static str {
                 match self.0 {
                     $($code => $meaning,)*
-                    _ => "a reason of the application's own",
+                    _ => "application-defined reason",
                 }
             }
 
-            /// All that have a name.
+            /// All reasons that have a name.
             pub const ALL: &'static [Rejection] = &[$(Rejection::$constant),*];
         }
     };
@@ -81,7 +80,7 @@ reasons! {
 }
 
 impl Rejection {
-    /// Of the word in the packet. What is below 1000 counts as [`Rejection::UNKNOWN`].
+    /// Converts the word of a packet. Codes below 1000 become [`Rejection::UNKNOWN`].
     pub const fn new(code: u32) -> Rejection {
         match code {
             0..1000 => Rejection::UNKNOWN,
@@ -89,7 +88,6 @@ impl Rejection {
         }
     }
 
-    /// The word in the packet.
     pub const fn code(self) -> u32 {
         self.0
     }

@@ -24,7 +24,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read_again(
+    fn handshakes_round_trip(
         fixed in handshakes(),
         version in any::<u32>(),
         latencies in any::<(u16, u16)>(),
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_damaged_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_input_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         if let Ok((_, extensions)) = Handshake::parse(&bytes) {
             prop_assert!(extensions.count() <= bytes.len() / 4);
         }
@@ -62,7 +62,7 @@ proptest! {
 }
 
 #[test]
-fn each_damage_has_its_error() {
+fn malformed_handshakes_have_distinct_errors() {
     assert_eq!(
         Handshake::parse(&[0; 47]).unwrap_err(),
         HandshakeError::Short(47)
@@ -95,14 +95,14 @@ fn each_damage_has_its_error() {
 }
 
 #[test]
-fn words_of_a_text_stand_backwards() {
+fn text_words_are_reversed() {
     let mut bytes = Vec::new();
     write_text(Extension::STREAM_ID, "STREAM", &mut bytes);
     assert_eq!(bytes, b"\0\x05\0\x02ERTS\0\0MA");
 }
 
 #[test]
-fn impossible_values_are_named() {
+fn invalid_values_are_reported() {
     let good = Handshake {
         version: 5,
         encryption: 0,
@@ -133,7 +133,7 @@ fn impossible_values_are_named() {
 }
 
 #[test]
-fn rejections_have_the_names_of_libsrt() {
+fn rejections_have_libsrt_names() {
     assert_eq!(Rejection::new(1010).name(), Some("SRT_REJ_BADSECRET"));
     assert_eq!(Rejection::new(2404), Rejection::NOTFOUND);
     assert_eq!(Rejection::new(3001).name(), None);
@@ -147,7 +147,7 @@ fn rejections_have_the_names_of_libsrt() {
 }
 
 #[test]
-fn a_key_state_is_read_in_either_order() {
+fn key_state_is_parsed_in_both_byte_orders() {
     assert_eq!(KmState::from_wire([4, 0, 0, 0]), Some(KmState::BadSecret));
     assert_eq!(KmState::from_wire([0, 0, 0, 3]), Some(KmState::NoSecret));
     assert_eq!(KmState::from_wire([0, 3, 0, 0]), None);

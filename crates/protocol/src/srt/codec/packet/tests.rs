@@ -1,4 +1,4 @@
-//! What is written is read again; what lies is refused.
+//! Round trips of valid packets, and rejection of malformed ones.
 
 use proptest::prelude::*;
 
@@ -100,7 +100,7 @@ const HEAD: ControlHeader = ControlHeader {
 
 proptest! {
     #[test]
-    fn data_that_was_written_is_read_again(header in data_header()) {
+    fn data_packets_round_trip(header in data_header()) {
         let mut bytes = header.write().to_vec();
         bytes.extend(b"media");
         prop_assert_eq!(Packet::parse(&bytes), Ok(Packet::Data(header, b"media")));
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn control_that_was_written_is_read_again(
+    fn control_packets_round_trip(
         control in control(),
         [timestamp, to] in any::<[u32; 2]>(),
     ) {
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn a_loss_list_that_was_written_is_read_again(
+    fn loss_lists_round_trip(
         ranges in prop::collection::vec(range(), 1..400),
     ) {
         let mut bytes = b"before".to_vec();
@@ -134,14 +134,14 @@ proptest! {
         };
         let read: Vec<LossRange> = list.ranges().collect();
         prop_assert_eq!(&read[..], &ranges[..read.len()]);
-        // All of them, or as many as fit.
+        // All ranges, or as many as fit.
         prop_assert!(read.len() == ranges.len() || bytes.len() + 8 > HEADER + PAYLOAD_MAX);
         prop_assert_eq!(named, read.iter().map(|range| u64::from(range.count())).sum::<u64>());
     }
 
-    /// Nothing that comes can panic, and what is read is written again as it was, but for padding.
+    /// No input panics, and a parsed packet is written back unchanged, except for padding.
     #[test]
-    fn anything_may_come(
+    fn arbitrary_input_never_panics(
         kind in 0u8..10,
         control in any::<bool>(),
         bytes in prop::collection::vec(any::<u8>(), 0..80),
@@ -174,7 +174,7 @@ proptest! {
     }
 }
 
-/// A datagram of a control packet of that type.
+/// Datagram of a control packet of type `kind`.
 fn raw(kind: u8, words: &[u32]) -> Vec<u8> {
     let mut bytes = vec![0x80, kind];
     bytes.resize(HEADER, 0);
@@ -183,10 +183,10 @@ fn raw(kind: u8, words: &[u32]) -> Vec<u8> {
 }
 
 #[test]
-fn lists_that_lie_are_refused() {
+fn malformed_ranges_are_rejected() {
     let range = |first: u32| first | RANGE_BIT;
     for (words, error) in [
-        // Ends before it begins, does not end, ends with the beginning of another.
+        // The range ends before it begins; has no end; ends with the start of another range.
         (vec![range(5), 4], Malformed::Range { first: 5 }),
         (vec![3, range(5)], Malformed::Range { first: 5 }),
         (vec![range(5), range(7), 9], Malformed::Range { first: 5 }),
@@ -198,7 +198,7 @@ fn lists_that_lie_are_refused() {
     odd.push(0);
     let error = Malformed::ControlLength { kind: 3, length: 5 };
     assert_eq!(Packet::parse(&odd), Err(error));
-    // Around the wrap it is sound.
+    // A range across the wrap is valid.
     assert!(Packet::parse(&raw(3, &[range(0x7fff_ffff), 0])).is_ok());
     assert_eq!(
         Packet::parse(&raw(7, &[9, 8])),
@@ -207,7 +207,7 @@ fn lists_that_lie_are_refused() {
 }
 
 #[test]
-fn short_ones_are_refused() {
+fn short_packets_are_rejected() {
     assert_eq!(Packet::parse(&[]), Err(Malformed::Short(0)));
     assert_eq!(Packet::parse(&[0; 15]), Err(Malformed::Short(15)));
     assert!(Packet::parse(&[0; 16]).is_ok());
@@ -238,6 +238,6 @@ fn acknowledgements_have_three_lengths() {
     };
     assert_eq!(full(&[5, 1, 2, 3, 4, 5]), Some(rates(0)));
     assert_eq!(full(&[5, 1, 2, 3, 4, 5, 6]), Some(rates(6)));
-    // libsrt 1.0.2 had another word.
+    // libsrt 1.0.2 sent an additional word.
     assert_eq!(full(&[5, 1, 2, 3, 4, 5, 6, 7]), Some(rates(6)));
 }

@@ -1,5 +1,5 @@
-//! Senders as the worker's pacer drives them: of a transport stream that they make, and of what
-//! their session gives them.
+//! Senders driven by the worker's pacer: [`SrtTsFlow`] sends a transport stream that it makes,
+//! [`SrtFlow`] sends the payloads of its session.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,40 +17,40 @@ use mediagen::ts::mux::{Mux, Steps};
 use mediagen::ts::packet::PACKET;
 use mediagen::ts::stamp::Stamp;
 
-/// Memory is taken for so many payloads at once. Each of thousands of streams holds one or two such
-/// pieces, because what is unacknowledged keeps the one before: large ones cost more than the
-/// taking.
+/// Payload memory is allocated in chunks of this size. Each of thousands of streams holds one or
+/// two chunks, because unacknowledged payloads keep the previous one: large chunks cost more than
+/// frequent allocations.
 const CHUNK: usize = 4 * DATAGRAM;
 
-/// Of a tag: set where the packet was sent before.
+/// Bit of a tag that marks a retransmission.
 pub(in crate::srt) const AGAIN: u64 = 1 << 32;
 
-/// What became of the datagrams of a flow. Together they are `pktSent`, once all have left.
+/// Datagram counts of a flow. Their sum is `pktSent` once all datagrams have left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Left {
-    /// Packets that left for the first time.
+    /// Packets sent for the first time.
     pub first: u64,
-    /// Packets that left again.
+    /// Packets retransmitted.
     pub again: u64,
-    /// Packets that the network stack did not take.
+    /// Packets that the network stack did not accept.
     pub not_taken: u64,
 }
 
-/// The most delays that are kept until they are asked for. Senders are asked every 50 ms, or once a
-/// second if nothing comes from the peer: that is enough for 500 Mb/s.
+/// Maximum number of delays kept until they are collected. Delays are collected every 50 ms, or
+/// once a second if no packet arrives from the peer: that is enough for 500 Mb/s.
 const DELAYS_MAX: usize = 65_536;
 
-/// What became of the datagrams of a flow, and how long each waited.
+/// Datagram counts of a flow, and the delay of each datagram.
 #[derive(Debug, Default)]
 pub(in crate::srt) struct Departures {
     pub(super) left: Left,
-    /// Where these are wanted: how long packets waited in the send buffer until they left for the
-    /// first time, in nanoseconds.
+    /// Time that each packet spent in the send buffer before it was first sent, in nanoseconds.
+    /// `None` if delays are not collected.
     delays: Option<Vec<u64>>,
 }
 
 impl Departures {
-    /// What became of a packet of that sender.
+    /// Counts a packet of `sender`: `left` is `None` if the network stack did not accept it.
     #[inline]
     pub(super) fn count(&mut self, sender: &Sender, tag: Tag, left: Option<Handover>) {
         match left {
@@ -68,12 +68,12 @@ impl Departures {
         }
     }
 
-    /// Keeps from now on how long packets wait.
+    /// Starts to collect the time that packets wait.
     pub(in crate::srt) fn keep_delays(&mut self) {
         self.delays.get_or_insert_default();
     }
 
-    /// Moves the delays since the last time behind those there.
+    /// Appends the delays collected since the last call to `into`.
     pub(in crate::srt) fn take_delays(&mut self, into: &mut Vec<u64>) {
         if let Some(delays) = &mut self.delays {
             into.append(delays);
@@ -92,7 +92,7 @@ pub(super) fn packet(packet: Outgoing) -> FlowPacket {
     }
 }
 
-/// Sends what its session hands to the sender within, and again what the peer asks for.
+/// Sends the payloads that a session pushes to its sender, and their retransmissions.
 #[derive(Debug)]
 pub struct SrtFlow {
     sender: Sender,
@@ -101,7 +101,7 @@ pub struct SrtFlow {
 }
 
 impl SrtFlow {
-    /// A flow without anything to send yet.
+    /// Creates a flow with nothing to send.
     pub fn new(sender: Sender) -> SrtFlow {
         SrtFlow {
             sender,
@@ -110,23 +110,24 @@ impl SrtFlow {
         }
     }
 
-    /// The sender, which takes payloads and control packets.
+    /// Sender of the flow, which accepts payloads and control packets.
     pub fn sender(&mut self) -> &mut Sender {
         &mut self.sender
     }
 
-    /// Nothing more will be pushed: the flow ends when everything is acknowledged, or too late.
+    /// Ends the flow when every payload is acknowledged or too late. Nothing may be pushed
+    /// afterwards.
     pub fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// What became of its datagrams.
+    /// Datagram counts so far.
     pub fn left_so_far(&self) -> Left {
         self.departures.left
     }
 }
 
-/// When a sender has something to do next; none once it has finished.
+/// Returns when the sender has to act next, or `None` once it has finished.
 pub(super) fn next_due(sender: &Sender, finished: bool) -> Option<Time> {
     let due = sender.next_due();
     if !finished {
@@ -155,29 +156,29 @@ impl Flow for SrtFlow {
     }
 }
 
-/// What a flow of made media sends.
+/// Configuration of an [`SrtTsFlow`].
 #[derive(Clone, Debug)]
 pub struct TsFlowSettings {
-    /// What is sent, over and over, 1,316 bytes in a packet.
+    /// Stream that is sent in a loop, 1,316 bytes in a packet.
     pub looped: Arc<LoopedStream>,
-    /// Which address the stamps name: that of the stream's consumer, or where it is published.
+    /// Address in the stamps: that of the stream's consumer, or where the stream is published.
     pub place: SocketAddr,
-    /// By which number the stamps tell runs of a source apart.
+    /// Number in the stamps that distinguishes the runs of a source.
     pub source: u64,
-    /// What the wall clock showed, since 1970, when time began.
+    /// Wall clock time since 1970 at [`Time::ZERO`].
     pub wall_clock: Duration,
-    /// How long it sends: the payloads that are due within it. Endless without.
+    /// Duration of the flow: payloads due within it are sent. Default: endless.
     pub length: Option<Duration>,
 }
 
-/// Sends a made transport stream, each packet of which bears a stamp.
+/// Sends a looped transport stream, each packet of which contains a stamp.
 #[derive(Debug)]
 pub struct SrtTsFlow {
     sender: Sender,
     mux: Mux,
     stamp: Stamp,
     began: Option<Time>,
-    /// When the next payload is due, from there, in nanoseconds.
+    /// Time of the next payload since `began`, in nanoseconds.
     due: Steps,
     count: u64,
     wall_clock: u64,
@@ -186,7 +187,7 @@ pub struct SrtTsFlow {
 }
 
 impl SrtTsFlow {
-    /// A flow that has not begun.
+    /// Creates a flow that has not started.
     pub fn new(settings: TsFlowSettings, sender: Sender) -> SrtTsFlow {
         let rate = settings.looped.bits_per_second();
         let count = settings.length.map_or(u64::MAX, |length| {
@@ -213,17 +214,17 @@ impl SrtTsFlow {
         }
     }
 
-    /// Begins to send at `at`. Does nothing where it has begun.
+    /// Starts sending at `at`. Does nothing if the flow has already started.
     pub fn start(&mut self, at: Time) {
         self.began.get_or_insert(at);
     }
 
-    /// Makes no more media: the flow ends when everything is acknowledged, or too late.
+    /// Stops making media. The flow ends when every payload is acknowledged or too late.
     pub fn finish(&mut self) {
         self.count = self.stamp.number;
     }
 
-    /// The sender, which takes control packets.
+    /// Sender of the flow, which accepts control packets.
     pub fn sender(&mut self) -> &mut Sender {
         &mut self.sender
     }
@@ -232,17 +233,17 @@ impl SrtTsFlow {
         &mut self.departures
     }
 
-    /// How many payloads were made so far: their stamps are numbered from 0.
+    /// Number of payloads made so far. Their stamps are numbered from 0.
     pub fn made(&self) -> u64 {
         self.stamp.number
     }
 
-    /// What became of its datagrams.
+    /// Datagram counts so far.
     pub fn left_so_far(&self) -> Left {
         self.departures.left
     }
 
-    /// When the next payload is due; none before it has begun, and where none will follow.
+    /// Time of the next payload. `None` before the start and after the last payload.
     #[inline]
     fn media_due(&self) -> Option<Time> {
         let began = self.began.filter(|_| !self.is_finished())?;
@@ -254,12 +255,12 @@ impl SrtTsFlow {
         self.stamp.number >= self.count
     }
 
-    /// Makes the next payload, which is due then, and hands it to the sender.
+    /// Makes the payload that is due at `due`, and pushes it to the sender.
     fn make(&mut self, due: Time) {
         if self.room.capacity() < DATAGRAM {
             self.room.reserve(CHUNK);
         }
-        // Room for the stamp, which bears a check of what follows it.
+        // Space for the stamp, which contains a checksum of the bytes after it.
         self.room.extend_from_slice(&[0; PACKET]);
         for _ in 1..PACKETS {
             let room = &mut self.room;
@@ -271,7 +272,7 @@ impl SrtTsFlow {
         let payload = self.room.split();
         self.stamp.number += 1;
         self.due.advance();
-        // The sender counts what it does not take.
+        // The sender counts refused payloads.
         let _ = self.sender.push_made(due, payload);
     }
 }
@@ -287,7 +288,8 @@ impl Flow for SrtTsFlow {
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
         while let Some(due) = self.media_due().filter(|&due| due <= now) {
             self.make(due);
-            // One at a time, unless it cannot leave: what is late is not made all at once.
+            // One payload at a time while packets can leave, so that a backlog is not made all at
+            // once.
             if self.sender.next_due() <= now {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What a receiver misses: ranges of packets, each with the time at which it is given up.
+//! Missing packets of a receiver: ranges, each with the time at which it is given up.
 
 use std::collections::VecDeque;
 
@@ -7,25 +7,27 @@ use measure::Time;
 use crate::srt::codec::packet::LossRange;
 use crate::srt::seq::SeqNumber;
 
-/// Packets in a row that are missing.
+/// Consecutive missing packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) range: LossRange,
-    /// When they are given up: when the packet behind them is due, which has come.
+    /// Time at which the packets are given up: the due time of the packet behind them, which has
+    /// arrived.
     pub(super) deadline: Time,
-    /// How many more packets are waited for before they are asked for, as they may be under way.
+    /// Number of packets that may still arrive before a NAK requests these, which may only be
+    /// reordered.
     pub(super) patience: u32,
-    /// Whether they were asked for.
+    /// True if a NAK has requested the packets.
     pub(super) asked: bool,
 }
 
-/// All gaps, in order.
+/// All gaps, in order of sequence numbers.
 #[derive(Debug)]
 pub(super) struct Gaps {
     gaps: VecDeque<Gap>,
-    /// How many there may be.
+    /// Maximum number of gaps.
     most: usize,
-    /// How many packets are missing.
+    /// Number of missing packets.
     missing: u32,
 }
 
@@ -54,14 +56,14 @@ impl Gaps {
         self.gaps.iter_mut()
     }
 
-    /// Bytes that it takes.
+    /// Heap memory in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.gaps.capacity() * size_of::<Gap>()
     }
 
-    /// Adds a gap behind all others. Where there are too many, gives the oldest ones up: how many
-    /// packets.
+    /// Adds a gap behind all others. If there are too many gaps, gives up the oldest ones, and
+    /// returns the number of their packets.
     pub(super) fn push(&mut self, gap: Gap) -> u32 {
         self.missing += gap.range.count();
         self.gaps.push_back(gap);
@@ -82,7 +84,7 @@ impl Gaps {
         count
     }
 
-    /// Gives up what has been missing for too long: how many packets.
+    /// Gives up packets whose deadline has passed, and returns their number.
     pub(super) fn expire(&mut self, now: Time) -> u32 {
         let mut given_up = 0;
         while self.gaps.front().is_some_and(|gap| gap.deadline < now) {
@@ -91,20 +93,21 @@ impl Gaps {
         given_up
     }
 
-    /// Gives up everything: how many packets.
+    /// Gives up all missing packets, and returns their number.
     pub(super) fn clear(&mut self) -> u32 {
         self.gaps.clear();
         std::mem::take(&mut self.missing)
     }
 
-    /// Where the first gap is that does not end before that packet.
+    /// Index of the first gap that does not end before `sequence`.
     fn find(&self, sequence: SeqNumber) -> usize {
         self.gaps
             .partition_point(|gap| gap.range.last.is_before(sequence))
     }
 
-    /// A packet came that is due then. Gives the gap that it was in, as that was, and how many
-    /// packets had to be given up because there are too many gaps now; none if it was not missing.
+    /// Removes an arrived packet, which is due at `due`, from its gap. Returns the previous state
+    /// of the gap, and the number of packets given up because the split made too many gaps. Returns
+    /// `None` if the packet was not missing.
     pub(super) fn fill(&mut self, sequence: SeqNumber, due: Time) -> Option<(Gap, u32)> {
         let place = self.find(sequence);
         let gap = self.gaps.get_mut(place)?;
@@ -114,7 +117,7 @@ impl Gaps {
         }
         let was = *gap;
         self.missing -= 1;
-        // What is before it is given up as soon as it is due.
+        // Packets before it are given up as soon as it is due.
         let before = Gap {
             range: LossRange {
                 first,
@@ -138,8 +141,8 @@ impl Gaps {
                 self.gaps.insert(place, before);
             }
         }
-        // Nor is what is missing further before waited for any longer: of a gap that was taken
-        // apart (`drop_range`) the rest still has the time of the whole.
+        // Earlier gaps cannot have a later deadline: the parts of a gap that `drop_range` split
+        // still have the deadline of the whole.
         let later = |gap: &&mut Gap| gap.deadline > due;
         for gap in self.gaps.range_mut(..place).rev().take_while(later) {
             gap.deadline = due;
@@ -147,7 +150,7 @@ impl Gaps {
         Some((was, self.bound()))
     }
 
-    /// Gives up the missing ones of a range: how many packets.
+    /// Gives up the missing packets of a range, and returns their number.
     pub(super) fn drop_range(&mut self, range: LossRange) -> u32 {
         let mut given_up = 0;
         let mut place = self.find(range.first);
@@ -219,9 +222,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map of each packet, around the wrap of sequence numbers.
+        /// Compares the gaps with a map of all packets, across the wrap of sequence numbers.
         #[test]
-        fn gaps_are_what_a_map_of_all_packets_says(
+        fn gaps_match_a_map_of_all_packets(
             steps in prop::collection::vec((0u8..4, 0u32..40, 1u32..6), 1..80),
         ) {
             let mut gaps = Gaps::new(usize::MAX);
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_before_a_packet_that_came_is_not_waited_for_beyond_it() {
+    fn gaps_before_an_arrived_packet_expire_when_it_is_due() {
         let at = |offset: u64| Time::from_nanos(offset * 10);
         let mut gaps = Gaps::new(10);
         gaps.push(Gap {
@@ -287,13 +290,13 @@ mod tests {
         };
         assert_eq!(gaps.drop_range(dropped), 1);
         assert!(gaps.fill(seq(34), at(34)).is_some());
-        // 31 and 33, and not 35.
+        // 31 and 33 expire, 35 does not.
         assert_eq!(gaps.expire(at(35)), 2);
         assert_eq!((gaps.missing(), gaps.expire(at(37))), (1, 1));
     }
 
     #[test]
-    fn the_oldest_are_given_up_where_there_are_too_many() {
+    fn oldest_gaps_are_given_up_beyond_the_maximum() {
         let mut gaps = Gaps::new(2);
         let gap = |first, last| Gap {
             range: LossRange {

@@ -1,17 +1,17 @@
-//! Keepalives, and a peer that is gone (SRT, 3.2.3; libsrt's EXP timer).
+//! Keep-alives, and detection of a lost peer (SRT, 3.2.3; libsrt's EXP timer).
 
 use std::time::Duration;
 
 use measure::Time;
 
-/// After so long without a packet of ours, a keepalive is sent.
+/// Time without a packet to the peer after which a keep-alive is sent.
 pub const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(1);
 
-/// After so long without a packet of the peer's it is gone, where nothing else is said:
-/// `SRTO_PEERIDLETIMEO` of libsrt.
+/// Default time without a packet from the peer after which the peer is lost: `SRTO_PEERIDLETIMEO`
+/// of libsrt.
 pub const PEER_IDLE: Duration = Duration::from_secs(5);
 
-/// When something was heard and said last.
+/// Times of the last packet in each direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness {
     heard: Time,
@@ -20,7 +20,8 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// Of a connection that stands since then. A peer is gone after `peer_idle`: see [`PEER_IDLE`].
+    /// State of a connection established at `now`. The peer is lost after `peer_idle` without a
+    /// packet: see [`PEER_IDLE`].
     pub fn new(now: Time, peer_idle: Duration) -> Liveness {
         Liveness {
             heard: now,
@@ -29,24 +30,24 @@ impl Liveness {
         }
     }
 
-    /// A packet of the peer's came, of any kind.
+    /// Records a packet of any kind from the peer.
     #[inline]
     pub fn heard(&mut self, at: Time) {
         self.heard = self.heard.max(at);
     }
 
-    /// A packet was sent, of any kind.
+    /// Records a packet of any kind to the peer.
     #[inline]
     pub fn said(&mut self, at: Time) {
         self.said = self.said.max(at);
     }
 
-    /// When [`Liveness::keepalive`] or [`Liveness::is_lost`] may say something else.
+    /// Time at which [`Liveness::keepalive`] or [`Liveness::is_lost`] may change its result.
     pub fn due(&self) -> Time {
         (self.said + KEEP_ALIVE_AFTER).min(self.heard + self.peer_idle)
     }
 
-    /// Whether a keepalive is to be sent now. It counts as sent.
+    /// True if a keep-alive must be sent now. The keep-alive then counts as sent.
     pub fn keepalive(&mut self, now: Time) -> bool {
         let due = now >= self.said + KEEP_ALIVE_AFTER;
         if due {
@@ -55,7 +56,6 @@ impl Liveness {
         due
     }
 
-    /// Whether the peer is gone.
     pub fn is_lost(&self, now: Time) -> bool {
         now >= self.heard + self.peer_idle
     }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_nothing_says_so_every_second_and_who_hears_nothing_goes() {
+    fn silence_triggers_keepalives_and_a_lost_peer() {
         let start = Time::from_start(Duration::from_secs(7));
         let at = |millis| start + Duration::from_millis(millis);
         let mut liveness = Liveness::new(start, PEER_IDLE);
@@ -78,7 +78,7 @@ mod tests {
         assert!(!liveness.is_lost(at(4999)) && liveness.is_lost(at(5000)));
         liveness.heard(at(3000));
         assert!(!liveness.is_lost(at(7999)) && liveness.is_lost(at(8000)));
-        // What is read late was heard before.
+        // A packet that is read late does not move the last arrival back.
         liveness.heard(at(1000));
         assert!(liveness.is_lost(at(8000)));
     }

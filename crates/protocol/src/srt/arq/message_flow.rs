@@ -1,4 +1,4 @@
-//! Senders of made messages, as the worker's pacer drives them.
+//! Senders of generated messages, driven by the worker's pacer.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use super::flow::{Departures, Left, next_due, packet};
 use super::sender::Sender;
 use crate::session::{Flow, FlowPacket, Handover, Tag};
 
-/// The messages of a sender: all of one size, evenly spaced.
+/// Messages of a sender: all of one size, evenly spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MadeMessages {
-    /// How long each is, in bytes.
+    /// Size of a message in bytes.
     pub size: usize,
-    /// How many bits of them there are in a second: at least 1.
+    /// Bit rate of the messages: at least 1.
     pub bits_per_second: u64,
-    /// Whether they are to be handed on in order.
+    /// True if messages are to be delivered in order.
     pub in_order: bool,
-    /// After how long one is dropped that is not acknowledged. Default: never.
+    /// Time after which an unacknowledged message is dropped. Default: never.
     pub ttl: Option<Duration>,
 }
 
 impl MadeMessages {
-    /// The content of a message: its number, and bytes that follow from it.
+    /// Content of a message: its number, and bytes derived from the number.
     pub fn content(&self, number: u64) -> Bytes {
         let mut content = BytesMut::zeroed(self.size);
         let mut next = number as u8;
@@ -43,23 +43,23 @@ impl MadeMessages {
     }
 }
 
-/// Sends made messages.
+/// Sends generated messages.
 #[derive(Debug)]
 pub struct MessageFlow {
     sender: Sender,
     messages: MadeMessages,
     began: Option<Time>,
-    /// When the next message is due, from there, in nanoseconds.
+    /// Time of the next message since `began`, in nanoseconds.
     due: Steps,
     made: u64,
-    /// How many there are in all.
+    /// Total number of messages.
     count: u64,
     departures: Departures,
 }
 
 impl MessageFlow {
-    /// A flow that has not begun. It makes the messages that are due within `length`; without one
-    /// it has no end.
+    /// Creates a flow that has not started. It makes the messages that are due within `length`, or
+    /// runs endlessly if `length` is `None`.
     pub fn new(messages: MadeMessages, length: Option<Duration>, sender: Sender) -> MessageFlow {
         let (bits, rate) = (messages.bits().max(1), messages.bits_per_second.max(1));
         let count = length.map_or(u64::MAX, |length| {
@@ -77,27 +77,27 @@ impl MessageFlow {
         }
     }
 
-    /// Begins to send at `at`. Does nothing where it has begun.
+    /// Starts sending at `at`. Does nothing if the flow has already started.
     pub fn start(&mut self, at: Time) {
         self.began.get_or_insert(at);
     }
 
-    /// Makes no more messages: the flow ends when everything is acknowledged, or dropped.
+    /// Stops making messages. The flow ends when every message is acknowledged or dropped.
     pub fn finish(&mut self) {
         self.count = self.made;
     }
 
-    /// The sender, which takes control packets.
+    /// Sender of the flow, which accepts control packets.
     pub fn sender(&mut self) -> &mut Sender {
         &mut self.sender
     }
 
-    /// How many messages were made so far.
+    /// Number of messages made so far.
     pub fn made(&self) -> u64 {
         self.made
     }
 
-    /// What became of its datagrams.
+    /// Datagram counts so far.
     pub fn left_so_far(&self) -> Left {
         self.departures.left
     }
@@ -106,7 +106,7 @@ impl MessageFlow {
         &mut self.departures
     }
 
-    /// When the next message is due; none before it has begun, and where none will follow.
+    /// Time of the next message. `None` before the start and after the last message.
     fn message_due(&self) -> Option<Time> {
         let began = self.began.filter(|_| self.made < self.count)?;
         Some(began + Duration::from_nanos(self.due.now))
@@ -124,11 +124,12 @@ impl Flow for MessageFlow {
             let message = self.messages.content(self.made);
             self.made += 1;
             self.due.advance();
-            // The sender counts what it does not take.
+            // The sender counts refused messages.
             let _ = self
                 .sender
                 .push_message(due, &message, self.messages.in_order);
-            // One at a time, unless it cannot leave: what is late is not made all at once.
+            // One message at a time while packets can leave, so that a backlog is not made all at
+            // once.
             if self.sender.next_due() <= now {
                 break;
             }
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_tell_messages_apart_whatever_their_size() {
+    fn contents_differ_between_messages_of_any_size() {
         for size in [1, 7, 8, 5000] {
             let messages = MadeMessages {
                 size,

@@ -1,11 +1,12 @@
-//! The transmission of media with retransmission within a latency (SRT, 4): live mode, and
-//! of messages, all of which are to come.
+//! Transmission with retransmission within a latency (SRT, 4): live mode, and message mode, in
+//! which every message must arrive.
 //!
-//! * [`receiver`]: what has come, what is missing, what to say of it; `gaps` are what is missing,
-//!   `tsbpd` tells when packets are due, `playout` holds them until then;
-//! * [`sender`]: what was sent and may be asked for again; it is spaced as the bandwidth allows;
-//! * [`liveness`]: keepalives, and a peer that is gone;
-//! * [`flow`] and [`message_flow`]: senders as the worker's pacer drives them.
+//! * [`receiver`]: arrived and missing packets, and the control packets about them. `gaps` holds
+//!   the missing packets, `tsbpd` computes due times, and `playout` keeps packets until they are
+//!   due;
+//! * [`sender`]: packets that may be requested again, spaced by the bandwidth;
+//! * [`liveness`]: keep-alives, and detection of a lost peer;
+//! * [`flow`] and [`message_flow`]: senders driven by the worker's pacer.
 
 pub mod flow;
 mod gaps;

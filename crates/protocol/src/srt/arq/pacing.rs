@@ -1,43 +1,43 @@
-//! How fast packets may leave (SRT, 5.1: live congestion control).
+//! Pacing of packets (SRT, 5.1: live congestion control).
 
 use std::time::Duration;
 
 use measure::Time;
 
-/// What the headers of IPv4, UDP and SRT take of each packet.
+/// Bytes of the IPv4, UDP and SRT headers of a packet.
 const OVERHEAD: u64 = 44;
 
-/// Over which time the input rate is measured: at first, and later, as in libsrt.
+/// Periods over which the input rate is measured: the first one, and later ones, as in libsrt.
 const FIRST_SAMPLE: Duration = Duration::from_millis(500);
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// How much bandwidth a sender may take, headers included.
+/// Bandwidth limit of a sender, headers included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bandwidth {
-    /// Packets leave when they are due. libsrt's default is 1 Gbit/s, which comes to that.
+    /// Packets leave when they are due. libsrt's default of 1 Gbit/s has the same effect.
     Unlimited,
-    /// So many bit/s (`SRTO_MAXBW`).
+    /// Fixed limit in bit/s (`SRTO_MAXBW`).
     Most(u64),
-    /// As much as comes in, and a share more for retransmissions (`SRTO_MAXBW` 0).
+    /// Input rate plus a share for retransmissions (`SRTO_MAXBW` 0).
     Input {
-        /// What comes in at least, in bit/s (`SRTO_MININPUTBW`).
+        /// Minimum input rate in bit/s (`SRTO_MININPUTBW`).
         least: u64,
-        /// How much more, in percent (`SRTO_OHEADBW`, 25 by default).
+        /// Share for retransmissions in percent (`SRTO_OHEADBW`, 25 by default).
         overhead_percent: u32,
     },
 }
 
-/// Spaces packets.
+/// Spaces packets by the bandwidth.
 #[derive(Debug)]
 pub(super) struct Pacing {
     bandwidth: Bandwidth,
-    /// Before this nothing leaves.
+    /// Time before which no packet leaves.
     free_at: Time,
-    /// What has come in since then.
+    /// Start of the current measuring period, and bytes pushed since then.
     since: Option<Time>,
     bytes: u64,
     sample: Duration,
-    /// The rate that came in, in bit/s; 0 while it is not known.
+    /// Measured input rate in bit/s; 0 while it is unknown.
     input: u64,
 }
 
@@ -53,18 +53,18 @@ impl Pacing {
         }
     }
 
-    /// Before this nothing leaves.
+    /// Time before which no packet leaves.
     #[inline]
     pub(super) fn free_at(&self) -> Time {
         self.free_at
     }
 
-    /// The bandwidth in bit/s; 0 where it is not bounded.
+    /// Bandwidth limit in bit/s; 0 if unlimited.
     pub(super) fn bits_per_second(&self) -> u64 {
         match self.bandwidth {
             Bandwidth::Unlimited => 0,
             Bandwidth::Most(most) => most,
-            // Nothing is known, so nothing is held back.
+            // Packets are not limited while the input rate is unknown.
             Bandwidth::Input { least: 0, .. } if self.input == 0 => 0,
             Bandwidth::Input {
                 least,
@@ -77,7 +77,7 @@ impl Pacing {
         }
     }
 
-    /// A payload came in.
+    /// Counts a payload that was pushed at `at`.
     #[inline]
     pub(super) fn input(&mut self, at: Time, payload: usize) {
         if !matches!(self.bandwidth, Bandwidth::Input { .. }) {
@@ -96,7 +96,7 @@ impl Pacing {
         self.bytes += payload as u64 + OVERHEAD;
     }
 
-    /// A packet leaves that was due then.
+    /// Counts a packet that leaves and was due at `due`.
     #[inline]
     pub(super) fn leaves(&mut self, due: Time, payload: usize) {
         let rate = self.bits_per_second();
@@ -106,7 +106,7 @@ impl Pacing {
         let bits = (payload as u64 + OVERHEAD) * 8;
         let nanos = u128::from(bits) * 1_000_000_000 / u128::from(rate);
         let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        // From when it was due: who is late catches up.
+        // Counted from the due time, so that a late sender catches up.
         self.free_at = self.free_at.max(due) + takes;
     }
 }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn packets_leave_at_the_bandwidth() {
-        // 1,356 bytes with headers, 1 Mbit/s.
+        // 1,356 bytes with headers at 1 Mbit/s.
         let mut pacing = Pacing::new(Bandwidth::Most(1_000_000));
         pacing.leaves(Time::ZERO, 1312);
         assert_eq!(pacing.free_at(), Time::from_nanos(10_848_000));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_rate_is_measured_and_exceeded_by_the_overhead() {
+    fn bandwidth_is_the_measured_input_rate_plus_overhead() {
         let mut pacing = Pacing::new(Bandwidth::Input {
             least: 0,
             overhead_percent: 25,

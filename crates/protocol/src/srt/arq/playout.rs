@@ -1,4 +1,4 @@
-//! Packets that wait until they are due, each in its place.
+//! Reorder buffer that keeps packets until they are due.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,40 +8,36 @@ use measure::Time;
 use crate::srt::codec::packet::{DataHeader, Key};
 use crate::srt::seq::SeqNumber;
 
-/// A packet whose time has come.
+/// Packet that is due for delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered<'a> {
-    /// Its sequence number.
     pub sequence: SeqNumber,
-    /// The number of its message.
     pub message: u32,
-    /// When its media was handed to the peer, by the peer's clock.
+    /// Time when the media was handed to the peer's sender, by the peer's clock.
     pub timestamp: u32,
-    /// When it was due.
     pub due: Time,
-    /// With which key it is encrypted still.
+    /// Key that the payload is still encrypted with.
     pub key: Key,
-    /// Its payload.
     pub payload: &'a [u8],
 }
 
-/// Packets by sequence number. Memory grows with what waits at a time, and is used again.
+/// Packets by sequence number. Memory grows with the number of waiting packets, and is reused.
 pub(super) struct Playout {
-    /// From the next packet on.
+    /// Slots from `next` on.
     slots: VecDeque<Slot>,
-    /// The packet that is delivered next.
+    /// Next packet to be delivered.
     next: SeqNumber,
     held: u32,
-    /// Payload buffers, and which of them are free.
+    /// Payload buffers, and the indices of free ones.
     buffers: Vec<Vec<u8>>,
     free: Vec<u32>,
-    /// The buffer that was delivered last.
+    /// Buffer of the packet that was delivered last.
     out: Option<u32>,
 }
 
 #[derive(Clone, Copy)]
 struct Slot {
-    /// Which buffer; none where the packet is not there.
+    /// Index of the payload buffer, or `None` if the packet is missing.
     buffer: Option<u32>,
     message: u32,
     timestamp: u32,
@@ -86,7 +82,7 @@ impl Playout {
         self.held
     }
 
-    /// Keeps a packet that is not delivered yet, and is within the window from the next one.
+    /// Keeps a packet within the window. Ignores packets that are already kept or delivered.
     pub(super) fn keep(&mut self, header: &DataHeader, due: Time, payload: &[u8]) {
         let Ok(place) = usize::try_from(header.sequence.since(self.next)) else {
             return;
@@ -114,7 +110,7 @@ impl Playout {
         self.held += 1;
     }
 
-    /// Passes over packets that will not come, up to that one.
+    /// Skips missing packets before `to`.
     pub(super) fn skip(&mut self, to: SeqNumber) {
         while self.next.is_before(to) && self.due().is_none() {
             self.slots.pop_front();
@@ -122,13 +118,13 @@ impl Playout {
         }
     }
 
-    /// When the next packet is due, where it is there.
+    /// Due time of the next packet, or `None` if the packet is missing.
     pub(super) fn due(&self) -> Option<Time> {
         let slot = self.slots.front()?;
         slot.buffer.map(|_| slot.due)
     }
 
-    /// The next packet, where it is there and due.
+    /// Returns the next packet, if it is present and due.
     pub(super) fn deliver(&mut self, now: Time) -> Option<Delivered<'_>> {
         self.free.extend(self.out.take());
         if self.due()? > now {
@@ -150,7 +146,7 @@ impl Playout {
         })
     }
 
-    /// Bytes that it takes.
+    /// Heap memory in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let payloads: usize = self.buffers.iter().map(Vec::capacity).sum();

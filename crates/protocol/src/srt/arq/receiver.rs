@@ -1,4 +1,4 @@
-//! The receiving side of a live transmission.
+//! Receiving side of a transmission.
 
 use std::time::Duration;
 
@@ -23,68 +23,68 @@ mod acks;
 mod history;
 mod rates;
 
-/// How often a full acknowledgement is sent while packets come (SRT, 4.8.1).
+/// Interval of full acknowledgements while packets arrive (SRT, 4.8.1).
 pub const ACK_EVERY: Duration = Duration::from_millis(10);
 
-/// After so many packets a light one is sent (SRT, 4.8.1).
+/// Number of packets after which a light acknowledgement is sent (SRT, 4.8.1).
 const LIGHT_ACK_EVERY: u32 = 64;
 
-/// Missing packets are asked for again no more often than this (SRT, 4.8.2).
+/// Minimum interval of periodic NAKs (SRT, 4.8.2).
 const NAK_EVERY_MIN: Duration = Duration::from_millis(20);
 
 /// Minimum interval of NAKs without TSBPD, such as in message mode. The value is that of libsrt.
 const NAK_EVERY_UNTIMED_MIN: Duration = Duration::from_millis(300);
 
-/// After so many packets in order the patience with reordered ones goes down by one, as in libsrt.
+/// Number of packets in order after which the reorder tolerance decreases by one, as in libsrt.
 const ORDERED_MAX: u32 = 50;
 
-/// The most gaps of a receiver that only counts, and gives up what is late: 12 KiB.
+/// Maximum number of gaps of a receiver that only counts, and gives up late packets: 12 KiB.
 const GAPS_MAX: usize = 512;
 
-/// The most packets of a window: libsrt's default flow window.
+/// Maximum window in packets: libsrt's default flow window.
 pub const WINDOW_MAX: u32 = 25_600;
 
-/// Whether packets are kept until they are due.
+/// Delivery of received payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// Payloads are used as they come, and only it is counted what would have been delivered. Takes
-    /// less than 24 KiB; without TSBPD up to 200 KiB more while packets are missing.
+    /// Payloads are used on arrival, and the receiver only counts what would have been delivered.
+    /// Takes less than 24 KiB; without TSBPD up to 200 KiB more while packets are missing.
     Counting,
-    /// Payloads are kept, and handed out in order when they are due. Takes as much more as waits at
-    /// a time: some 1.5 KiB for each packet of the latency, up to twice that while it grows.
+    /// Payloads are kept, and delivered in order when they are due. Takes additional memory for
+    /// waiting packets: some 1.5 KiB for each packet of the latency, and up to twice that while the
+    /// buffer grows.
     InOrder,
 }
 
-/// What a receiver has to know.
+/// Configuration of a [`Receiver`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverConfig {
-    /// The sequence number of the first packet: the peer's handshake says it.
+    /// Sequence number of the first packet, from the peer's handshake.
     pub first_sequence: SeqNumber,
-    /// The peer's socket id, which everything is sent to.
+    /// Socket id of the peer: the destination of control packets.
     pub peer: u32,
-    /// The clock of what is sent.
+    /// Clock of the timestamps in sent packets.
     pub clock: SocketClock,
-    /// When packets are due. Without it they are due at once, and nothing is given up.
+    /// Basis of due times. Without it packets are due at once, and none is given up.
     pub tsbpd: Option<TsbpdConfig>,
-    /// Whether packets are given up that are too late (`SRTO_TLPKTDROP`).
+    /// True if late packets are given up (`SRTO_TLPKTDROP`).
     pub too_late_drop: bool,
-    /// Whether missing packets are asked for again and again (`SRTO_NAKREPORT`).
+    /// True if NAKs for missing packets are repeated (`SRTO_NAKREPORT`).
     pub periodic_nak: bool,
-    /// For how many packets reordered ones are waited for at most before they are asked for
-    /// (`SRTO_LOSSMAXTTL`).
+    /// Maximum number of packets after which a NAK requests a missing packet, which may only be
+    /// reordered (`SRTO_LOSSMAXTTL`).
     pub reorder_tolerance_max: u32,
-    /// How many packets a packet may be ahead of the last one, or the ring holds. At most
-    /// [`WINDOW_MAX`].
+    /// Maximum distance of a packet from the next expected one, or with [`Delivery::InOrder`] from
+    /// the next one to be delivered. At most [`WINDOW_MAX`].
     pub window: u32,
-    /// Maximum delay from arrival to [`Receiver::data`]. Missing packets are given up so much after
-    /// they were due, unless a later arrival shows earlier that they are too late.
+    /// Maximum delay from arrival to [`Receiver::data`]. Missing packets are given up this long
+    /// after they were due, unless a later arrival shows earlier that they are too late.
     pub read_behind: Duration,
-    /// Whether packets are kept.
     pub delivery: Delivery,
 }
 
 impl ReceiverConfig {
-    /// As libsrt receives live streams by default, counting.
+    /// Live mode with libsrt's defaults and [`Delivery::Counting`].
     pub fn live(
         first_sequence: SeqNumber,
         peer: u32,
@@ -106,28 +106,28 @@ impl ReceiverConfig {
     }
 }
 
-/// What a data packet was.
+/// Result of a data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It came in time, for the first time.
+    /// The packet arrived in time, for the first time.
     New {
-        /// Whether it was missing, and was sent again.
+        /// True if the packet was missing, and this is a retransmission.
         recovered: bool,
-        /// When it is due; none without TSBPD.
+        /// Due time; `None` without TSBPD.
         due: Option<Time>,
     },
-    /// It has come before.
+    /// The packet has arrived before.
     Duplicate,
-    /// It came after it was given up, so long after it was due.
+    /// The packet arrived after it was given up.
     Belated {
-        /// How long; zero without TSBPD.
+        /// Delay after its due time; zero without TSBPD.
         by: Duration,
     },
-    /// It is too far ahead, and refused.
+    /// The packet is too far ahead, and is refused.
     BeyondWindow,
 }
 
-/// The receiving side.
+/// Receiving side of a connection.
 #[derive(Debug)]
 pub struct Receiver {
     peer: u32,
@@ -138,7 +138,7 @@ pub struct Receiver {
     periodic_nak: bool,
     window: u32,
     read_behind: Duration,
-    /// One behind the highest that has come.
+    /// Number after the highest that has arrived.
     next: SeqNumber,
     gaps: Gaps,
     came: History,
@@ -146,24 +146,23 @@ pub struct Receiver {
     patience: u32,
     patience_max: u32,
     ordered: u32,
-    /// Whether a gap is to be asked for that was not yet.
+    /// True if a gap is due for its first NAK.
     nak_wanted: bool,
     nak_at: Time,
     acks: Acks,
     rtt: Rtt,
     rates: Rates,
-    /// When something came last.
+    /// Time of the last arrival.
     last: Time,
     statistics: ReceiverStatistics,
 }
 
 impl Receiver {
-    /// A receiver that nothing has come to.
     pub fn new(config: ReceiverConfig) -> Receiver {
         let window = config.window.clamp(1, WINDOW_MAX);
         let first = config.first_sequence;
         let (gaps, playout) = match config.delivery {
-            // Nothing may be given up: there are as many as the window has room for.
+            // No gap may be given up, so only the window limits their number.
             Delivery::Counting if config.tsbpd.is_none() => (window as usize, None),
             Delivery::Counting => (GAPS_MAX, None),
             Delivery::InOrder => (window as usize, Some(Playout::new(first))),
@@ -198,8 +197,8 @@ impl Receiver {
         }
     }
 
-    /// Takes a data packet in that arrived then. Packets are to be given in the order in which they
-    /// arrived: a packet counts as in time by when it arrived, however late it is read.
+    /// Handles a data packet that arrived at `at`. Packets must be passed in order of arrival:
+    /// whether a packet is in time depends on its arrival, however late it is read.
     pub fn data(&mut self, header: &DataHeader, payload: &[u8], at: Time) -> Verdict {
         let at = at.max(self.last);
         self.last = at;
@@ -240,7 +239,7 @@ impl Receiver {
         verdict
     }
 
-    /// A packet that is not behind the highest, but so far ahead of the next.
+    /// Handles a packet that is `ahead` packets after the expected one.
     #[inline]
     fn ahead(&mut self, sequence: SeqNumber, ahead: u32, due: Option<Time>, at: Time) -> Verdict {
         if !self.has_room_for(sequence) {
@@ -263,19 +262,19 @@ impl Receiver {
         new
     }
 
-    /// Whether a packet is within the window.
+    /// True if a packet is within the window.
     fn has_room_for(&self, sequence: SeqNumber) -> bool {
         let begin = self.playout.as_ref().map_or(self.next, Playout::next);
         u32::try_from(sequence.since(begin)).is_ok_and(|ahead| ahead < self.window)
     }
 
-    /// When packets before one are given up that is due then and came at `at`.
+    /// Deadline of packets that are missing before one that arrived at `at` and is due at `due`.
     fn deadline(&self, due: Option<Time>, at: Time) -> Time {
         let due = due.filter(|_| self.too_late_drop);
         due.map_or(Time::NEVER, |due| due.max(at))
     }
 
-    /// All packets from the next one to before that one are missing.
+    /// Adds a gap from the expected packet up to the one before `end`.
     #[cold]
     fn missed(&mut self, end: SeqNumber, deadline: Time) {
         let range = LossRange {
@@ -286,7 +285,7 @@ impl Receiver {
         let dropped = self.gaps.push(Gap {
             range,
             deadline,
-            // One is taken off for the packet that has come.
+            // `wait_less` subtracts one for the packet that has just arrived.
             patience: self.patience.saturating_add(1),
             asked: false,
         });
@@ -296,7 +295,7 @@ impl Receiver {
         }
     }
 
-    /// A packet came in order.
+    /// Lowers the reorder tolerance after enough packets in order.
     #[inline]
     fn in_order(&mut self) {
         if self.patience > 0 {
@@ -308,16 +307,16 @@ impl Receiver {
         }
     }
 
-    /// A packet more has come that gaps waited for.
+    /// Counts an arrived packet in the gaps that wait for reordered packets.
     fn wait_less(&mut self) {
-        // Those that were asked for are before those that were not, but for pieces of them.
+        // Requested gaps precede those that are not, except for parts of a split gap.
         for gap in self.gaps.iter_mut().rev().take_while(|gap| !gap.asked) {
             gap.patience = gap.patience.saturating_sub(1);
             self.nak_wanted |= gap.patience == 0;
         }
     }
 
-    /// A packet before the highest.
+    /// Handles a packet before the highest that has arrived.
     #[cold]
     fn behind(&mut self, header: &DataHeader, due: Option<Time>, at: Time) -> Verdict {
         let sequence = header.sequence;
@@ -342,21 +341,21 @@ impl Receiver {
         Verdict::New { recovered, due }
     }
 
-    /// Gives up what is too late by then.
+    /// Gives up packets that are too late at `now`.
     fn expire(&mut self, now: Time) {
         let dropped = self.gaps.expire(now);
         self.statistics.pkt_rcv_drop += u64::from(dropped);
     }
 
-    /// When a packet with that timestamp is due; none without TSBPD.
+    /// Due time of a packet with that timestamp; `None` without TSBPD.
     #[inline]
     pub fn due_of(&self, timestamp: u32) -> Option<Time> {
         self.tsbpd.as_ref().map(|tsbpd| tsbpd.due(timestamp))
     }
 
-    /// Handles a control packet with its timestamp and arrival time. Control packets other than
-    /// ACKACKs and drop requests are ignored. It may have arrived before data packets that were
-    /// handled already.
+    /// Handles a control packet with its timestamp and arrival time. Packets other than ACKACKs and
+    /// drop requests are ignored. The packet may have arrived before data packets that were already
+    /// handled.
     pub fn control(&mut self, control: &Control<'_>, timestamp: u32, arrived: Time) {
         let at = arrived.max(self.last);
         self.last = at;
@@ -387,7 +386,7 @@ impl Receiver {
         let beyond = range.last.since(self.next);
         let (Ok(beyond), false) = (u32::try_from(beyond), self.next.is_before(range.first)) else {
             if self.next.is_before(range.first) {
-                // It would leave a gap that nobody knows of.
+                // The packets before the range would become an unknown gap.
                 self.statistics.pkt_recv_refused_drop_request += 1;
             }
             return;
@@ -403,7 +402,7 @@ impl Receiver {
         self.statistics.pkt_rcv_drop += u64::from(count);
     }
 
-    /// The packet behind the last one that has come, or was given up, without a gap before it.
+    /// Sequence number before which all packets have arrived or were given up.
     pub fn acknowledged(&self) -> SeqNumber {
         self.gaps.first().map_or(self.next, |gap| gap.range.first)
     }
@@ -422,7 +421,7 @@ impl Receiver {
         }
     }
 
-    /// When [`Receiver::write_next`] has something to say, or something is given up.
+    /// Time at which [`Receiver::write_next`] has a packet to send, or a packet is given up.
     pub fn due(&self) -> Time {
         if self.feedback_is_due() {
             return self.last;
@@ -435,7 +434,8 @@ impl Receiver {
         ack.min(self.asks_again_at()).min(given_up)
     }
 
-    /// Appends the next control packet that is due, as one datagram; says whether there was one.
+    /// Appends the next control packet that is due, as one datagram. Returns `false` if none is
+    /// due.
     pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let known = now
             .as_nanos()
@@ -516,8 +516,8 @@ impl Receiver {
         true
     }
 
-    /// For how many more packets there is room. Where none are kept, that is as if they were: those
-    /// behind the first gap wait.
+    /// Free space of the receive buffer, in packets. If packets are not kept, the space is computed
+    /// as if packets behind the first gap waited.
     fn room(&self) -> u32 {
         let begin = match &self.playout {
             Some(playout) => playout.next(),
@@ -528,8 +528,8 @@ impl Receiver {
             .max(2)
     }
 
-    /// The next packet in order, where it is due and everything before it was delivered or given
-    /// up. Nothing where packets are not kept.
+    /// Returns the next packet in order, if it is due and all packets before it were delivered or
+    /// given up. Always returns `None` if packets are not kept.
     pub fn deliver(&mut self, now: Time) -> Option<Delivered<'_>> {
         self.expire(now);
         let end = self.acknowledged();
@@ -538,35 +538,35 @@ impl Receiver {
         playout.deliver(now)
     }
 
-    /// When [`Receiver::deliver`] has a packet next, as far as it is known.
+    /// Earliest time at which [`Receiver::deliver`] may return a packet, as far as known.
     pub fn delivery_due(&self) -> Option<Time> {
         let playout = self.playout.as_ref()?;
         let gap = self.gaps.first();
         match playout.due() {
             Some(due) => Some(due),
-            // Given up already, so what is behind it may be due.
+            // The missing packet is already given up, so the one behind it may be due.
             None if playout.next() != self.acknowledged() => Some(self.last),
             None => gap.map(|gap| gap.deadline + Duration::from_nanos(1)),
         }
     }
 
-    /// Gives up what is missing: the connection is over.
+    /// Gives up missing packets at the end of the connection.
     pub fn finish(&mut self, at: Time) {
         self.expire(at);
         self.statistics.pkt_rcv_drop += u64::from(self.gaps.clear());
     }
 
-    /// The latency that was agreed upon; zero without TSBPD.
+    /// Negotiated latency; zero without TSBPD.
     pub fn latency(&self) -> Duration {
         self.latency
     }
 
-    /// What it has counted.
+    /// Counters without the current state.
     pub fn statistics_so_far(&self) -> &ReceiverStatistics {
         &self.statistics
     }
 
-    /// What it has counted, and how things stand.
+    /// Counters and the current state.
     pub fn statistics(&self) -> ReceiverStatistics {
         ReceiverStatistics {
             pkt_rcv_missing: self.gaps.missing().into(),
@@ -577,7 +577,7 @@ impl Receiver {
         }
     }
 
-    /// Bytes that it takes.
+    /// Memory in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let playout = self.playout.as_ref().map_or(0, Playout::bytes);

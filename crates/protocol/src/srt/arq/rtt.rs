@@ -1,14 +1,14 @@
-//! The round-trip time and its variance, as both sides reckon with them (SRT, 4.10).
+//! Round-trip time and its variance, as used by both sides (SRT, 4.10).
 
 use std::time::Duration;
 
-/// Before anything is measured (SRT, 4.10): 100 ms, with a variance of 50 ms.
+/// Initial values (SRT, 4.10): 100 ms, with a variance of 50 ms.
 const FIRST: (u32, u32) = (100_000, 50_000);
 
-/// The highest that a peer is believed, in microseconds.
+/// Maximum value, in microseconds. Larger values of a peer are reduced to it.
 const MOST: u32 = 60_000_000;
 
-/// A smoothed RTT and its variance, in microseconds.
+/// Smoothed RTT and its variance, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rtt {
     smoothed: u32,
@@ -27,17 +27,17 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// The smoothed RTT, in microseconds.
+    /// Smoothed RTT in microseconds.
     pub(super) fn smoothed(&self) -> u32 {
         self.smoothed
     }
 
-    /// Its variance, in microseconds.
+    /// Variance in microseconds.
     pub(super) fn variance(&self) -> u32 {
         self.variance
     }
 
-    /// Takes a measurement in. The first one counts as it is, as libsrt has it.
+    /// Adds a measurement. The first one replaces the initial values, as in libsrt.
     pub(super) fn measure(&mut self, rtt: Duration) {
         let sample = u32::try_from(rtt.as_micros()).unwrap_or(MOST).min(MOST);
         if std::mem::replace(&mut self.measured, true) {
@@ -50,19 +50,19 @@ impl Rtt {
         }
     }
 
-    /// Takes over what the peer has measured.
+    /// Adopts the values that the peer measured.
     pub(super) fn told(&mut self, smoothed: u32, variance: u32) {
         self.smoothed = smoothed.min(MOST);
         self.variance = variance.min(MOST);
         self.measured = true;
     }
 
-    /// After what time an answer is overdue: the RTT and four times its variance.
+    /// Time after which an answer is overdue: the RTT plus four times its variance.
     pub(super) fn patience(&self) -> Duration {
         Duration::from_micros(u64::from(self.smoothed) + 4 * u64::from(self.variance))
     }
 
-    /// Within what time an answer is surely under way: the RTT less four times its variance.
+    /// Time during which an answer is certainly in flight: the RTT less four times its variance.
     pub(super) fn at_least(&self) -> Duration {
         let variance = self.variance.saturating_mul(4);
         Duration::from_micros(self.smoothed.saturating_sub(variance).into())
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_measurement_counts_whole_and_later_ones_in_part() {
+    fn first_measurement_replaces_the_initial_values() {
         let mut rtt = Rtt::default();
         assert_eq!((rtt.smoothed(), rtt.variance()), (100_000, 50_000));
         rtt.measure(Duration::from_millis(20));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_believed_within_reason() {
+    fn excessive_values_are_limited() {
         let mut rtt = Rtt::default();
         rtt.told(u32::MAX, u32::MAX);
         assert_eq!(rtt.smoothed(), MOST);

@@ -1,4 +1,4 @@
-//! The sending side of a live transmission.
+//! Sending side of a transmission.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,74 +24,73 @@ pub use messages::SentMessages;
 
 mod messages;
 
-/// Unacknowledged packets are dropped after the peer's latency, but not before this, and 20 ms more
-/// (SRT, 4.6, and libsrt).
+/// Unacknowledged packets are dropped after the peer's latency or `TOO_LATE_MIN`, whichever is
+/// longer, plus `TOO_LATE_MORE` (SRT, 4.6, and libsrt).
 const TOO_LATE_MIN: Duration = Duration::from_secs(1);
 const TOO_LATE_MORE: Duration = Duration::from_millis(20);
 
-/// How many packets are kept, sent or not, where nothing else is said.
+/// Default of the maximum number of kept packets, sent or not.
 pub const PACKETS_MAX: u32 = 8192;
 
-/// The most answers that wait to be sent.
+/// Maximum number of answers that wait to be sent.
 const ANSWERS_MAX: usize = 64;
 
-/// Memory for encrypted copies is taken for so many at once: few, because each of thousands of
-/// senders holds one or two such pieces.
+/// Memory for encrypted copies is allocated in chunks of this size: small, because each of
+/// thousands of senders holds one or two chunks.
 const CHUNK: usize = 4 * PAYLOAD_MAX;
 
-/// What a cipher may append to a payload.
+/// Maximum number of bytes that a cipher appends to a payload.
 const TAG: usize = 16;
 
 /// Encrypts payloads.
 pub trait PayloadCipher: fmt::Debug + Send {
-    /// Encrypts a payload in place, of a packet with that header, and says with which key. May
-    /// append a tag, as long as it stays within [`PAYLOAD_MAX`]. Called once for each packet, in
-    /// order: a retransmission is sent as the first copy was.
+    /// Encrypts a payload in place, and returns the key that was used. May append a tag, as long as
+    /// the payload stays within [`PAYLOAD_MAX`]. Called once for each packet, in order: a
+    /// retransmission repeats the first transmission.
     fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> Key;
 
-    /// Takes in what the peer says of keys ([`Control::UserDefined`]).
+    /// Handles a key message of the peer ([`Control::UserDefined`]).
     fn control(&mut self, _control: &Control<'_>, _at: Time) {}
 
-    /// When [`PayloadCipher::write_next`] has something to say.
+    /// Time at which [`PayloadCipher::write_next`] has a packet to send.
     fn due(&self) -> Time {
         Time::NEVER
     }
 
-    /// Appends the next control packet about keys, as one datagram; says whether there was one.
+    /// Appends the next control packet about keys, as one datagram. Returns `false` if none is due.
     fn write_next(&mut self, _now: Time, _header: ControlHeader, _out: &mut Vec<u8>) -> bool {
         false
     }
 }
 
-/// What a sender has to know.
+/// Configuration of a [`Sender`].
 #[derive(Clone, Copy, Debug)]
 pub struct SenderConfig {
-    /// The sequence number of the first packet, as our handshake said it.
+    /// Sequence number of the first packet, from our handshake.
     pub first_sequence: SeqNumber,
-    /// The peer's socket id.
+    /// Socket id of the peer.
     pub peer: u32,
-    /// The clock of what is sent.
+    /// Clock of the timestamps in sent packets.
     pub clock: SocketClock,
-    /// The latency that the peer receives with.
+    /// Latency of the peer's receiver.
     pub latency: Duration,
-    /// Whether unacknowledged packets are dropped that are too late (`SRTO_TLPKTDROP`).
+    /// True if late unacknowledged packets are dropped (`SRTO_TLPKTDROP`).
     pub too_late_drop: bool,
-    /// Whether messages are sent, all of which are to come: what nobody acknowledges is sent again
-    /// (libsrt's `SRM_LATEREXMIT`). Nothing is dropped by the latency.
+    /// True in message mode, in which every message must arrive: unacknowledged packets are
+    /// retransmitted (libsrt's `SRM_LATEREXMIT`), and the latency drops none.
     pub messages: bool,
-    /// After how long a message that is not acknowledged is dropped, all of it
-    /// (`SRT_MSGCTRL::msgttl`). Default: never.
+    /// Time after which an unacknowledged message is dropped as a whole (`SRT_MSGCTRL::msgttl`).
+    /// Default: never.
     pub message_ttl: Option<Duration>,
-    /// How fast packets may leave.
     pub bandwidth: Bandwidth,
-    /// How many packets may be unacknowledged, as the peer's handshake says (`SRTO_FC`).
+    /// Maximum number of unacknowledged packets, from the peer's handshake (`SRTO_FC`).
     pub flow_window: u32,
-    /// How many packets are kept, sent or not (`SRTO_SNDBUF`).
+    /// Maximum number of kept packets, sent or not (`SRTO_SNDBUF`).
     pub packets_max: u32,
 }
 
 impl SenderConfig {
-    /// As libsrt sends live streams by default.
+    /// Live mode with libsrt's defaults.
     pub fn live(
         first_sequence: SeqNumber,
         peer: u32,
@@ -112,7 +111,7 @@ impl SenderConfig {
         }
     }
 
-    /// Of messages (`SRTT_FILE` with `SRTO_MESSAGEAPI`), each of which is dropped after that time.
+    /// Message mode (`SRTT_FILE` with `SRTO_MESSAGEAPI`). Messages are dropped after `ttl`.
     pub fn messages(
         first_sequence: SeqNumber,
         peer: u32,
@@ -128,33 +127,29 @@ impl SenderConfig {
     }
 }
 
-/// Why a payload was not taken.
+/// Reason why a payload was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
     /// The buffer is full of packets that are neither acknowledged nor too late.
     #[error("the send buffer is full")]
     Full,
-    /// It is longer than [`PAYLOAD_MAX`].
+    /// The payload is longer than [`PAYLOAD_MAX`].
     #[error("a payload of {0} bytes does not fit into a packet")]
     TooLong(usize),
 }
 
-/// A packet that leaves.
+/// Packet that leaves.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// When it was due.
+    /// Time at which it was due.
     pub due: Time,
-    /// Its header.
     pub header: [u8; HEADER],
-    /// What follows.
     pub payload: Bytes,
-    /// Its sequence number.
     pub sequence: SeqNumber,
-    /// Whether it was sent before.
     pub retransmitted: bool,
 }
 
-/// The sending side.
+/// Sending side of a connection.
 #[derive(Debug)]
 pub struct Sender {
     peer: u32,
@@ -165,12 +160,13 @@ pub struct Sender {
     packets_max: usize,
     cipher: Option<Box<dyn PayloadCipher>>,
     room: BytesMut,
-    /// From the first unacknowledged packet on.
+    /// Packets from the first unacknowledged one on.
     slots: VecDeque<Slot>,
     first: SeqNumber,
-    /// How many of them were sent.
+    /// Number of slots that were sent.
     sent: usize,
-    /// How many of these are to be sent again, before which place there is none, and since when.
+    /// Number of slots to be retransmitted, the index before which there are none, and the time of
+    /// the first request.
     wanted: usize,
     wanted_from: usize,
     wanted_since: Time,
@@ -179,7 +175,7 @@ pub struct Sender {
     pacing: Pacing,
     rtt: Rtt,
     answers: VecDeque<Answer>,
-    /// Of messages.
+    /// `Some` in message mode.
     reliable: Option<Box<Reliable>>,
     statistics: SenderStatistics,
 }
@@ -188,16 +184,16 @@ pub struct Sender {
 struct Slot {
     payload: Bytes,
     part: Part,
-    /// When it was handed in.
+    /// Time at which the payload was pushed.
     origin: Time,
-    /// When it was sent again last.
+    /// Time of the last retransmission.
     again: Time,
     timestamp: u32,
     key: Key,
     wanted: bool,
 }
 
-/// Which part of a message a packet is.
+/// Message of a packet, and position within it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     message: u32,
@@ -205,16 +201,15 @@ struct Part {
     in_order: bool,
 }
 
-/// What is to be said.
+/// Control packet that waits to be sent.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     AckAck(u32),
-    /// Of that message, or of 0: of no certain one.
+    /// Drop request with a message number, or 0 if the message is unknown.
     Drop(u32, LossRange),
 }
 
 impl Sender {
-    /// A sender that has nothing to send.
     pub fn new(config: SenderConfig) -> Sender {
         Sender {
             peer: config.peer,
@@ -251,23 +246,22 @@ impl Sender {
         self.cipher = Some(cipher);
     }
 
-    /// The cipher, where there is one: to announce a key to it.
+    /// Cipher, to which a new key is announced.
     pub fn cipher(&mut self) -> Option<&mut dyn PayloadCipher> {
         self.cipher.as_deref_mut().map(|cipher| cipher as _)
     }
 
-    /// Takes a payload to be sent, whose time is `at`. It is shared; only where it is encrypted it
-    /// is copied.
+    /// Pushes a payload whose time is `at`. The payload is shared, and copied only to encrypt it.
     ///
     /// # Errors
-    /// If it is too long, or the buffer is full.
+    /// The payload is too long, or the buffer is full.
     pub fn push(&mut self, at: Time, payload: Bytes) -> Result<SeqNumber, Refused> {
         self.accepts(at, payload.len())?;
         let part = self.solo();
         Ok(self.take(at, payload, part))
     }
 
-    /// A message of one packet.
+    /// Message of one packet.
     fn solo(&self) -> Part {
         Part {
             message: next_message(self.message),
@@ -290,10 +284,10 @@ impl Sender {
         sequence
     }
 
-    /// The same, of a payload that nobody else has. It is encrypted where it lies.
+    /// Pushes a payload that is not shared, and encrypts it in place: see [`Sender::push`].
     ///
     /// # Errors
-    /// If it is too long, or the buffer is full.
+    /// The payload is too long, or the buffer is full.
     pub fn push_made(&mut self, at: Time, payload: BytesMut) -> Result<SeqNumber, Refused> {
         self.accepts(at, payload.len())?;
         let part = self.solo();
@@ -303,7 +297,7 @@ impl Sender {
         Ok(self.encrypt(at, payload, part).0)
     }
 
-    /// Encrypts and keeps a payload, and gives back the room behind it.
+    /// Encrypts and keeps a payload. Returns the remaining space of its buffer.
     fn encrypt(&mut self, at: Time, mut payload: BytesMut, part: Part) -> (SeqNumber, BytesMut) {
         let header = DataHeader {
             sequence: self.first.plus(self.slots.len() as u32),
@@ -321,7 +315,7 @@ impl Sender {
         (self.keep(at, whole.freeze(), part, key), payload)
     }
 
-    /// Whether a payload of that length is taken.
+    /// Checks whether a payload of that length can be pushed.
     fn accepts(&mut self, at: Time, length: usize) -> Result<(), Refused> {
         if length > PAYLOAD_MAX {
             return Err(Refused::TooLong(length));
@@ -351,7 +345,7 @@ impl Sender {
         sequence
     }
 
-    /// Forgets the first packet.
+    /// Removes the first packet. Returns true if the packet was sent.
     fn forget_first(&mut self) -> bool {
         let Some(slot) = self.slots.pop_front() else {
             return false;
@@ -365,7 +359,7 @@ impl Sender {
         sent
     }
 
-    /// Drops what is unacknowledged for too long.
+    /// Drops packets that have been unacknowledged for too long.
     fn drop_late(&mut self, now: Time) {
         let Some(after) = self.too_late_after else {
             return;
@@ -385,8 +379,8 @@ impl Sender {
         }
     }
 
-    /// Takes a control packet in that arrived then. Only ACKs, NAKs and what is said of keys are a
-    /// sender's; it passes over all others.
+    /// Handles a control packet that arrived at `at`. Packets other than ACKs, NAKs and key
+    /// messages are ignored.
     pub fn control(&mut self, control: &Control<'_>, at: Time) {
         match control {
             Control::Ack(ack) => self.acknowledged(ack, at),
@@ -433,13 +427,13 @@ impl Sender {
 
     fn asked(&mut self, list: &LossList<'_>, at: Time) {
         self.statistics.pkt_recv_nak += 1;
-        // A list that names each packet once names no more than were sent.
+        // A list that names each packet once cannot name more packets than were sent.
         let mut left = self.sent;
         for LossRange { first, last } in list.ranges() {
             let begin = first.since(self.first);
             let end = last.since(self.first);
             let Some(end) = usize::try_from(end).ok().map(|end| end + 1) else {
-                // All of it was acknowledged or dropped.
+                // The whole range was acknowledged or dropped.
                 self.answer_gone(LossRange { first, last });
                 continue;
             };
@@ -467,20 +461,20 @@ impl Sender {
         }
     }
 
-    /// Packets were asked for that are kept no more.
+    /// Answers a request for packets that are no longer kept.
     fn answer_gone(&mut self, range: LossRange) {
         if !self.answer_dropped(range) {
             self.answer(Answer::Drop(0, range));
         }
     }
 
-    /// Whether a packet may be sent for the first time.
+    /// True if a packet may be sent for the first time.
     fn may_send_new(&self) -> bool {
         self.sent < self.slots.len() && self.sent < self.window as usize
     }
 
-    /// When the next packet is due; [`Time::NEVER`] while none is. What comes from the peer may
-    /// make that earlier.
+    /// Time of the next packet; [`Time::NEVER`] if none is due. A packet from the peer may advance
+    /// it.
     #[inline]
     pub fn next_due(&self) -> Time {
         let again = (self.wanted > 0).then_some(self.wanted_since);
@@ -493,7 +487,7 @@ impl Sender {
         }
     }
 
-    /// The next packet, if it is due. What was asked for goes first.
+    /// Returns the next packet, if it is due. Retransmissions go first.
     pub fn next_packet(&mut self, now: Time) -> Option<Outgoing> {
         self.drop_late(now);
         if self.next_due() > now {
@@ -503,7 +497,7 @@ impl Sender {
         let free_at = self.pacing.free_at();
         while let Some(place) = self.next_wanted() {
             let slot = &mut self.slots[place];
-            // It may be under way still, as libsrt has it (`SRTO_RETRANSMITALGO` 1).
+            // The retransmission may still be in flight, as in libsrt (`SRTO_RETRANSMITALGO` 1).
             if slot.again != Time::ZERO && slot.again + self.rtt.at_least() >= now {
                 self.statistics.pkt_snd_loss_repeated += 1;
                 continue;
@@ -527,7 +521,7 @@ impl Sender {
         Some(self.outgoing(place, due, false))
     }
 
-    /// Takes the first packet that is to be sent again: where it stands.
+    /// Clears the mark of the first packet to be retransmitted, and returns its index.
     fn next_wanted(&mut self) -> Option<usize> {
         if self.wanted == 0 {
             return None;
@@ -575,7 +569,7 @@ impl Sender {
         }
     }
 
-    /// When [`Sender::write_next`] has something to say; [`Time::NEVER`] while it has not.
+    /// Time at which [`Sender::write_next`] has a packet to send; [`Time::NEVER`] if none is due.
     pub fn control_due(&self) -> Time {
         match &self.cipher {
             _ if !self.answers.is_empty() => Time::ZERO,
@@ -584,7 +578,8 @@ impl Sender {
         }
     }
 
-    /// Appends the next control packet that is due, as one datagram; says whether there was one.
+    /// Appends the next control packet that is due, as one datagram. Returns `false` if none is
+    /// due.
     pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let header = ControlHeader {
             timestamp: self.clock.timestamp(now),
@@ -615,31 +610,31 @@ impl Sender {
         true
     }
 
-    /// When the oldest packet is too late to be sent again, and is dropped by the next call; none
-    /// where nothing is kept, or nothing dropped.
+    /// Time at which the oldest packet is too late, and is dropped by the next call. `None` if no
+    /// packet is kept, or packets are never dropped.
     pub fn drops_at(&self) -> Option<Time> {
         let oldest = self.slots.front()?.origin;
         Some(oldest + self.too_late_after? + Duration::from_nanos(1))
     }
 
-    /// When that packet was handed in; none where it is kept no more.
+    /// Time at which a packet was pushed, or `None` if the packet is no longer kept.
     #[inline]
     pub fn handed_in(&self, sequence: SeqNumber) -> Option<Time> {
         let place = usize::try_from(sequence.since(self.first)).ok()?;
         self.slots.get(place).map(|slot| slot.origin)
     }
 
-    /// How many packets are not sent, or not acknowledged.
+    /// Number of packets that are not sent, or not acknowledged.
     pub fn unacknowledged(&self) -> usize {
         self.slots.len()
     }
 
-    /// The sequence number of the next payload that is handed in.
+    /// Sequence number of the next payload that is pushed.
     pub fn next_sequence(&self) -> SeqNumber {
         self.first.plus(self.slots.len() as u32)
     }
 
-    /// What it has counted, and how things stand.
+    /// Counters and the current state.
     pub fn statistics(&self) -> SenderStatistics {
         let span = self.slots.front().zip(self.slots.back());
         let span = span.map_or(Duration::ZERO, |(first, last)| {
@@ -659,7 +654,7 @@ impl Sender {
     }
 }
 
-/// The message number after that one: 0 is none.
+/// Message number that follows `message`. 0 is not a valid number.
 fn next_message(message: u32) -> u32 {
     if message >= MESSAGE_MAX {
         1

@@ -1,5 +1,5 @@
 //! Sender and receiver against each other in virtual time, over a link that loses, reorders and
-//! doubles packets; and against a model that knows of packets only when they arrived.
+//! duplicates packets; and against a model that knows only the arrival of packets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// One transmission.
+/// Parameters of a transmission.
 #[derive(Clone)]
 struct Case {
     seed: u64,
@@ -58,18 +58,20 @@ impl Case {
     }
 }
 
-/// What came of it.
+/// Result of a transmission.
 struct Outcome {
     sent: SenderStatistics,
     received: ReceiverStatistics,
-    /// The number of each packet in the order in which they count as delivered, and its verdicts.
+    /// Number and delivery time of each delivered packet.
     delivered: Vec<(u32, Time)>,
+    /// Numbers of the packets with the verdict `New`, in order of arrival.
     new: Vec<u32>,
-    /// Each copy of a data packet that arrived: its number, when, whether it was sent again.
+    /// Each copy of a data packet that arrived: number, arrival time, and whether it was
+    /// retransmitted.
     arrived: Vec<(u32, Time, bool)>,
-    /// When each packet is due.
+    /// Due time of each packet.
     due: Vec<Time>,
-    /// Data packets that the link took, and lost, and made twice.
+    /// Data packets offered to the link, lost by it, and duplicated by it.
     offered: u64,
     lost: u64,
     doubled: u64,
@@ -162,7 +164,7 @@ fn run(case: &Case) -> Outcome {
             };
             sender.control(&control, delivery.due);
         }
-        // To whichever comes next.
+        // Advances to the next event.
         let next = [
             (made < case.packets).then(|| start + case.every * made),
             Some(sender.next_due()),
@@ -173,7 +175,7 @@ fn run(case: &Case) -> Outcome {
             back.next(),
         ];
         let next = next.into_iter().flatten().min().unwrap_or(end);
-        // Nothing may be due that is not done: that would go on for ever.
+        // Work that stays due must not stop the clock.
         now = next.max(now + Duration::from_micros(1));
     }
     receiver.finish(now);
@@ -181,15 +183,15 @@ fn run(case: &Case) -> Outcome {
     outcome.received = receiver.statistics();
     let kept = match case.delivery {
         Delivery::Counting => 0,
-        // Payloads are of 4 bytes.
+        // Payloads have 4 bytes.
         Delivery::InOrder => 48 * 1024,
     };
     assert!(receiver.bytes() < 24 * 1024 + kept);
     outcome
 }
 
-/// The packets that could be delivered, out of nothing but when the first copy of each arrived: one
-/// is given up when any behind it is there and due.
+/// Packets that could be delivered, derived from the arrival of the first copy of each: a packet is
+/// given up once any packet behind it has arrived and is due.
 fn could_arrive(outcome: &Outcome) -> Vec<u32> {
     let mut first: BTreeMap<u32, Time> = BTreeMap::new();
     for &(number, at, _) in &outcome.arrived {
@@ -207,7 +209,7 @@ fn could_arrive(outcome: &Outcome) -> Vec<u32> {
     could
 }
 
-/// Demands that each packet is accounted for, and that both sides counted what the network did.
+/// Checks that each packet is accounted for, and that both sides counted what the network did.
 fn check(case: &Case, outcome: &Outcome) {
     let seed = case.seed;
     let (sent, received) = (&outcome.sent, &outcome.received);
@@ -226,14 +228,14 @@ fn check(case: &Case, outcome: &Outcome) {
             assert!(at >= outcome.due[number as usize], "{seed} {number}");
         }
     }
-    // The sender's.
+    // Sender.
     let again = outcome.arrived.iter().filter(|copy| copy.2).count() as u64;
     assert_eq!(sent.pkt_sent, outcome.offered, "{seed}");
     assert_eq!(sent.pkt_sent, sent.pkt_sent_unique + sent.pkt_retrans);
     assert_eq!(sent.pkt_sent_unique, u64::from(case.packets), "{seed}");
     assert_eq!(sent.pkt_recv_lying_ranges, 0, "{seed}");
     assert_eq!(sent.pkt_recv_future_ack, 0, "{seed}");
-    // The receiver's.
+    // Receiver.
     let arrived = outcome.arrived.len() as u64;
     assert_eq!(arrived, outcome.offered - outcome.lost + outcome.doubled);
     assert_eq!(received.pkt_recv, arrived, "{seed}");
@@ -243,7 +245,7 @@ fn check(case: &Case, outcome: &Outcome) {
     assert_eq!(received.pkt_recv_unique + useless, arrived, "{seed}");
     let found = received.pkt_rcv_recovered + received.pkt_rcv_reordered;
     assert_eq!(received.pkt_rcv_loss, found + received.pkt_rcv_drop);
-    // The last ones that nothing came after are missed by nobody.
+    // Losses at the end are unknown, because no packet arrived after them.
     let known = 1 + u64::from(outcome.arrived.iter().map(|copy| copy.0).max().unwrap_or(0));
     assert_eq!(received.pkt_recv_unique + received.pkt_rcv_drop, known);
 }
@@ -265,7 +267,7 @@ fn bad(loss: f64) -> Settings {
 }
 
 #[test]
-fn on_a_perfect_link_everything_is_sent_once_and_delivered_when_due() {
+fn perfect_link_delivers_each_packet_once_when_due() {
     for delivery in [Delivery::Counting, Delivery::InOrder] {
         let link = Settings {
             delay: millis(20),
@@ -281,10 +283,10 @@ fn on_a_perfect_link_everything_is_sent_once_and_delivered_when_due() {
         assert_eq!(outcome.sent.pkt_sent, 250);
         assert_eq!(outcome.received.pkt_rcv_loss, 0);
         assert_eq!(outcome.sent.pkt_snd_buf, 0);
-        // Time goes on by steps of a microsecond at least.
+        // Time advances in steps of at least one microsecond.
         assert!(outcome.received.us_rtt.abs_diff(40_000) < 5);
         assert!(outcome.sent.us_rtt.abs_diff(40_000) < 5);
-        // One every 10 ms, and none more when all is known to be acknowledged.
+        // One every 10 ms, and no more once everything is confirmed.
         let acks = outcome.received.pkt_sent_ack;
         assert!((45..=65).contains(&acks), "{acks}");
         assert_eq!(outcome.sent.pkt_recv_ack, acks);
@@ -296,7 +298,7 @@ fn on_a_perfect_link_everything_is_sent_once_and_delivered_when_due() {
 }
 
 #[test]
-fn on_bad_links_exactly_that_arrives_which_could_within_the_latency() {
+fn bad_links_deliver_exactly_what_could_arrive_in_time() {
     let mut dropped = 0;
     for seed in 0..1500 {
         let loss = [0.0, 0.01, 0.05, 0.2, 0.5][seed as usize % 5];
@@ -314,12 +316,12 @@ fn on_bad_links_exactly_that_arrives_which_could_within_the_latency() {
         check(&case, &outcome);
         dropped += outcome.received.pkt_rcv_drop;
     }
-    // Both happens, or nothing was shown.
+    // Packets must be lost as well, or the test shows nothing.
     assert!(dropped > 1000, "{dropped}");
 }
 
 #[test]
-fn in_bursts_too_and_over_slow_links() {
+fn slow_links_with_bursts_deliver_what_could_arrive() {
     for seed in 0..400 {
         let media = Settings {
             loss: Loss::Bursts {
@@ -339,7 +341,7 @@ fn in_bursts_too_and_over_slow_links() {
 }
 
 #[test]
-fn everything_arrives_with_a_latency_of_many_round_trips() {
+fn latency_of_many_round_trips_recovers_everything() {
     for seed in 0..200 {
         let case = Case {
             latency: Duration::from_secs(2),
@@ -353,7 +355,7 @@ fn everything_arrives_with_a_latency_of_many_round_trips() {
 }
 
 #[test]
-fn patience_with_reordered_packets_saves_retransmissions() {
+fn reorder_tolerance_saves_retransmissions() {
     let link = Settings {
         delay: millis(20),
         reorder: 0.1,

@@ -1,33 +1,34 @@
-//! When packets are due: timestamp-based packet delivery (SRT, 4.5).
+//! Due times of packets: timestamp-based packet delivery (SRT, 4.5).
 
 use std::time::Duration;
 
 use measure::Time;
 
-/// Around the wrap of timestamps, so long before and behind it, both kinds may come (SRT, 4.5.1).
+/// Period before and after the wrap in which timestamps from both sides of it may arrive, in
+/// microseconds (SRT, 4.5.1).
 const WRAP_PERIOD: u32 = 30_000_000;
 
-/// Over how many samples the drift is averaged, and beyond what of it the base moves, as libsrt has
-/// it (SRT, 4.7).
+/// Number of samples over which the drift is averaged, and the drift in nanoseconds beyond which
+/// the base moves, as in libsrt (SRT, 4.7).
 const DRIFT_SAMPLES: i64 = 1000;
 const DRIFT_MAX: i64 = 5_000_000;
 
-/// How the peer's clock is tied to ours.
+/// Relation of the peer's clock to ours.
 #[derive(Clone, Copy, Debug)]
 pub struct TsbpdConfig {
-    /// When the peer's HSREQ or HSRSP arrived.
+    /// Arrival time of the peer's HSREQ or HSRSP.
     pub reference: Time,
-    /// The timestamp in the header of the handshake that bore it.
+    /// Timestamp in the header of the handshake that contained it.
     pub timestamp: u32,
-    /// The latency that both have agreed upon.
+    /// Negotiated latency.
     pub latency: Duration,
 }
 
-/// Tells when packets are due.
+/// Computes due times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tsbpd {
-    /// When the peer's clock showed 0, as far as is known; in nanoseconds from the run's beginning,
-    /// which it may be before.
+    /// Estimated time at which the peer's clock showed 0, in nanoseconds from the start of the run.
+    /// May be negative.
     base: i64,
     wrapping: bool,
     latency: i64,
@@ -37,12 +38,12 @@ pub(super) struct Tsbpd {
     first_rtt: Option<Duration>,
 }
 
-/// A span in nanoseconds.
+/// Duration in nanoseconds.
 fn nanos(span: Duration) -> i64 {
     i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A point in time that is not before the run.
+/// Time, at the earliest the start of the run.
 fn point(nanos: i64) -> Time {
     Time::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
@@ -51,7 +52,7 @@ fn micros(timestamp: u32) -> i64 {
     i64::from(timestamp) * 1000
 }
 
-/// What all timestamps take, in nanoseconds.
+/// Period of the timestamps, in nanoseconds.
 const ROUND: i64 = (1 << 32) * 1000;
 
 impl Tsbpd {
@@ -59,7 +60,7 @@ impl Tsbpd {
         let reference = i64::try_from(config.reference.as_nanos()).unwrap_or(i64::MAX);
         Tsbpd {
             base: reference - micros(config.timestamp),
-            // As libsrt: a handshake shortly before the wrap is one too.
+            // A handshake shortly before the wrap starts the wrapping period, as in libsrt.
             wrapping: config.timestamp > u32::MAX - WRAP_PERIOD,
             latency: nanos(config.latency),
             drift: 0,
@@ -69,7 +70,7 @@ impl Tsbpd {
         }
     }
 
-    /// Looks whether timestamps wrap; to be called with that of each packet of media.
+    /// Detects the wrap of timestamps. Must be called with the timestamp of each data packet.
     #[inline]
     pub(super) fn follow(&mut self, timestamp: u32) {
         if self.wrapping {
@@ -82,7 +83,8 @@ impl Tsbpd {
         }
     }
 
-    /// When a packet was sent, by our clock, if it took as long as the handshake.
+    /// Local time at which a packet with that timestamp arrives, if it takes as long as the
+    /// handshake.
     #[inline]
     fn sent(&self, timestamp: u32) -> i64 {
         let wrapped = self.wrapping && timestamp <= 2 * WRAP_PERIOD;
@@ -90,15 +92,15 @@ impl Tsbpd {
         self.base.saturating_add(round + micros(timestamp))
     }
 
-    /// When a packet is due.
+    /// Due time of a packet.
     #[inline]
     pub(super) fn due(&self, timestamp: u32) -> Time {
         let due = self.sent(timestamp).saturating_add(self.latency);
         point(due.saturating_add(self.drift))
     }
 
-    /// Takes in when an ACKACK came, and the RTT that it showed. Half of what the RTT has changed
-    /// by is the network's, and no drift.
+    /// Adds the arrival time of an ACKACK, and the RTT that it measured. Half of the change of the
+    /// RTT is due to the network, and does not count as drift.
     pub(super) fn measure(&mut self, timestamp: u32, at: Time, rtt: Duration) {
         let first = *self.first_rtt.get_or_insert(rtt);
         let by_network = (nanos(rtt) - nanos(first)) / 2;
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_due_a_latency_after_it_was_sent() {
+    fn packet_is_due_one_latency_after_it_was_sent() {
         let reference = Time::from_start(Duration::from_secs(9));
         let tsbpd = tsbpd(reference, 5_000);
         assert_eq!(tsbpd.due(5_000), reference + LATENCY);
@@ -143,15 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_may_be_older_than_the_run() {
+    fn peer_may_be_older_than_the_run() {
         let tsbpd = tsbpd(Time::ZERO, 50_000_000);
         assert_eq!(tsbpd.due(50_000_000), Time::ZERO + LATENCY);
         assert_eq!(tsbpd.due(0), Time::ZERO);
     }
 
     #[test]
-    fn timestamps_wrap_and_stragglers_come_from_before_it() {
-        // Ten hours of packets every 10 ms, some 40 ms late.
+    fn timestamps_wrap_despite_late_packets() {
+        // Ten hours of packets every 10 ms, some of them 40 ms late.
         let start = u64::from(u32::MAX) - 100_000_000;
         let mut tsbpd = tsbpd(Time::ZERO, start as u32);
         for step in 0..3_600_000u64 {
@@ -165,11 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn drift_is_followed_by_thousands_of_samples() {
+    fn drift_is_averaged_over_1000_samples() {
         let mut tsbpd = tsbpd(Time::ZERO, 0);
         let rtt = Duration::from_millis(10);
         let due = |tsbpd: &Tsbpd| tsbpd.due(1_000_000).nanos_from(Time::ZERO) - 1_120_000_000;
-        // The peer's clock is 3 ms behind what the handshake told.
+        // The peer's clock is 3 ms behind the estimate of the handshake.
         for step in 0..1000u32 {
             assert_eq!(due(&tsbpd), 0);
             let timestamp = step * 10_000;
@@ -177,14 +179,14 @@ mod tests {
             tsbpd.measure(timestamp, at, rtt);
         }
         assert_eq!(due(&tsbpd), 3_000_000);
-        // What the network takes longer is none: 8 ms there and back.
+        // A longer network delay is not drift: 8 ms per round trip.
         for step in 0..1000u32 {
             let timestamp = step * 10_000;
             let at = Time::from_start(Duration::from_micros(u64::from(timestamp) + 7_000));
             tsbpd.measure(timestamp, at, rtt + Duration::from_millis(8));
         }
         assert_eq!(due(&tsbpd), 3_000_000);
-        // Beyond 5 ms the base moves, and the rest stays.
+        // Beyond 5 ms the base moves, and the remainder stays drift.
         for _ in 0..2 {
             for step in 0..1000u32 {
                 let timestamp = step * 10_000;
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_timestamp_overflows_anything() {
+    fn no_timestamp_causes_an_overflow() {
         let mut tsbpd = tsbpd(Time::NEVER, 0);
         for timestamp in [0, 1, u32::MAX, 30_000_000, u32::MAX, 60_000_000] {
             tsbpd.follow(timestamp);

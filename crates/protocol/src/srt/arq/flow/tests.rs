@@ -1,4 +1,4 @@
-//! A made stream over a link that loses packets, to the checker of transport streams.
+//! A looped stream over a lossy link, received by the transport stream checker.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -15,7 +15,7 @@ use crate::srt::arq::statistics::{ReceiverStatistics, SenderStatistics};
 use crate::srt::codec::packet::{DataHeader, Key, Packet};
 use crate::srt::seq::{SeqNumber, SocketClock};
 
-/// Encrypts by turning bits over, and appends how many bytes there were.
+/// XORs each byte with the low byte of the sequence number, and appends that byte 16 times.
 #[derive(Debug)]
 struct Turn(u64);
 
@@ -162,12 +162,13 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
 }
 
 #[test]
-fn a_made_stream_comes_whole_over_a_link_that_loses_packets() {
+fn looped_stream_arrives_whole_over_a_lossy_link() {
     for seed in 0..20 {
         for (encrypted, in_order) in [(false, false), (true, false), (false, true), (true, true)] {
             let latency = Duration::from_secs(1);
             let played = play(seed, Loss::Random(0.05), latency, encrypted, in_order);
-            // 2 Mbit/s for 2 s; the end may be lost with nothing behind it.
+            // 2 Mbit/s for 2 s. Losses at the very end are not recovered, because no packet follows
+            // them.
             assert_eq!(played.made, 380);
             assert_eq!(played.left.first, played.made);
             assert_eq!(played.left.again, played.sent.pkt_retrans);
@@ -186,14 +187,15 @@ fn a_made_stream_comes_whole_over_a_link_that_loses_packets() {
 }
 
 #[test]
-fn what_came_too_late_is_missing_in_the_stream_and_counted_by_both() {
+fn late_packets_are_missing_in_the_stream_and_counted() {
     for seed in 0..20 {
         let latency = Duration::from_millis(30);
         let played = play(seed, Loss::Random(0.1), latency, false, true);
         let dropped = played.received.pkt_rcv_drop;
         assert!(dropped > 5);
         let missing = played.datagrams.expected - played.datagrams.received;
-        // The first ones are missed by the receiver alone, which knows where it begins.
+        // Losses before the first datagram are known to the receiver only, which knows where the
+        // stream begins.
         assert!(
             (dropped - 3..=dropped).contains(&missing),
             "{missing} {dropped}"

@@ -1,4 +1,4 @@
-//! When to acknowledge, and which acknowledgements are not answered yet.
+//! Timing of acknowledgements, and those that wait for their ACKACK.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use measure::Time;
 use super::{ACK_EVERY, LIGHT_ACK_EVERY};
 use crate::srt::seq::SeqNumber;
 
-/// So many acknowledgements are remembered until they are answered: 1.2 s of them.
+/// Number of acknowledgements remembered until their ACKACK arrives: 1.2 s of them.
 const REMEMBERED: usize = 128;
 
-/// What was acknowledged already is acknowledged again no sooner than this: the answer may have
-/// come and not been read.
+/// Minimum time before an acknowledgement is repeated: its ACKACK may have arrived, but may not
+/// have been read.
 const AGAIN_MIN: Duration = Duration::from_millis(50);
 
-/// Acknowledgements.
+/// State of acknowledgements.
 #[derive(Debug)]
 pub(super) struct Acks {
-    /// The number of the last full one.
+    /// Number of the last full acknowledgement.
     number: u32,
-    /// What the last full one acknowledged, and when it was due.
+    /// Sequence number and due time of the last full acknowledgement.
     last: SeqNumber,
     at: Time,
-    /// The highest that the peer knows to be acknowledged.
+    /// Highest sequence number whose acknowledgement was answered by an ACKACK.
     answered: SeqNumber,
-    /// Packets since the last full one, and light ones.
+    /// Number of packets and of light acknowledgements since the last full one.
     pub(super) since: u32,
     pub(super) light: u32,
     unanswered: Box<[Unanswered; REMEMBERED]>,
@@ -32,7 +32,7 @@ pub(super) struct Acks {
 
 #[derive(Clone, Copy, Debug)]
 struct Unanswered {
-    /// 0 where there is none.
+    /// 0 if the entry is unused.
     number: u32,
     next: SeqNumber,
     at: Time,
@@ -56,14 +56,14 @@ impl Acks {
         }
     }
 
-    /// After how many packets the next light one is due.
+    /// Number of packets after which the next light acknowledgement is due.
     #[inline]
     pub(super) fn light_at(&self) -> u32 {
         LIGHT_ACK_EVERY * (self.light + 1)
     }
 
-    /// When the next full one is due, if everything before `next` has come: not while the peer
-    /// knows that already, and not so soon again while its answer may be under way.
+    /// Due time of the next full acknowledgement, if everything before `next` has arrived. Never if
+    /// the peer has already confirmed it; later if an ACKACK for it may be in flight.
     pub(super) fn due(&self, next: SeqNumber, patience: Duration) -> Time {
         if next == self.answered {
             return Time::NEVER;
@@ -76,10 +76,10 @@ impl Acks {
         self.at + again
     }
 
-    /// A full one is sent: its number.
+    /// Records a full acknowledgement, and returns its number.
     pub(super) fn sent(&mut self, next: SeqNumber, now: Time) -> u32 {
         self.number = self.number.checked_add(1).unwrap_or(1);
-        // From when it was due: who looks every 10 ms is to find one due each time.
+        // Counted from the due time, so that polling every 10 ms finds one due each time.
         let planned = (self.at + ACK_EVERY).max(now - ACK_EVERY / 2);
         (self.last, self.at) = (next, planned.min(now));
         (self.since, self.light) = (0, 0);
@@ -92,7 +92,7 @@ impl Acks {
         number
     }
 
-    /// One was answered: how long that took. None where that one is not known.
+    /// Handles an ACKACK. Returns the round-trip time, or `None` if the acknowledgement is unknown.
     pub(super) fn answered(&mut self, number: u32, at: Time) -> Option<Duration> {
         let place = &mut self.unanswered[number as usize % REMEMBERED];
         if number == 0 || place.number != number {
@@ -105,7 +105,7 @@ impl Acks {
         Some(at.since(place.at))
     }
 
-    /// Bytes that it takes behind a pointer.
+    /// Heap memory in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.unanswered)
@@ -117,14 +117,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_acknowledged_is_not_again_while_the_answer_may_lie_unread() {
+    fn same_ack_waits_while_its_ackack_may_be_unread() {
         let at = |millis: u64| Time::from_nanos(1_000_000_000 + millis * 1_000_000);
         let mut acks = Acks::new(SeqNumber::new(0));
         acks.sent(SeqNumber::new(5), at(0));
         let sent = acks.at;
         let soon = Duration::from_millis(1);
         let due = |acks: &Acks, next| acks.due(SeqNumber::new(next), soon).since(sent);
-        // What is new is acknowledged as usual.
+        // Newly arrived packets are acknowledged as usual.
         assert_eq!(due(&acks, 6), ACK_EVERY);
         assert_eq!(due(&acks, 5), AGAIN_MIN);
         let late = Duration::from_millis(300);

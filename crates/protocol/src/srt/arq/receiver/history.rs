@@ -1,15 +1,15 @@
-//! Which of the last packets have come.
+//! Record of recently arrived packets.
 
 use crate::srt::seq::SeqNumber;
 
-/// A bit for each of the last packets.
+/// Bitmap of recent packets.
 #[derive(Debug)]
 pub(super) struct History {
     words: Box<[u64]>,
 }
 
 impl History {
-    /// Of at least so many packets.
+    /// Creates a history of at least `packets` packets.
     pub(super) fn new(packets: u32) -> History {
         let words = (packets.next_power_of_two() / 64).max(1);
         History {
@@ -23,7 +23,7 @@ impl History {
 
     #[inline]
     fn bit(&self, sequence: SeqNumber) -> (usize, u64) {
-        // A power of two, so that the wrap of numbers is none of places.
+        // The size is a power of two, so that positions stay continuous across the wrap of numbers.
         let place = sequence.value() & (self.packets() - 1);
         ((place / 64) as usize, 1 << (place % 64))
     }
@@ -34,7 +34,7 @@ impl History {
         self.words[word] |= bit;
     }
 
-    /// So many packets from that one on have not come: their places were others'.
+    /// Marks `count` packets from `from` on as missing: their bits belonged to older packets.
     #[inline]
     pub(super) fn forget(&mut self, from: SeqNumber, count: u32) {
         if count >= self.packets() {
@@ -46,14 +46,14 @@ impl History {
         }
     }
 
-    /// Whether a packet before `next` has come, as far as it is remembered.
+    /// True if a packet before `next` has arrived, as far as it is remembered.
     pub(super) fn contains(&self, sequence: SeqNumber, next: SeqNumber) -> bool {
         let age = next.since(sequence).unsigned_abs();
         let (word, bit) = self.bit(sequence);
         age <= self.packets() && self.words[word] & bit != 0
     }
 
-    /// Bytes that it takes.
+    /// Heap memory in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.words)
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_packets_are_remembered_around_the_wrap() {
+    fn recent_packets_are_remembered_across_the_wrap() {
         let mut history = History::new(100);
         assert_eq!(history.packets(), 128);
         let start = SeqNumber::MAX.minus(60);

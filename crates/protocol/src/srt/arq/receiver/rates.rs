@@ -27,7 +27,7 @@ const PAYLOAD_USUAL: u64 = 1456;
 const FIRST_INTERVAL: u32 = 1_000_000;
 const FIRST_PAIR: u32 = 1_000;
 
-/// The times between the last packets, in microseconds.
+/// Intervals between recent packets, in microseconds.
 #[derive(Debug)]
 pub(super) struct Rates {
     last: Option<Time>,
@@ -35,7 +35,7 @@ pub(super) struct Rates {
     payloads: [u32; ARRIVALS],
     next_interval: u8,
     next_pair: u8,
-    /// The first packet of a pair, and when it came.
+    /// First packet of a pair, and its arrival time.
     pair: Option<(SeqNumber, Time)>,
     pairs: Box<[u32; PAIRS]>,
 }
@@ -154,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_what_is_sent_together_not_the_mean() {
+    fn rate_is_that_within_bursts_instead_of_the_mean() {
         let mut rates = Rates::default();
         assert_eq!(rates.now().packets, 1);
-        // Three packets each 20 ms, 50 µs apart.
+        // Three packets every 20 ms, 50 µs apart.
         for number in 0..60_u32 {
             let (burst, place) = (u64::from(number / 3), u64::from(number % 3));
             let time = at(burst * 20_000 + place * 50);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_differ_too_much_tell_no_rate() {
+    fn rate_is_zero_if_intervals_differ_too_much() {
         let mut rates = Rates::default();
         let mut time = 0;
         for number in 0..40_u32 {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_capacity_is_that_of_pairs() {
+    fn capacity_is_measured_by_packet_pairs() {
         let mut rates = Rates::default();
         assert_eq!(rates.now().capacity, 1000);
         for number in 0..16 * 80_u32 {

@@ -1,5 +1,5 @@
-//! What a sender of messages does beyond one of live media (`SRTT_FILE` with `SRTO_MESSAGEAPI`): it
-//! sends again what nobody acknowledges, and drops messages whole when their time is over.
+//! Message mode of a sender (`SRTT_FILE` with `SRTO_MESSAGEAPI`): it retransmits unacknowledged
+//! packets, and drops whole messages when their time to live has passed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,40 +12,41 @@ use super::{Answer, Part, Refused, Sender, TAG, next_message};
 use crate::srt::codec::packet::{LossRange, PAYLOAD_MAX, Position};
 use crate::srt::seq::SeqNumber;
 
-/// How much longer than the round trip an acknowledgement may take: two of the peer's timers.
+/// Time that an acknowledgement may take in addition to the round trip: two periods of the peer's
+/// timer.
 const TIMERS: Duration = Duration::from_millis(20);
 
-/// Nothing is said again sooner than this after the last progress.
+/// Minimum time from the last progress to a repetition.
 const AGAIN_MIN: Duration = Duration::from_millis(100);
 
-/// The most dropped messages that are remembered for a peer that does not know of them.
+/// Maximum number of dropped messages that are remembered for a peer that has not acknowledged
+/// them.
 const DROPPED_MAX: usize = 1024;
 
-/// What became of the messages of a sender. Each that was taken is acknowledged, dropped or still
-/// waiting.
+/// Message counts of a sender. Each accepted message is acknowledged, dropped or still waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SentMessages {
-    /// Messages that were taken to be sent.
+    /// Messages accepted for sending.
     pub taken: u64,
-    /// Messages that were not taken, because the send buffer had no room for them.
+    /// Messages refused because the send buffer had no space for them.
     pub refused: u64,
-    /// Of those taken, the ones that the peer acknowledged to their last packet.
+    /// Accepted messages that the peer acknowledged up to the last packet.
     pub acknowledged: u64,
-    /// Of those taken, the ones that were dropped when their time was over, before all of them was
-    /// acknowledged.
+    /// Accepted messages dropped because their time to live passed before the peer acknowledged all
+    /// packets.
     pub dropped: u64,
 }
 
-/// What is kept for it.
+/// State of message mode.
 #[derive(Debug)]
 pub(super) struct Reliable {
-    /// When the peer last acknowledged something new, or packets began to be under way.
+    /// Time when the peer last acknowledged a new packet, or when packets started to be in flight.
     progress_at: Time,
-    /// How often all was sent again since then, and one.
+    /// Number of full retransmissions since then, plus one.
     tries: u32,
-    /// Messages that were dropped, as long as the peer has not acknowledged them.
+    /// Dropped messages that the peer has not acknowledged.
     dropped: VecDeque<Dropped>,
-    /// When the peer was last told of these.
+    /// Time of the last repeated drop requests.
     said_at: Time,
     counted: SentMessages,
 }
@@ -69,10 +70,10 @@ impl Default for Reliable {
 }
 
 impl Sender {
-    /// Takes a message of any length to be sent, in as many packets as it needs.
+    /// Pushes a message of any length, in as many packets as it needs.
     ///
     /// # Errors
-    /// If the buffer has no room for all of it.
+    /// The buffer has no space for the whole message.
     pub fn push_message(
         &mut self,
         at: Time,
@@ -116,12 +117,12 @@ impl Sender {
         Ok(first)
     }
 
-    /// What became of its messages; none of live media.
+    /// Message counts, or `None` in live mode.
     pub fn messages(&self) -> Option<SentMessages> {
         self.reliable.as_ref().map(|reliable| reliable.counted)
     }
 
-    /// Drops all that is left of the oldest message, and tells the peer.
+    /// Drops the rest of the oldest message, and informs the peer.
     pub(super) fn drop_message(&mut self) {
         let Some(message) = self.slots.front().map(|slot| slot.part.message) else {
             return;
@@ -150,7 +151,8 @@ impl Sender {
         self.answer(Answer::Drop(message, range));
     }
 
-    /// The peer acknowledged everything before `next`; `whole` messages ended in what is new of it.
+    /// Records that the peer acknowledged everything before `next`, and with it `whole` more
+    /// messages.
     pub(super) fn progressed(&mut self, next: SeqNumber, whole: u64, is_new: bool, at: Time) {
         let Some(reliable) = &mut self.reliable else {
             return;
@@ -168,14 +170,15 @@ impl Sender {
         }
     }
 
-    /// The first packet that is under way left at that time.
+    /// Records that the first packet in flight left at `at`.
     pub(super) fn sets_out(&mut self, at: Time) {
         if let Some(reliable) = &mut self.reliable {
             (reliable.progress_at, reliable.tries) = (at, 1);
         }
     }
 
-    /// Tells the peer which messages of that range were dropped; says whether any was.
+    /// Answers a NAK with drop requests for the dropped messages in `range`. Returns `false` if
+    /// there are none.
     pub(super) fn answer_dropped(&mut self, range: LossRange) -> bool {
         let Some(reliable) = &self.reliable else {
             return false;
@@ -194,13 +197,14 @@ impl Sender {
         any
     }
 
-    /// How long nothing may be acknowledged before something is said again.
+    /// Time without an acknowledgement after which the sender repeats packets.
     fn patience(&self) -> Duration {
         (self.rtt.patience() + TIMERS).max(AGAIN_MIN)
     }
 
-    /// When everything that is under way is sent again, unless something is acknowledged or asked
-    /// for before (libsrt's `SRM_LATEREXMIT`); [`Time::NEVER`] where that is not done.
+    /// Time at which all packets in flight are retransmitted, unless an acknowledgement or a NAK
+    /// arrives earlier (libsrt's `SRM_LATEREXMIT`). [`Time::NEVER`] if none is in flight, or in
+    /// live mode.
     pub(super) fn repeats_at(&self) -> Time {
         match &self.reliable {
             Some(own) if self.sent > 0 && self.wanted == 0 => {
@@ -210,7 +214,7 @@ impl Sender {
         }
     }
 
-    /// Sends all again that is under way, where that is due.
+    /// Marks all packets in flight for retransmission, if that is due.
     pub(super) fn repeat(&mut self, now: Time) {
         if self.repeats_at() > now {
             return;
@@ -225,7 +229,8 @@ impl Sender {
         }
     }
 
-    /// When the peer is told again of dropped messages; [`Time::NEVER`] where it knows of all.
+    /// Time at which drop requests are repeated; [`Time::NEVER`] if the peer has acknowledged all
+    /// dropped messages.
     pub(super) fn says_dropped_at(&self) -> Time {
         match &self.reliable {
             Some(own) if !own.dropped.is_empty() => own.said_at + self.patience(),
@@ -233,7 +238,7 @@ impl Sender {
         }
     }
 
-    /// Tells the peer again of dropped messages, where that is due.
+    /// Repeats drop requests, if they are due.
     pub(super) fn say_dropped(&mut self, now: Time) {
         if self.says_dropped_at() > now {
             return;
@@ -242,7 +247,7 @@ impl Sender {
             return;
         };
         reliable.said_at = now;
-        // The oldest are enough: the peer acknowledges nothing behind them before.
+        // The oldest ones are enough: the peer acknowledges nothing behind them earlier.
         let room = super::ANSWERS_MAX.saturating_sub(self.answers.len());
         let dropped = reliable.dropped.iter().take(room);
         let again = dropped.map(|one| Answer::Drop(one.message, one.range));

@@ -1,4 +1,4 @@
-//! Clocks that go at different speeds.
+//! Clocks that run at different speeds.
 
 use super::*;
 use crate::srt::codec::packet::HEADER;
@@ -7,8 +7,8 @@ const EVERY: Duration = Duration::from_millis(10);
 const DELAY: Duration = Duration::from_millis(20);
 const LATENCY: Duration = Duration::from_millis(120);
 
-/// How long before or after what should be, in microseconds, the last packet of ten minutes is due,
-/// and the worst one of the second half, with a sender whose clock gains so many millionths.
+/// Error of the due time in microseconds, for the last packet of ten minutes and for the worst one
+/// of the second half, if the sender's clock gains `gains` millionths.
 fn off(gains: i64, answers: bool) -> (i64, i64) {
     let start = Time::from_start(Duration::from_secs(1));
     let theirs = |at: Time| {
@@ -56,12 +56,13 @@ fn off(gains: i64, answers: bool) -> (i64, i64) {
 }
 
 #[test]
-fn a_clock_that_goes_faster_is_followed_by_the_answers_of_the_peer() {
+fn drift_is_followed_if_the_peer_sends_ackacks() {
     for gains in [-100, 0, 100] {
-        // Ten minutes of a ten-thousandth are 60 ms.
+        // A ten-thousandth of ten minutes is 60 ms.
         let (last, _) = off(gains, false);
         assert!((last - gains * 600).abs() < 100, "{gains} {last}");
-        // The mean of ten seconds is known five after them, and used for ten: less than 2 ms.
+        // The mean of ten seconds is five seconds old when it is known, and is used for ten: less
+        // than 2 ms.
         let (_, worst) = off(gains, true);
         assert!(worst < 2000, "{gains} {worst}");
     }

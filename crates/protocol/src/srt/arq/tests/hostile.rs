@@ -1,4 +1,4 @@
-//! What a peer that lies can do: be counted.
+//! A dishonest peer is counted, and has no other effect.
 
 use super::*;
 use crate::srt::arq::sender::{Bandwidth, Refused};
@@ -19,7 +19,7 @@ fn sender() -> Sender {
     Sender::new(SenderConfig::live(CONFIG_FIRST, 7, clock, millis(120)))
 }
 
-/// A sender that has sent so many packets, one a millisecond.
+/// Sender that has sent `count` packets, one per millisecond.
 fn sent(count: u32) -> Sender {
     let mut sender = sender();
     for number in 0..count {
@@ -45,7 +45,7 @@ fn range(first: u32, last: u32) -> LossRange {
     }
 }
 
-/// Gives a sender a loss list.
+/// Passes a loss list to a sender.
 fn ask(sender: &mut Sender, at: Time, ranges: &[LossRange]) {
     let mut bytes = Vec::new();
     write_nak(HEAD, ranges.iter().copied(), &mut bytes);
@@ -56,7 +56,7 @@ fn ask(sender: &mut Sender, at: Time, ranges: &[LossRange]) {
 }
 
 #[test]
-fn an_acknowledgement_of_the_future_is_refused_and_counted() {
+fn acks_of_unsent_packets_are_refused_and_counted() {
     let mut sender = sent(10);
     sender.push(at(10), Bytes::new()).expect("room");
     sender.control(&ack(1, 11, None), at(10));
@@ -66,13 +66,13 @@ fn an_acknowledgement_of_the_future_is_refused_and_counted() {
     assert!(!sender.write_next(at(10), &mut Vec::new()));
     sender.control(&ack(1, 10, None), at(10));
     assert_eq!(sender.unacknowledged(), 1);
-    // An old one is nothing new.
+    // An old acknowledgement changes nothing.
     sender.control(&ack(2, 3, None), at(10));
     assert_eq!(sender.unacknowledged(), 1);
 }
 
 #[test]
-fn loss_lists_that_lie_are_counted_and_cost_no_more_than_what_was_sent() {
+fn bogus_loss_lists_are_counted_and_bounded() {
     let mut sender = sent(10);
     ask(
         &mut sender,
@@ -84,7 +84,7 @@ fn loss_lists_that_lie_are_counted_and_cost_no_more_than_what_was_sent() {
     let again = sender.next_packet(at(20)).expect("it was asked for");
     assert_eq!(again.sequence, CONFIG_FIRST.plus(5));
     assert!(sender.next_packet(at(20)).is_none());
-    // The same ones over and over.
+    // The same range, repeated.
     let all = vec![range(0, 9); 180];
     ask(&mut sender, at(500), &all);
     assert_eq!(sender.statistics().pkt_recv_lying_ranges, 2 + 179);
@@ -94,7 +94,7 @@ fn loss_lists_that_lie_are_counted_and_cost_no_more_than_what_was_sent() {
 }
 
 #[test]
-fn what_is_gone_is_answered_with_a_drop_request() {
+fn naks_of_forgotten_packets_get_a_drop_request() {
     let mut sender = sent(10);
     sender.control(&ack(0, 4, None), at(10));
     ask(&mut sender, at(10), &[range(0, 1), range(3, 5)]);
@@ -114,14 +114,14 @@ fn what_is_gone_is_answered_with_a_drop_request() {
         .map(|packet| packet.sequence)
         .collect();
     assert_eq!(again, [CONFIG_FIRST.plus(4), CONFIG_FIRST.plus(5)]);
-    // Answers that wait are bounded.
+    // The number of waiting answers is bounded.
     let gone = vec![range(0, 1); 180];
     ask(&mut sender, at(11), &gone);
     assert!(sender.statistics().pkt_unanswered > 100);
 }
 
 #[test]
-fn a_sender_drops_what_is_too_late_and_refuses_what_has_no_room() {
+fn sender_drops_late_packets_and_refuses_overflow() {
     let clock = SocketClock::new(START);
     let config = SenderConfig {
         packets_max: 5,
@@ -139,10 +139,10 @@ fn a_sender_drops_what_is_too_late_and_refuses_what_has_no_room() {
         sender.push(at(5), long),
         Err(Refused::TooLong(PAYLOAD_MAX + 1))
     );
-    // No more than the flow window at a time.
+    // The flow window limits the packets in flight.
     let sent = std::iter::from_fn(|| sender.next_packet(at(6))).count();
     assert_eq!((sent, sender.next_due()), (3, Time::NEVER));
-    // 1 s and 20 ms, as the latency is less.
+    // 1 s and 20 ms, because the latency is shorter.
     assert!(sender.next_packet(at(1020)).is_none());
     assert_eq!(sender.unacknowledged(), 5);
     assert!(sender.next_packet(at(1022)).is_some());
@@ -156,7 +156,7 @@ fn a_sender_drops_what_is_too_late_and_refuses_what_has_no_room() {
 }
 
 #[test]
-fn what_was_just_sent_again_is_not_sent_a_third_time() {
+fn recent_retransmissions_are_not_repeated() {
     let mut sender = sent(10);
     let report = AckReport {
         rtt: 100_000,
@@ -173,7 +173,7 @@ fn what_was_just_sent_again_is_not_sent_a_third_time() {
 }
 
 #[test]
-fn a_sender_keeps_within_its_bandwidth() {
+fn sender_keeps_within_its_bandwidth() {
     let clock = SocketClock::new(START);
     let mut sender = Sender::new(SenderConfig {
         bandwidth: Bandwidth::Most(1_000_000),
@@ -188,7 +188,7 @@ fn a_sender_keeps_within_its_bandwidth() {
     for millis in 0..=500 {
         left += std::iter::from_fn(|| sender.next_packet(at(millis))).count();
     }
-    // 1,250 bytes with headers, 10 ms each, the first at once.
+    // 1,250 bytes with headers take 10 ms each, and the first packet leaves at once.
     assert_eq!(left, 51);
 }
 
@@ -218,7 +218,7 @@ fn data(number: u32, millis: u32) -> DataHeader {
 }
 
 #[test]
-fn a_drop_request_ends_the_wait() {
+fn drop_request_ends_the_wait() {
     for delivery in [Delivery::Counting, Delivery::InOrder] {
         let mut receiver = receiver(delivery);
         receiver.data(&data(0, 0), b"", at(0));
@@ -231,14 +231,14 @@ fn a_drop_request_ends_the_wait() {
         receiver.control(&drop(2, 3), 0, at(6));
         let count = receiver.statistics();
         assert_eq!((count.pkt_rcv_drop, count.pkt_rcv_missing), (2, 2));
-        // Of those that never came nothing was known.
+        // 6 to 8 were not known to be missing.
         receiver.control(&drop(4, 8), 0, at(7));
         let count = receiver.statistics();
         assert_eq!((count.pkt_rcv_loss, count.pkt_rcv_drop), (7, 6));
-        // The next one is in order, and the last one missing is given up when its time has come.
+        // The next packet is in order, and the last missing one is given up at its deadline.
         receiver.data(&data(9, 9), b"", at(9));
         assert_eq!(receiver.statistics().pkt_rcv_missing, 1);
-        // A gap is not made by it, nor is anything far ahead believed.
+        // A drop request cannot create a gap, and one that reaches far ahead is refused.
         receiver.control(&drop(20, 21), 0, at(10));
         receiver.control(&drop(10, 100_000), 0, at(10));
         let count = receiver.statistics();
@@ -270,7 +270,7 @@ fn packets_far_ahead_are_refused() {
 }
 
 #[test]
-fn answers_to_what_was_never_said_are_counted() {
+fn unexpected_ackacks_are_counted() {
     let mut receiver = receiver(Delivery::Counting);
     receiver.data(&data(0, 0), b"", at(0));
     receiver.control(&Control::AckAck { number: 1 }, 0, at(1));
@@ -302,19 +302,19 @@ fn packet_in_time_counts_though_it_is_read_late() {
         let due = receiver.due_of(5_000).expect("it has due times");
         receiver.data(&data(0, 0), b"", at(0));
         receiver.data(&data(5, 5), b"", at(5));
-        // The deadline has passed, and a packet that arrived before it is not read yet.
+        // The deadline has passed, but a packet that arrived before it is not read yet.
         receiver.write_next(due + millis(2), &mut Vec::new());
         let verdict = receiver.data(&data(3, 3), b"", due - millis(1));
         let is_new = matches!(verdict, Verdict::New { .. });
         assert_eq!(is_new, in_time, "{read_behind} {verdict:?}");
-        // In the end it is given up.
+        // The packet is given up later.
         receiver.write_next(due + millis(9), &mut Vec::new());
         assert_eq!(receiver.statistics().pkt_rcv_missing, 0);
     }
 }
 
 #[test]
-fn packets_without_due_times_are_asked_for_again_after_300_ms() {
+fn naks_without_tsbpd_repeat_after_300_ms() {
     let mut receiver = with_config(|config| config.tsbpd = None);
     receiver.data(&data(0, 0), b"", at(0));
     receiver.data(&data(5, 5), b"", at(5));
@@ -327,7 +327,7 @@ fn packets_without_due_times_are_asked_for_again_after_300_ms() {
         if receiver.statistics().pkt_sent_nak > before {
             naks.push(now);
         }
-        // Round trips of a millisecond.
+        // Round trips of one millisecond.
         let number = receiver.statistics().pkt_sent_ack as u32;
         receiver.control(&Control::AckAck { number }, 0, at(now + 1));
     }
@@ -338,7 +338,7 @@ fn packets_without_due_times_are_asked_for_again_after_300_ms() {
 }
 
 #[test]
-fn a_light_acknowledgement_comes_after_64_packets() {
+fn light_ack_follows_64_packets() {
     let mut receiver = receiver(Delivery::Counting);
     let mut out = Vec::new();
     for number in 0..200 {
@@ -346,14 +346,14 @@ fn a_light_acknowledgement_comes_after_64_packets() {
         while receiver.write_next(at(20), &mut out) {}
     }
     let count = receiver.statistics();
-    // A full one for the first packet, then one for each 64.
+    // A full acknowledgement for the first packet, then a light one for every 64.
     assert_eq!((count.pkt_sent_ack, count.pkt_sent_light_ack), (4, 3));
 }
 
 proptest! {
-    /// Whatever comes, a sender keeps its books.
+    /// Counters stay consistent, whatever arrives.
     #[test]
-    fn a_sender_takes_anything(
+    fn sender_survives_any_input(
         steps in prop::collection::vec((0u8..5, 0u32..60, 0u32..20, 0u64..400), 1..100),
     ) {
         let mut sender = sender();
@@ -386,7 +386,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn a_sender_of_messages_stays_bounded_whatever_is_acknowledged_and_asked_for(
+    fn message_sender_stays_bounded_with_any_input(
         heard in prop::collection::vec((any::<bool>(), 0u32..60, 0u32..60, 0u64..90), 0..200),
         ttl in prop::option::of(1u64..200),
     ) {

@@ -1,8 +1,8 @@
-//! What libsrt received, and what it made of it.
+//! Replay of packets that libsrt received and sent.
 //!
-//! The capture is of what reached and left a `srt-live-transmit` 1.5.1 on port 9000 that received
-//! 500 packets at a latency of 60 ms: through a proxy with 15 to 27 ms of delay and 10 % of loss in
-//! both directions. Data packets are cut behind 4 bytes of payload, the packet's number.
+//! The capture was taken at a `srt-live-transmit` 1.5.1 on port 9000 that received 500 packets at a
+//! latency of 60 ms, through a proxy with 15 to 27 ms of delay and 10 % of loss in both directions.
+//! Data packets are truncated after 4 bytes of payload, the packet's number.
 
 use super::*;
 use crate::srt::codec::packet::is_data;
@@ -11,10 +11,10 @@ const CAPTURE: &[u8] = include_bytes!("../../testdata/srt-live-transmit_lossy.pc
 
 const PORT: [u8; 2] = 9000u16.to_be_bytes();
 
-/// The packets that it did not write out, of 500.
+/// Packets of the 500 that libsrt did not write out.
 const NOT_DELIVERED: [u32; 6] = [156, 170, 281, 363, 438, 443];
 
-/// Each datagram of a capture of Ethernet frames: when, whether it goes to the receiver, its bytes.
+/// Datagrams of a capture of Ethernet frames: time, true if it goes to the receiver, and content.
 fn datagrams() -> impl Iterator<Item = (Time, bool, &'static [u8])> {
     let mut rest = &CAPTURE[24..];
     std::iter::from_fn(move || {
@@ -31,7 +31,7 @@ fn datagrams() -> impl Iterator<Item = (Time, bool, &'static [u8])> {
 }
 
 #[test]
-fn everything_that_libsrt_says_is_read_and_written_again() {
+fn packets_of_libsrt_round_trip() {
     let mut kinds: BTreeMap<&str, u32> = BTreeMap::new();
     for (_, _, bytes) in datagrams() {
         let packet = Packet::parse(bytes).expect("libsrt wrote it");
@@ -56,7 +56,7 @@ fn everything_that_libsrt_says_is_read_and_written_again() {
         assert_eq!(is_data(bytes), kind == "data");
         *kinds.entry(kind).or_default() += 1;
     }
-    // As tshark counts them.
+    // Counts of tshark.
     let expected = [
         ("ack", 108),
         ("ackack", 87),
@@ -69,9 +69,9 @@ fn everything_that_libsrt_says_is_read_and_written_again() {
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), expected);
 }
 
-/// Replays the capture to a receiver of ours.
+/// Replays the capture to our receiver.
 fn replay(delivery: Delivery) -> (Receiver, Vec<u32>) {
-    // The second handshake that reached it bore the HSREQ.
+    // The second handshake to the receiver contained the HSREQ.
     let (reference, _, handshake) = datagrams()
         .filter(|(_, to_receiver, bytes)| *to_receiver && !is_data(bytes))
         .nth(1)
@@ -105,7 +105,7 @@ fn replay(delivery: Delivery) -> (Receiver, Vec<u32>) {
 }
 
 #[test]
-fn exactly_that_counts_as_delivered_which_libsrt_delivered() {
+fn replay_delivers_exactly_what_libsrt_delivered() {
     let (receiver, mut new) = replay(Delivery::Counting);
     new.sort_unstable();
     let expected: Vec<u32> = (0..500).filter(|n| !NOT_DELIVERED.contains(n)).collect();
@@ -122,9 +122,9 @@ fn exactly_that_counts_as_delivered_which_libsrt_delivered() {
     assert_eq!(delivered, expected);
 }
 
-/// Both notice the same gaps.
+/// Both detect the same gaps.
 #[test]
-fn as_many_packets_were_missing_for_a_while_as_libsrt_asked_for() {
+fn replay_misses_as_many_packets_as_libsrt_requested() {
     let mut asked = BTreeMap::new();
     for (_, to_receiver, bytes) in datagrams() {
         if let (false, Ok(Packet::Control(_, Control::Nak(list)))) =

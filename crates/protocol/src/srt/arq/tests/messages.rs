@@ -1,4 +1,4 @@
-//! Messages of many packets over a link that loses and reorders.
+//! Messages of many packets over a link that loses and reorders packets.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use super::*;
 use crate::srt::arq::sender::SentMessages;
 use crate::srt::messages::{Messages, Outcome as Became};
 
-/// Every how long a message is handed in.
+/// Interval of messages.
 const EVERY: Duration = Duration::from_millis(20);
 const COUNT: u32 = 120;
 
-/// How messages are sent.
+/// Parameters of a transmission.
 #[derive(Clone, Copy)]
 struct Sending {
     seed: u64,
@@ -19,14 +19,14 @@ struct Sending {
     ttl: Option<Duration>,
 }
 
-/// What came of it.
+/// Result of a transmission.
 #[derive(Default)]
 struct Sent {
     became: Vec<Became>,
     sizes: Vec<u64>,
-    /// Of each message the place of its first packet, and of the one behind its last.
+    /// Offset of the first packet of each message, and of the one after its last.
     places: Vec<(u32, u32)>,
-    /// When each packet came first, and was first known to be dropped.
+    /// Time at which each packet first arrived, and was first announced as dropped.
     came: BTreeMap<u32, Time>,
     dropped: BTreeMap<u32, Time>,
     messages: SentMessages,
@@ -42,8 +42,8 @@ impl Sent {
         })
     }
 
-    /// The messages that could come whole, out of nothing but what came when: those of which no
-    /// packet was missing when the sender said that it drops it.
+    /// Messages that could arrive whole, derived from the arrival of packets: every packet arrived
+    /// before the sender announced its drop.
     fn could_arrive(&self) -> BTreeSet<u32> {
         let could = |&(first, end): &(u32, u32)| {
             (first..end).all(
@@ -59,7 +59,7 @@ impl Sent {
     }
 }
 
-/// Sends messages of growing sizes.
+/// Sends messages of different sizes.
 fn send(sending: Sending) -> Sent {
     let Sending {
         seed,
@@ -153,7 +153,7 @@ fn send(sending: Sending) -> Sent {
 }
 
 #[test]
-fn messages_of_many_packets_come_whole_whatever_is_lost() {
+fn messages_arrive_whole_despite_losses() {
     for seed in 0..20 {
         for in_order in [true, false] {
             let sent = send(Sending {
@@ -176,7 +176,7 @@ fn messages_of_many_packets_come_whole_whatever_is_lost() {
                 whole.sort_unstable();
                 sizes.sort_unstable();
             }
-            // The last ones too: what is not acknowledged is sent again.
+            // This includes the last ones: unacknowledged packets are retransmitted.
             assert_eq!(whole, sizes, "{seed}");
             assert_eq!(early > 0, !in_order, "{seed}");
             let expected = SentMessages {
@@ -190,21 +190,21 @@ fn messages_of_many_packets_come_whole_whatever_is_lost() {
 }
 
 #[test]
-fn what_is_acknowledged_is_not_sent_again() {
+fn acknowledged_packets_are_not_retransmitted() {
     let sent = send(Sending {
         seed: 1,
         in_order: true,
         loss: 0.0,
         ttl: None,
     });
-    // Those that were reordered are asked for before they come.
+    // Reordered packets are requested before they arrive.
     let reordered = sent.statistics.pkt_snd_loss;
     assert!(sent.statistics.pkt_retrans <= reordered);
     assert_eq!(sent.whole().count(), COUNT as usize);
 }
 
 #[test]
-fn exactly_those_messages_come_whole_that_could_before_they_were_dropped() {
+fn messages_arrive_whole_exactly_if_they_beat_the_drop() {
     let (mut dropped, mut whole, mut incomplete) = (0, 0, 0);
     for seed in 0..300 {
         let sending = Sending {
@@ -219,7 +219,7 @@ fn exactly_those_messages_come_whole_that_could_before_they_were_dropped() {
         assert_eq!(came, sent.could_arrive(), "{seed}");
         let messages = sent.messages;
         assert_eq!(messages.taken, u64::from(COUNT), "{seed}");
-        // None is left, and none is acknowledged that did not come.
+        // No message is left, and none is acknowledged that did not arrive.
         assert_eq!(
             messages.acknowledged + messages.dropped,
             messages.taken,
@@ -227,7 +227,7 @@ fn exactly_those_messages_come_whole_that_could_before_they_were_dropped() {
         );
         assert_eq!(sent.waiting, 0, "{seed}");
         assert!(messages.acknowledged <= came.len() as u64, "{seed}");
-        // Each message is accounted for where a later one shows it.
+        // Each message is accounted for if a later one reveals it.
         let known = sent.became.iter().map(|became| match became {
             Became::Whole(_) | Became::Incomplete => 1,
             Became::Missing(count) => *count,
@@ -239,7 +239,7 @@ fn exactly_those_messages_come_whole_that_could_before_they_were_dropped() {
             .iter()
             .filter(|became| **became == Became::Incomplete);
         incomplete += last.count();
-        // Before the first and behind the last that came, nothing shows that there were any.
+        // Messages before the first and after the last that arrived are not revealed.
         let beside = match (came.first(), came.last()) {
             (Some(first), Some(last)) => first - 1 + COUNT - last,
             _ => COUNT,
@@ -249,7 +249,7 @@ fn exactly_those_messages_come_whole_that_could_before_they_were_dropped() {
         dropped += messages.dropped;
         whole += came.len();
     }
-    // All of it happens, or nothing was shown.
+    // All outcomes must occur, or the test shows nothing.
     assert!(
         dropped > 1000 && whole > 1000 && incomplete > 100,
         "{dropped} {whole} {incomplete}"
@@ -257,8 +257,8 @@ fn exactly_those_messages_come_whole_that_could_before_they_were_dropped() {
 }
 
 #[test]
-fn what_comes_in_time_is_not_dropped() {
-    // The way there and back takes up to 26 ms, and acknowledgements are said every 10 ms.
+fn messages_in_time_are_not_dropped() {
+    // A round trip takes up to 26 ms, and acknowledgements are sent every 10 ms.
     let sent = send(Sending {
         seed: 3,
         in_order: true,
@@ -278,7 +278,7 @@ fn what_comes_in_time_is_not_dropped() {
 }
 
 #[test]
-fn a_message_for_which_there_is_no_room_is_refused_whole() {
+fn message_without_buffer_space_is_refused_whole() {
     let clock = SocketClock::new(Time::ZERO);
     let config = SenderConfig::messages(CONFIG_FIRST, 7, clock, None);
     let mut sender = Sender::new(SenderConfig {

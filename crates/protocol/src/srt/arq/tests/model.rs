@@ -1,11 +1,11 @@
-//! A receiver against a model of it, with packets that nobody sane would send.
+//! A receiver against a model, with packets that no sane sender would send.
 
 use super::*;
 
 proptest! {
-    /// Whatever comes, every packet is accounted for, and what is held is bounded.
+    /// Every packet is accounted for, and memory is bounded, whatever arrives.
     #[test]
-    fn a_receiver_takes_anything(
+    fn receiver_survives_any_input(
         in_order in any::<bool>(),
         tolerance in 0u32..5,
         packets in prop::collection::vec(

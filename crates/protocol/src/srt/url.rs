@@ -386,7 +386,7 @@ mod tests {
             ("srt://h:1?mode=listener", "clients call"),
             ("srt://h:1?mode=meeting", "mode=rendezvous"),
             ("srt://h:1?mode=rendezvous&port=0", "no local port"),
-            ("srt://h:1?passphrase=hush", "a passphrase of 4 bytes"),
+            ("srt://h:1?passphrase=hush", "the passphrase has 4 bytes"),
             ("srt://h:1?pbkeylen=17", "16, 24 and 32"),
             ("srt://h:1?cryptomode=3", "2 (AES-GCM)"),
             ("srt://h:1?oheadbw=200", "5 to 100"),

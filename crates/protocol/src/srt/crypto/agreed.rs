@@ -1,11 +1,11 @@
-//! The keys that two sides agreed on, from which both halves are made.
+//! Negotiated keys, from which both halves of an encrypted connection are built.
 
 use super::cipher::Parity;
 use super::key_material::{Keys, SALT};
 use super::mode::CipherMode;
 use super::secret::{KeyLength, Passphrase};
 
-/// What both halves begin with.
+/// Initial state of both halves.
 pub(super) struct Agreed {
     pub(super) passphrase: Passphrase,
     pub(super) mode: CipherMode,
@@ -17,7 +17,7 @@ pub(super) struct Agreed {
 }
 
 impl Agreed {
-    /// Those keys that there are, with their places.
+    /// Negotiated keys, each with its parity.
     pub(super) fn each(&self) -> impl Iterator<Item = (Parity, &[u8])> {
         let places: &[Parity] = match self.keys {
             Keys::Even => &[Parity::Even],

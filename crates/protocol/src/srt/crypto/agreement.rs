@@ -1,4 +1,4 @@
-//! Keys of a handshake: made here and taken by the peer, or the other way.
+//! Key exchange of a handshake: keys offered to the peer, or accepted from it.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -12,7 +12,7 @@ use super::mode::{CipherMode, GcmForm};
 use super::secret::Secret;
 use crate::srt::codec::handshake::KmState;
 
-/// Keys that were made here and are on their way to the peer.
+/// Key that was generated here and is offered to the peer.
 pub(crate) struct Offer {
     agreed: Agreed,
     seed: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Makes a key.
+    /// Generates a key.
     pub(crate) fn new(secret: &Secret, seed: u64) -> Offer {
         let mut random = Pcg64::seed_from_u64(seed);
         let mut salt = [0; SALT];
@@ -57,18 +57,18 @@ impl Offer {
         }
     }
 
-    /// The message that carries it.
+    /// Message that carries the key.
     pub(crate) fn message(&self) -> &[u8] {
         &self.message
     }
 
-    /// The peer, of that version, took it.
+    /// Returns both halves after a peer with that SRT version has accepted the key.
     pub(crate) fn taken(self, peer_version: u32) -> (Encryptor, Decryptor) {
         halves(&self.agreed, &self.message, peer_version, self.seed)
     }
 }
 
-/// Takes keys that the peer made.
+/// Accepts keys that the peer generated.
 ///
 /// # Errors
 /// The state to answer with.

@@ -1,4 +1,4 @@
-//! One key of a stream: payloads are encrypted and decrypted where they lie.
+//! Encryption and decryption in place, with one key of a stream.
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{EncryptingKey, EncryptionContext};
@@ -10,17 +10,17 @@ use super::mode::{CipherMode, GcmForm};
 use super::secret::KeyLength;
 use crate::srt::codec::packet::{DataHeader, Key};
 
-/// Bytes of the tag behind a payload in GCM.
+/// Length of the tag behind a payload in GCM, in bytes.
 pub const GCM_TAG: usize = 16;
 
-/// One key of the stream.
+/// Key of a stream, prepared for its cipher.
 pub(super) enum StreamKey {
     Ctr(Box<EncryptingKey>),
     Gcm(Box<LessSafeKey>),
 }
 
 impl StreamKey {
-    /// Of those bytes; GCM where it is asked for, else AES-CTR.
+    /// Prepares a key for GCM if `mode` requires it, else for AES-CTR.
     pub(super) fn new(key: &[u8], mode: CipherMode) -> StreamKey {
         if mode == CipherMode::Gcm {
             let algorithm = match KeyLength::of_bytes(key.len()) {
@@ -42,7 +42,7 @@ impl StreamKey {
             .expect("counter mode takes any length");
     }
 
-    /// Encrypts; gives the tag of GCM.
+    /// Encrypts a payload. Returns the tag in GCM.
     pub(super) fn encrypt(
         &self,
         salt: &[u8; SALT],
@@ -66,7 +66,7 @@ impl StreamKey {
         }
     }
 
-    /// Decrypts; gives the number of bytes of media, or none where the tag is wrong.
+    /// Decrypts a payload. Returns the length of the media, or `None` if the tag is wrong.
     pub(super) fn decrypt(
         &self,
         salt: &[u8; SALT],
@@ -89,15 +89,15 @@ impl StreamKey {
     }
 }
 
-/// Where the counter of a packet begins (SRT, 6.2.2): the salt without its last two bytes, with
-/// the sequence number on its last four, and 16 bits that count blocks.
+/// Initial counter of a packet (SRT, 6.2.2): the salt without its last two bytes, XORed on its last
+/// four with the sequence number, and 16 bits that count blocks.
 fn counter(salt: &[u8; SALT], sequence: u32) -> [u8; 16] {
     let salt = u128::from_be_bytes(*salt) >> 16 << 16;
     (salt ^ u128::from(sequence) << 16).to_be_bytes()
 }
 
-/// The nonce of a packet: the first twelve bytes of the salt, with the sequence number on the last
-/// four of them.
+/// Nonce of a packet: the first 12 bytes of the salt, XORed on the last four with the sequence
+/// number. Before libsrt 1.5.4, the first 12 bytes of the AES-CTR counter.
 fn nonce(salt: &[u8; SALT], sequence: u32, form: GcmForm) -> Nonce {
     let made = match form {
         GcmForm::Before154 => counter(salt, sequence),
@@ -107,7 +107,7 @@ fn nonce(salt: &[u8; SALT], sequence: u32, form: GcmForm) -> Nonce {
     Nonce::assume_unique_for_key(*nonce)
 }
 
-/// What is authenticated beside the payload: the header as it is first sent.
+/// Additional authenticated data: the header of the first transmission.
 fn aad(header: &DataHeader, form: GcmForm) -> [u8; 16] {
     let first = DataHeader {
         retransmitted: false,
@@ -122,7 +122,7 @@ fn aad(header: &DataHeader, form: GcmForm) -> [u8; 16] {
     bytes
 }
 
-/// Which of two keys.
+/// Even or odd key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parity {
     Even,

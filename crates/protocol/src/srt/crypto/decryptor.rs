@@ -1,4 +1,4 @@
-//! The receiving half: decrypts with the key that a packet names, and takes new ones.
+//! Receiving half: decrypts with the key that a packet names, and accepts new keys.
 
 use thiserror::Error;
 
@@ -10,20 +10,20 @@ use super::secret::{KeyLength, Passphrase};
 use crate::srt::codec::handshake::KmState;
 use crate::srt::codec::packet::DataHeader;
 
-/// Why a payload cannot be decrypted.
+/// Reason why a payload cannot be decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Undecryptable {
-    /// Its key was never announced.
+    /// The key was never announced.
     #[error("encrypted with a key that was not announced")]
     NoKey,
-    /// It was damaged, or is not the peer's (GCM).
-    #[error("its tag is wrong")]
+    /// The packet was damaged, or is not the peer's (GCM).
+    #[error("wrong authentication tag")]
     BadTag,
-    /// It is not encrypted, although the connection is.
+    /// The payload is not encrypted, although the connection is.
     #[error("not encrypted, although the connection is")]
     Clear,
-    /// It is longer than a datagram.
-    #[error("a payload of {0} bytes")]
+    /// The payload is longer than a datagram.
+    #[error("a payload of {0} bytes is too long")]
     Long(usize),
 }
 
@@ -32,16 +32,17 @@ struct Slot {
     key: StreamKey,
 }
 
-/// The receiving half of an encrypted connection.
+/// Receiving half of an encrypted connection.
 pub struct Decryptor {
     passphrase: Passphrase,
     mode: CipherMode,
     form: GcmForm,
-    /// What unwraps keys, of that salt and length: it takes a millisecond to make.
+    /// Key that unwraps other keys, with its salt and key length: its derivation takes a
+    /// millisecond.
     wrapping: (Vec<u8>, [u8; SALT], KeyLength),
     even: Option<Slot>,
     odd: Option<Slot>,
-    /// The message that was taken last, which is answered again without work.
+    /// Last message that was accepted. A repetition is answered without further work.
     taken: Vec<u8>,
     scratch: Vec<u8>,
 }
@@ -56,7 +57,7 @@ impl std::fmt::Debug for Decryptor {
     }
 }
 
-/// The most bytes that [`Decryptor::open`] takes.
+/// Maximum payload of [`Decryptor::open`], in bytes.
 const PAYLOAD_MAX: usize = 2048;
 
 impl Decryptor {
@@ -87,15 +88,14 @@ impl Decryptor {
         *slot = Some(Slot { salt, key });
     }
 
-    /// Which cipher.
     pub fn mode(&self) -> CipherMode {
         self.mode
     }
 
-    /// Decrypts a payload where it lies; gives how many bytes of media are at its beginning.
+    /// Decrypts a payload in place. Returns the length of the media at its start.
     ///
     /// # Errors
-    /// If that cannot be: see [`Undecryptable`]. The payload is undefined then.
+    /// [`Undecryptable`]. The content of the payload is then undefined.
     pub fn decrypt(&self, header: &DataHeader, payload: &mut [u8]) -> Result<usize, Undecryptable> {
         let place = Parity::of(header.key).ok_or(Undecryptable::Clear)?;
         let slot = match place {
@@ -107,10 +107,10 @@ impl Decryptor {
         decrypted.ok_or(Undecryptable::BadTag)
     }
 
-    /// Decrypts a payload into a buffer of its own, which is allocated once.
+    /// Decrypts a payload into an internal buffer, which is allocated once.
     ///
     /// # Errors
-    /// If that cannot be: see [`Undecryptable`].
+    /// [`Undecryptable`].
     pub fn open(&mut self, header: &DataHeader, payload: &[u8]) -> Result<&[u8], Undecryptable> {
         if payload.len() > PAYLOAD_MAX {
             return Err(Undecryptable::Long(payload.len()));
@@ -123,8 +123,8 @@ impl Decryptor {
         decrypted.map(|length| &self.scratch[..length])
     }
 
-    /// Takes new keys from a KMREQ within the connection, and appends what its KMRSP says: the same
-    /// message, or why not (SRT, 3.2.2). Says whether they were taken.
+    /// Accepts new keys from a KMREQ within the connection, and appends the content of the KMRSP:
+    /// the same message, or the state (SRT, 3.2.2). Returns `false` if the keys were rejected.
     pub fn key_request(&mut self, message: &[u8], reply: &mut Vec<u8>) -> bool {
         if message != self.taken {
             if let Err(state) = self.take(message) {

@@ -1,4 +1,4 @@
-//! The sending half: encrypts, and changes its key after so many packets.
+//! Sending half: encrypts payloads, and changes its key after a number of packets.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ use crate::srt::arq::sender::PayloadCipher;
 use crate::srt::codec::handshake::Extension;
 use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, Key};
 
-/// How long after an announcement that was not answered the next one follows.
+/// Interval between announcements until one is answered.
 const ANNOUNCE_AGAIN: Duration = Duration::from_millis(100);
 
-/// How often a key is announced at most (libsrt).
+/// Maximum number of announcements of a key, as in libsrt.
 const ANNOUNCE_MAX: u32 = 10;
 
-/// When a key is changed, in packets.
+/// Schedule of key changes, in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refresh {
-    /// So many packets have one key. Default: 2^24.
+    /// Number of packets that use the same key. Default: 2^24.
     pub every: u64,
-    /// So many packets before a change the next key is announced, and so many after it the former
-    /// one is dropped. At most half of `every`. Default: 2^16 (libsrt).
+    /// Number of packets before a change at which the next key is announced. At most half of
+    /// `every`. Default: 2^16, as in libsrt.
     pub announced_before: u64,
 }
 
@@ -53,7 +53,7 @@ struct Announcement {
     due: Time,
 }
 
-/// The sending half of an encrypted connection.
+/// Sending half of an encrypted connection.
 pub struct Encryptor {
     mode: CipherMode,
     form: GcmForm,
@@ -63,7 +63,7 @@ pub struct Encryptor {
     active: Parity,
     current: Slot,
     next: Option<Slot>,
-    /// Packets with the current key.
+    /// Number of packets with the current key.
     count: u64,
     refresh: Refresh,
     random: Pcg64,
@@ -102,7 +102,7 @@ impl Encryptor {
         }
     }
 
-    /// Changes keys so often.
+    /// Sets the schedule of key changes.
     pub fn set_refresh(&mut self, refresh: Refresh) {
         self.refresh = Refresh {
             announced_before: refresh.announced_before.min(refresh.every / 2),
@@ -110,17 +110,15 @@ impl Encryptor {
         };
     }
 
-    /// Which cipher.
     pub fn mode(&self) -> CipherMode {
         self.mode
     }
 
-    /// How long the keys are.
     pub fn key_length(&self) -> KeyLength {
         self.key_length
     }
 
-    /// By how many bytes a payload becomes longer.
+    /// Number of bytes that encryption adds to a payload.
     pub fn overhead(&self) -> usize {
         match self.mode {
             CipherMode::Gcm => GCM_TAG,
@@ -128,9 +126,9 @@ impl Encryptor {
         }
     }
 
-    /// Encrypts the payload of a packet that is sent for the first time, where it lies; GCM
-    /// appends its tag. Gives the key that the packet's header has to name. The header's own key
-    /// is not looked at, and everything else must be as it is sent.
+    /// Encrypts the payload of a first transmission in place; GCM appends its tag. Returns the key
+    /// for the packet's header. The key in `header` is ignored, and all other fields must be as
+    /// sent.
     pub fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> Key {
         self.advance();
         let header = DataHeader {
@@ -144,7 +142,7 @@ impl Encryptor {
         header.key
     }
 
-    /// Counts a packet, and changes keys when it is time (SRT, 6.1.6).
+    /// Counts a packet, and changes the key when it is time (SRT, 6.1.6).
     fn advance(&mut self) {
         if self.count >= self.refresh.every
             && let Some(next) = self.next.take()
@@ -159,7 +157,7 @@ impl Encryptor {
         }
     }
 
-    /// Makes the next key, and the message that announces it beside the current one.
+    /// Generates the next key, and the message that announces it together with the current one.
     fn prepare(&mut self) {
         let mut bytes = vec![0; self.key_length.bytes()];
         self.random.fill_bytes(&mut bytes);
@@ -185,7 +183,8 @@ impl Encryptor {
         });
     }
 
-    /// A control packet has come: the answer to an announcement ends it. All others are ignored.
+    /// Handles a control packet. The answer to an announcement ends its repetition; other packets
+    /// are ignored.
     pub fn control(&mut self, control: &Control<'_>) {
         let Control::UserDefined { subtype, cif, .. } = *control else {
             return;
@@ -200,7 +199,7 @@ impl Encryptor {
         }
     }
 
-    /// When [`Encryptor::write_next`] has something to say.
+    /// Time at which [`Encryptor::write_next`] has a packet to send.
     pub fn due(&self) -> Time {
         match &self.announcement {
             Some(announced) if announced.left > 0 => announced.due,
@@ -208,7 +207,7 @@ impl Encryptor {
         }
     }
 
-    /// Appends the datagram that announces the next key; false where none is due.
+    /// Appends the datagram that announces the next key. Returns `false` if none is due.
     pub fn write_next(&mut self, now: Time, header: ControlHeader, out: &mut Vec<u8>) -> bool {
         let Some(announced) = &mut self.announcement else {
             return false;

@@ -1,4 +1,4 @@
-//! The message that carries the keys of a stream, wrapped (SRT, 3.2.2).
+//! Message that carries the wrapped keys of a stream (SRT, 3.2.2).
 
 use thiserror::Error;
 
@@ -6,39 +6,36 @@ use super::key_wrap::{self, OVERHEAD};
 use super::mode::CipherMode;
 use super::secret::{KeyLength, Passphrase};
 
-/// Bytes of the salt.
+/// Length of the salt in bytes.
 pub const SALT: usize = 16;
 
-/// Bytes before the salt.
+/// Length of the header before the salt, in bytes.
 const HEAD: usize = 16;
 
-/// The most bytes of a message: two keys of 256 bits.
+/// Maximum length of a message in bytes: two keys of 256 bits.
 pub const MESSAGE_MAX: usize = HEAD + SALT + 2 * 32 + OVERHEAD;
 
-/// Version 1, a message of keys.
+/// Version 1, key material message.
 const VERSION_AND_TYPE: u8 = 0x12;
-/// `HAI` in fifteen bits.
+/// `HAI` in 15 bits.
 const SIGN: [u8; 2] = [0x20, 0x29];
 const CIPHER_CTR: u8 = 2;
 const CIPHER_GCM: u8 = 4;
 const AUTH_NONE: u8 = 0;
 const AUTH_GCM: u8 = 1;
-/// What the keys are for: a transport stream over SRT.
+/// Stream encapsulation: a transport stream over SRT.
 const STREAM_SRT: u8 = 2;
 
-/// Which keys a message has.
+/// Keys in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// The even one.
     Even,
-    /// The odd one.
     Odd,
-    /// Both, the even one first.
+    /// Both keys, the even one first.
     Both,
 }
 
 impl Keys {
-    /// How many they are.
     pub const fn count(self) -> usize {
         match self {
             Keys::Even | Keys::Odd => 1,
@@ -55,63 +52,52 @@ impl Keys {
     }
 }
 
-/// Why bytes are no message of keys.
+/// Reason why bytes are not a valid key material message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyMaterialError {
-    /// It is cut, or has more than it says.
-    #[error("key material of {0} bytes, which is not the length that it gives itself")]
+    /// The message is truncated, or longer than its fields say.
+    #[error("key material of {0} bytes, which contradicts its length fields")]
     Length(usize),
-    /// Another version or type.
-    #[error("key material of version and type {0:#x}")]
+    #[error("unsupported version and type {0:#x} of key material")]
     Version(u8),
-    /// Not the mark.
-    #[error("key material without its mark")]
+    #[error("key material without its signature")]
     Sign,
-    /// No key is in it.
     #[error("key material without a key")]
     NoKey,
-    /// A key that both sides would have to know already.
-    #[error("key material wrapped with key {0}")]
+    /// The keys are wrapped with an indexed key instead of the default one.
+    #[error("key material wrapped with key {0} instead of the default key")]
     WrappingKey(u32),
-    /// A cipher or an authentication that is not known.
-    #[error("cipher {cipher} with authentication {auth}")]
+    /// Unsupported combination of cipher and authentication.
+    #[error("unsupported cipher {cipher} with authentication {auth}")]
     Cipher {
-        /// The cipher's number.
+        /// Number of the cipher.
         cipher: u8,
-        /// The authentication's number.
+        /// Number of the authentication.
         auth: u8,
     },
-    /// For another kind of stream.
-    #[error("key material for streams of kind {0}")]
+    #[error("unsupported stream encapsulation {0}")]
     Stream(u8),
-    /// A salt of another length.
-    #[error("a salt of {0} bytes")]
+    #[error("unsupported salt of {0} bytes")]
     Salt(usize),
-    /// Keys that AES does not have.
-    #[error("keys of {0} bytes")]
+    #[error("unsupported keys of {0} bytes")]
     KeyLength(usize),
 }
 
-/// A message, read but not unwrapped.
+/// Parsed message, with its keys still wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyMaterial<'a> {
-    /// Which keys it has.
     pub keys: Keys,
-    /// For which cipher.
     pub mode: CipherMode,
-    /// How long each is.
     pub key_length: KeyLength,
-    /// The salt.
     pub salt: [u8; SALT],
-    /// The keys, wrapped.
     pub wrapped: &'a [u8],
 }
 
 impl<'a> KeyMaterial<'a> {
-    /// Reads a message.
+    /// Parses a message.
     ///
     /// # Errors
-    /// If any of its fields is not what SRT has there: see [`KeyMaterialError`].
+    /// [`KeyMaterialError`] if a field has an invalid or unsupported value.
     pub fn parse(bytes: &'a [u8]) -> Result<KeyMaterial<'a>, KeyMaterialError> {
         let wrong_length = KeyMaterialError::Length(bytes.len());
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else {
@@ -179,7 +165,7 @@ impl<'a> KeyMaterial<'a> {
         })
     }
 
-    /// The bytes of the message.
+    /// Returns the encoded message.
     pub fn write(&self) -> Vec<u8> {
         let (cipher, auth) = match self.mode {
             CipherMode::Gcm => (CIPHER_GCM, AUTH_GCM),
@@ -196,7 +182,8 @@ impl<'a> KeyMaterial<'a> {
         bytes
     }
 
-    /// The keys, one after the other; none where they were wrapped with another passphrase.
+    /// Unwraps the keys, one after the other. Returns `None` if they were wrapped with another
+    /// passphrase.
     pub fn unwrap(&self, passphrase: &Passphrase) -> Option<Vec<u8>> {
         let wrapping = passphrase.wrapping_key(&self.salt, self.key_length);
         self.unwrap_with(&wrapping)

@@ -1,4 +1,4 @@
-//! Wrapping of keys with AES (RFC 3394). The provider's own lacks keys of 192 bits.
+//! AES key wrap (RFC 3394). The provider's implementation lacks keys of 192 bits.
 
 use aws_lc_rs::cipher::{
     AES_128, AES_192, AES_256, Algorithm, DecryptingKey, DecryptionContext, EncryptingKey,
@@ -7,10 +7,10 @@ use aws_lc_rs::cipher::{
 
 use super::secret::KeyLength;
 
-/// By how many bytes wrapped keys are longer.
+/// Number of bytes that wrapping adds.
 pub(super) const OVERHEAD: usize = 8;
 
-/// What a key that was unwrapped well begins with (RFC 3394, 2.2.3.1).
+/// Initial value: a correctly unwrapped key starts with it (RFC 3394, 2.2.3.1).
 const INITIAL: [u8; 8] = [0xa6; 8];
 
 pub(super) fn algorithm(length: KeyLength) -> &'static Algorithm {
@@ -26,7 +26,7 @@ pub(super) fn unbound(key: &[u8]) -> UnboundCipherKey {
     UnboundCipherKey::new(algorithm(length), key).expect("the key has the algorithm's length")
 }
 
-/// One block: the register, and one of the parts.
+/// Block made from the register and one part.
 fn join(register: [u8; 8], part: [u8; 8]) -> [u8; 16] {
     (u128::from(u64::from_be_bytes(register)) << 64 | u128::from(u64::from_be_bytes(part)))
         .to_be_bytes()
@@ -44,7 +44,7 @@ fn mark(register: [u8; 8], step: u64) -> [u8; 8] {
     (u64::from_be_bytes(register) ^ step).to_be_bytes()
 }
 
-/// Wraps keys, whole parts of eight bytes, with a key of AES (RFC 3394, 2.2.1).
+/// Wraps keys, which are whole parts of eight bytes, with an AES key (RFC 3394, 2.2.1).
 pub(super) fn wrap(wrapping: &[u8], keys: &[u8]) -> Vec<u8> {
     let cipher = EncryptingKey::ecb(unbound(wrapping)).expect("AES has blocks alone");
     let (parts, rest) = keys.as_chunks::<8>();
@@ -67,7 +67,8 @@ pub(super) fn wrap(wrapping: &[u8], keys: &[u8]) -> Vec<u8> {
     wrapped
 }
 
-/// Unwraps keys (RFC 3394, 2.2.2); none where they were wrapped with another key, or damaged.
+/// Unwraps keys (RFC 3394, 2.2.2). Returns `None` if they were wrapped with another key, or are
+/// damaged.
 pub(super) fn unwrap(wrapping: &[u8], wrapped: &[u8]) -> Option<Vec<u8>> {
     let cipher = DecryptingKey::ecb(unbound(wrapping)).expect("AES has blocks alone");
     let (parts, rest) = wrapped.as_chunks::<8>();

@@ -1,8 +1,8 @@
-//! Encryption (SRT, 6): a passphrase makes a key that wraps the keys of the stream. Packets are
+//! Encryption (SRT, 6): a key derived from a passphrase wraps the keys of the stream. Packets are
 //! encrypted with AES in counter mode, or in GCM with peers from libsrt 1.5.2 on.
 //!
-//! Keys come out of a seed, so that a run can be repeated: what is encrypted here is a test's
-//! media, and no secret.
+//! Keys are derived from a seed, so that a run can be repeated: the payload is test media, which is
+//! not secret.
 
 mod agreed;
 mod agreement;

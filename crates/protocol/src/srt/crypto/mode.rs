@@ -1,30 +1,29 @@
-//! Which cipher.
+//! Cipher modes.
 
-/// Which cipher of AES.
+/// Mode of AES.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CipherMode {
-    /// What the peer takes; AES-CTR where this side decides.
+    /// The mode that the peer uses, or AES-CTR if this side decides.
     #[default]
     Auto,
-    /// Counter mode, which any peer knows.
+    /// Counter mode, which every peer supports.
     Ctr,
-    /// Galois/counter mode, which authenticates payloads: libsrt from 1.5.2 on, where it was built
-    /// for it.
+    /// Galois/counter mode, which authenticates payloads: libsrt 1.5.2 and later, if built with it.
     Gcm,
 }
 
-/// How GCM is made up. libsrt changed it, and goes by the peer's version.
+/// Variant of GCM. libsrt changed it, and selects it by the peer's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GcmForm {
-    /// Of libsrt 1.5.2 and 1.5.3: the header is authenticated in the order of the host, and the
-    /// nonce is the beginning of what AES-CTR would take.
+    /// libsrt 1.5.2 and 1.5.3: the header is authenticated in host byte order, and the nonce is the
+    /// beginning of the AES-CTR counter.
     Before154,
-    /// From libsrt 1.5.4 on.
+    /// libsrt 1.5.4 and later.
     Current,
 }
 
 impl GcmForm {
-    /// For a peer of that version.
+    /// Variant for a peer of that version.
     pub fn of_peer(version: u32) -> GcmForm {
         match version {
             0..=0x0001_0503 => GcmForm::Before154,

@@ -1,4 +1,4 @@
-//! What two peers have to agree on beforehand.
+//! Passphrase and key length, which two peers agree on in advance.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -11,23 +11,23 @@ use super::mode::CipherMode;
 /// Rounds of PBKDF2 (SRT, 6.1.4).
 const ROUNDS: NonZeroU32 = NonZeroU32::new(2048).expect("2048 is not 0");
 
-/// Bytes of the salt that PBKDF2 takes: the last ones (SRT, 6.1.4).
+/// Number of salt bytes that PBKDF2 uses: the last ones (SRT, 6.1.4).
 const SALT_TAKEN: usize = 8;
 
-/// A passphrase, of 10 to 79 bytes.
+/// Passphrase of 10 to 79 bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Passphrase(String);
 
-/// Why a text is no passphrase.
+/// Reason why a text is not a valid passphrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a passphrase of {0} bytes; SRT takes 10 to 79")]
+#[error("the passphrase has {0} bytes, and SRT requires 10 to 79")]
 pub struct PassphraseError(pub usize);
 
 impl Passphrase {
-    /// That text.
+    /// Validates a passphrase.
     ///
     /// # Errors
-    /// If it has less than 10 bytes, or more than 79 (libsrt's bounds).
+    /// The text has fewer than 10 bytes or more than 79, the limits of libsrt.
     pub fn new(text: impl Into<String>) -> Result<Passphrase, PassphraseError> {
         let text = text.into();
         match text.len() {
@@ -36,7 +36,7 @@ impl Passphrase {
         }
     }
 
-    /// The key that wraps keys of that length (KEK; SRT, 6.1.4). Takes about a millisecond.
+    /// Derives the key that wraps keys of that length (KEK; SRT, 6.1.4). Takes about a millisecond.
     pub(super) fn wrapping_key(&self, salt: &[u8], length: KeyLength) -> Vec<u8> {
         let salt = &salt[salt.len().saturating_sub(SALT_TAKEN)..];
         let mut key = vec![0; length.bytes()];
@@ -52,7 +52,7 @@ impl fmt::Debug for Passphrase {
     }
 }
 
-/// How long the keys of a stream are.
+/// Length of the keys of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyLength {
     /// 128 bits.
@@ -65,10 +65,8 @@ pub enum KeyLength {
 }
 
 impl KeyLength {
-    /// All of them.
     pub const ALL: [KeyLength; 3] = [KeyLength::Aes128, KeyLength::Aes192, KeyLength::Aes256];
 
-    /// In bytes.
     pub const fn bytes(self) -> usize {
         match self {
             KeyLength::Aes128 => 16,
@@ -77,7 +75,7 @@ impl KeyLength {
         }
     }
 
-    /// Of so many bytes.
+    /// Returns `None` if AES has no keys of that length.
     pub const fn of_bytes(bytes: usize) -> Option<KeyLength> {
         match bytes {
             16 => Some(KeyLength::Aes128),
@@ -87,33 +85,32 @@ impl KeyLength {
         }
     }
 
-    /// What the encryption field of a handshake says (SRT, 3.2.1, table 2).
+    /// Value of the encryption field of a handshake (SRT, 3.2.1, table 2).
     pub const fn advertised(self) -> u16 {
         (self.bytes() / 8) as u16
     }
 
-    /// Of the encryption field of a handshake; none where it says nothing.
+    /// Key length in the encryption field of a handshake, or `None` if it advertises none.
     pub const fn of_advertised(field: u16) -> Option<KeyLength> {
         KeyLength::of_bytes(field as usize * 8)
     }
 }
 
-/// What one side brings in for encryption.
+/// Encryption settings of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Secret {
-    /// The passphrase.
     pub passphrase: Passphrase,
-    /// How long keys are, where this side makes them. A listener takes what the caller made.
+    /// Length of keys that this side generates. A listener accepts the caller's.
     pub key_length: KeyLength,
-    /// Which cipher. Who makes keys takes AES-CTR for [`CipherMode::Auto`].
+    /// Cipher. The side that generates keys uses AES-CTR for [`CipherMode::Auto`].
     pub cipher: CipherMode,
 }
 
 impl Secret {
-    /// With AES-128, and the cipher that the peer takes.
+    /// Creates settings with AES-128 and the cipher of the peer.
     ///
     /// # Errors
-    /// If that is no passphrase.
+    /// The passphrase is invalid.
     pub fn new(passphrase: impl Into<String>) -> Result<Secret, PassphraseError> {
         Ok(Secret {
             passphrase: Passphrase::new(passphrase)?,
@@ -122,13 +119,11 @@ impl Secret {
         })
     }
 
-    /// With keys of that length.
     #[must_use]
     pub fn with_key_length(self, key_length: KeyLength) -> Secret {
         Secret { key_length, ..self }
     }
 
-    /// With that cipher.
     #[must_use]
     pub fn with_cipher(self, cipher: CipherMode) -> Secret {
         Secret { cipher, ..self }

@@ -37,8 +37,8 @@ fn header(sequence: u32, key: Key) -> DataHeader {
 }
 
 #[test]
-fn keys_are_wrapped_as_rfc_3394_says() {
-    // RFC 3394, 4.1, 4.3, 4.5 and 4.6, and 4.2 with a key of 192 bits.
+fn keys_are_wrapped_as_in_rfc_3394() {
+    // RFC 3394, 4.1, 4.2, 4.3 and 4.6.
     let all = "000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F";
     let vectors = [
         (
@@ -73,7 +73,7 @@ fn keys_are_wrapped_as_rfc_3394_says() {
 }
 
 #[test]
-fn a_passphrase_becomes_a_key_as_rfc_6070_says() {
+fn pbkdf2_matches_rfc_6070() {
     let mut key = [0; 20];
     aws_lc_rs::pbkdf2::derive(
         aws_lc_rs::pbkdf2::PBKDF2_HMAC_SHA1,
@@ -89,7 +89,7 @@ fn a_passphrase_becomes_a_key_as_rfc_6070_says() {
 }
 
 #[test]
-fn passphrases_have_bounds() {
+fn passphrase_length_is_limited() {
     assert_eq!(
         Passphrase::new("x".repeat(9)).unwrap_err(),
         PassphraseError(9)
@@ -104,7 +104,7 @@ fn passphrases_have_bounds() {
 }
 
 #[test]
-fn both_sides_read_each_other_with_any_cipher() {
+fn both_sides_decrypt_each_other_with_any_cipher() {
     for mode in [CipherMode::Ctr, CipherMode::Gcm] {
         for length in KeyLength::ALL {
             for version in [0x0001_0503, 0x0001_0505] {
@@ -143,7 +143,7 @@ fn both_sides_read_each_other_with_any_cipher() {
 }
 
 #[test]
-fn what_does_not_fit_has_its_state() {
+fn mismatches_are_answered_with_their_state() {
     let offer = Offer::new(&secret(), 3);
     let answer = |secret: Option<&Secret>| take(secret, offer.message(), 0x0001_0505, 4).err();
     assert_eq!(answer(None), Some(KmState::NoSecret));
@@ -155,7 +155,7 @@ fn what_does_not_fit_has_its_state() {
 }
 
 #[test]
-fn a_key_is_announced_changed_and_dropped() {
+fn keys_are_announced_before_each_change() {
     let offer = Offer::new(&secret(), 3);
     let (mut encryptor, mut decryptor) = offer.taken(0x0001_0505);
     encryptor.set_refresh(Refresh {
@@ -201,7 +201,7 @@ fn a_key_is_announced_changed_and_dropped() {
 }
 
 #[test]
-fn an_announcement_is_repeated_ten_times() {
+fn unanswered_announcements_are_sent_ten_times() {
     let (mut encryptor, _) = Offer::new(&secret(), 3).taken(0x0001_0505);
     encryptor.set_refresh(Refresh {
         every: 2,
@@ -227,7 +227,7 @@ fn an_announcement_is_repeated_ten_times() {
 }
 
 #[test]
-fn nothing_is_allocated_for_a_packet() {
+fn packets_are_processed_without_allocation() {
     let (mut encryptor, mut decryptor) = Offer::new(&secret(), 3).taken(0x0001_0505);
     let mut payload = BytesMut::with_capacity(1400);
     payload.extend_from_slice(&[0x47; 1316]);
@@ -242,7 +242,7 @@ fn nothing_is_allocated_for_a_packet() {
 }
 
 #[test]
-fn damaged_key_material_is_named() {
+fn malformed_key_material_is_reported() {
     use key_material::{KeyMaterial, KeyMaterialError as E};
     let good = Offer::new(&secret(), 3).message().to_vec();
     assert_eq!(KeyMaterial::parse(&good).unwrap().write(), good);

@@ -1,6 +1,6 @@
-//! What `srt-live-transmit` 1.5.1 said: a caller that sends to a listener with a passphrase and
-//! AES-256, and changes its key each 100 packets. Of the media, the packets with which a key
-//! begins. Lines are `>` or `<`, from the caller or to it, and a datagram.
+//! Datagrams of `srt-live-transmit` 1.5.1: a caller sends to a listener with a passphrase and
+//! AES-256, and changes its key every 100 packets. The capture contains the media packets at which
+//! a key starts. A line is `>` (from the caller) or `<` (to the caller), and a datagram.
 
 use super::super::{KeyLength, Secret, take};
 use super::hex;
@@ -31,7 +31,7 @@ fn handshakes() -> Vec<(Handshake, Vec<Extension<'static>>, Vec<u8>)> {
 }
 
 #[test]
-fn handshakes_of_libsrt_are_read_and_written_as_they_were() {
+fn handshakes_of_libsrt_round_trip() {
     let said = handshakes();
     let kinds: Vec<Kind> = said.iter().map(|(fixed, ..)| fixed.kind).collect();
     let (first, second) = (Kind::Induction, Kind::Conclusion);
@@ -72,7 +72,7 @@ fn handshakes_of_libsrt_are_read_and_written_as_they_were() {
 }
 
 #[test]
-fn media_of_libsrt_is_decrypted_across_changes_of_the_key() {
+fn media_of_libsrt_is_decrypted_across_key_changes() {
     let secret = Secret::new(PASSPHRASE).unwrap();
     let extensions = handshakes().into_iter().flat_map(|(_, all, _)| all);
     let mut keys = extensions.filter_map(|extension| match extension {
@@ -88,7 +88,7 @@ fn media_of_libsrt_is_decrypted_across_changes_of_the_key() {
                 keys.push(header.key);
                 let media = decryptor.open(&header, payload).unwrap();
                 assert_eq!(media.len(), 1316);
-                // Seven packets, each of one byte behind its sync byte.
+                // Seven packets, each filled with the same byte after its sync byte.
                 for packet in media.chunks(188) {
                     assert_eq!(packet[0], 0x47);
                     assert!(packet[1..].iter().all(|byte| *byte == media[1]));
@@ -98,7 +98,7 @@ fn media_of_libsrt_is_decrypted_across_changes_of_the_key() {
                 reply.clear();
                 assert!(decryptor.key_request(cif, &mut reply));
             }
-            // What the real listener said to the same request.
+            // Answer of the real listener to the same request.
             Packet::Control(_, Control::UserDefined { cif, .. }) => assert_eq!(cif, reply),
             Packet::Control(..) => {}
         }
@@ -107,7 +107,7 @@ fn media_of_libsrt_is_decrypted_across_changes_of_the_key() {
 }
 
 #[test]
-fn another_passphrase_does_not_open_it() {
+fn wrong_passphrase_is_rejected() {
     let other = Secret::new("another passphrase").unwrap();
     for (_, extensions, _) in handshakes() {
         for extension in extensions {

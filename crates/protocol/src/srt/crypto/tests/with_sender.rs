@@ -10,10 +10,9 @@ use crate::srt::codec::handshake::Extension;
 use crate::srt::codec::packet::{Control, HEADER, Key, Packet};
 use crate::srt::seq::{SeqNumber, SocketClock};
 
-/// What a sender of media sends with an encryptor in it is what the decryptor opens, also where
-/// the key changes meanwhile.
+/// The decryptor opens all packets of a sender with an encryptor, also across key changes.
 #[test]
-fn a_sender_changes_its_keys_without_loss() {
+fn sender_changes_keys_without_loss() {
     for mode in [CipherMode::Ctr, CipherMode::Gcm] {
         let offer = Offer::new(&secret().with_cipher(mode), 3);
         let (mut encryptor, mut decryptor) = offer.taken(0x0001_0505);

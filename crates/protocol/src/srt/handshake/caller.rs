@@ -1,4 +1,4 @@
-//! A caller (SRT, 4.3.1): an induction, which brings the listener's cookie, and a conclusion.
+//! Caller (SRT, 4.3.1): an induction, which obtains the listener's cookie, and a conclusion.
 
 use measure::Time;
 
@@ -14,24 +14,24 @@ use crate::srt::crypto::Offer;
 enum Stage {
     /// The induction is sent until it is answered.
     Induction,
-    /// The conclusion is.
+    /// The conclusion is sent until it is answered.
     Conclusion,
-    /// There is an outcome.
+    /// The outcome is known.
     Ended,
 }
 
-/// A caller.
+/// Caller side of a handshake.
 pub struct Caller {
     settings: Settings,
     stream_id: Option<StreamId>,
     stage: Stage,
-    /// What is sent now, without its header.
+    /// Handshake that is sent in this stage, without its header.
     cif: Vec<u8>,
     offer: Option<Offer>,
     next: Time,
     deadline: Time,
     heard: bool,
-    /// The first malformed answer: it is named where no good one follows.
+    /// First malformed answer: reported if no valid one follows.
     malformed: Option<HandshakeError>,
     outcome: Option<Result<Negotiated, Failure>>,
 }
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Caller {
 }
 
 impl Caller {
-    /// Begins at that time.
+    /// Starts a handshake at `now`.
     pub fn new(settings: Settings, stream_id: Option<StreamId>, now: Time) -> Caller {
         let mut cif = Vec::new();
         let mut first = parts::fixed(&settings, Kind::Induction, 0);
@@ -71,7 +71,7 @@ impl Caller {
         }
     }
 
-    /// A datagram has come. What is not for this caller, or out of turn, is ignored.
+    /// Handles a datagram. Datagrams for other sockets and unexpected ones are ignored.
     pub fn handle(&mut self, datagram: &[u8], at: Time) {
         if matches!(self.stage, Stage::Ended) {
             return;
@@ -95,7 +95,7 @@ impl Caller {
         }
     }
 
-    /// Somebody else's damage must not end a connection that is still to come.
+    /// Remembers the error: a malformed datagram of a third party must not end the handshake.
     fn malformed(&mut self, error: HandshakeError) {
         self.malformed.get_or_insert(error);
     }
@@ -107,7 +107,7 @@ impl Caller {
                 self.end(Err(Failure::of_rejection(rejection, has_passphrase)));
             }
             (Stage::Induction, Kind::Induction) => self.induced(said, at),
-            // The induction's answer, again.
+            // Repeated answer to the induction.
             (Stage::Conclusion, Kind::Induction) => {}
             (Stage::Conclusion, Kind::Conclusion) => {
                 if said.fixed.version < VERSION_5 {
@@ -145,7 +145,8 @@ impl Caller {
         self.outcome = Some(outcome);
     }
 
-    /// Appends the datagram that is due; false where none is. Past the deadline, it ends.
+    /// Appends the datagram that is due. Returns `false` if none is due. The handshake fails after
+    /// its deadline.
     pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         if matches!(self.stage, Stage::Ended) {
             return false;
@@ -167,7 +168,7 @@ impl Caller {
         true
     }
 
-    /// When [`Caller::write_next`] is to be called again.
+    /// Time of the next call to [`Caller::write_next`].
     pub fn due(&self) -> Time {
         match self.stage {
             Stage::Ended => Time::NEVER,
@@ -175,7 +176,7 @@ impl Caller {
         }
     }
 
-    /// How it ended, once.
+    /// Returns the outcome, once.
     pub fn outcome(&mut self) -> Option<Result<Negotiated, Failure>> {
         self.outcome.take()
     }

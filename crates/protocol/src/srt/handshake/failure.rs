@@ -1,61 +1,55 @@
-//! Why a handshake fails.
+//! Reasons why a handshake fails.
 
 use thiserror::Error;
 
 use crate::srt::codec::handshake::{HandshakeError, KmState, Rejection};
 
-/// Why a handshake fails.
+/// Reason why a handshake fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// No answer came that ends it.
-    #[error("no answer in time{}", if *heard { ", after a first one" } else { "" })]
+    /// No answer completed the handshake in time.
+    #[error("no answer in time{}", if *heard { " after the first one" } else { "" })]
     TimedOut {
-        /// Whether the peer said anything.
+        /// True if the peer sent anything.
         heard: bool,
     },
-    /// The peer rejected it.
     #[error("rejected: {0}")]
     Rejected(Rejection),
-    /// Both sides have a passphrase, and they are not the same.
+    /// Both sides have a passphrase, but the passphrases differ.
     #[error("wrong passphrase")]
     WrongPassphrase,
-    /// The peer has a passphrase, this side has none.
-    #[error("the peer demands a passphrase")]
+    /// The peer has a passphrase, but this side has none.
+    #[error("the peer requires a passphrase")]
     PassphraseMissing,
-    /// This side has a passphrase, the peer has none.
+    /// This side has a passphrase, but the peer has none.
     #[error("the peer has no passphrase")]
     PassphraseMissingAtPeer,
-    /// The ciphers are not the same.
-    #[error("the peer's cipher is another one")]
+    #[error("the peer uses another cipher")]
     CipherMismatch,
-    /// The peer speaks handshakes of another version.
-    #[error("the peer's handshakes are of version {0}")]
+    #[error("the peer uses handshake version {0}, which is not supported")]
     Version(u32),
-    /// The peer's SRT is older than it may be.
-    #[error("the peer's SRT is too old: {0:#08x}")]
+    /// The peer's SRT version is below the minimum.
+    #[error("the peer's SRT version is too old: {0:#08x}")]
     OldVersion(u32),
-    /// What the peer said is malformed.
     #[error("malformed handshake: {0}")]
     Malformed(#[from] HandshakeError),
-    /// The peer's congestion control is another one: it carries files, or live media.
-    #[error("the peer's congestion control is not this side's: one is `live`, the other `file`")]
+    /// The congestion controls differ: one side carries files, the other live media.
+    #[error("the congestion controls differ: one side uses `live`, the other `file`")]
     Congestion,
-    /// The peer carries a stream of bytes, not messages.
+    /// The peer carries a stream of bytes instead of messages.
     #[error("the peer is in stream mode")]
     MessageApi,
-    /// The peer demands a packet filter.
-    #[error("the peer demands a packet filter")]
+    #[error("the peer requires a packet filter")]
     Filter,
-    /// Both sides of a rendezvous drew the same cookie.
     #[error("both sides of the rendezvous drew the same cookie")]
     CookieDraw,
-    /// The peer went.
-    #[error("the peer closed")]
+    #[error("the peer closed the connection")]
     Shutdown,
 }
 
 impl Failure {
-    /// The peer rejected it with that reason; of encryption, what that means to this side.
+    /// Failure for a rejection by the peer. For encryption it depends on whether this side has a
+    /// passphrase.
     pub(super) fn of_rejection(rejection: Rejection, has_passphrase: bool) -> Failure {
         match rejection {
             Rejection::BADSECRET => Failure::WrongPassphrase,
@@ -66,7 +60,7 @@ impl Failure {
         }
     }
 
-    /// No keys were agreed on, for what the state of the one without them says.
+    /// Failure for a key exchange that ended in `state`: the peer's state if `at_peer`, else ours.
     pub(super) fn of_state(state: KmState, at_peer: bool) -> Failure {
         match state {
             KmState::BadCryptoMode => Failure::CipherMismatch,
@@ -78,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// The reason by its number: what is said to the peer, or was said by it.
+    /// Rejection reason that is sent to the peer, or was received from it.
     pub fn rejection(&self) -> Rejection {
         match self {
             Failure::TimedOut { .. } => Rejection::TIMEOUT,

@@ -1,5 +1,5 @@
-//! A listener (SRT, 4.3.1). It keeps nothing of those who have not shown where they are: its cookie
-//! is a MAC of the address and the minute.
+//! Listener (SRT, 4.3.1). It keeps no state for a caller before the caller has proved its address:
+//! the cookie is a MAC of the address and the minute.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,47 +16,46 @@ use crate::srt::codec::stream_id::StreamId;
 use crate::srt::crypto::KeyLength;
 use crate::srt::seq::SocketClock;
 
-/// How long a cookie is good at least, in seconds; at most twice that.
+/// Minimum lifetime of a cookie in seconds. The maximum is twice that.
 const COOKIE_LIFE: u64 = 60;
 
-/// What a listener says to everybody.
+/// Configuration of a [`Listener`].
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerConfig {
-    /// What its cookies come from.
+    /// Secret from which cookies are derived.
     pub secret: u64,
-    /// What makes its timestamps, before there is a socket.
+    /// Clock of the timestamps before a socket exists.
     pub clock: SocketClock,
-    /// The length of keys that it advertises.
+    /// Key length that the listener advertises.
     pub advertised_key: Option<KeyLength>,
 }
 
-/// A listener: one for a port.
+/// Listener of one port.
 #[derive(Clone, Copy, Debug)]
 pub struct Listener {
     config: ListenerConfig,
 }
 
-/// What a listener makes of a datagram.
+/// Result of a datagram.
 #[derive(Debug)]
 pub enum Heard {
-    /// The answer is to be sent to where it came from.
+    /// The answer must be sent to the source of the datagram.
     Answered,
-    /// Somebody who has shown where he is wants a connection.
+    /// A caller that has proved its address requests a connection.
     Request(Box<Request>),
-    /// It is no handshake for a listener, or its cookie is wrong.
+    /// The datagram is not a handshake for a listener, or its cookie is wrong.
     Ignored,
 }
 
-/// Somebody wants a connection.
+/// Request for a connection.
 #[derive(Clone, Debug)]
 pub struct Request {
     said: Said,
-    /// Of the listener, for a rejection.
+    /// Clock of the listener, for a rejection.
     clock: SocketClock,
 }
 
 impl Listener {
-    /// With that configuration.
     pub fn new(config: ListenerConfig) -> Listener {
         Listener { config }
     }
@@ -72,11 +71,11 @@ impl Listener {
         mac.update(&life.to_be_bytes());
         let mac = mac.finalize().into_bytes();
         let word = mac.first_chunk().expect("32 bytes are more than 4");
-        // 0 is what a caller has before it knows a cookie.
+        // 0 is the cookie of a caller that does not know one yet.
         u32::from_be_bytes(*word).max(1)
     }
 
-    /// A datagram has come to the port, for no socket yet (destination 0). An answer is appended.
+    /// Handles a datagram that is for no socket yet (destination 0). Appends the answer.
     pub fn handle(
         &self,
         from: SocketAddr,
@@ -138,27 +137,26 @@ impl Listener {
 }
 
 impl Request {
-    /// The caller's socket id, which tells its sockets apart that have one address.
+    /// Socket id of the caller, which distinguishes its sockets with the same address.
     pub fn peer_socket_id(&self) -> u32 {
         self.said.fixed.socket_id
     }
 
-    /// What it says that it wants.
     pub fn stream_id(&self) -> Option<&StreamId> {
         self.said.stream_id.as_ref()
     }
 
-    /// Its version of SRT.
+    /// SRT version of the caller.
     pub fn version(&self) -> Option<u32> {
         self.said.request.map(|hs| hs.version)
     }
 
-    /// Whether it brings a key.
+    /// True if the caller sent a key.
     pub fn is_encrypted(&self) -> bool {
         self.said.km_request.is_some()
     }
 
-    /// Rejects it: appends the datagram that says so.
+    /// Rejects the request, and appends the rejection.
     pub fn reject(&self, rejection: Rejection, now: Time, answer: &mut Vec<u8>) {
         let fixed = Handshake {
             kind: Kind::Rejected(rejection),
@@ -171,12 +169,12 @@ impl Request {
         parts::send(self.clock, now, fixed.socket_id, &cif, answer);
     }
 
-    /// Accepts it with these settings, apart from their initial sequence number: a listener's side
-    /// begins with the caller's. Appends the datagram that says so, or why not. Takes a millisecond
-    /// where it is encrypted.
+    /// Accepts the request with these settings, except for the initial sequence number, which is
+    /// the caller's. Appends the conclusion, or the rejection. Takes a millisecond if the
+    /// connection is encrypted.
     ///
     /// # Errors
-    /// If both sides do not fit together; the caller is told.
+    /// The sides are incompatible. The rejection informs the caller.
     pub fn accept(
         &self,
         settings: &Settings,
@@ -207,7 +205,7 @@ impl Request {
     }
 }
 
-/// Says again what was lost on its way to a caller that was accepted.
+/// Repeats the conclusion for an accepted caller that did not receive it.
 #[derive(Clone, Debug)]
 pub struct Responder {
     clock: SocketClock,
@@ -217,8 +215,8 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// A datagram has come from the caller. If it is its conclusion again, the answer is appended
-    /// again. Says whether it was.
+    /// Handles a datagram from the caller. If it is a repeated conclusion, appends the answer
+    /// again. Returns `false` for other datagrams.
     pub fn handle(&self, datagram: &[u8], now: Time, answer: &mut Vec<u8>) -> bool {
         let Some((_, cif)) = parts::handshake_of(datagram) else {
             return false;

@@ -1,7 +1,8 @@
-//! How a connection comes about (SRT, 4.3): a caller against a listener, or two ends that call each
+//! Establishment of a connection (SRT, 4.3): a caller and a listener, or two ends that call each
 //! other (rendezvous).
 //!
-//! Datagrams and times go in; datagrams, the next deadline and one end come out.
+//! The inputs are datagrams and times; the outputs are datagrams, the next deadline and one
+//! outcome.
 
 mod caller;
 mod failure;

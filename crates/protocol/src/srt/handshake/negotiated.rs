@@ -1,4 +1,4 @@
-//! What two sides agreed on.
+//! Result of a successful handshake.
 
 use std::time::Duration;
 
@@ -9,52 +9,51 @@ use crate::srt::codec::stream_id::StreamId;
 use crate::srt::crypto::{Decryptor, Encryptor};
 use crate::srt::seq::SeqNumber;
 
-/// What two sides agreed on.
+/// Parameters that two sides negotiated.
 #[derive(Debug)]
 pub struct Negotiated {
-    /// The peer's socket id: the destination of all that is sent.
+    /// Socket id of the peer: the destination of all packets.
     pub peer_socket_id: u32,
-    /// The sequence number of this side's first packet.
+    /// Sequence number of this side's first packet.
     pub initial_sequence: SeqNumber,
-    /// The sequence number of the peer's first packet.
+    /// Sequence number of the peer's first packet.
     pub peer_initial_sequence: SeqNumber,
-    /// The latency with which this side receives.
+    /// Latency of this side's receiver.
     pub receive_latency: Duration,
-    /// The latency with which the peer receives.
+    /// Latency of the peer's receiver.
     pub send_latency: Duration,
-    /// Whether this side receives by timestamps.
+    /// True if this side delivers by timestamps.
     pub tsbpd_receiving: bool,
-    /// Whether the peer receives by timestamps.
+    /// True if the peer delivers by timestamps.
     pub tsbpd_sending: bool,
-    /// The largest IP packet, in bytes.
+    /// Maximum size of an IP packet, in bytes.
     pub mtu: u32,
-    /// How many packets may be in flight to the peer, before its first acknowledgement says it.
+    /// Maximum number of packets in flight to the peer before its first acknowledgement.
     pub flow_window: u32,
-    /// What the caller said that it wants; at a caller its own.
+    /// Stream id that the caller sent.
     pub stream_id: Option<StreamId>,
-    /// What the peer can.
+    /// Capabilities of the peer.
     pub flags: Flags,
-    /// The peer's version of SRT.
+    /// SRT version of the peer.
     pub version: u32,
-    /// When the peer's HSREQ or HSRSP came, for the timestamps of its packets.
+    /// Arrival time of the peer's HSREQ or HSRSP, to which the timestamps of its packets relate.
     pub reference: Time,
-    /// The timestamp of that packet, in microseconds of the peer's clock.
+    /// Timestamp of that packet, in microseconds of the peer's clock.
     pub timestamp: u32,
-    /// Whether it is encrypted.
     pub security: Security,
-    /// The sending half, where it is.
+    /// Sending half, if the connection is encrypted.
     pub encryptor: Option<Encryptor>,
-    /// The receiving half, where it is.
+    /// Receiving half, if the connection is encrypted.
     pub decryptor: Option<Decryptor>,
 }
 
-/// Whether a connection is encrypted.
+/// Encryption state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
     /// Neither side has a passphrase.
     Clear,
-    /// Both have the same.
+    /// Both sides have the same passphrase.
     Encrypted,
-    /// They have not, and this side does not insist: media that is encrypted is lost to it.
+    /// The sides share no key, and encryption is not enforced: encrypted media is lost.
     Mismatch(KmState),
 }

@@ -1,4 +1,4 @@
-//! What callers, listeners and rendezvous have in common: reading and writing conclusions.
+//! Parsing and writing of conclusions, shared by callers, listeners and rendezvous.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::srt::crypto::key_material::MESSAGE_MAX;
 use crate::srt::crypto::{Decryptor, Encryptor, Offer, take};
 use crate::srt::seq::SocketClock;
 
-/// How long after a handshake that was not answered the next one follows (libsrt).
+/// Interval between handshakes until one is answered, as in libsrt.
 pub(super) const AGAIN: Duration = Duration::from_millis(250);
 
-/// A handshake with its extensions, which keeps nothing of the datagram.
+/// Parsed handshake with its extensions, which borrows nothing from the datagram.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) fixed: Handshake,
@@ -36,7 +36,7 @@ pub(super) struct Said {
     pub(super) filter: Option<String>,
 }
 
-/// The handshake in a datagram, with its header; none where it is something else.
+/// Returns the handshake in a datagram with its header, or `None` for other datagrams.
 pub(super) fn handshake_of(datagram: &[u8]) -> Option<(ControlHeader, &[u8])> {
     match Packet::parse(datagram) {
         Ok(Packet::Control(header, Control::Handshake(cif))) => Some((header, cif)),
@@ -59,7 +59,7 @@ fn key_bytes(kind: u16, bytes: &[u8]) -> Result<Vec<u8>, HandshakeError> {
 }
 
 impl Said {
-    /// Reads a handshake, of a conclusion or agreement its extensions too.
+    /// Parses a handshake, and the extensions of a conclusion or agreement.
     pub(super) fn read(
         header: ControlHeader,
         cif: &[u8],
@@ -95,7 +95,7 @@ impl Said {
                     once(&mut said.km_response, key_bytes(kind, bytes)?, kind)?;
                 }
                 Extension::StreamId(text) => {
-                    // A text of zeros alone says nothing.
+                    // A text of zeros is ignored.
                     if let Ok(id) = StreamId::new(text) {
                         once(&mut said.stream_id, id, kind)?;
                     }
@@ -115,7 +115,7 @@ impl Said {
         Ok(said)
     }
 
-    /// Whether the peer's side is one that this one can connect to.
+    /// Checks whether the peer is compatible with this side.
     fn check(&self, hs: &HsMessage, settings: &Settings) -> Result<(), Failure> {
         if hs.version < settings.minimum_version {
             return Err(Failure::OldVersion(hs.version));
@@ -133,7 +133,7 @@ impl Said {
         Ok(())
     }
 
-    /// What is agreed on, apart from keys; `hs` is the peer's message.
+    /// Negotiated parameters without keys; `hs` is the peer's message.
     fn agree(&self, hs: &HsMessage, settings: &Settings, latencies: Latencies) -> Negotiated {
         let both = |own: Flags, peer: Flags| settings.flags.has(own) && hs.flags.has(peer);
         Negotiated {
@@ -168,7 +168,7 @@ fn millis(latency: Duration) -> u16 {
     u16::try_from(latency.as_millis()).unwrap_or(u16::MAX)
 }
 
-/// What this side says of itself in an HSREQ.
+/// HSREQ of this side.
 fn own_hs(settings: &Settings) -> HsMessage {
     HsMessage {
         version: settings.version,
@@ -178,8 +178,8 @@ fn own_hs(settings: &Settings) -> HsMessage {
     }
 }
 
-/// An address in a handshake: words in the order of the host, which is little-endian everywhere
-/// where libsrt runs.
+/// Address in a handshake: words in host byte order, which is little-endian on all platforms of
+/// libsrt.
 pub(super) fn peer_ip(address: IpAddr) -> [u8; 16] {
     let mut bytes = match address {
         IpAddr::V4(ip) => {
@@ -195,7 +195,7 @@ pub(super) fn peer_ip(address: IpAddr) -> [u8; 16] {
     bytes
 }
 
-/// The fixed part of what this side says.
+/// Fixed part of this side's handshake.
 pub(super) fn fixed(settings: &Settings, kind: Kind, cookie: u32) -> Handshake {
     Handshake {
         version: VERSION_5,
@@ -216,7 +216,7 @@ pub(super) fn advertised(settings: &Settings) -> u16 {
     secret.map_or(0, |secret| secret.key_length.advertised())
 }
 
-/// The conclusion of an initiator, with what it wants.
+/// Conclusion of an initiator, with its requests.
 pub(super) fn request(
     settings: &Settings,
     cookie: u32,
@@ -248,7 +248,7 @@ pub(super) fn request(
     cif
 }
 
-/// Whether its congestion control has to be named.
+/// True if the congestion control must be named.
 fn has_congestion(settings: &Settings) -> bool {
     settings.transmission.congestion() != LIVE
 }
@@ -270,11 +270,11 @@ pub(super) fn send(clock: SocketClock, now: Time, destination: u32, cif: &[u8], 
     Control::Handshake(cif).write(header, out);
 }
 
-/// The responder's half: judges a conclusion with requests; gives what is agreed on, and the
-/// conclusion that answers. `cookie` and `kind` are those of the answer.
+/// Responder: checks a conclusion with requests, and returns the negotiated parameters and the
+/// conclusion that answers. `cookie` is that of the answer.
 ///
 /// # Errors
-/// Why it is to be rejected.
+/// Reason for a rejection.
 pub(super) fn respond(
     said: &Said,
     settings: &Settings,
@@ -329,8 +329,8 @@ pub(super) fn respond(
     }
     .write(&mut cif);
     let mut flags = settings.flags;
-    // It receives by timestamps if the peer does not send by them, too; it cannot send by them to
-    // one that does not receive so.
+    // Delivery by timestamps does not depend on whether the peer sends by them, but sending by them
+    // requires a peer that delivers by them.
     if !hs.flags.has(Flags::TSBPDRCV) {
         flags = flags.without(Flags::TSBPDSND);
     }
@@ -348,10 +348,10 @@ pub(super) fn respond(
     Ok((negotiated, cif))
 }
 
-/// The initiator's half: judges a conclusion with responses.
+/// Initiator: checks a conclusion with responses.
 ///
 /// # Errors
-/// Why there is no connection.
+/// Reason why there is no connection.
 pub(super) fn conclude(
     said: &Said,
     settings: &Settings,
@@ -387,7 +387,7 @@ pub(super) fn conclude(
             secure(&mut negotiated, encryptor, decryptor);
             return Ok(negotiated);
         }
-        // It is older than encryption, or has none.
+        // The peer is too old for encryption, or has no passphrase.
         (Some(_), None) => KmState::NoSecret,
         (had, Some(message)) => {
             let state = message.first_chunk().copied().and_then(KmState::from_wire);
@@ -398,7 +398,7 @@ pub(super) fn conclude(
             }
         }
     };
-    // A peer that has a passphrase and does not insist lets those in that have none.
+    // A peer with a passphrase that does not enforce encryption accepts callers without one.
     if settings.enforced_encryption && settings.secret.is_some() {
         return Err(Failure::of_state(state, true));
     }

@@ -1,5 +1,5 @@
-//! A rendezvous (SRT, 4.3.2): both ends call each other. Their cookies decide who is the initiator,
-//! which demands and brings the key; the other one is the responder.
+//! Rendezvous (SRT, 4.3.2): both ends call each other. Their cookies decide which end is the
+//! initiator, which sends the requests and the key; the other end is the responder.
 
 use measure::Time;
 use rand::{Rng, SeedableRng};
@@ -14,21 +14,21 @@ use crate::srt::codec::packet::{Control, Packet};
 use crate::srt::codec::stream_id::StreamId;
 use crate::srt::crypto::Offer;
 
-/// Who demands.
+/// Role in the exchange of requests and responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Initiator,
     Responder,
 }
 
-/// How far it is (SRT, 4.3.2; the names are libsrt's).
+/// State of the handshake (SRT, 4.3.2; the names are libsrt's).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing was heard.
+    /// No handshake was received.
     Waving,
-    /// The peer waves.
+    /// The peer's wave-a-hand was received.
     Attention,
-    /// The peer concluded before its waving was heard.
+    /// The peer's conclusion was received before its wave-a-hand.
     Fine,
     /// The responder has answered, and waits for the agreement.
     Initiated,
@@ -42,17 +42,17 @@ pub struct Rendezvous {
     stream_id: Option<StreamId>,
     state: State,
     cookie: u32,
-    /// Known with the peer's cookie.
+    /// `None` until the peer's cookie is known.
     role: Option<Role>,
-    /// The peer's socket id; 0 before it was heard.
+    /// Socket id of the peer; 0 until it is known.
     peer: u32,
-    /// What is said again and again, without its header.
+    /// Handshake that is sent repeatedly, without its header.
     cif: Vec<u8>,
     next: Time,
-    /// What is said once, at once.
+    /// Handshake that is sent once, without delay.
     once: Option<Vec<u8>>,
     offer: Option<Offer>,
-    /// Of the responder: what comes about with the agreement.
+    /// Responder: parameters that take effect with the agreement.
     held: Option<Negotiated>,
     deadline: Time,
     malformed: Option<HandshakeError>,
@@ -68,12 +68,12 @@ impl std::fmt::Debug for Rendezvous {
     }
 }
 
-/// The contest of cookies. It goes by the sign of their difference in 32 bits, as libsrt's does;
-/// none where they are the same.
+/// Compares cookies by the sign of their 32-bit difference, as libsrt does. Returns `None` if they
+/// are equal.
 fn contest(own: u32, peer: u32) -> Option<Role> {
     match own.wrapping_sub(peer).cast_signed() {
         0 => None,
-        // As far from each other both ways: the signs decide.
+        // The distance is the same in both directions, so the signs decide.
         i32::MIN if own.cast_signed() > peer.cast_signed() => Some(Role::Initiator),
         ..0 => Some(Role::Responder),
         _ => Some(Role::Initiator),
@@ -81,9 +81,9 @@ fn contest(own: u32, peer: u32) -> Option<Role> {
 }
 
 impl Rendezvous {
-    /// Begins at that time.
+    /// Starts a handshake at `now`.
     pub fn new(settings: Settings, stream_id: Option<StreamId>, now: Time) -> Rendezvous {
-        // Not the numbers that keys come from.
+        // Independent of the numbers from which keys are derived.
         let mut random = Pcg64::seed_from_u64(!settings.seed);
         let cookie = random.next_u32().max(1);
         let mut cif = Vec::new();
@@ -106,7 +106,7 @@ impl Rendezvous {
         }
     }
 
-    /// A datagram has come. What is not for this end, or out of turn, is ignored.
+    /// Handles a datagram. Datagrams for other sockets and unexpected ones are ignored.
     pub fn handle(&mut self, datagram: &[u8], at: Time) {
         let Ok(packet) = Packet::parse(datagram) else {
             return;
@@ -126,7 +126,7 @@ impl Rendezvous {
                     self.fail(Failure::Shutdown);
                 }
             }
-            // Whoever sends anything else is connected: its agreement was lost.
+            // A peer that sends anything else is connected: its agreement was lost.
             Packet::Control(header, _) if header.destination == own => self.agreed(),
             Packet::Data(header, _) if header.destination == own => self.agreed(),
             Packet::Control(..) | Packet::Data(..) => {}
@@ -142,7 +142,7 @@ impl Rendezvous {
         match self.state {
             State::Failed => return,
             State::Connected => {
-                // It did not hear that all is agreed on.
+                // The peer did not receive the agreement.
                 if fixed.kind == Kind::Conclusion && fixed.socket_id == self.peer {
                     self.once = Some(self.agreement());
                 }
@@ -173,7 +173,8 @@ impl Rendezvous {
         }
     }
 
-    /// The peer is heard for the first time: the cookies decide.
+    /// Handles the first handshake of the peer, whose cookie decides the roles. Returns `false` if
+    /// the handshake is unusable.
     fn meet(&mut self, said: &Said) -> bool {
         let fixed = &said.fixed;
         let out_of_turn = HandshakeError::OutOfTurn(fixed.kind.to_wire());
@@ -201,7 +202,7 @@ impl Rendezvous {
         true
     }
 
-    /// The initiator's part: it says its demands until they are answered.
+    /// Initiator: sends its requests until they are answered.
     fn initiate(&mut self, said: &Said, at: Time) {
         let answered = said.response.is_some();
         match said.fixed.kind {
@@ -219,12 +220,12 @@ impl Rendezvous {
                 self.advance(said.fixed.kind);
                 self.next = at;
             }
-            // An agreement without an answer agrees on nothing: the demands are said again.
+            // An agreement without responses is ignored, and the requests are repeated.
             _ => {}
         }
     }
 
-    /// The responder's part: it answers demands, and waits until that is heard.
+    /// Responder: answers requests, and waits for the agreement.
     fn respond(&mut self, said: &Said, at: Time) {
         match said.fixed.kind {
             Kind::Conclusion if self.held.is_some() => self.next = at,
@@ -237,7 +238,7 @@ impl Rendezvous {
                     Err(failure) => self.reject(failure),
                 }
             }
-            // Waving, or a conclusion without demands.
+            // A wave-a-hand, or a conclusion without requests.
             Kind::WaveAHand | Kind::Conclusion if self.held.is_none() => {
                 if said.fixed.kind == Kind::WaveAHand {
                     self.advance(Kind::WaveAHand);
@@ -258,7 +259,7 @@ impl Rendezvous {
         };
     }
 
-    /// The initiator is connected, so the responder is.
+    /// Connects the responder, because the initiator is connected.
     fn agreed(&mut self) {
         if let Some(negotiated) = self.held.take() {
             self.connect(negotiated);
@@ -283,12 +284,12 @@ impl Rendezvous {
 
     fn fail(&mut self, failure: Failure) {
         self.state = State::Failed;
-        // An agreement that comes now is too late.
+        // An agreement that arrives now is too late.
         self.held = None;
         self.outcome = Some(Err(failure));
     }
 
-    /// Fails, and tells the peer.
+    /// Fails, and sends a rejection to the peer.
     fn reject(&mut self, failure: Failure) {
         let mut cif = Vec::new();
         let kind = Kind::Rejected(failure.rejection());
@@ -301,9 +302,9 @@ impl Rendezvous {
         !matches!(self.state, State::Connected | State::Failed)
     }
 
-    /// Appends the datagram that is due; false where none is. Past the deadline, it fails. To be
-    /// called for as long as the connection is young, also after the outcome: a last word may be
-    /// due.
+    /// Appends the datagram that is due. Returns `false` if none is due. The handshake fails after
+    /// its deadline. Must also be called after the outcome while the connection is young, because a
+    /// final datagram may be due.
     pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let clock = self.settings.clock;
         if let Some(cif) = self.once.take() {
@@ -329,7 +330,7 @@ impl Rendezvous {
         true
     }
 
-    /// When [`Rendezvous::write_next`] is to be called again.
+    /// Time of the next call to [`Rendezvous::write_next`].
     pub fn due(&self) -> Time {
         match (&self.once, self.is_under_way()) {
             (Some(_), _) => Time::ZERO,
@@ -338,7 +339,7 @@ impl Rendezvous {
         }
     }
 
-    /// How it ended, once.
+    /// Returns the outcome, once.
     pub fn outcome(&mut self) -> Option<Result<Negotiated, Failure>> {
         self.outcome.take()
     }
@@ -353,10 +354,10 @@ mod tests {
     use crate::srt::codec::packet::ControlHeader;
 
     #[test]
-    fn an_agreement_after_the_end_is_too_late() {
+    fn agreement_after_the_timeout_is_ignored() {
         let start = Time::ZERO;
         let mut ends = [1, 2].map(|id| Rendezvous::new(settings(id, id.into()), None, start));
-        // Nobody hears an agreement.
+        // Agreements are not delivered.
         let mut agreement = Vec::new();
         for round in 0..8 {
             let (from, to) = (round % 2, 1 - round % 2);
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rendezvous_ends_once() {
+    fn rendezvous_ends_once() {
         let mut end = Rendezvous::new(settings(1, 1), None, Time::ZERO);
         let mut shutdown = Vec::new();
         let header = ControlHeader {
@@ -402,7 +403,7 @@ mod tests {
         assert_eq!(contest(5, 3), Some(Role::Initiator));
         assert_eq!(contest(3, 5), Some(Role::Responder));
         assert_eq!(contest(7, 7), None);
-        // The difference runs over 31 bits: the lower one initiates.
+        // The difference exceeds 31 bits: the lower cookie, as a signed number, initiates.
         assert_eq!(contest(0x8000_0001, 0x7fff_fff0), Some(Role::Initiator));
         assert_eq!(contest(0x7fff_fff0, 0x8000_0001), Some(Role::Responder));
         assert_eq!(contest(0x8000_0000, 0), Some(Role::Responder));
@@ -411,7 +412,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn there_is_one_initiator(own: u32, peer: u32) {
+        fn exactly_one_end_is_the_initiator(own: u32, peer: u32) {
             let roles = (contest(own, peer), contest(peer, own));
             proptest::prop_assert_eq!(roles.0 == roles.1, own == peer);
         }

@@ -1,4 +1,4 @@
-//! What one side brings into a handshake.
+//! Settings of one side of a handshake.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use crate::srt::codec::handshake::Flags;
 use crate::srt::crypto::Secret;
 use crate::srt::seq::{SeqNumber, SocketClock};
 
-/// What is carried (`SRTO_TRANSTYPE`).
+/// Type of transmission (`SRTO_TRANSTYPE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transmission {
     /// Live media.
     #[default]
     Live,
-    /// Messages, all of which are to come (`SRTT_FILE` with `SRTO_MESSAGEAPI`).
+    /// Messages, every one of which must arrive (`SRTT_FILE` with `SRTO_MESSAGEAPI`).
     Messages,
 }
 
 impl Transmission {
-    /// The name of its congestion control. Both sides must have the same.
+    /// Name of the congestion control. Both sides must use the same.
     pub(super) fn congestion(self) -> &'static str {
         match self {
             Transmission::Live => LIVE,
@@ -27,49 +27,48 @@ impl Transmission {
     }
 }
 
-/// The congestion control of live media, which is what nothing said means.
+/// Congestion control of live media, and the default if none is named.
 pub(super) const LIVE: &str = "live";
 
-/// What one side brings in.
+/// Settings of one side.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its socket id: not 0, and of 30 bits, as those of libsrt.
+    /// Socket id: not 0, and of 30 bits, like those of libsrt.
     pub socket_id: u32,
-    /// The sequence number of its first packet. Who accepts a caller takes the caller's instead, as
-    /// libsrt does.
+    /// Sequence number of the first packet. A listener uses the caller's instead, as libsrt does.
     pub initial_sequence: SeqNumber,
-    /// What makes its timestamps.
+    /// Clock of the timestamps.
     pub clock: SocketClock,
-    /// The latency with which it wants to receive. Default: 120 ms.
+    /// Requested latency of this side's receiver. Default: 120 ms.
     pub receive_latency: Duration,
-    /// The least latency that it asks of the peer's receiver. Default: 0.
+    /// Minimum latency requested of the peer's receiver. Default: 0.
     pub send_latency: Duration,
-    /// The largest IP packet that it takes, in bytes. Default: 1500.
+    /// Maximum size of an accepted IP packet, in bytes. Default: 1500.
     pub mtu: u32,
-    /// How many packets it lets be in flight to it. Default: 8192.
+    /// Maximum number of packets in flight to this side. Default: 8192.
     pub flow_window: u32,
-    /// The version of SRT that it says to be. Default: 1.5.5.
+    /// SRT version of this side. Default: 1.5.5.
     pub version: u32,
-    /// The lowest version that the peer may be. Default: 1.3.0, the first with these handshakes.
+    /// Minimum SRT version of the peer. Default: 1.3.0, the first with these handshakes.
     pub minimum_version: u32,
-    /// What it can. Default: [`Flags::LIVE`].
+    /// Capabilities of this side. Default: [`Flags::LIVE`].
     pub flags: Flags,
-    /// What is carried. Default: live media.
+    /// Type of transmission. Default: live media.
     pub transmission: Transmission,
-    /// The address of the peer.
+    /// Address of the peer.
     pub peer_ip: IpAddr,
-    /// What encrypts. Default: nothing.
+    /// Encryption settings. Default: no encryption.
     pub secret: Option<Secret>,
-    /// Whether a connection fails on which the passphrases are not the same. Default: it does.
+    /// True if a connection fails whose passphrases differ. Default: true.
     pub enforced_encryption: bool,
-    /// How long it may take. Default: 3 s.
+    /// Maximum duration of the handshake. Default: 3 s.
     pub timeout: Duration,
-    /// What its keys and cookies come from.
+    /// Seed of keys and cookies.
     pub seed: u64,
 }
 
 impl Settings {
-    /// The same for messages.
+    /// Changes the settings to messages.
     #[must_use]
     pub fn messages(self) -> Settings {
         Settings {
@@ -79,7 +78,7 @@ impl Settings {
         }
     }
 
-    /// Those of live media, with all defaults.
+    /// Settings for live media, with all defaults.
     pub fn live(
         socket_id: u32,
         initial_sequence: SeqNumber,

@@ -23,7 +23,7 @@ fn listener() -> Listener {
     })
 }
 
-/// What both ends came to. The listener's side answers a conclusion that is said again.
+/// Returns the outcomes of both ends. The listener's side answers a repeated conclusion.
 fn run(ours: Settings, theirs: &Settings, network: &mut Network) -> (Ended, Option<Ended>) {
     let id = StreamId::new("#!::r=live/one,m=publish").unwrap();
     let mut now = Time::from_nanos(1_000_000);
@@ -92,7 +92,7 @@ fn passes_media(from: &mut Negotiated, to: &mut Negotiated) {
 }
 
 #[test]
-fn a_caller_and_a_listener_agree() {
+fn caller_and_listener_agree() {
     let mut ours = settings(1, 1);
     ours.receive_latency = Duration::from_millis(200);
     ours.send_latency = Duration::from_millis(50);
@@ -111,7 +111,7 @@ fn a_caller_and_a_listener_agree() {
         assert!(own.tsbpd_receiving && own.tsbpd_sending);
         assert_eq!(own.security, Security::Clear);
         assert_eq!((own.flags, own.version), (Flags::LIVE, 0x0001_0505));
-        // The packet's timestamp is of the time when it was sent, which is not after it came.
+        // The timestamp is the send time of the packet, which is before its arrival.
         assert!(u64::from(own.timestamp) * 1000 < own.reference.as_nanos());
         assert_eq!(
             own.stream_id.as_ref().unwrap().as_str(),
@@ -165,7 +165,7 @@ fn with_secrets(
 }
 
 #[test]
-fn passphrases_that_differ_are_told_apart() {
+fn mismatched_passphrases_have_distinct_failures() {
     let (one, other) = (Some("a passphrase"), Some("another passphrase"));
     let failures = |ours, theirs| {
         let (ended, accepted) = with_secrets(ours, theirs, true);
@@ -184,7 +184,7 @@ fn passphrases_that_differ_are_told_apart() {
 }
 
 #[test]
-fn who_does_not_insist_connects_without_keys() {
+fn unenforced_encryption_connects_without_keys() {
     let (one, other) = (Some("a passphrase"), Some("another passphrase"));
     for (ours, theirs) in [(one, other), (None, other), (one, None)] {
         let (ended, accepted) = with_secrets(ours, theirs, false);
@@ -199,7 +199,7 @@ fn who_does_not_insist_connects_without_keys() {
 }
 
 #[test]
-fn ciphers_that_differ_are_told() {
+fn different_ciphers_are_reported() {
     let with = |id: u32, cipher: CipherMode| Settings {
         secret: Some(Secret::new("a passphrase").unwrap().with_cipher(cipher)),
         ..settings(id, 1)
@@ -214,7 +214,7 @@ fn ciphers_that_differ_are_told() {
 }
 
 #[test]
-fn versions_and_modes_that_do_not_fit_are_told() {
+fn incompatible_versions_and_modes_are_reported() {
     let network = || Network::new(1, 0.0, 0.0);
     let mut old = settings(1, 1);
     old.version = 0x0001_0300;
@@ -233,7 +233,7 @@ fn versions_and_modes_that_do_not_fit_are_told() {
 }
 
 #[test]
-fn messages_are_agreed_on_where_both_sides_want_them() {
+fn message_mode_requires_both_sides() {
     let network = || Network::new(1, 0.0, 0.0);
     let both = [settings(1, 1).messages(), settings(2, 2).messages()];
     let (ended, accepted) = run(both[0].clone(), &both[1], &mut network());
@@ -249,7 +249,7 @@ fn messages_are_agreed_on_where_both_sides_want_them() {
     }
 }
 
-/// The caller's datagrams, up to the conclusion.
+/// Conclusion that a caller sends to the listener.
 fn conclusion(listener: &Listener, now: Time) -> Vec<u8> {
     let mut caller = Caller::new(settings(1, 1), None, now);
     let (mut induction, mut answer, mut conclusion) = (Vec::new(), Vec::new(), Vec::new());
@@ -264,7 +264,7 @@ fn conclusion(listener: &Listener, now: Time) -> Vec<u8> {
 }
 
 #[test]
-fn a_cookie_is_good_for_its_address_and_time_alone() {
+fn cookies_are_valid_for_one_address_and_period() {
     let (listener, now) = (listener(), Time::from_start(Duration::from_secs(30)));
     let conclusion = conclusion(&listener, now);
     let hear = |from, after: u64| {
@@ -280,7 +280,7 @@ fn a_cookie_is_good_for_its_address_and_time_alone() {
 }
 
 #[test]
-fn a_conclusion_that_is_cut_or_odd_is_rejected() {
+fn malformed_conclusions_are_rejected() {
     let (listener, now) = (listener(), Time::ZERO);
     let good = conclusion(&listener, now);
     for length in 0..good.len() {
@@ -303,7 +303,7 @@ fn a_conclusion_that_is_cut_or_odd_is_rejected() {
 }
 
 #[test]
-fn a_request_may_be_rejected_with_any_reason() {
+fn requests_can_be_rejected_with_any_reason() {
     let (listener, now) = (listener(), Time::ZERO);
     let mut caller = Caller::new(settings(1, 1), None, now);
     let mut datagram = Vec::new();
@@ -325,7 +325,7 @@ fn a_request_may_be_rejected_with_any_reason() {
     );
 }
 
-/// A caller, and what it makes of a handshake in answer to its induction.
+/// Caller that received a changed answer to its induction.
 fn answered(change: impl Fn(&mut Handshake)) -> Caller {
     let mut caller = Caller::new(settings(1, 1), None, Time::ZERO);
     caller.write_next(Time::ZERO, &mut Vec::new());
@@ -354,7 +354,7 @@ fn answered(change: impl Fn(&mut Handshake)) -> Caller {
 }
 
 #[test]
-fn a_caller_names_what_is_wrong_with_an_answer() {
+fn caller_reports_why_an_answer_is_invalid() {
     let end = |mut caller: Caller| {
         caller.write_next(Time::from_start(Duration::from_secs(3)), &mut Vec::new());
         caller.outcome().unwrap().unwrap_err()

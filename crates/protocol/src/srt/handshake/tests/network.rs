@@ -1,4 +1,4 @@
-//! A network of two ends: seeded loss, duplication and delay, which reorders.
+//! Network of two ends with seeded loss, duplication and delay, which reorders datagrams.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rand_pcg::Pcg64;
 use crate::srt::handshake::Settings;
 use crate::srt::seq::{SeqNumber, SocketClock};
 
-/// One direction or both: datagrams under way, with the end that they are for.
+/// Datagrams in flight, with their arrival times and the end that they are sent to.
 pub(super) struct Network {
     random: Pcg64,
     loss: f64,

@@ -9,8 +9,8 @@ use crate::srt::handshake::{Failure, Negotiated, Rendezvous, Security, Settings}
 
 type Ended = Result<Negotiated, Failure>;
 
-/// What both ends came to. The second one begins later. An end that is connected says so with
-/// keep-alives, as any does.
+/// Returns the outcomes of both ends. The second one starts `later`. A connected end sends
+/// keep-alives, as every connection does.
 fn run(both: [Settings; 2], later: Duration, network: &mut Network) -> [Ended; 2] {
     let mut now = Time::from_nanos(1_000_000);
     let begins = [now, now + later];
@@ -40,7 +40,7 @@ fn run(both: [Settings; 2], later: Duration, network: &mut Network) -> [Ended; 2
                     Err(_) => Time::NEVER,
                 };
                 ended[place] = Some(outcome);
-                // A last word may follow.
+                // A final datagram may follow.
                 while end.write_next(now, &mut out) {
                     network.send(now, 1 - place, &out);
                     out.clear();
@@ -83,7 +83,7 @@ fn pair(seed: u64) -> [Settings; 2] {
 }
 
 #[test]
-fn two_ends_agree() {
+fn both_ends_agree() {
     for later in [0, 30, 400] {
         let mut both = pair(later);
         both[0].receive_latency = Duration::from_millis(300);
@@ -128,7 +128,7 @@ fn any_bad_network_connects_or_times_out() {
 }
 
 #[test]
-fn passphrases_that_differ_are_told_apart() {
+fn mismatched_passphrases_have_distinct_failures() {
     let (one, other) = (Some("a passphrase"), Some("another passphrase"));
     for seed in 0..20 {
         let with = |ours: Option<&str>, theirs: Option<&str>| {
@@ -145,7 +145,7 @@ fn passphrases_that_differ_are_told_apart() {
 }
 
 #[test]
-fn equal_cookies_end_it() {
+fn equal_cookies_end_the_rendezvous() {
     let both = [settings(1, 5), settings(2, 5)];
     let ended = run(both, Duration::ZERO, &mut Network::new(1, 0.0, 0.0));
     for end in ended.map(Result::unwrap_err) {

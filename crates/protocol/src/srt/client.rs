@@ -1,5 +1,5 @@
-//! A client: it calls a listener, or meets its peer, and plays or publishes until it is told to
-//! stop or the stream ends.
+//! Client: calls a listener or meets its peer in a rendezvous, and plays or publishes until it is
+//! stopped or the stream ends.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -43,35 +43,32 @@ use playing::{Playing, Seen};
 use publish::Publishing;
 use sweeps::Sweeps;
 
-/// So many malformed packets in a row, and the server speaks something else.
+/// Number of consecutive malformed packets after which the client gives up: the server speaks
+/// another protocol.
 const MALFORMED_MAX: u32 = 1000;
 
-/// Times at which nothing is done at once, but up to so much later: all clients of a worker are
-/// woken together. Waking costs more than the acknowledgements that are then said.
+/// Grid of wake-ups: deferred work is done up to this much later, so that all clients of a worker
+/// wake up together. A wake-up costs more than the acknowledgements that are then sent.
 const GRID: Duration = Duration::from_millis(5);
 
 /// Interval of reads from sockets. libsrt sends a NAK within 0.1 ms of a gap.
 const MEDIA_WITHIN: Duration = Duration::from_micros(500);
 
-/// How often levels are looked at, and what was sent is counted.
+/// Interval at which the RTT and the send buffer are sampled, and sent packets are counted.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// How far a client has come.
+/// State of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Not started.
     Idle,
-    /// The socket is being made.
+    /// The socket is being opened.
     Opening,
-    /// Hands are being shaken.
     Handshake,
-    /// Media comes, or is to.
+    /// Media arrives, or is expected.
     Playing,
-    /// Media is sent.
     Publishing,
-    /// No more media is sent, and what was sent is to come whole.
+    /// No more media is sent, but sent media must still arrive.
     Finishing,
-    /// Over.
     Ended,
 }
 
@@ -82,27 +79,26 @@ pub struct Client {
     url: Url,
     seed: u64,
     phase: Phase,
-    /// Our end and the server's, once it stands.
+    /// Local address and that of the server, once the socket is open.
     ends: Option<(SocketAddr, Option<SocketAddr>)>,
     /// Source of datagrams from another address than the server's.
     elsewhere: Option<IpAddr>,
     clock: SocketClock,
     socket_id: u32,
-    /// The socket: the first one, or of a rendezvous the one after those that heard that nobody is
-    /// there.
+    /// Current socket. A rendezvous opens a new one whenever the peer's port is unreachable.
     channel: ChannelId,
-    /// Of a rendezvous also while the connection stands.
+    /// Handshake. A rendezvous keeps it while the connection is open.
     hands: Option<Hands>,
-    /// From the handshake on: the peer's socket, and what keeps the connection alive.
+    /// Socket id of the peer, and keep-alive state, once the handshake is complete.
     peer: u32,
     liveness: Liveness,
-    /// When the first request was due, and when the client set to work.
+    /// Planned and actual start of the client.
     due: Time,
     started: Time,
-    /// When what is waited for began.
+    /// Start of the current wait, for the handshake or for media.
     asked: Time,
-    /// What counts its media, of a client that plays; what that had seen when it was looked at
-    /// last, and when that is next.
+    /// Sink that counts media, if the client plays; its media at the last check; and the times of
+    /// the checks.
     player: Option<SinkId>,
     seen: Seen,
     sweeps: Sweeps,
@@ -110,24 +106,24 @@ pub struct Client {
     asks_again_at: Time,
     publishing: Option<Box<Publishing>>,
     malformed: u32,
-    /// When to look whether what is to come has come.
+    /// Time of the next check whether awaited media has arrived.
     check: Option<Time>,
-    /// When levels are looked at next.
+    /// Time of the next sample.
     sample_at: Time,
-    /// What the wall clock showed, since 1970, when time began.
+    /// Wall clock time since 1970 at [`Time::ZERO`].
     wall_clock: Option<Duration>,
     publisher: Publisher,
 }
 
 impl Client {
-    /// A client that will play `url`.
+    /// Creates a client that plays `url`.
     ///
     /// # Errors
-    /// What is wrong with the URL.
+    /// The URL is invalid.
     pub fn new(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
         let mut url = Url::parse(url)?;
         if url.messages && !config.messages {
-            let why = "it asks for messages, so the clients have to: write `messages: true`, too";
+            let why = "the query requests messages; add `messages: true` to the clients";
             return Err(Why::Other(why.to_owned()).of(&url.to_string()));
         }
         if url.stream_id.is_none() {
@@ -144,7 +140,7 @@ impl Client {
             ends: None,
             elsewhere: None,
             clock: SocketClock::new(Time::ZERO),
-            // Not 0, and of 30 bits, as those of libsrt.
+            // Not 0, and of 30 bits, like those of libsrt.
             socket_id: (mix(&[seed, 1]) as u32 & 0x3fff_ffff).max(1),
             channel: ChannelId(0),
             hands: None,
@@ -166,14 +162,14 @@ impl Client {
         })
     }
 
-    /// Says what the wall clock showed, since 1970, when time began: the delay of stamped media
-    /// counts from it.
+    /// Sets the wall clock time since 1970 at [`Time::ZERO`], from which the delay of stamped media
+    /// is computed.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
         self
     }
 
-    /// Lets it publish that, and not play.
+    /// Makes the client publish `made` instead of playing.
     pub fn publishing(mut self, made: impl Into<Made>) -> Client {
         self.publishing = Some(Box::new(Publishing::new(made.into())));
         self
@@ -190,7 +186,8 @@ impl Client {
         if self.publishing.is_none() && self.player.is_none() {
             self.player = Some(cx.sinks.insert(Player::new(self.socket_id)));
         }
-        // In a rendezvous media of a peer that is connected already ends the handshake.
+        // In a rendezvous, media of a peer that is already connected completes the handshake, so
+        // the session must receive it.
         let sink = self.player.filter(|_| self.mode() == Mode::Caller);
         cx.out.push_back(Output::Open {
             channel: self.channel,
@@ -199,7 +196,7 @@ impl Client {
                 port: self.url.port(),
                 local_port: self.local_port(),
                 timeout: self.connect_timeout(),
-                // The handshake is waited for.
+                // The session waits for the handshake.
                 reading: Reading::AtOnce,
                 media: sink.map(|sink| Media {
                     sink,
@@ -240,7 +237,7 @@ impl Client {
         }
         self.ends = Some((local, remote));
         self.phase = Phase::Handshake;
-        // It goes on over a new socket.
+        // The handshake continues over the new socket.
         if self.hands.is_some() {
             return;
         }
@@ -266,7 +263,7 @@ impl Client {
         self.hands = Some(hands);
     }
 
-    /// The connection stands.
+    /// Starts to publish or play over the established connection.
     fn connected(&mut self, cx: &mut Context<'_>, negotiated: Negotiated, at: Time) {
         self.hands = self.hands.take().and_then(Hands::when_connected);
         self.peer = negotiated.peer_socket_id;
@@ -348,7 +345,7 @@ impl Client {
         }
     }
 
-    /// The header of a control packet that is sent now.
+    /// Header of a control packet that is sent at `now`.
     fn header(&self, now: Time) -> ControlHeader {
         ControlHeader {
             timestamp: self.clock.timestamp(now),
@@ -356,7 +353,7 @@ impl Client {
         }
     }
 
-    /// Looks what media there is now.
+    /// Checks the media that has arrived so far.
     fn look_at_media(&mut self, cx: &mut Context<'_>) {
         let Some(sink) = self.player else { return };
         let player = cx.sinks.get::<Player>(sink);
@@ -391,15 +388,18 @@ impl Client {
         self.bear_malformed(cx, malformed);
     }
 
-    /// Gives up where so many packets in a row were malformed.
+    /// Fails after too many consecutive malformed packets.
     fn bear_malformed(&mut self, cx: &mut Context<'_>, in_a_row: u32) {
         if in_a_row >= MALFORMED_MAX {
-            let detail = format!("{MALFORMED_MAX} packets in a row ({})", self.ends());
+            let detail = format!(
+                "{MALFORMED_MAX} consecutive malformed packets ({})",
+                self.ends()
+            );
             self.fail(cx, Failure::MalformedPackets, detail);
         }
     }
 
-    /// Says what is due: acknowledgements, loss reports, keepalives.
+    /// Sends the control packets that are due: acknowledgements, loss reports and keep-alives.
     fn say(&mut self, cx: &mut Context<'_>) {
         let now = cx.now;
         let channel = self.channel;
@@ -416,7 +416,7 @@ impl Client {
         if self.liveness.is_lost(now) {
             let idle = self.url.peer_idle.unwrap_or(self.config.peer_idle.0);
             let detail = format!(
-                "nothing came for {:.3} s, {} ({})",
+                "nothing received for {:.3} s, {} ({})",
                 idle.as_secs_f64(),
                 self.when(Time::from_nanos(now.as_nanos().saturating_sub(
                     u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),
@@ -455,7 +455,7 @@ fn packet_is_for(packet: &Packet<'_>, socket_id: u32) -> bool {
     }
 }
 
-/// The next time on the grid.
+/// Next time on the grid.
 fn on_grid(at: Time) -> Time {
     let grid = GRID.as_nanos() as u64;
     match at {
@@ -493,7 +493,7 @@ impl Session for Client {
                     Phase::Handshake => Failure::Connect(ConnectFailure::Refused),
                     _ => Failure::Reset,
                 };
-                let detail = format!("nobody is there, {} ({})", self.when(cx.now), self.ends());
+                let detail = format!("port unreachable, {} ({})", self.when(cx.now), self.ends());
                 self.fail(cx, failure, detail);
             }
             Input::Media {
@@ -527,7 +527,7 @@ impl Session for Client {
                 let hands = self.hands.as_ref();
                 hands.map_or(own, |hands| hands.due())
             }
-            // Whatever else is due is done then.
+            // The other work that is due is done at the same time.
             Phase::Playing => self.sweeps.at().min(self.asks_again_at),
             Phase::Publishing | Phase::Finishing => {
                 let publishing = self.publishing.as_ref();

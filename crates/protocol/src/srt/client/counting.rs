@@ -1,4 +1,5 @@
-//! What a client does with messages that are no transport stream: it counts them.
+//! Message counts of a client. The content of messages is not a transport stream, and is not
+//! checked.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::srt::messages::{Messages, Outcome};
 use crate::srt::metrics as m;
 use crate::srt::seq::SeqNumber;
 
-/// The messages of a connection.
+/// Messages of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Counting {
     messages: Messages,
@@ -19,8 +20,8 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    /// Takes a packet in that came for the first time; everything before `acknowledged` has come,
-    /// or was given up.
+    /// Counts a packet that arrived for the first time. Everything before `acknowledged` has
+    /// arrived or was given up.
     pub(super) fn packet(
         &mut self,
         header: &DataHeader,
@@ -40,23 +41,21 @@ impl Counting {
         self.messages.packet(header, length, at, acknowledged, told);
     }
 
-    /// Everything before `acknowledged` has come, or was given up.
+    /// Settles messages after everything before `acknowledged` has arrived or was given up.
     pub(super) fn settle(&mut self, now: Time, acknowledged: SeqNumber, recorder: &mut Recorder) {
         let told = &mut |outcome| count(outcome, recorder);
         self.messages.settle(now, acknowledged, told);
     }
 
-    /// When the first packet came.
     pub(super) fn first_arrival(&self) -> Option<Time> {
         self.first
     }
 
-    /// When the last one came.
     pub(super) fn last_arrival(&self) -> Option<Time> {
         self.first.map(|_| self.arrivals.last())
     }
 
-    /// The longest time without any.
+    /// Longest time without a packet.
     pub(super) fn longest_gap(&self) -> Duration {
         self.arrivals.longest_gap()
     }

@@ -1,4 +1,4 @@
-//! How a client comes to its end.
+//! End of a client.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::session::{Context, Note, Outcome, Output, Sinks, StreamRow};
 use crate::srt::codec::packet::Control;
 use crate::srt::failure::Failure;
 
-/// How long a client must have waited for an answer or for media, when it is stopped, for that to
-/// count as the server's failure: well above what a server that works takes, and below what a
-/// viewer bears.
+/// Minimum time that a stopped client must have waited for an answer or for media before the wait
+/// counts as a failure of the server: well above what a working server takes, and below what a
+/// viewer tolerates.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
 impl Client {
@@ -23,7 +23,7 @@ impl Client {
         self.seen.first.is_some()
     }
 
-    /// The server has shut the connection down.
+    /// Handles a shutdown by the server.
     pub(super) fn peer_shut_down(&mut self, cx: &mut Context<'_>, at: Time) {
         let failure = match self.phase {
             Phase::Publishing | Phase::Finishing => Failure::ShutdownInPublishing,
@@ -50,16 +50,16 @@ impl Client {
         }
     }
 
-    /// What sends has ended: because all of it came, or because nothing can be sent.
+    /// Handles the end of the flow: all messages have arrived, or the flow cannot send.
     pub(super) fn sending_ended(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Publishing {
-            let detail = format!("nothing can be sent ({})", self.ends());
+            let detail = format!("sending failed ({})", self.ends());
             self.fail(cx, Failure::NotSent, detail);
         }
         self.messages_came(cx.now);
     }
 
-    /// How far it was, in words.
+    /// Describes the progress of the client.
     pub(super) fn when(&self, now: Time) -> String {
         match (self.seen.first, self.phase) {
             (Some(first), _) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// Looks whether what is to come has come, where that is due.
+    /// Checks whether awaited media has arrived, if the check is due.
     pub(super) fn look(&mut self, cx: &mut Context<'_>) {
         if self.check.is_none_or(|check| cx.now < check) {
             return;
@@ -110,7 +110,7 @@ impl Client {
         )
     }
 
-    /// Is told to come to an end.
+    /// Shuts down gracefully before `until`.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
         if let Some((failure, detail)) = self.in_vain(cx.now).or_else(|| self.silent(cx.now)) {
             return self.fail(cx, failure, detail);
@@ -124,15 +124,15 @@ impl Client {
         self.finish(cx, Outcome::Stopped);
     }
 
-    /// What is wrong, where it has waited for so long that the server has failed: else a run that
-    /// is shorter than the time-outs would pass against a server that says nothing.
+    /// Failure of a server that the client has waited for. Without it, a run that is shorter than
+    /// the timeouts would pass against a silent server.
     fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
         let waited = now.since(self.asked);
         if waited < IN_VAIN {
             return None;
         }
         let within = format!(
-            "{:.3} s, until the client was stopped",
+            "{:.3} s (until the client was stopped)",
             waited.as_secs_f64()
         );
         match self.phase {
@@ -141,17 +141,17 @@ impl Client {
             }
             Phase::Handshake => Some((
                 Failure::HandshakeTimeout,
-                format!("no end of the handshake in {within} ({})", self.ends()),
+                format!("handshake not completed in {within} ({})", self.ends()),
             )),
             Phase::Opening => Some((
                 ConnectFailure::TimedOut.into(),
-                format!("no address in {within} ({})", self.ends()),
+                format!("address not resolved in {within} ({})", self.ends()),
             )),
             _ => None,
         }
     }
 
-    /// Whether media has come to a stop, long enough ago not to be a gap like those before.
+    /// Failure if media has stopped for longer than its earlier gaps explain.
     fn silent(&self, now: Time) -> Option<(Failure, String)> {
         let (first, last) = self.seen.first.zip(self.seen.last)?;
         if self.publisher.has_left() {
@@ -179,7 +179,7 @@ impl Client {
         self.finish(cx, Outcome::Failed(failure.with(detail)));
     }
 
-    /// Is over: says so, and hands the figures in.
+    /// Ends the client, and reports its figures.
     pub(super) fn finish(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if self.phase == Phase::Ended {
             return;
@@ -218,8 +218,8 @@ impl Client {
         cx.out.push_back(Output::Ended(outcome));
     }
 
-    /// Judges what a viewer saw and heard of a stream that has not failed: fails it if there was no
-    /// picture, and counts pictures or sound that were silent while the rest of the stream came.
+    /// Judges the picture and sound of a stream that has not failed: fails the client if there was
+    /// no picture, and counts video or audio that was silent while the rest of the stream arrived.
     fn judge_media(&self, cx: &mut Context<'_>, outcome: Outcome) -> Outcome {
         let is_failed = matches!(outcome, Outcome::Failed(_));
         let Some(sink) = self.player.filter(|_| !is_failed) else {
@@ -237,7 +237,7 @@ impl Client {
             );
             return Outcome::Failed(Failure::NoPicture.with(detail));
         }
-        // In a stream that has ended one may be shorter than the other.
+        // Video and audio may differ in length in a stream that has ended.
         let is_live = outcome == Outcome::Stopped;
         for silent in checker
             .silent()
@@ -258,7 +258,7 @@ impl Client {
         row.flatten().map(StreamRow::new).into_iter().collect()
     }
 
-    /// Where it goes from and to, for details of failures.
+    /// Local and remote address, for details of failures.
     pub(super) fn ends(&self) -> String {
         let ends = match self.ends {
             Some((local, Some(remote))) => format!("{local} to {remote}"),

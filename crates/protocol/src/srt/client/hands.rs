@@ -1,4 +1,4 @@
-//! How a client's connection comes about: it calls a listener, or both ends call each other.
+//! Connection setup of a client: it calls a listener, or both ends call each other.
 
 use measure::Time;
 
@@ -9,7 +9,7 @@ use crate::srt::config::Mode;
 use crate::srt::failure::Failure;
 use crate::srt::handshake::{self, Caller, Negotiated, Rendezvous, Settings};
 
-/// A handshake that is under way, or of a rendezvous, may have to be ended once more.
+/// Handshake in progress. That of a rendezvous may have to be completed repeatedly.
 #[derive(Debug)]
 pub(super) enum Hands {
     Caller(Box<Caller>),
@@ -57,8 +57,8 @@ impl Hands {
         }
     }
 
-    /// What is still needed of it once the connection stands: the peer of a rendezvous may not have
-    /// heard that it does, and asks again.
+    /// Handshake that is still needed once the connection is established: the peer of a rendezvous
+    /// may not know of it, and ask again.
     pub(super) fn when_connected(self) -> Option<Hands> {
         match self {
             Hands::Caller(_) => None,
@@ -72,8 +72,8 @@ impl Client {
         self.url.mode.unwrap_or(self.config.mode)
     }
 
-    /// The local port that it binds; 0 for any. In a rendezvous the peer has to know it, so where
-    /// none is named it is the same as the peer's, as libsrt's programs have it.
+    /// Local port to bind; 0 for any. The peer of a rendezvous must know it, so the default is then
+    /// the peer's port, as in libsrt's programs.
     pub(super) fn local_port(&self) -> u16 {
         let usual = match self.mode() {
             Mode::Caller => 0,
@@ -82,8 +82,8 @@ impl Client {
         self.url.local_port.unwrap_or(usual)
     }
 
-    /// Takes a datagram in that may be of a handshake, and `is_handshake` if it is one of that kind;
-    /// says whether it was of it, or came too early.
+    /// Handles a datagram that may belong to the handshake; `is_handshake` is true for handshake
+    /// packets. Returns `true` if the datagram belongs to the handshake, or arrived too early.
     pub(super) fn is_of_handshake(
         &mut self,
         cx: &mut Context<'_>,
@@ -97,7 +97,8 @@ impl Client {
         if self.phase == Phase::Handshake {
             hands.handle(bytes, at);
             self.shake_hands(cx, at);
-            // Media of a peer that is connected already ends the handshake, and is media.
+            // Media of a peer that is already connected completes the handshake, and counts as
+            // media.
             let stands = matches!(self.phase, Phase::Playing | Phase::Publishing);
             return !stands || is_handshake;
         }
@@ -112,7 +113,7 @@ impl Client {
         true
     }
 
-    /// Does what is due of the handshake; `at` is when the last of it came.
+    /// Does the handshake work that is due. `at` is the arrival time of its last datagram.
     pub(super) fn shake_hands(&mut self, cx: &mut Context<'_>, at: Time) {
         let Some(hands) = &mut self.hands else {
             return;
@@ -135,8 +136,8 @@ impl Client {
         }
     }
 
-    /// Nobody has the peer's port. A rendezvous goes on: the peer may not have begun yet. Says
-    /// whether it is one.
+    /// Handles an unreachable port. A rendezvous tries again, because the peer may not have started
+    /// yet. Returns `false` for other clients.
     pub(super) fn calls_again(&mut self, cx: &mut Context<'_>) -> bool {
         let is_early = self.phase == Phase::Handshake && self.mode() == Mode::Rendezvous;
         if is_early {

@@ -1,5 +1,5 @@
-//! What counts the media of a client that plays: the worker hands it each data packet, and its
-//! session looks at it when it acknowledges.
+//! Media sink of a client that plays: the worker delivers each data packet to it, and the session
+//! reads it when it acknowledges packets.
 
 use std::time::Duration;
 
@@ -24,28 +24,28 @@ pub(in crate::srt) const NEEDS: Needs = Needs {
     ..Needs::ALL
 };
 
-/// How many packets are kept that come before the session has heard that the connection stands: a
-/// packet ring may bring them sooner than a socket brings the end of the handshake. At 20 Mb/s it
-/// is a quarter of a second.
+/// Maximum number of packets kept before the session knows that the connection is established: a
+/// packet ring may deliver them earlier than a socket delivers the end of the handshake. At 20 Mb/s
+/// this is a quarter of a second.
 const EARLY_MAX: usize = 512;
 
-/// The media of a client.
+/// Media sink of a client.
 #[derive(Debug)]
 pub(super) struct Player {
     socket_id: u32,
-    /// Once the connection stands.
+    /// `Some` once the connection is established.
     playing: Option<Playing>,
-    /// What came before, in its order.
+    /// Packets that arrived earlier, in order.
     early: Vec<(Time, Box<[u8]>)>,
-    /// When something came last that was for this socket.
+    /// Arrival time of the last packet for this socket.
     heard: Time,
-    /// Malformed packets in a row.
+    /// Number of consecutive malformed packets.
     malformed: u32,
 }
 
 impl Sink for Player {
     fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
-        // What was cut short cannot be checked.
+        // A truncated packet cannot be checked.
         let whole = arrival.bytes.len() == arrival.length;
         let bytes = arrival.bytes.get(..arrival.length).filter(|_| whole);
         if self.playing.is_some() {
@@ -64,7 +64,7 @@ impl Sink for Player {
 }
 
 impl Player {
-    /// Of a client with that socket id, whose connection does not stand yet.
+    /// Creates the sink of a client with that socket id, whose connection is not established yet.
     pub(super) fn new(socket_id: u32) -> Player {
         Player {
             socket_id,
@@ -79,7 +79,7 @@ impl Player {
         self.playing.as_ref().is_some_and(Playing::feedback_is_due)
     }
 
-    /// The connection stands: takes in what came too early.
+    /// Starts the established connection, and handles the packets that arrived too early.
     pub(super) fn begin(&mut self, playing: Playing, recorder: &mut Recorder) {
         self.playing = Some(playing);
         for (at, bytes) in std::mem::take(&mut self.early) {
@@ -87,7 +87,7 @@ impl Player {
         }
     }
 
-    /// Takes a data packet in that is for this socket.
+    /// Handles a data packet for this socket.
     pub(super) fn data(
         &mut self,
         header: &DataHeader,
@@ -101,7 +101,7 @@ impl Player {
         }
     }
 
-    /// Takes in what looks like a data packet. The hot path.
+    /// Handles a datagram that looks like a data packet. Hot path.
     fn take(&mut self, bytes: &[u8], at: Time, recorder: &mut Recorder) {
         match Packet::parse(bytes) {
             Ok(Packet::Data(header, payload))
@@ -117,17 +117,17 @@ impl Player {
         }
     }
 
-    /// What is received, once the connection stands.
+    /// Receiver, once the connection is established.
     pub(super) fn playing(&mut self) -> Option<&mut Playing> {
         self.playing.as_mut()
     }
 
-    /// When something came last.
+    /// Arrival time of the last packet.
     pub(super) fn heard(&self) -> Time {
         self.heard
     }
 
-    /// How many packets in a row were malformed.
+    /// Number of consecutive malformed packets.
     pub(super) fn malformed(&self) -> u32 {
         self.malformed
     }
@@ -155,7 +155,7 @@ mod tests {
         Time::from_nanos(1_000_000_000 + millis * 1_000_000)
     }
 
-    /// A packet of null packets of a transport stream, for that socket.
+    /// Packet with seven null packets of a transport stream, for that socket.
     fn packet(sequence: u32, destination: u32) -> Vec<u8> {
         let header = DataHeader {
             sequence: SeqNumber::new(sequence),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_connection_stands_counts_when_it_does() {
+    fn early_packets_count_once_connected() {
         let (mut player, mut recorder) = (Player::new(OWN), recorder());
         for sequence in 0..EARLY_MAX as u32 + 3 {
             let bytes = packet(sequence, OWN);
@@ -221,14 +221,14 @@ mod tests {
         playing.settle(at(600), &mut recorder);
         assert_eq!(playing.seen().first, Some(at(0)));
         assert_eq!(recorder.counter(m::PKT_RECV_UNIQUE), EARLY_MAX as u64);
-        // From the next one on nothing is kept.
+        // Later packets are not kept.
         arrive(&mut player, &mut recorder, &packet(515, OWN), 600);
         assert_eq!(player.heard(), at(600));
         assert!(player.early.is_empty());
     }
 
     #[test]
-    fn gap_is_told_once_until_it_was_asked_for() {
+    fn gap_is_reported_once_until_it_is_requested() {
         let (mut player, mut recorder) = (Player::new(OWN), recorder());
         player.begin(playing(), &mut recorder);
         let mut event = |player: &mut Player, sequence: u32, millis| {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_or_of_another_socket_is_malformed() {
+    fn truncated_and_foreign_packets_are_malformed() {
         let (mut player, mut recorder) = (Player::new(OWN), recorder());
         player.begin(playing(), &mut recorder);
         let good = packet(0, OWN);

@@ -1,5 +1,5 @@
-//! A client that plays: what comes is acknowledged, asked for again, decrypted, put in order and
-//! checked.
+//! Receiving side of a client that plays: packets are acknowledged, requested again, decrypted, put
+//! in order and checked.
 
 use std::time::Duration;
 
@@ -22,47 +22,48 @@ use crate::srt::in_order::InOrder;
 use crate::srt::metrics as m;
 use crate::srt::seq::SocketClock;
 
-/// So many bytes without three packets in a row are no transport stream.
+/// Number of bytes without three consecutive packets in sync after which the client gives up: the
+/// input is not a transport stream.
 const SYNC_WITHIN: usize = 32 * 1024;
 
-/// So many packets that cannot be decrypted, and none that can, are enough.
+/// Number of undecryptable packets after which the client gives up, if none was decrypted.
 const UNDECRYPTABLE_MAX: u64 = 100;
 
 /// Maximum delay from arrival to counting: blocks of the packet ring are handed over after 1 ms.
 const READ_BEHIND: Duration = Duration::from_millis(3);
 
-/// What is received of a stream.
+/// Stream that is received.
 #[derive(Debug)]
 pub(super) struct Playing {
     receiver: Receiver,
     decryptor: Option<Decryptor>,
     order: InOrder,
     checker: Box<Checker>,
-    /// Of messages: then nothing is checked.
+    /// Message counts. If `Some`, the content is not checked.
     counting: Option<Box<Counting>>,
-    /// What goes before each packet on the wire.
+    /// Bytes of headers of each packet on the wire.
     overhead: usize,
     wire_bytes: u64,
     undecryptable: u64,
     decrypted: u64,
-    /// What has been added to the recorder.
+    /// Counters that were already added to the recorder.
     counted: ReceiverStatistics,
     reply: Vec<u8>,
 }
 
-/// What had come of media by a moment.
+/// Media that has arrived so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
-    /// When media came first, where it did, and when last.
+    /// Arrival times of the first and of the last media, if any.
     pub(super) first: Option<Time>,
     pub(super) last: Option<Time>,
-    /// The longest time without media.
+    /// Longest time without media.
     pub(super) longest_gap: Duration,
 }
 
 impl Playing {
-    /// Of a connection that stands. Delays count from `due`, the delay of media from the wall
-    /// clock.
+    /// Creates the receiving side of an established connection. Delays count from `due`, and media
+    /// delays from the wall clock.
     pub(super) fn new(
         negotiated: Negotiated,
         clock: SocketClock,
@@ -101,13 +102,13 @@ impl Playing {
         }
     }
 
-    /// Takes what comes for messages, and counts these.
+    /// Treats the input as messages, and counts them.
     pub(super) fn counting_messages(mut self) -> Playing {
         self.counting = Some(Box::default());
         self
     }
 
-    /// Takes a data packet in. The hot path.
+    /// Handles a data packet. Hot path.
     pub(super) fn data(
         &mut self,
         header: &DataHeader,
@@ -165,7 +166,7 @@ impl Playing {
         self.receiver.asks_again_at()
     }
 
-    /// Takes a control packet in. Gives what is to be said to it.
+    /// Handles a control packet. Returns the reply to be sent, if any.
     pub(super) fn control(
         &mut self,
         control: &Control<'_>,
@@ -195,7 +196,7 @@ impl Playing {
         None
     }
 
-    /// Hands on what waits no more, and counts.
+    /// Releases payloads that need not wait any more, and updates the recorder.
     pub(super) fn settle(&mut self, now: Time, recorder: &mut Recorder) {
         let given_up = self.receiver.acknowledged();
         if let Some(counting) = &mut self.counting {
@@ -208,14 +209,14 @@ impl Playing {
         self.count(recorder);
     }
 
-    /// What has come was looked at: plans when that is next.
+    /// Plans the next sweep, after the input has been processed.
     pub(super) fn plan(&self, sweeps: &mut Sweeps, now: Time) {
         let receiver = &self.receiver;
         let counted = receiver.statistics_so_far();
         sweeps.plan(now, receiver.latency(), counted);
     }
 
-    /// Adds what was counted since the last time.
+    /// Adds the counts since the last call to the recorder.
     fn count(&mut self, recorder: &mut Recorder) {
         type Part = fn(&ReceiverStatistics) -> u64;
         const PARTS: [(measure::CounterId, Part); 12] = [
@@ -249,7 +250,7 @@ impl Playing {
         self.counted = now;
     }
 
-    /// Looks at levels.
+    /// Records the smoothed RTT.
     pub(super) fn sample(&mut self, recorder: &mut Recorder) {
         let now = self.receiver.statistics();
         if now.pkt_recv_ackack > 0 {
@@ -257,7 +258,8 @@ impl Playing {
         }
     }
 
-    /// Has what is due written, a datagram at a time; says whether there was anything.
+    /// Writes the control packets that are due, one datagram at a time. Returns `false` if none is
+    /// due.
     pub(super) fn write(
         &mut self,
         now: Time,
@@ -276,7 +278,7 @@ impl Playing {
         any
     }
 
-    /// What has come of media so far.
+    /// Media that has arrived so far.
     pub(super) fn seen(&self) -> Seen {
         match &self.counting {
             Some(counting) => Seen {
@@ -292,13 +294,13 @@ impl Playing {
         }
     }
 
-    /// What is said where what came is no transport stream.
+    /// Detail of the failure if the input is not a transport stream.
     pub(super) fn is_no_stream(&self) -> Option<String> {
         let unsynced = self.checker.unsynced();
         (unsynced > SYNC_WITHIN).then(|| format!("no transport packet in {unsynced} bytes"))
     }
 
-    /// Whether nothing of what came can be decrypted.
+    /// True if none of the packets could be decrypted.
     pub(super) fn is_undecryptable(&self) -> bool {
         self.decrypted == 0 && self.undecryptable >= UNDECRYPTABLE_MAX
     }
@@ -308,20 +310,20 @@ impl Playing {
         self.counting.is_none().then_some(&*self.checker)
     }
 
-    /// Nothing came any more up to `until`, though it was to.
+    /// Records that expected media did not arrive up to `until`.
     pub(super) fn fell_silent(&mut self, until: Time) {
         self.checker.fell_silent(until);
     }
 
-    /// Nothing more comes. What is missing and could still have come in time is neither lost nor
-    /// expected, and what waits behind it is not looked at; unless it is known which source the
-    /// stream `had`, and how many packets in all.
+    /// Ends the stream. Missing packets that could still arrive in time count neither as lost nor
+    /// as expected, and packets behind them are not checked. If `had` gives the source of the
+    /// stream and its number of packets, those lost at the end are counted.
     pub(super) fn finish(&mut self, now: Time, had: Option<(u64, u64)>, recorder: &mut Recorder) {
-        // Gives up what is too late by now.
+        // Gives up packets that are too late by now.
         let mut unsaid = Vec::new();
         self.receiver.write_next(now, &mut unsaid);
         self.settle(now, recorder);
-        // Messages bear no stamps.
+        // Messages have no stamps.
         if let Some((source, packets)) = had.filter(|_| self.counting.is_none()) {
             let lost = self.checker.sent_in_all(source, packets);
             recorder.add(m::TAIL_LOST, lost);
@@ -329,14 +331,14 @@ impl Playing {
         self.checker.finish(recorder);
     }
 
-    /// The row of its stream; messages are none.
+    /// Row of the stream in the report; `None` for messages.
     pub(super) fn row(&self, url: String) -> Option<StreamSummary> {
         let is_stream = self.counting.is_none();
         is_stream.then(|| StreamSummary::of_transport_stream(url, self.wire_bytes, &self.checker))
     }
 }
 
-/// Hands a payload on that came whole, and could be handed on from `at`.
+/// Passes on a payload that arrived whole, and could be delivered from `at` on.
 #[inline]
 fn feed(checker: &mut Checker, payload: &[u8], at: Time, recorder: &mut Recorder) {
     let run = Run {

@@ -1,4 +1,4 @@
-//! A client that publishes: a flow sends its media, and again what the server asks for.
+//! Publishing side of a client: a flow sends media, and retransmits what the server requests.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -20,28 +20,28 @@ use crate::srt::metrics as m;
 /// Maximum delay of answers to the server.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1);
 
-/// How long beyond the latency what was sent may take to be acknowledged, and played.
+/// Additional time after the latency for sent packets to be acknowledged and played.
 const REST: Duration = Duration::from_millis(200);
 
-/// How often it is asked whether the sender has something to say of itself, such as of a new key.
+/// Interval at which the sender is asked for control packets of its own, such as key announcements.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// What a client publishes, and how far it is.
+/// Published media and its progress.
 #[derive(Debug)]
 pub(super) struct Publishing {
     made: Made,
     flow: Option<FlowId>,
-    /// What the server receives with.
+    /// Latency of the server's receiver.
     latency: Duration,
-    /// What goes before each packet on the wire.
+    /// Bytes of headers of each packet on the wire.
     overhead: u64,
     counted: (SenderStatistics, Left, SentMessages),
-    /// How long packets waited in the send buffer, in nanoseconds.
+    /// Time that packets waited in the send buffer, in nanoseconds.
     delays: Vec<u64>,
-    /// Control packets to be sent, and where each of them ends.
+    /// Control packets to be sent, and the end of each.
     answers: Vec<u8>,
     ends: Vec<usize>,
-    /// When to ask next whether there are others than answers.
+    /// Time at which the sender is asked next for control packets of its own.
     ask_at: Time,
 }
 
@@ -60,12 +60,12 @@ impl Publishing {
         }
     }
 
-    /// Takes in what the server says.
+    /// Handles a control packet from the server.
     pub(super) fn control(&mut self, cx: &mut Context<'_>, control: &Control<'_>, at: Time) {
         let Some(flow) = self.flow else { return };
         let (now, answers, ends) = (cx.now, &mut self.answers, &mut self.ends);
         let delays = &mut self.delays;
-        // The thread that sends is kept from the flow meanwhile: so it is reached once.
+        // The sending thread cannot use the flow meanwhile, so the flow is accessed once.
         cx.flows.with(flow, |flow: &mut MadeFlow| {
             let sender = flow.sender();
             sender.control(control, at);
@@ -83,7 +83,8 @@ impl Publishing {
         }
     }
 
-    /// When it is to be asked next whether a message was dropped: nothing that comes tells of it.
+    /// Time of the next check for dropped messages, which no packet from the server triggers. Never
+    /// if messages have no TTL.
     pub(super) fn asks_at(&self) -> Time {
         match &self.made {
             Made::Messages(messages) if messages.ttl.is_some() => self.ask_at,
@@ -91,7 +92,8 @@ impl Publishing {
         }
     }
 
-    /// Says what is due; says whether there was anything.
+    /// Sends the control packets that are due. Returns `true` if any packet was sent, including
+    /// media.
     pub(super) fn write(&mut self, cx: &mut Context<'_>, channel: ChannelId) -> bool {
         let Some(flow) = self.flow else {
             return false;
@@ -110,7 +112,7 @@ impl Publishing {
                 flow.left_so_far()
             });
             self.record_delays(cx);
-            // Media that leaves keeps the connection alive as well.
+            // Media also keeps the connection alive.
             any = sent.first + sent.again > self.counted.1.first + self.counted.1.again;
         }
         let mut begin = 0;
@@ -124,7 +126,8 @@ impl Publishing {
         any
     }
 
-    /// Adds what was sent since the last time, and looks at levels where that is wanted.
+    /// Adds the counts since the last call to the recorder, and samples the RTT and the send buffer
+    /// if `levels` is true.
     pub(super) fn count(&mut self, cx: &mut Context<'_>, levels: bool) {
         let Some(flow) = self.flow else { return };
         let delays = &mut self.delays;
@@ -196,12 +199,12 @@ impl Publishing {
 }
 
 impl Client {
-    /// Number of the source, by which stamps of a run's streams differ.
+    /// Number in the stamps that distinguishes the streams of a run.
     fn source(&self) -> u64 {
         mix(&[self.seed, 4])
     }
 
-    /// Sends from now on, and tells who waits for it.
+    /// Starts to publish, and notifies the clients that wait for the stream.
     pub(super) fn publish(&mut self, cx: &mut Context<'_>, mut negotiated: Negotiated) {
         let source = self.source();
         let Some(publishing) = &mut self.publishing else {
@@ -247,7 +250,7 @@ impl Client {
             flow,
             channel: self.channel,
         });
-        // The server measures the round trip by how soon it is answered.
+        // The server measures the round trip by the delay of our answers.
         cx.out.push_back(Output::Read {
             channel: self.channel,
             reading: Reading::Soon(ANSWER_WITHIN),
@@ -263,8 +266,8 @@ impl Client {
         publication::tell(cx, self.url.stream_name(), publication::live(&[]));
     }
 
-    /// Makes no more media, and waits until what was sent is acknowledged and played, but not
-    /// beyond `until`. Says whether there is anything to wait for.
+    /// Stops making media, and waits until sent media is acknowledged and played, but not beyond
+    /// `until`. Returns `false` if there is nothing to wait for.
     pub(super) fn finish_publishing(&mut self, cx: &mut Context<'_>, until: Time) -> bool {
         let Some(publishing) = self.publishing.as_mut() else {
             return false;
@@ -275,15 +278,16 @@ impl Client {
         cx.flows.with(flow, |flow: &mut MadeFlow| flow.finish());
         self.phase = Phase::Finishing;
         self.check = Some(match publishing.made {
-            // Whoever receives hands the last packet on when its latency is over.
+            // Receivers deliver the last packet when its latency has passed.
             Made::Stream(_) => (cx.now + publishing.latency + REST).min(until),
-            // All are to come: the flow ends when they have.
+            // Every message must arrive: the flow ends when all have arrived.
             Made::Messages(_) => until,
         });
         true
     }
 
-    /// All messages are acknowledged or dropped: what came is handed on, and that is all.
+    /// Schedules the end once all messages are acknowledged or dropped, and receivers had time to
+    /// deliver them.
     pub(super) fn messages_came(&mut self, now: Time) {
         let made = self.publishing.as_ref().map(|publishing| &publishing.made);
         if let (Phase::Finishing, Some(Made::Messages(_))) = (self.phase, made) {
@@ -292,8 +296,8 @@ impl Client {
         }
     }
 
-    /// Sends no more, and hands the figures in. `waited` says whether what was sent had the time to
-    /// be acknowledged.
+    /// Stops sending, and reports the figures. `waited` is true if sent media had time to be
+    /// acknowledged.
     pub(super) fn end_publishing(&mut self, cx: &mut Context<'_>, waited: bool) {
         let Some(publishing) = &mut self.publishing else {
             return;

@@ -8,28 +8,29 @@ use measure::Time;
 use super::GRID;
 use crate::srt::arq::statistics::ReceiverStatistics;
 
-/// How many turns of the grid lie between two sweeps at most, while packets come: as many as lie
-/// between two full acknowledgements (draft-sharabayko-srt-01, section 4.8.1). Fewer of those would
-/// be cheaper, but the server would have less to do than other players give it.
+/// Maximum number of grid periods between two sweeps while packets arrive: the interval of full
+/// acknowledgements (draft-sharabayko-srt-01, section 4.8.1). Fewer acknowledgements would be
+/// cheaper, but the server would have less work than with other players.
 const TURNS_MAX: u64 = 2;
 
-/// The longest time between two sweeps of a client to which nothing comes.
+/// Maximum interval of sweeps of a client that receives no packets.
 const IDLE_MAX: Duration = Duration::from_millis(40);
 
-/// The sweeps of a client. To read a socket and to acknowledge costs more than all else that is
-/// done for a packet, so it is done as seldom as the latency allows.
+/// Sweeps of a client. Reading a socket and acknowledging costs more than all other work for a
+/// packet, so it is done as rarely as the latency allows.
 #[derive(Debug)]
 pub(super) struct Sweeps {
     at: Time,
     every: Duration,
-    /// Clients take turns, so that a worker is never long at it.
+    /// Offset of the sweeps: clients take turns, so that a worker is never busy with them for long.
     phase: u64,
     /// Number of packets received at the last sweep.
     came: u64,
 }
 
 impl Sweeps {
-    /// The first is at once. Clients of different seeds take different turns.
+    /// Creates sweeps of which the first is due at once. Clients with different seeds take
+    /// different turns.
     pub(super) fn new(seed: u64) -> Sweeps {
         Sweeps {
             at: Time::ZERO,
@@ -39,13 +40,13 @@ impl Sweeps {
         }
     }
 
-    /// When the next one is.
+    /// Time of the next sweep.
     pub(super) fn at(&self) -> Time {
         self.at
     }
 
-    /// There was one now, if it was time for it; plans the next. That is after an eighth of the
-    /// latency, up to 10 ms; later while no packets come.
+    /// Plans the next sweep if one was due: after an eighth of the latency, at least 5 and at most
+    /// 10 ms; later while no packets arrive.
     pub(super) fn plan(&mut self, now: Time, latency: Duration, counted: &ReceiverStatistics) {
         if now < self.at {
             return;
@@ -77,7 +78,7 @@ mod tests {
         }
     }
 
-    /// Sweeps when it is time for it, so often; gives how long each waited for the next, in
+    /// Performs `count` sweeps, each when it is due. Returns the intervals after them, in
     /// milliseconds.
     fn waits(sweeps: &mut Sweeps, count: u64, latency: Duration, comes: bool) -> Vec<u128> {
         let each = (1..=count).map(|turn| {
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_swept_as_seldom_as_its_latency_allows() {
+    fn sweeps_are_as_rare_as_the_latency_allows() {
         for (latency, expected) in [(120, 10), (1000, 10), (80, 10), (79, 5), (0, 5)] {
             let mut sweeps = Sweeps::new(0);
             let waits = waits(&mut sweeps, 4, Duration::from_millis(latency), true);
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn without_packets_it_is_swept_less_often() {
+    fn sweeps_are_rarer_without_packets() {
         let mut sweeps = Sweeps::new(0);
         sweeps.plan(Time::ZERO, LATENCY, &counted(1));
         let idle = waits(&mut sweeps, 5, LATENCY, false);

@@ -22,7 +22,7 @@ use crate::srt::server::{ServedClient, Server, ServerConfig, ServerFaults};
 use crate::testing::{End, Pair, PairSettings, SessionNumber, Side};
 use crate::waiting::{Awaited, Waiting};
 
-/// Five seconds at 1 Mb/s, 1,316 bytes each.
+/// Packets of five seconds at 1 Mb/s, 1,316 bytes each.
 const PACKETS: u64 = 475;
 
 const CLIENT: SessionNumber = SessionNumber(0);
@@ -80,7 +80,7 @@ impl Played {
     }
 }
 
-/// A client that waits for its stream.
+/// Client that waits for its stream.
 fn waiting(client: Client) -> Box<Waiting> {
     let awaited = Awaited::stream(client.url.stream_name());
     Box::new(Waiting::new(Box::new(client), Arc::new(awaited)))
@@ -114,7 +114,7 @@ fn lossy(loss: f64) -> PairSettings {
 }
 
 #[test]
-fn a_stream_is_played_to_its_end_and_every_packet_is_found() {
+fn stream_is_played_to_its_end_without_loss() {
     for (passphrase, query) in [
         (None, "streamid=stream1"),
         (Some("0123456789"), "passphrase=0123456789&pbkeylen=24"),
@@ -148,7 +148,7 @@ fn a_stream_is_played_to_its_end_and_every_packet_is_found() {
 }
 
 #[test]
-fn what_is_left_out_once_is_asked_for_and_comes_in_its_place() {
+fn packets_lost_once_are_recovered_in_order() {
     for seed in 1..=12 {
         all_that_is_wrong_is_found(seed);
     }
@@ -163,7 +163,7 @@ fn all_that_is_wrong_is_found(seed: u64) {
     let served = played.served();
     let wrongs = served[0].wrongs;
     assert!(wrongs.left_out > 10 && wrongs.duplicated > 2 && wrongs.reordered > 8);
-    // Nobody knows of packets behind the last that came.
+    // Packets after the last arrival are unknown to the client.
     let unknown = wrongs.left_out_at_the_end;
     let (came, left_out) = (PACKETS - unknown, wrongs.left_out - unknown);
     for (id, expected) in [
@@ -176,8 +176,8 @@ fn all_that_is_wrong_is_found(seed: u64) {
     ] {
         assert_eq!(played.count(id), expected, "{id:?} {seed}");
     }
-    // One that is late may come again before it comes: it is asked for at once. One that was to
-    // come behind another is not late if that is left out.
+    // A reordered packet may arrive twice, because it is requested at once. A packet that should
+    // follow another one is not reordered if that one is left out.
     let lost = played.count(m::PKT_RCV_LOSS);
     let recovered = played.count(m::PKT_RCV_RECOVERED);
     assert_eq!(recovered + played.count(m::PKT_RCV_REORDERED), lost);
@@ -191,7 +191,7 @@ fn all_that_is_wrong_is_found(seed: u64) {
 }
 
 #[test]
-fn what_never_comes_is_lost_and_shows_in_the_stream() {
+fn unrecovered_packets_are_missing_in_the_stream() {
     let server = server(&["lose=2%", "lose-again=100%"]);
     let mut played = play(settings(), ClientConfig::default(), "", server);
     let left_out = played.served()[0].wrongs.left_out;
@@ -202,7 +202,7 @@ fn what_never_comes_is_lost_and_shows_in_the_stream() {
 }
 
 #[test]
-fn damage_is_found() {
+fn corrupted_packets_are_counted() {
     let mut played = play(
         settings(),
         ClientConfig::default(),
@@ -215,7 +215,7 @@ fn damage_is_found() {
 }
 
 #[test]
-fn on_a_bad_network_all_comes_within_the_latency() {
+fn lossy_network_is_repaired_within_the_latency() {
     for seed in 0..20 {
         let settings = PairSettings { seed, ..lossy(0.1) };
         let mut played = play(
@@ -224,11 +224,11 @@ fn on_a_bad_network_all_comes_within_the_latency() {
             "latency=1000",
             server(&[]),
         );
-        // The word that the stream is over may be lost too.
+        // The shutdown may be lost as well.
         let reason = played.reason();
         assert!(matches!(reason, "peer_shutdown" | "peer_idle"), "{seed}");
         let lost = played.count(m::PKT_RCV_DROP);
-        // Nothing behind the last ones shows that they are missing.
+        // Losses at the end are unknown to the client.
         let known = played.count(m::PKT_RECV_UNIQUE) + lost;
         assert!(known <= PACKETS && known + 3 >= PACKETS, "{seed}");
         assert!(played.count(m::PKT_RCV_RECOVERED) > 20, "{seed}");
@@ -238,7 +238,7 @@ fn on_a_bad_network_all_comes_within_the_latency() {
 }
 
 #[test]
-fn what_is_published_is_passed_on_to_who_plays_it() {
+fn published_stream_is_relayed_to_players() {
     let looped = config::stream(
         &SourceConfig {
             bitrate: Some(BitRate(1_000_000)),
@@ -276,7 +276,7 @@ fn what_is_published_is_passed_on_to_who_plays_it() {
     let sent = played.count(m::PKT_SENT_UNIQUE);
     assert_eq!(publisher.media, sent);
     assert_eq!(played.count(m::NOT_TAKEN), 0);
-    // The player is told a moment after the first packets.
+    // The player is notified shortly after the first packets.
     let received = played.count(m::PKT_RECV_UNIQUE);
     assert!(
         received <= sent && received + 20 > sent,
@@ -287,13 +287,13 @@ fn what_is_published_is_passed_on_to_who_plays_it() {
 }
 
 #[test]
-fn what_is_lost_at_the_very_end_is_known_where_the_publisher_tells_how_much_there_was() {
+fn tail_loss_is_known_from_the_publisher() {
     let source = SourceConfig {
         bitrate: Some(BitRate(1_000_000)),
         ..SourceConfig::default()
     };
     let looped = config::stream(&source, None).expect("it can be made");
-    // Nothing comes from the server while the end of the stream does.
+    // Packets from the server are lost while the stream ends.
     let outage = link::Outage {
         from: Time::from_start(Duration::from_millis(4900)),
         until: Time::from_start(Duration::from_millis(5100)),
@@ -311,19 +311,19 @@ fn what_is_lost_at_the_very_end_is_known_where_the_publisher_tells_how_much_ther
     assert_eq!(pair.outcome(player), Some(&Outcome::Completed));
     let mut played = Played(pair);
     let lost = played.count(m::TAIL_LOST);
-    // 95 packets a second.
+    // 95 packets per second.
     assert!((5..15).contains(&lost), "{lost}");
     assert_eq!(played.count(m::PKT_RCV_LOSS), 0);
     assert_eq!(
         played.count(ts::EXPECTED),
         played.count(ts::RECEIVED) + lost
     );
-    // The server had them all.
+    // The server received all packets.
     assert_eq!(played.count(m::PKT_SND_UNACKED), 0);
 }
 
 #[test]
-fn what_is_lost_at_the_very_end_is_not_acknowledged() {
+fn tail_loss_of_a_publisher_is_not_acknowledged() {
     let source = SourceConfig {
         bitrate: Some(BitRate(1_000_000)),
         ..SourceConfig::default()
@@ -352,7 +352,7 @@ fn what_is_lost_at_the_very_end_is_not_acknowledged() {
 }
 
 #[test]
-fn every_way_to_fail_has_its_reason() {
+fn every_failure_has_its_reason() {
     let secret = |config: ServerConfig| ServerConfig {
         passphrase: Passphrase::new("0123456789").ok(),
         ..config

@@ -1,4 +1,4 @@
-//! Pictures and sound that stop.
+//! Video and audio that stop.
 
 use super::*;
 use mediagen::ts::looped_stream::LoopedStream;
@@ -17,12 +17,11 @@ fn packet(pid: u16, flags: u8, number: u64, control: u8, rest: &[u8]) -> [u8; PA
     packet
 }
 
-/// A file of 8 s of sound, with pictures up to `video` ms. `key` is the NAL unit of each
-/// tenth.
+/// File of 8 s of audio, with video up to `video` ms. `key` is the NAL unit of every tenth picture.
 fn file(video: u64, key: u8) -> LoopedStream {
     let streams = [(0x1b, VIDEO), (0x0f, AUDIO)];
     let mut out = Vec::new();
-    // Continuity counters of the video, the sound, the association and the map.
+    // Continuity counters of video, audio, PAT and PMT.
     let mut numbers = [0u64; 4];
     for at in (0..8000).step_by(40) {
         if at % 400 == 0 {
@@ -35,7 +34,7 @@ fn file(video: u64, key: u8) -> LoopedStream {
                 numbers[place] += 1;
             }
         }
-        // The clock comes alone, so that no packet of a picture is needed for it.
+        // The PCR has packets of its own, so that it does not depend on pictures.
         let clock = [&[183, 0x10][..], &write_pcr(at * 27_000)].concat();
         out.extend(packet(VIDEO, 0, numbers[0] + 15, 0x20, &clock));
         if at < video {
@@ -51,7 +50,7 @@ fn file(video: u64, key: u8) -> LoopedStream {
     LoopedStream::of_file(&out, None).expect("a good file")
 }
 
-/// The outcome of a player that is stopped after 6 s, and how much was silent.
+/// Outcome of a player that is stopped after 6 s, and number of silent streams.
 fn played(video: u64, key: u8) -> (Outcome, u64) {
     let settings = settings();
     let publisher = client(&settings, ClientConfig::default(), "streamid=publish:own");
@@ -69,13 +68,13 @@ fn played(video: u64, key: u8) -> (Outcome, u64) {
 }
 
 #[test]
-fn a_frozen_picture_counts_though_sound_goes_on() {
+fn frozen_picture_counts_while_audio_continues() {
     assert_eq!(played(8000, 0x67), (Outcome::Stopped, 0));
     assert_eq!(played(3000, 0x67), (Outcome::Stopped, 1));
 }
 
 #[test]
-fn a_viewer_without_a_picture_fails() {
+fn viewer_without_a_picture_fails() {
     match played(8000, 0x41).0 {
         Outcome::Failed(failure) => assert_eq!(failure.reason, "no_picture"),
         other => panic!("{other:?}"),

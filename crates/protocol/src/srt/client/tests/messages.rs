@@ -1,11 +1,11 @@
-//! Messages, in both directions.
+//! Messages in both directions.
 
 use measure::units::Size;
 
 use super::*;
 use crate::srt::arq::message_flow::MadeMessages;
 
-/// 50 in a second.
+/// 50 messages per second.
 const MADE: MadeMessages = MadeMessages {
     size: 10_000,
     bits_per_second: 4_000_000,
@@ -48,7 +48,7 @@ fn publisher(settings: &PairSettings, config: ClientConfig, query: &str) -> Clie
 }
 
 #[test]
-fn messages_are_played_to_their_end_and_all_come_whole() {
+fn messages_are_played_whole_to_their_end() {
     for (made, settings, faults) in [
         (MADE, settings(), &[][..]),
         (
@@ -99,7 +99,7 @@ fn messages_are_played_to_their_end_and_all_come_whole() {
 }
 
 #[test]
-fn what_is_dropped_is_missed_and_nothing_else() {
+fn only_dropped_messages_are_missed() {
     let made = MadeMessages {
         ttl: Some(Duration::from_millis(60)),
         ..MADE
@@ -114,14 +114,14 @@ fn what_is_dropped_is_missed_and_nothing_else() {
         assert!(sent.dropped > 0, "{seed}");
         let whole = played.count(m::MESSAGES_WHOLE);
         assert!(whole >= sent.acknowledged, "{seed}");
-        // Some that were dropped had come, and their acknowledgement was late.
+        // Some of the dropped messages had arrived, but their acknowledgement was late.
         let missed = played.count(m::MESSAGES_EXPECTED) - whole;
         assert!(missed > 0 && missed <= sent.dropped, "{seed}: {missed}");
     }
 }
 
 #[test]
-fn messages_are_published_and_passed_on_whole() {
+fn published_messages_are_relayed_whole() {
     for (query, in_order, passphrase) in [
         ("", true, None),
         (
@@ -169,7 +169,7 @@ fn messages_are_published_and_passed_on_whole() {
         assert_eq!(received.bytes, sent * 10_000);
         assert_eq!(received.early > 0, !in_order);
         assert_eq!(took.media, sent);
-        // The player is told a moment after the first messages.
+        // The player is notified shortly after the first messages.
         let whole = played.count(m::MESSAGES_WHOLE);
         assert_eq!(whole, passed.media);
         assert!(whole <= sent && whole + 10 > sent, "{whole} of {sent}");
@@ -185,9 +185,9 @@ fn messages_are_published_and_passed_on_whole() {
 }
 
 #[test]
-fn what_cannot_leave_waits_and_is_seen_to() {
+fn messages_above_the_bandwidth_wait_and_are_delivered() {
     let settings = settings();
-    // Twice as much is due as may leave.
+    // Twice as much is due as the bandwidth allows.
     let config = ClientConfig {
         max_bandwidth: Some(BitRate(2_000_000)),
         ..publishes()
@@ -203,7 +203,8 @@ fn what_cannot_leave_waits_and_is_seen_to() {
         .recorder(Side::Client)
         .histogram(m::SEND_QUEUE_DELAY);
     let delays = delays.expect("it sent");
-    // After 4 s the last have waited as long again, and a little for headers.
+    // After 4 s the last messages have waited for another 4 s, and slightly longer because of
+    // headers.
     let most = Duration::from_nanos(delays.max().expect("it has some"));
     assert!(
         most > Duration::from_secs(4) && most < Duration::from_secs(5),
@@ -216,7 +217,7 @@ fn what_cannot_leave_waits_and_is_seen_to() {
 }
 
 #[test]
-fn live_media_and_messages_do_not_meet() {
+fn live_media_and_messages_are_incompatible() {
     for (server, config) in [
         (serves(MADE, &[]), ClientConfig::default()),
         (server(&[]), plays()),

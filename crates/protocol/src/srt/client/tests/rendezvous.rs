@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whoever begins first hears that nobody is there.
+/// Delay of the second end: the first one finds the port unreachable.
 const LATER: Duration = Duration::from_millis(900);
 
 fn end(side: Side, config: ClientConfig, query: &str) -> Client {
@@ -26,7 +26,7 @@ fn publisher(query: &str) -> Client {
 }
 
 #[test]
-fn whoever_of_a_rendezvous_begins_all_that_is_published_is_played() {
+fn rendezvous_plays_whichever_end_starts_first() {
     for (publisher_first, loss, query) in [
         (true, 0.0, ""),
         (false, 0.0, "&passphrase=0123456789&pbkeylen=32"),
@@ -62,7 +62,7 @@ fn whoever_of_a_rendezvous_begins_all_that_is_published_is_played() {
         assert!(sent > 300, "{sent}");
         match loss {
             0.0 => assert_eq!(came, sent, "{query}"),
-            // Nothing behind the last ones shows that they are missing.
+            // Losses at the end are unknown to the player.
             _ => assert!(came <= sent && came + 3 >= sent, "{came} of {sent} {query}"),
         }
         assert_eq!(count(m::PKT_RCV_DROP), 0, "{query}");
@@ -77,14 +77,14 @@ fn whoever_of_a_rendezvous_begins_all_that_is_published_is_played() {
 }
 
 #[test]
-fn a_rendezvous_to_which_nobody_comes_has_its_reason() {
+fn rendezvous_without_a_peer_times_out() {
     let client = end(Side::Client, ClientConfig::default(), "");
     let mut pair = Pair::new(settings(), Box::new(client), |_| unreachable!("it is UDP"));
     assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
     assert_eq!(Played(pair).reason(), "handshake_timeout");
 }
 
-/// Does nothing.
+/// Session that does nothing.
 struct Idle;
 
 impl Session for Idle {

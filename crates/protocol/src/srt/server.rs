@@ -1,5 +1,5 @@
-//! The reference server: plays made media under any stream id, takes in what clients publish and
-//! passes it on, does wrong what it is told to, and says exactly what it did.
+//! Reference server: plays generated media under any stream id, relays what clients publish,
+//! injects faults on request, and reports exactly what it did.
 
 mod endpoint;
 pub mod faults;
@@ -34,28 +34,28 @@ pub use taking::ReceivedMessages;
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
 
-/// The settings of the reference server.
+/// Configuration of the reference server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// The media that it plays under every name that no client publishes.
+    /// Media that it plays under every name that no client publishes.
     pub source: SourceConfig,
-    /// The messages that it sends in place of that, and so takes of clients. Default: it serves
-    /// live media.
+    /// Messages that it sends instead of live media; clients then publish messages as well.
+    /// Default: live media.
     pub messages: Option<MadeMessages>,
-    /// How many streams there are: `stream1`, `stream2` and so on. Default: any name is one, and
+    /// Number of streams: `stream1`, `stream2` and so on. Default: any name is valid, and so is
     /// none.
     pub streams: Option<u32>,
-    /// How long its media is. Default: it has no end.
+    /// Length of its media. Default: endless.
     pub length: Option<Duration>,
-    /// The latency that it wants at least. Default: 120 ms.
+    /// Minimum latency. Default: 120 ms.
     pub latency: Duration,
-    /// The passphrase that callers need. Default: none.
+    /// Passphrase that callers need. Default: none.
     pub passphrase: Option<Passphrase>,
-    /// What it does wrong on purpose. Default: nothing.
+    /// Injected faults. Default: none.
     pub faults: ServerFaults,
-    /// What the wall clock showed, since 1970, when time began.
+    /// Wall clock time since 1970 at the server's time 0.
     pub wall_clock: Duration,
-    /// Seed of all that is drawn. Default: 1.
+    /// Seed of all random choices. Default: 1.
     pub seed: u64,
 }
 
@@ -75,57 +75,55 @@ impl Default for ServerConfig {
     }
 }
 
-/// What the server did for one connection: a line of its report.
+/// Result of one connection: a line of the server's report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServedClient {
-    /// Which connection.
     pub connection: u64,
-    /// Where it came from.
+    /// Address of the caller.
     pub remote: Option<String>,
-    /// The stream id that the caller said.
+    /// Stream id that the caller sent.
     pub stream_id: Option<String>,
-    /// Why it was rejected, where it was: code and name.
+    /// Code and name of the rejection, if the caller was rejected.
     pub rejected: Option<String>,
-    /// Whether the client published. Else it played.
+    /// True if the client published, false if it played.
     pub published: bool,
-    /// Payloads or messages that were made for it, or passed on to it, or came from it and were
-    /// passed on.
+    /// Payloads or messages that were made for the client, relayed to it, or published by it and
+    /// relayed.
     pub media: u64,
-    /// What became of messages, where it carries messages.
+    /// Message counts in message mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<ServedMessages>,
-    /// What left to a client that plays; what was left out on purpose among it.
+    /// Packets sent to a client that plays, including those left out on purpose.
     pub sent: Left,
-    /// What was done wrong on purpose.
+    /// Counts of injected faults.
     pub wrongs: Wrongs,
-    /// What the sending side counted, where it plays.
+    /// Counters of the sender, if the client plays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender: Option<Box<SenderStatistics>>,
-    /// What the receiving side counted, where it publishes.
+    /// Counters of the receiver, if the client publishes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver: Option<Box<ReceiverStatistics>>,
     /// Packets that could not be decrypted.
     pub undecryptable: u64,
-    /// Datagrams that are no packets of SRT.
+    /// Datagrams that are not SRT packets.
     pub malformed: u64,
 }
 
-/// What became of the messages of a connection.
+/// Message counts of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServedMessages {
-    /// Of those sent to a client that plays.
+    /// Messages sent to a client that plays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<SentMessages>,
-    /// Of those that came from a client that publishes.
+    /// Messages received from a client that publishes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub received: Option<ReceivedMessages>,
 }
 
-/// A reference server.
 #[derive(Clone, Debug)]
 pub struct Server(Arc<Shared>);
 
-/// What all sessions share.
+/// State that all sessions share.
 #[derive(Debug)]
 struct Shared {
     config: ServerConfig,
@@ -145,10 +143,10 @@ impl Shared {
 }
 
 impl Server {
-    /// A server that serves nobody yet.
+    /// Creates a server.
     ///
     /// # Errors
-    /// Its media cannot be made; the text says why.
+    /// Reason why its media cannot be made.
     pub fn new(config: ServerConfig) -> Result<Server, String> {
         let made = match config.messages {
             Some(messages) => Made::Messages(messages),
@@ -161,17 +159,16 @@ impl Server {
         })))
     }
 
-    /// What answers on the port of that worker.
+    /// Endpoint on the port of a worker.
     pub fn endpoint(&self, worker: u32) -> Box<dyn Endpoint> {
         Box::new(endpoint::Endpoint::new(self.0.clone(), worker))
     }
 
-    /// The metrics of its sessions.
+    /// Metrics of the server's sessions.
     pub fn catalogue(&self) -> Catalogue {
         CATALOGUE
     }
 
-    /// Its settings.
     pub fn config(&self) -> &ServerConfig {
         &self.0.config
     }

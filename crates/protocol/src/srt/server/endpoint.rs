@@ -1,5 +1,5 @@
-//! The server's port: it makes sessions for those who have shown where they are, tells them apart
-//! by their socket ids, and remembers nobody else.
+//! Port of the server: creates sessions for callers that have proved their address, distinguishes
+//! sessions by their socket ids, and keeps no other state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -16,15 +16,15 @@ use crate::srt::codec::packet::destination;
 use crate::srt::handshake::{Heard, Listener, ListenerConfig};
 use crate::srt::seq::SocketClock;
 
-/// The port of one worker.
+/// Port of one worker.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     shared: Arc<Shared>,
     worker: u32,
     listener: Listener,
-    /// By our socket id: which session, and whose datagrams it takes.
+    /// Session and address of the peer, by our socket id.
     sockets: HashMap<u32, (PeerId, SocketAddr)>,
-    /// By what a caller is called: its conclusion comes again where the answer was lost.
+    /// Session by caller: a caller repeats its conclusion if the answer was lost.
     callers: HashMap<(SocketAddr, u32), PeerId>,
     sessions: BTreeMap<PeerId, (u32, (SocketAddr, u32))>,
     next: u64,
@@ -50,13 +50,12 @@ impl Endpoint {
         }
     }
 
-    /// How many sessions it knows.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.sessions.len()
     }
 
-    /// A socket id that is free: of 30 bits and not 0, as those of libsrt.
+    /// Unused socket id: of 30 bits and not 0, like those of libsrt.
     fn socket_id(&self) -> u32 {
         let tries = 0u64..;
         let seed = [self.shared.config.seed, self.worker.into(), self.next];
@@ -142,7 +141,7 @@ mod tests {
     use crate::srt::server::{Server, ServerConfig};
 
     #[test]
-    fn strangers_are_answered_and_not_remembered_and_a_repeated_conclusion_begins_nothing() {
+    fn only_a_first_conclusion_with_a_cookie_opens_a_session() {
         let server = Server::new(ServerConfig::default()).expect("it can be made");
         let mut endpoint = Endpoint::new(server.0.clone(), 0);
         let now = Time::from_nanos(1_000_000);
@@ -177,7 +176,7 @@ mod tests {
         for port in 1..1000 {
             let (what, answer, known) = hear(from(port), &said(&mut caller()));
             assert_eq!((what, known), ("answer", 0));
-            // Nobody gets much more out of it than he puts in.
+            // An answer is hardly longer than the datagram that caused it.
             assert!(answer.len() <= 80);
             assert_eq!(hear(from(port), &[0x80; 20]).0, "drop");
         }
@@ -185,7 +184,7 @@ mod tests {
         let (_, answer, _) = hear(from(1), &said(&mut own));
         own.handle(&answer, now);
         let conclusion = said(&mut own);
-        // With the cookie of another address it is nothing.
+        // The cookie is invalid for another address.
         assert_eq!(hear(from(2), &conclusion).0, "drop");
         let (what, _, known) = hear(from(1), &conclusion);
         assert_eq!((what, known), ("accept", 1));

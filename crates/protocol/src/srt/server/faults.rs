@@ -1,4 +1,4 @@
-//! What the reference server does wrong on purpose.
+//! Faults that the reference server injects.
 
 use std::time::Duration;
 
@@ -6,52 +6,50 @@ use measure::units::{Ratio, TimeSpan};
 
 use crate::srt::codec::handshake::Rejection;
 
-/// What it does wrong in the handshake.
+/// Fault in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeFault {
-    /// It says nothing.
+    /// No handshake is answered.
     Silent,
-    /// It answers the induction, and not the conclusion.
+    /// The induction is answered, but the conclusion is not.
     Unfinished,
-    /// Its answers are cut off.
+    /// Answers are truncated.
     Malformed,
 }
 
-/// What is done wrong with media on its way to a player. Nothing by default.
+/// Faults in the media of a player. Default: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlowFaults {
-    /// The share of packets that are left out when they are sent first; from 0 to 1.
+    /// Share of first transmissions that are left out, from 0 to 1.
     pub lose: f64,
-    /// The share of retransmissions that are left out.
+    /// Share of retransmissions that are left out.
     pub lose_again: f64,
-    /// The share of packets that leave twice.
+    /// Share of packets that are sent twice.
     pub duplicate: f64,
-    /// The share of packets that leave behind the one after them.
+    /// Share of packets that are sent after the next one.
     pub reorder: f64,
-    /// The share of packets of which a bit of the payload is wrong.
+    /// Share of packets with a wrong bit in the payload.
     pub corrupt: f64,
-    /// When nothing is sent, and for how long: once, from the beginning of the stream.
+    /// Start and length of a single pause, from the start of the stream.
     pub stall: Option<(Duration, Duration)>,
 }
 
-/// What is done wrong on purpose. Nothing by default.
+/// Faults that a server injects. Default: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServerFaults {
-    /// In the handshake.
     pub handshake: Option<HandshakeFault>,
-    /// The reason with which every connection is rejected.
+    /// Reason with which every connection is rejected.
     pub reject: Option<Rejection>,
-    /// With media.
     pub flow: FlowFaults,
-    /// After how long of media no more comes, while keepalives do.
+    /// Length of the media after which it stops, while keep-alives continue.
     pub stop_after: Option<Duration>,
-    /// After how long of media nothing at all comes.
+    /// Length of the media after which all packets stop.
     pub silent_after: Option<Duration>,
-    /// After how long of media the connection is shut down.
+    /// Length of the media after which the connection is shut down.
     pub close_after: Option<Duration>,
 }
 
-/// What stands behind `handshake=`.
+/// Values of `handshake=`.
 const HANDSHAKES: [(&str, HandshakeFault); 3] = [
     ("silent", HandshakeFault::Silent),
     ("unfinished", HandshakeFault::Unfinished),
@@ -59,7 +57,7 @@ const HANDSHAKES: [(&str, HandshakeFault); 3] = [
 ];
 
 impl ServerFaults {
-    /// The faults there are, as they are written; of the first, one of several words.
+    /// One example of each fault. `handshake` has other values, too.
     pub const KNOWN: [&str; 11] = [
         "handshake=silent",
         "reject=2404",
@@ -74,10 +72,10 @@ impl ServerFaults {
         "close=5s",
     ];
 
-    /// Adds one fault, as it is written after `--fault`. One that stands already is replaced.
+    /// Adds a fault in the syntax of `--fault`. It replaces an earlier one with the same name.
     ///
     /// # Errors
-    /// What is wrong with it, and what there is.
+    /// Reason why the fault is invalid, with the valid ones.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let (name, value) = (name.trim(), value.trim());
@@ -100,7 +98,7 @@ impl ServerFaults {
                     self.reject = Some(Rejection::new(code));
                     Ok(())
                 }
-                _ => Err("it is a code of SRT, such as 2404".to_owned()),
+                _ => Err("expected a rejection code of SRT, such as 2404".to_owned()),
             },
             "lose" => share().map(|share| flow.lose = share),
             "lose-again" => share().map(|share| flow.lose_again = share),
@@ -111,7 +109,7 @@ impl ServerFaults {
                 Some((at, length)) => time(at)
                     .and_then(|at| Ok((at, time(length)?)))
                     .map(|stall| flow.stall = Some(stall)),
-                None => Err("it needs a time and a length, such as 5s+1s".to_owned()),
+                None => Err("expected a start and a length, such as 5s+1s".to_owned()),
             },
             "stop" => time(value).map(|after| self.stop_after = Some(after)),
             "silent" => time(value).map(|after| self.silent_after = Some(after)),
@@ -119,7 +117,7 @@ impl ServerFaults {
             _ => {
                 let known: Vec<String> = Self::KNOWN.iter().map(|own| format!("`{own}`")).collect();
                 let known = known.join(", ");
-                Err(format!("there is no such fault; there are {known}"))
+                Err(format!("unknown fault; use one of {known}"))
             }
         };
         result.map_err(|error| format!("fault `{text}`: {error}"))
@@ -131,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_read_as_they_are_written() {
+    fn faults_are_parsed() {
         let mut faults = ServerFaults::default();
         for known in ServerFaults::KNOWN {
             faults.add(known).expect("it is known");

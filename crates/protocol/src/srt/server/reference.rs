@@ -1,4 +1,4 @@
-//! The reference server as `serve srt` offers it: its flags, and what is said of it.
+//! Command line of the reference server, `serve srt`: its flags and its report.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -20,10 +20,9 @@ use crate::srt::config;
 use crate::srt::crypto::Passphrase;
 use crate::srt::url::DEFAULT_PORT;
 
-/// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
-    about: "SRT: plays a transport stream, or messages, under any stream id, and passes on what \
+    about: "SRT: plays a transport stream, or messages, under any stream id, and relays what \
             clients publish",
     flags: FLAGS,
     own_files: false,
@@ -42,7 +41,7 @@ const FLAGS: &[Flag] = {
             Listening,
             common::PORT,
             Takes::Number("PORT", 0, 65_535),
-            "UDP port to listen on; 0 for any that is free",
+            "UDP port to listen on; 0 for any free port",
         )
         .default("9000"),
         Flag::new(
@@ -57,8 +56,8 @@ const FLAGS: &[Flag] = {
             Media,
             "streams",
             Takes::Number("NUMBER", 1, 100_000),
-            "How many streams there are, beside those that clients publish: stream1, stream2 and \
-             so on [default: any stream id is one, and none]",
+            "Number of streams, in addition to those that clients publish: stream1, stream2 and \
+             so on [default: any stream id is valid, and so is none]",
         ),
         Flag::new(
             Media,
@@ -71,21 +70,21 @@ const FLAGS: &[Flag] = {
             Media,
             "messages",
             Takes::Text("SIZE", parses::<Size>),
-            "Carry messages, and send those of this size in place of the transport stream, as \
+            "Carry messages instead of live media, and send messages of this size, as \
              srt-live-transmit with transtype=file&messageapi=1 [default: live media]",
         ),
         Flag::new(
             Media,
             "unordered",
             Takes::Nothing,
-            "Let messages be handed on before others that are missing",
+            "Allow messages to be delivered before others that are missing",
         )
         .requires(&["messages"]),
         Flag::new(
             Media,
             "message-ttl",
             Takes::Text("TIME", parses::<TimeSpan>),
-            "After how long a message is dropped that the client has not acknowledged [default: \
+            "Time after which a message is dropped that the client has not acknowledged [default: \
              never]",
         )
         .requires(&["messages"]),
@@ -99,7 +98,7 @@ const FLAGS: &[Flag] = {
             Service,
             "latency",
             Takes::Text("TIME", parses::<TimeSpan>),
-            "The least latency that is agreed to",
+            "Minimum latency",
         )
         .default("120ms"),
         Flag::new(
@@ -109,17 +108,16 @@ const FLAGS: &[Flag] = {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.to_string()),
             }),
-            "The passphrase that callers need [default: nothing is encrypted]",
+            "Passphrase that callers need [default: no encryption]",
         ),
         Flag::new(
             Faults,
             "fault",
             Takes::any("FAULT"),
-            "Do something wrong on purpose, several times if need be: handshake=silent (or \
-             unfinished, malformed), reject=2404 (or another code), lose=1% (of the packets that \
-             are sent first), lose-again=10% (of retransmissions), duplicate=1%, reorder=1%, \
-             corrupt=1%, stall=5s+1s, stop=5s (no more media comes), silent=5s (nothing comes), \
-             close=5s",
+            "Inject a fault; may be repeated: handshake=silent (or unfinished, malformed), \
+             reject=2404 (or another code), lose=1% (of first transmissions), lose-again=10% (of \
+             retransmissions), duplicate=1%, reorder=1%, corrupt=1%, stall=5s+1s, stop=5s (no more \
+             media), silent=5s (no packets at all), close=5s",
         )
         .times(Times::Any),
         Flag::new(
@@ -140,7 +138,7 @@ const FLAGS: &[Flag] = {
             Output,
             common::REPORT,
             Takes::File,
-            "Write what was done for each connection to this file, as lines of JSON",
+            "Write the result of each connection to this file, as lines of JSON",
         ),
     ]
 };
@@ -185,7 +183,7 @@ fn messages(flags: &Flags, source: &SourceConfig) -> Result<Option<MadeMessages>
     config::check_messages_source(source)?;
     let ttl = flags.get("message-ttl").map(|TimeSpan(ttl)| ttl);
     if ttl.is_some_and(|ttl| ttl.is_zero()) {
-        return Err("--message-ttl must be longer than nothing".to_owned());
+        return Err("--message-ttl must be longer than 0s".to_owned());
     }
     Ok(Some(MadeMessages {
         size: usize::try_from(size.0).unwrap_or(usize::MAX),
@@ -227,26 +225,26 @@ impl Serve for Server {
     }
 }
 
-/// What the server did, for all connections together: the last line of its report.
+/// Totals of all connections: the last line of the server's report.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Served {
-    /// Connections that are over.
+    /// Connections that have ended.
     connections: u64,
-    /// Those of them that were rejected.
+    /// Connections that were rejected.
     rejected: u64,
-    /// Those of them that published.
+    /// Connections that published.
     published: u64,
-    /// Packets sent for the first time to those that played, and those left out on purpose.
+    /// First transmissions to players, including those left out on purpose.
     sent: u64,
-    /// Packets sent again.
+    /// Retransmissions to players.
     sent_again: u64,
-    /// Packets left out on purpose when they were to be sent first, and when again.
+    /// First transmissions and retransmissions left out on purpose.
     left_out: u64,
-    /// Packets of publishers that came in time.
+    /// Packets of publishers that arrived in time.
     received: u64,
     /// Packets of publishers that were given up.
     lost: u64,
-    /// Messages that were sent to those that played, and that came whole from publishers.
+    /// Messages sent to players, and messages received whole from publishers.
     messages_sent: u64,
     messages_received: u64,
 }
@@ -290,7 +288,7 @@ impl Tally for Served {
 
     fn so_far(&self) -> String {
         format!(
-            "{} to their end, {} rejected, {} of publishers: {} packets sent, {} sent again, {} \
+            "{} ended, {} rejected, {} published: {} packets sent, {} retransmitted, {} \
              left out; {} received, {} lost",
             plural(self.connections as f64, "connection", "connections"),
             count(self.rejected as f64),
@@ -304,7 +302,7 @@ impl Tally for Served {
     }
 
     fn at_the_end(&self) -> Vec<String> {
-        vec![format!("served {}", self.so_far())]
+        vec![format!("served: {}", self.so_far())]
     }
 
     fn last_line(&self) -> String {

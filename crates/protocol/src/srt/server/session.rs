@@ -1,5 +1,5 @@
-//! A session of the reference server: it accepts or rejects one caller, and sends to it or takes in
-//! what it publishes.
+//! Session of the reference server: accepts or rejects one caller, and sends media to it or
+//! receives what it publishes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -27,30 +27,29 @@ use crate::srt::made::{self, Place};
 use crate::srt::seq::{SeqNumber, SocketClock};
 use crate::srt::url;
 
-/// The channel that an endpoint's session has from its beginning.
+/// Channel that a session of an endpoint has from the start.
 const CHANNEL: ChannelId = ChannelId(0);
 
-/// Why a caller is rejected where there are as many as may be.
+/// Rejection of callers beyond the maximum number of sessions.
 pub(super) const NO_ROOM: Rejection = Rejection::RESOURCE;
 
-/// How much more than the media is sent for the sake of retransmissions, in percent.
+/// Additional bandwidth for retransmissions, in percent of the media.
 const OVERHEAD: u32 = 25;
 
-/// Said of a stream that has more, and of one that is over.
+/// Messages on the topic of a stream: more media is available, or the stream has ended.
 const MORE: &str = "more";
 const OVER: &str = "over";
 
-/// How often it is asked whether messages were dropped.
+/// Interval at which the sender is asked for dropped messages.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long beyond the latency what was sent may take to be played, at the end.
+/// Additional time after the latency for sent media to be played, at the end.
 const REST: Duration = Duration::from_millis(200);
 
-/// A session.
 #[derive(Debug)]
 pub(super) struct ServerSession {
     shared: Arc<Shared>,
-    /// Until it is accepted or rejected.
+    /// `Some` until the caller is accepted or rejected.
     request: Option<Box<Request>>,
     socket_id: u32,
     number: u64,
@@ -59,17 +58,17 @@ pub(super) struct ServerSession {
     responder: Option<Responder>,
     liveness: Liveness,
     role: Role,
-    /// When media began.
+    /// Start of the media.
     began: Time,
-    /// Whether no more media is sent, and until when it may take to come.
+    /// `Some` if no more media is sent: the time until which sent media may take to arrive.
     finishing: Option<Time>,
-    /// Whether a fault has stopped the media.
+    /// True if a fault has stopped the media.
     stopped: bool,
     over: bool,
     done: ServedClient,
 }
 
-/// What is done for the caller.
+/// Role of the session towards the caller.
 #[derive(Debug)]
 enum Role {
     None,
@@ -81,14 +80,14 @@ enum Role {
 struct Sending {
     flow: FlowId,
     latency: Duration,
-    /// Of messages that may be dropped: when to look next whether the client is to be told.
+    /// Time of the next check for dropped messages, if messages have a TTL.
     ask_at: Time,
-    /// Of what another publishes: its name and number, and the next payload.
+    /// Stream that another client publishes: its name and number, and the next payload.
     relay: Option<(String, u64, u64)>,
 }
 
 impl ServerSession {
-    /// For a caller that has shown where it is.
+    /// Creates the session of a caller that has proved its address.
     pub(super) fn new(
         shared: Arc<Shared>,
         request: Box<Request>,
@@ -121,7 +120,7 @@ impl ServerSession {
         mix(&[self.shared.config.seed, 3, self.number, of])
     }
 
-    /// What it sends where it carries messages.
+    /// Messages that the server sends in message mode.
     fn messages(&self) -> Option<MadeMessages> {
         self.shared.config.messages
     }
@@ -130,7 +129,7 @@ impl ServerSession {
         self.done.stream_id.as_deref().unwrap_or_default()
     }
 
-    /// Why the caller gets nothing, where it does not.
+    /// Reason to reject the caller, if any.
     fn refusal(&self, published: &Option<Result<usize, Refusal>>, name: &str) -> Option<Rejection> {
         if let Some(rejection) = self.shared.config.faults.reject {
             return Some(rejection);
@@ -148,7 +147,7 @@ impl ServerSession {
         (!is_there).then_some(Rejection::NOTFOUND)
     }
 
-    /// Accepts the caller or rejects it.
+    /// Accepts or rejects the caller.
     fn decide(&mut self, cx: &mut Context<'_>, remote: Option<SocketAddr>) {
         let Some(request) = self.request.take() else {
             return;
@@ -171,7 +170,7 @@ impl ServerSession {
             receive_latency: self.shared.config.latency,
             send_latency: self.shared.config.latency,
             secret: self.shared.secret(),
-            // A listener takes the caller's number.
+            // A listener uses the caller's number.
             ..Settings::live(
                 self.socket_id,
                 SeqNumber::new(0),
@@ -353,7 +352,8 @@ impl ServerSession {
         }
     }
 
-    /// There is more of the stream that is passed on, or it is over.
+    /// Handles a message on the topic of a relayed stream: more media is available, or the stream
+    /// has ended.
     fn told(&mut self, cx: &mut Context<'_>, message: &str) {
         let Role::Sends(Sending {
             flow,
@@ -371,7 +371,7 @@ impl ServerSession {
             let sender = flow.sender();
             for payload in payloads {
                 *media += 1;
-                // The sender counts what it does not take.
+                // The sender counts refused payloads.
                 let _ = match messages {
                     None => sender.push(now, payload),
                     Some(own) => sender.push_message(now, &payload, own.in_order),
@@ -383,9 +383,9 @@ impl ServerSession {
         }
     }
 
-    /// Sends no more media, and waits until what was sent has been played, but not beyond `until`.
-    /// Messages are waited for until all of them are acknowledged or dropped. Says whether there is
-    /// anything to wait for.
+    /// Stops sending media, and waits until sent media has been played, but not beyond `until`.
+    /// Waits for messages until all of them are acknowledged or dropped. Returns `false` if there
+    /// is nothing to wait for.
     fn finish(&mut self, cx: &mut Context<'_>, until: Time) -> bool {
         let Role::Sends(sending) = &self.role else {
             return false;
@@ -401,7 +401,7 @@ impl ServerSession {
         true
     }
 
-    /// All that was sent is acknowledged, dropped or too late.
+    /// Handles the end of the flow: everything that was sent is acknowledged, dropped or too late.
     fn flow_ended(&mut self, cx: &mut Context<'_>) {
         self.finish(cx, Time::NEVER);
         if let (Some(until), Some(_)) = (self.finishing, self.messages()) {
@@ -409,7 +409,7 @@ impl ServerSession {
         }
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     fn look(&mut self, cx: &mut Context<'_>) {
         let (now, faults) = (cx.now, self.shared.config.faults);
         let header = self.header(now);
@@ -432,7 +432,7 @@ impl ServerSession {
                 }
                 let stops = after(self.began, faults.stop_after);
                 let stops = stops.min(after(self.began, faults.silent_after));
-                // What is asked for again does not come either.
+                // Requested retransmissions stop as well.
                 if now >= stops && !std::mem::replace(&mut self.stopped, true) {
                     cx.out.push_back(Output::StopFlow { flow });
                 }
@@ -514,12 +514,12 @@ impl ServerSession {
     }
 }
 
-/// The topic on which it is said that a stream has more, or is over.
+/// Topic of the messages on a stream.
 fn topic(index: usize) -> String {
     format!("srt-server/{index}")
 }
 
-/// Says something of a stream to those that play it.
+/// Sends a message to the sessions that relay a stream.
 fn say(cx: &mut Context<'_>, index: usize, message: &str) {
     cx.out.push_back(Output::Tell {
         topic: topic(index),
@@ -540,7 +540,7 @@ impl Session for ServerSession {
                 }
             }
             Input::Told { message, .. } => self.told(cx, message),
-            // All of a stream of a certain length was acknowledged, or is too late.
+            // All media of a stream with a fixed length is acknowledged or too late.
             Input::FlowEnded { .. } => self.flow_ended(cx),
             Input::Stop { until } => {
                 let waits = until > cx.now && self.finish(cx, until);

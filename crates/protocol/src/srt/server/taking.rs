@@ -1,4 +1,4 @@
-//! What a client publishes to the reference server, as it is taken in.
+//! Media that a client publishes to the reference server.
 
 use bytes::Bytes;
 use measure::Time;
@@ -14,26 +14,26 @@ use crate::srt::messages::assembly::Assembly;
 use crate::srt::messages::{Messages, Outcome};
 use crate::srt::seq::{SeqNumber, SocketClock};
 
-/// What became of messages that a client published.
+/// Message counts of a client that publishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReceivedMessages {
-    /// Messages that were due to come, as far as their numbers and packets tell.
+    /// Messages expected, according to message and packet numbers.
     pub expected: u64,
-    /// Of these, the ones that came whole.
+    /// Expected messages that arrived whole.
     pub whole: u64,
-    /// Messages of which some packets came, and others were given up.
+    /// Messages of which some packets arrived, and others were given up.
     pub incomplete: u64,
-    /// Of the whole ones, those that came before others that were missing.
+    /// Whole messages that arrived before others that were missing.
     pub early: u64,
     /// Packets that contradict others of the same message.
     pub contradictions: u64,
     /// Bytes of whole messages.
     pub bytes: u64,
-    /// Whole messages that were not passed on, because there was no room to keep all of them.
+    /// Whole messages that were not relayed, because there was not enough space to keep them.
     pub too_large: u64,
 }
 
-/// What comes of one client, and is passed on.
+/// Receiver of one publisher, whose media is relayed.
 #[derive(Debug)]
 pub(super) struct Taking {
     pub(super) receiver: Receiver,
@@ -85,8 +85,8 @@ impl TakenMessages {
         }
     }
 
-    /// Takes a packet in, where there is one, and settles what everything before `acknowledged`
-    /// has come of, or was given up.
+    /// Adds a packet, if any, and settles messages after everything before `acknowledged` has
+    /// arrived or was given up.
     fn take(
         &mut self,
         packet: Option<(&DataHeader, &[u8])>,
@@ -117,7 +117,7 @@ impl TakenMessages {
 }
 
 impl Taking {
-    /// Of a connection that stands, of a stream of that name and number.
+    /// Creates the receiver of an established connection, for a stream with that name and number.
     pub(super) fn new(
         negotiated: Negotiated,
         clock: SocketClock,
@@ -146,8 +146,8 @@ impl Taking {
         }
     }
 
-    /// Takes a data packet in, and passes on what is complete with it, under its name. Says
-    /// whether it could be decrypted.
+    /// Handles a data packet, and passes on what it completes, under the name of the stream.
+    /// Returns `false` if the packet could not be decrypted.
     pub(super) fn data(
         &mut self,
         header: &DataHeader,
@@ -182,7 +182,7 @@ impl Taking {
         true
     }
 
-    /// Takes a control packet in, and passes on what is complete with it.
+    /// Handles a control packet, and passes on what it completes.
     pub(super) fn control(
         &mut self,
         control: &Control<'_>,
@@ -199,14 +199,14 @@ impl Taking {
         }
     }
 
-    /// The answer to a demand of new keys, where it is encrypted.
+    /// Answer to a KMREQ, if the connection is encrypted.
     pub(super) fn key_request(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         let mut reply = Vec::new();
         self.decryptor.as_mut()?.key_request(message, &mut reply);
         Some(reply)
     }
 
-    /// What became of messages; none of a stream.
+    /// Message counts; `None` for a transport stream.
     pub(super) fn messages(&self) -> Option<ReceivedMessages> {
         match &self.content {
             Content::Stream(_) => None,

@@ -1,16 +1,16 @@
-//! How what is measured of SRT is proved.
+//! Trials by which `calibrate` verifies the metrics of SRT.
 
 use crate::calibration::{
     Check, Evidence, Figure, Known, Tolerance, Trial, TrialClients, TrialLink, Truth,
 };
 
-/// What clients play.
+/// URL that clients play.
 const MADE: &str = "srt://{address}?streamid=stream1";
-/// Long enough that what is asked for comes in time on a machine that is busy.
+/// Long enough for retransmissions to arrive in time on a busy machine.
 const LATENCY: &str = "latency: 500ms";
-/// Of trials of messages.
+/// Key of trials with messages.
 const MESSAGES: &str = "messages: true";
-/// The media of trials has an end.
+/// Key of trials whose media ends.
 const ENDS: &str = "leave: at_end";
 
 pub(super) static TRIALS: &[Trial] = &[
@@ -211,7 +211,7 @@ pub(super) static TRIALS: &[Trial] = &[
             Check::none("writers", "messages_unacked"),
         ],
     },
-    // Messages are far apart: what follows one that is missing is only acknowledged once that one is
+    // Messages are far apart: packets after a missing one are acknowledged only once its message is
     // dropped.
     Trial {
         server: &[
@@ -261,7 +261,7 @@ pub(super) static TRIALS: &[Trial] = &[
     },
 ];
 
-/// Each way another delay, so that one that was taken for the other shows.
+/// Different delays per direction, so that a mix-up of the two is noticed.
 const LINK: TrialLink = TrialLink { up: 10, down: 25 };
 
 const fn publishers(name: &'static str) -> TrialClients {
@@ -291,7 +291,7 @@ const fn exactly(
     }
 }
 
-/// All packets that left: for the first time, again, and twice, but for those left out.
+/// All packets sent: first transmissions, retransmissions and duplicates, except those left out.
 const fn count_of_all(clients: &'static str, metric: &'static str) -> Check {
     exactly(clients, metric, |evidence| {
         let sent = evidence.sum("/sent/first")? + evidence.sum("/sent/again")?;
@@ -301,7 +301,7 @@ const fn count_of_all(clients: &'static str, metric: &'static str) -> Check {
     })
 }
 
-/// Packets that were to come, as far as a later one shows it.
+/// Expected packets, as far as a later packet reveals them.
 const fn count_of_seen(clients: &'static str, metric: &'static str) -> Check {
     exactly(clients, metric, |evidence| {
         let unseen = evidence.sum("/wrongs/left_out_at_the_end")?;
@@ -309,7 +309,7 @@ const fn count_of_seen(clients: &'static str, metric: &'static str) -> Check {
     })
 }
 
-/// Packets that were left out, as far as a later one shows it.
+/// Packets left out, as far as a later packet reveals them.
 const fn count_of_missed(clients: &'static str, metric: &'static str) -> Check {
     exactly(clients, metric, |evidence| {
         let unseen = evidence.sum("/wrongs/left_out_at_the_end")?;

@@ -1,4 +1,4 @@
-//! The keys that a scenario may set for SRT clients.
+//! Scenario keys of SRT clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use super::made::Made;
 use crate::media::rtp::Pacing;
 use crate::media::source::SourceConfig;
 
-/// The longest latency: a handshake has 16 bits for it.
+/// Maximum latency in milliseconds: a handshake has 16 bits for it.
 pub(super) const LATENCY_MAX_MS: u64 = 65_535;
 
-/// The longest message, in bytes. Two of them fit into a send buffer, also where they are encrypted.
+/// Maximum message size in bytes. Two such messages fit into a send buffer, even if encrypted.
 const MESSAGE_SIZE_MAX: u64 = 5_000_000;
 const _: () = assert!(2 * MESSAGE_SIZE_MAX < PACKETS_MAX as u64 * (PAYLOAD_MAX as u64 - 16));
 
-/// The lowest bit rate of messages.
+/// Minimum bit rate of messages, in bit/s.
 const MESSAGES_RATE_MIN: u64 = 1000;
 
-/// How a connection comes about.
+/// Way in which a connection is established.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -39,7 +39,7 @@ pub enum Mode {
     Rendezvous,
 }
 
-/// How long keys are, in bytes: 16 (AES-128), 24 or 32.
+/// Length of keys in bytes: 16 (AES-128), 24 or 32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u16", into = "u16")]
 pub enum KeyLength {
@@ -57,7 +57,7 @@ impl TryFrom<u16> for KeyLength {
 
     fn try_from(bytes: u16) -> Result<KeyLength, String> {
         let known = KeyLength::read(&bytes.to_string());
-        known.ok_or_else(|| format!("keys have 16, 24 or 32 bytes, and not {bytes}"))
+        known.ok_or_else(|| format!("keys must have 16, 24 or 32 bytes instead of {bytes}"))
     }
 }
 
@@ -72,7 +72,7 @@ impl From<KeyLength> for u16 {
 }
 
 impl KeyLength {
-    /// As a URL says it.
+    /// Parses the value of a URL.
     pub(super) fn read(text: &str) -> Option<KeyLength> {
         match text {
             "16" => Some(KeyLength::Bytes16),
@@ -82,7 +82,7 @@ impl KeyLength {
         }
     }
 
-    /// As the handshake has it.
+    /// Key length for the handshake.
     pub(super) fn agreed(self) -> crypto::KeyLength {
         match self {
             KeyLength::Bytes16 => crypto::KeyLength::Aes128,
@@ -92,22 +92,22 @@ impl KeyLength {
     }
 }
 
-/// Which cipher encrypts (`SRTO_CRYPTOMODE`).
+/// Cipher that encrypts (`SRTO_CRYPTOMODE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cipher {
-    /// What the peer takes; where the client decides, AES-CTR.
+    /// The cipher of the peer; AES-CTR if the client decides.
     #[default]
     Auto,
-    /// AES-CTR, which any peer knows.
+    /// AES-CTR, which every peer supports.
     Ctr,
-    /// AES-GCM, which also tells what was damaged or forged: libsrt from 1.5.2 on, where it was
-    /// built for it.
+    /// AES-GCM, which also detects damaged and forged packets: libsrt 1.5.2 and later, if built
+    /// with it.
     Gcm,
 }
 
 impl Cipher {
-    /// As a URL says it.
+    /// Parses the value of a URL.
     pub(super) fn read(text: &str) -> Option<Cipher> {
         match text {
             "0" => Some(Cipher::Auto),
@@ -117,7 +117,7 @@ impl Cipher {
         }
     }
 
-    /// As the handshake has it.
+    /// Cipher mode for the handshake.
     pub(super) fn mode(self) -> crypto::CipherMode {
         match self {
             Cipher::Auto => crypto::CipherMode::Auto,
@@ -127,75 +127,74 @@ impl Cipher {
     }
 }
 
-/// Keys of an SRT population. What the query of a URL says goes before them.
+/// Keys of an SRT population. The query of a URL takes precedence over them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// How the connection comes about: `caller` (default), the client calls a listener, or
-    /// `rendezvous`, both call each other. The client's port is then the same as the URL's, or what
-    /// the URL says by `port`; each client needs a URL of its own.
+    /// Way in which the connection is established: `caller` (default), the client calls a listener,
+    /// or `rendezvous`, both call each other. In a rendezvous the client's port is the port of the
+    /// URL, or the one that the URL sets with `port`; each client needs a URL of its own.
     pub mode: Mode,
-    /// The latency that the client wants: what is lost is asked for as long, and given up then. The
-    /// longer of both sides' counts. Of a client that publishes it is what is asked of the server.
-    /// At most 65535ms. Default 120ms.
+    /// Latency that the client requests: lost packets are retransmitted within it, and then given
+    /// up. The longer latency of both sides counts. A client that publishes requests it of the
+    /// server. At most 65535ms. Default 120ms.
     pub latency: TimeSpan,
-    /// The passphrase of encrypted streams, of 10 to 79 bytes. A secret: it is masked in all that a
-    /// run leaves. Default: none, nothing is encrypted.
+    /// Passphrase of encrypted streams, of 10 to 79 bytes. A secret: it is masked in everything
+    /// that a run writes. Default: none, no encryption.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<String>,
-    /// How long keys are, in bytes: 16 (default), 24 or 32.
+    /// Length of keys in bytes: 16 (default), 24 or 32.
     #[schemars(with = "u16")]
     pub key_length: KeyLength,
-    /// Which cipher encrypts: `auto` (default: AES-CTR, or in a rendezvous what the peer decides),
-    /// `ctr` or `gcm` (AES-GCM). A peer that takes another one fails with `cipher_mismatch`.
+    /// Cipher that encrypts: `auto` (default: AES-CTR, or in a rendezvous the peer's choice), `ctr`
+    /// or `gcm` (AES-GCM). The client fails with `cipher_mismatch` if the peer uses another cipher.
     pub cipher: Cipher,
-    /// The stream id that is said to the server, of at most 512 bytes, where the URL has none, such
-    /// as `#!::r=live/one,m=request`. Default: none.
+    /// Stream id sent to the server if the URL has none, of at most 512 bytes, such as
+    /// `#!::r=live/one,m=request`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_id: Option<String>,
-    /// How long the handshake may take, looking up the name included: then the client has failed
-    /// with `handshake_timeout`. Default 3s.
+    /// Maximum duration of the handshake, including the lookup of the host name. The client then
+    /// fails with `handshake_timeout`. Default 3s.
     pub connect_timeout: TimeSpan,
-    /// How long after the handshake the first media may take: then the client has failed with
-    /// `no_media`. Default 10s.
+    /// Maximum time from the handshake to the first media. The client then fails with `no_media`.
+    /// Default 10s.
     pub no_media: TimeSpan,
-    /// How long no media may come before the client has failed with `media_stopped`. Default 10s.
+    /// Maximum time without media. The client then fails with `media_stopped`. Default 10s.
     pub silence: TimeSpan,
-    /// How long the server may say nothing at all, no keepalive either, before the client has
-    /// failed with `peer_idle`. Default 5s.
+    /// Maximum time without any packet from the server, including keep-alives. The client then
+    /// fails with `peer_idle`. Default 5s.
     pub peer_idle: TimeSpan,
-    /// Whether messages are carried (`SRTT_FILE` with `SRTO_MESSAGEAPI`) and not live media: of one
-    /// packet or of many, in order or not. Clients count them, and look at nothing that is in them.
-    /// With `publish` they send them, evenly, at its `bitrate`. Default: false.
+    /// True if clients carry messages (`SRTT_FILE` with `SRTO_MESSAGEAPI`) instead of live media:
+    /// of one packet or of several, in order or not. Clients count messages, and do not check their
+    /// content. With `publish` they send messages, evenly spaced, at its `bitrate`. Default: false.
     pub messages: bool,
-    /// How long each message is, of clients that publish messages: from 1B to 5MB. It goes in
+    /// Size of each message of clients that publish messages: from 1B to 5MB. A message is sent in
     /// packets of up to 1456 bytes. Default 10kB.
     pub message_size: Size,
-    /// Whether messages that clients publish are to be handed on in order, each once all before it
-    /// have come or were dropped (SRT, 3.1: the order flag). Default: true.
+    /// True if published messages must be delivered in order, each after all before it have arrived
+    /// or were dropped (SRT, 3.1: the order flag). Default: true.
     pub messages_in_order: bool,
-    /// After how long a message is dropped that the server has not acknowledged, from when it was
-    /// due, of clients that publish messages (`msgttl` of `srt_sendmsg2`; SRT, 3.2.9). Default:
-    /// never.
+    /// Time from when a published message was due until it is dropped if the server has not
+    /// acknowledged it (`msgttl` of `srt_sendmsg2`; SRT, 3.2.9). Default: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_ttl: Option<TimeSpan>,
-    /// What the clients publish, such as `{bitrate: 2Mbps}`, `{file: clip.ts}`, or `{}` for all
-    /// defaults: a transport stream at a constant bit rate, 1316 bytes in a packet. `bitrate` is
-    /// that of the stream; what is made has a time code in each packet, and with `audio: true`
-    /// silence in AAC of 192 kb/s. With `messages: true` only `bitrate` goes, which is that of the
-    /// messages. Default: nothing, they play.
+    /// Media that the clients publish, such as `{bitrate: 2Mbps}`, `{file: clip.ts}`, or `{}` for
+    /// all defaults: a transport stream at a constant bit rate, 1316 bytes in a packet. `bitrate`
+    /// is that of the stream. Generated media has a time code in each packet, and with `audio:
+    /// true` silent AAC audio of 192 kb/s. With `messages: true` only `bitrate` is used, as the bit
+    /// rate of the messages. Default: nothing, the clients play.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish: Option<SourceConfig>,
-    /// The most that a client sends, retransmissions included, of clients that publish. Default: by
-    /// `overhead`; of messages: none, they leave as soon as the server has room.
+    /// Maximum bandwidth of a client that publishes, including retransmissions. Default: set by
+    /// `overhead`; for messages unlimited, they leave as soon as the server has space.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bandwidth: Option<BitRate>,
-    /// How much more than the media a client may send for the sake of retransmissions, in percent:
-    /// 5 to 100. Messages have no such bound. Default 25.
+    /// Additional bandwidth for retransmissions, in percent of the media: 5 to 100. Does not limit
+    /// messages. Default 25.
     pub overhead: u32,
 }
 
-/// Advice for a key that populations once had.
+/// Advice for a key that no longer exists.
 pub(super) fn former_key(key: &str) -> Option<&'static str> {
     (key == "at_shutdown").then_some("if the server's streams end, write `leave: at_end`")
 }
@@ -225,13 +224,13 @@ impl Default for ClientConfig {
     }
 }
 
-/// Whether it is a share that `overhead` may be, in percent.
+/// True if `overhead` may have that value, in percent.
 pub(super) fn is_overhead(percent: &u32) -> bool {
     (5..=100).contains(percent)
 }
 
 impl ClientConfig {
-    /// Whether these values make sense together; if not, which key is wrong, and why.
+    /// Checks the values. Returns the invalid key, and the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         for (key, span) in [
             ("connect_timeout", self.connect_timeout),
@@ -240,11 +239,11 @@ impl ClientConfig {
             ("peer_idle", self.peer_idle),
         ] {
             if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than nothing")));
+                return Err((key, format!("`{key}` must be longer than 0s")));
             }
         }
         if self.latency.0 > Duration::from_millis(LATENCY_MAX_MS) {
-            let text = format!("`latency` is at most {LATENCY_MAX_MS}ms");
+            let text = format!("`latency` must be at most {LATENCY_MAX_MS}ms");
             return Err(("latency", text));
         }
         if let Some(Err(error)) = self.passphrase.as_ref().map(Passphrase::new) {
@@ -254,7 +253,7 @@ impl ClientConfig {
             return Err(("stream_id", error.to_string()));
         }
         if !is_overhead(&self.overhead) {
-            return Err(("overhead", "`overhead` is from 5 to 100 percent".to_owned()));
+            return Err(("overhead", "`overhead` must be 5 to 100 percent".to_owned()));
         }
         self.check_messages()?;
         match &self.publish {
@@ -263,7 +262,7 @@ impl ClientConfig {
             }
             Some(source) => check_source(source).map_err(|text| ("publish", text)),
             None if self.max_bandwidth.is_some() => {
-                let text = "`max_bandwidth` is of clients that `publish`; take it out";
+                let text = "`max_bandwidth` is only for clients that `publish`; remove it";
                 Err(("max_bandwidth", text.to_owned()))
             }
             None => Ok(()),
@@ -285,8 +284,8 @@ impl ClientConfig {
                 return Err((
                     key,
                     format!(
-                        "`{key}` is of clients that publish messages: write `messages: true` and \
-                         `publish: {{ bitrate: 1Mbps }}`, or take it out"
+                        "`{key}` is only for clients that publish messages: write `messages: true` \
+                         and `publish: {{ bitrate: 1Mbps }}`, or remove it"
                     ),
                 ));
             }
@@ -294,17 +293,17 @@ impl ClientConfig {
         check_message_size(self.message_size)
             .map_err(|text| ("message_size", format!("`message_size` {text}")))?;
         if self.message_ttl.is_some_and(|ttl| ttl.0.is_zero()) {
-            let text = "`message_ttl` must be longer than nothing";
+            let text = "`message_ttl` must be longer than 0s";
             return Err(("message_ttl", text.to_owned()));
         }
         Ok(())
     }
 
-    /// What the clients publish; none where they play. Takes up to some seconds. `file` is what
-    /// their file holds, where there is one.
+    /// Media that the clients publish, or `None` if they play. Takes up to some seconds. `file` is
+    /// the content of their file, if any.
     ///
     /// # Errors
-    /// No stream can be made by the settings, or out of the file; the text says why.
+    /// Reason why no stream can be made from the settings or the file.
     pub(super) fn made(&self, file: Option<&[u8]>) -> Result<Option<Made>, String> {
         let Some(source) = &self.publish else {
             return Ok(None);
@@ -321,43 +320,43 @@ impl ClientConfig {
     }
 }
 
-/// Whether messages may be that long.
+/// Checks the size of messages.
 ///
 /// # Errors
-/// What it is instead.
+/// The valid range.
 pub(super) fn check_message_size(size: Size) -> Result<(), String> {
     match size.0 {
         1..=MESSAGE_SIZE_MAX => Ok(()),
-        _ => Err(format!("is from 1B to {}", Size(MESSAGE_SIZE_MAX))),
+        _ => Err(format!("must be from 1B to {}", Size(MESSAGE_SIZE_MAX))),
     }
 }
 
-/// Whether the keys of a source make sense for messages.
+/// Checks the keys of a source for messages.
 ///
 /// # Errors
-/// What is wrong.
+/// Reason why a key is invalid.
 pub(super) fn check_messages_source(source: &SourceConfig) -> Result<(), String> {
     let rest = SourceConfig {
         bitrate: None,
         ..source.clone()
     };
     if rest != SourceConfig::default() {
-        let text = "with `messages: true` only `bitrate` is used of `publish`; take the rest out";
+        let text = "with `messages: true`, `publish` takes only `bitrate`; remove the other keys";
         return Err(text.to_owned());
     }
     match source.bitrate {
         Some(BitRate(rate)) if rate < MESSAGES_RATE_MIN => {
             let least = MESSAGES_RATE_MIN / 1000;
-            Err(format!("`bitrate` of messages is at least {least} kb/s"))
+            Err(format!("`bitrate` of messages is below {least} kb/s"))
         }
         _ => Ok(()),
     }
 }
 
-/// Whether the keys of a source make sense for a transport stream.
+/// Checks the keys of a source for a transport stream.
 ///
 /// # Errors
-/// What is wrong.
+/// Reason why a key is invalid.
 pub(super) fn check_source(source: &SourceConfig) -> Result<(), String> {
     source.check()?;
     let usual = SourceConfig::default();
@@ -367,27 +366,27 @@ pub(super) fn check_source(source: &SourceConfig) -> Result<(), String> {
     ] {
         if written {
             return Err(format!(
-                "`{key}` does not go with SRT, which sends a transport stream; take it out"
+                "`{key}` is not supported by SRT, which sends a transport stream; remove it"
             ));
         }
     }
     if source.file.is_some() && source.audio.is_some() {
-        let text = "a transport stream is published as it is; take `audio` out";
+        let text = "a transport stream file is published unchanged; remove `audio`";
         return Err(text.to_owned());
     }
     match source.bitrate {
         Some(BitRate(rate)) if rate < RATE_MIN => {
-            Err(format!("`bitrate` is at least {} kb/s", RATE_MIN / 1000))
+            Err(format!("`bitrate` is below {} kb/s", RATE_MIN / 1000))
         }
         _ => Ok(()),
     }
 }
 
-/// Makes the stream of a source. Takes up to some seconds. `file` is what the file holds, where
-/// there is one.
+/// Makes the stream of a source. Takes up to some seconds. `file` is the content of the file, if
+/// any.
 ///
 /// # Errors
-/// No stream can be made by the settings, or out of the file; the text says why.
+/// Reason why no stream can be made from the settings or the file.
 pub(super) fn stream(source: &SourceConfig, file: Option<&[u8]>) -> Result<LoopedStream, String> {
     match file {
         Some(bytes) => {
@@ -418,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_and_senseless_ones_refused() {
+    fn keys_are_parsed_and_invalid_values_refused() {
         assert_eq!(read("{}"), Ok(ClientConfig::default()));
         let config = read(
             r#"{"latency":"200ms","passphrase":"0123456789","key_length":32,"cipher":"gcm",

@@ -1,4 +1,4 @@
-//! SRT as the registry lists it.
+//! SRT in the protocol registry.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use crate::metrics::CLIENTS;
 use crate::options::{ClientOption, ClientOptions};
 use crate::session::{Needs, Session};
 
-/// Secure Reliable Transport, live (draft-sharabayko-srt-01).
+/// Secure Reliable Transport (draft-sharabayko-srt-01).
 pub static PROTOCOL: Protocol = Protocol {
     name: "srt",
     schemes: &["srt"],
@@ -45,7 +45,7 @@ static OPTIONS: ClientOptions = ClientOptions {
         "latency",
         "latency",
         "TIME",
-        "The latency within which what is lost is asked for [default: 120ms]",
+        "Latency within which lost packets are retransmitted [default: 120ms]",
     )],
 };
 
@@ -114,7 +114,8 @@ impl Keys for ClientConfig {
         }))
     }
 
-    /// Publishers hear control packets alone, and the peer of a rendezvous knows the port.
+    /// `None` for publishers, which receive control packets only, and in a rendezvous, in which the
+    /// peer knows the port.
     fn datagrams(&self) -> Option<Needs> {
         let receives = self.publish.is_none() && self.mode == Mode::Caller;
         PROTOCOL.datagrams.filter(|_| receives)
@@ -138,7 +139,7 @@ impl Keys for ClientConfig {
     }
 }
 
-/// What the clients of a population have in common.
+/// State shared by the clients of a population.
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,

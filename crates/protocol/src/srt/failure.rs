@@ -1,4 +1,4 @@
-//! The ways in which a client can fail.
+//! Reasons why a client fails.
 
 use super::codec::handshake::Rejection;
 use super::handshake;
@@ -6,74 +6,74 @@ use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
 
 reasons! {
-    /// Why a client failed: a row of the report.
+    /// Reason why a client failed: a row of the report.
     Failure with Connect(ConnectFailure) {
-        /// The handshake came to no end in time: nothing was answered.
+        /// The server did not answer the handshake in time.
         HandshakeTimeout = "handshake_timeout";
-        /// The handshake came to no end in time, after a first answer.
+        /// The server answered, but the handshake was not completed in time.
         HandshakeUnfinished = "handshake_unfinished";
-        /// The server and the client have different passphrases (SRT_REJ_BADSECRET).
+        /// The passphrases of server and client differ (SRT_REJ_BADSECRET).
         WrongPassphrase = "wrong_passphrase";
-        /// The server demands a passphrase, and the client has none (SRT_REJ_UNSECURE).
+        /// The server requires a passphrase, and the client has none (SRT_REJ_UNSECURE).
         PassphraseMissing = "passphrase_missing";
         /// The client has a passphrase, and the server has none (SRT_REJ_UNSECURE).
         PassphraseUnexpected = "passphrase_unexpected";
-        /// The ciphers of both do not fit together (SRT_REJ_CRYPTO).
+        /// The ciphers of server and client differ (SRT_REJ_CRYPTO).
         CipherMismatch = "cipher_mismatch";
-        /// The server has no such stream (SRT_REJX_NOTFOUND).
+        /// The server does not have the stream (SRT_REJX_NOTFOUND).
         StreamNotFound = "stream_not_found";
-        /// The server wants to know who asks (SRT_REJX_UNAUTHORIZED).
+        /// The server requires authentication (SRT_REJX_UNAUTHORIZED).
         Unauthorized = "unauthorized";
-        /// The client may not (SRT_REJX_FORBIDDEN).
+        /// The server denies access (SRT_REJX_FORBIDDEN).
         Forbidden = "forbidden";
-        /// The server is overloaded, or serves as many as it can (SRT_REJX_OVERLOAD,
-        /// SRT_REJ_RESOURCE, SRT_REJ_BACKLOG and the like).
+        /// The server is overloaded, or has reached its maximum number of connections
+        /// (SRT_REJX_OVERLOAD, SRT_REJ_RESOURCE, SRT_REJ_BACKLOG and the like).
         Overloaded = "overloaded";
-        /// The server rejected the connection without saying more (SRT_REJ_PEER): so libsrt does
-        /// where its application refuses a stream id.
+        /// The server rejected the connection without a specific reason (SRT_REJ_PEER), as libsrt
+        /// does if its application refuses a stream id.
         RejectedByPeer = "rejected_by_peer";
-        /// The server rejected the connection for another reason, whose code and name the detail
-        /// says.
+        /// The server rejected the connection for another reason. The detail has its code and name.
         RejectedOther = "rejected_other";
-        /// The server speaks a version of SRT, or of its handshake, that the client does not.
+        /// The server and the client support different versions of SRT, or of its handshake.
         Version = "version";
-        /// What the server said in the handshake is malformed.
+        /// The server's handshake is malformed.
         MalformedHandshake = "malformed_handshake";
-        /// The server is set up for something else than live media in messages, which the detail
-        /// names.
+        /// The server uses another transmission mode (live media or messages), or requires a packet
+        /// filter. The detail has the difference.
         OtherMode = "other_mode";
-        /// The server shut the connection down within the handshake.
+        /// The server shut the connection down during the handshake.
         ShutdownInHandshake = "shutdown_in_handshake";
-        /// The connection stood, and then no media came in time.
+        /// The connection was established, but no media arrived in time.
         NoMedia = "no_media";
-        /// What the server sends is no transport stream.
+        /// The server's media is not a transport stream.
         NotTs = "not_ts";
-        /// Video came for 2 s or more without a random-access point with which a decoder can begin:
-        /// the viewer saw no picture. Told when the client leaves.
+        /// Video arrived for 2 s or more without a random-access point at which a decoder can
+        /// start: the viewer saw no picture. Reported when the client leaves.
         NoPicture = "no_picture";
-        /// Media came to a stop, though the server goes on saying that it is there.
+        /// Media stopped, although the server still sends other packets.
         MediaStopped = "media_stopped";
-        /// Nothing came from the server any more, no keepalive either.
+        /// The server stopped sending packets, including keep-alives.
         PeerIdle = "peer_idle";
-        /// The server shut the connection down while media came. Not with `leave: at_end`.
+        /// The server shut the connection down while media arrived. Not reported with `leave:
+        /// at_end`.
         PeerShutdown = "peer_shutdown";
-        /// The server shut the connection down before any media.
+        /// The server shut the connection down before any media arrived.
         ShutdownBeforeMedia = "shutdown_before_media";
         /// The server shut the connection down while the client published.
         ShutdownInPublishing = "shutdown_in_publishing";
-        /// What came cannot be decrypted.
+        /// The media cannot be decrypted.
         Undecryptable = "undecryptable";
-        /// The server sent so many malformed packets that it speaks something else.
+        /// The client received 1000 malformed packets in a row: the server speaks another protocol.
         MalformedPackets = "malformed_packets";
-        /// Nobody is at the server's port any more.
+        /// The server's port became unreachable.
         Reset = "reset";
-        /// Nothing can be sent.
+        /// The client cannot send packets.
         NotSent = "not_sent";
     }
 }
 
 impl Failure {
-    /// Of a handshake.
+    /// Reason for a failed handshake.
     pub(super) fn of_handshake(failure: &handshake::Failure) -> Failure {
         use handshake::Failure as From;
         match failure {
@@ -91,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// Of a reason that the server gives.
+    /// Reason for a rejection by the server.
     fn of_rejection(rejection: Rejection) -> Failure {
         match rejection.code() {
             1404 | 2404 => Failure::StreamNotFound,
@@ -112,13 +112,13 @@ mod tests {
     use crate::connect_failure::tests::assert_reasons;
 
     #[test]
-    fn names_are_stable_words_and_differ() {
+    fn names_are_distinct_lowercase_words() {
         let all = Failure::ALL.iter();
         assert_reasons(all.map(|failure| (failure.name(), failure.doc())));
     }
 
     #[test]
-    fn every_reason_of_libsrt_is_one() {
+    fn every_rejection_of_libsrt_has_a_reason() {
         for &rejection in Rejection::ALL {
             let failure = Failure::of_rejection(rejection);
             assert!(Failure::ALL.contains(&failure), "{rejection}");

@@ -1,5 +1,5 @@
-//! Payloads in the order of their numbers. A player hands media on in order; so what comes behind a
-//! gap waits here until the gap is filled or given up.
+//! Payloads in order of their sequence numbers. A player delivers media in order, so payloads
+//! behind a gap wait here until the gap is filled or given up.
 
 use std::collections::VecDeque;
 
@@ -8,18 +8,19 @@ use measure::Time;
 
 use super::seq::SeqNumber;
 
-/// The most packets that wait, and gaps among them: libsrt's window. What is farther ahead has
-/// those before it given up, because a peer may jump as often as it likes.
+/// Maximum number of waiting packets, including the gaps among them: libsrt's window. A packet
+/// farther ahead causes earlier ones to be given up, because a peer may jump ahead as often as it
+/// likes.
 const WAITING_MAX: usize = 8192;
 
-/// What waits behind gaps.
+/// Payloads that wait behind gaps.
 #[derive(Debug)]
 pub(super) struct InOrder {
-    /// The number of the first that was not handed on.
+    /// Number of the first packet that was not delivered.
     next: SeqNumber,
-    /// What came behind it, by how far.
+    /// Payloads from `next` on, by distance; `None` if missing.
     held: VecDeque<Option<Held>>,
-    /// The latest time that anything was handed on with.
+    /// Latest time at which a payload was delivered.
     latest: Time,
 }
 
@@ -38,9 +39,9 @@ impl InOrder {
         }
     }
 
-    /// Takes a payload in, and hands on what is in order with it. With each goes the time from
-    /// which on it could be handed on: when it came, or what was before it. Nothing is copied that
-    /// does not have to wait.
+    /// Adds a payload, and delivers all that are now in order. Each is delivered with the time from
+    /// which it could be delivered: its arrival, or that of an earlier payload. Payloads that need
+    /// not wait are not copied.
     #[inline]
     pub(super) fn put(
         &mut self,
@@ -63,7 +64,7 @@ impl InOrder {
                 self.skip(sequence, at, hand_on);
                 self.put(sequence, at, payload, hand_on);
             }
-            // Given up before.
+            // The payload was given up earlier.
             Err(_) => {}
         }
     }
@@ -89,8 +90,7 @@ impl InOrder {
         }
     }
 
-    /// Everything before that number that has not come was given up by `at`: what waits behind it
-    /// is handed on.
+    /// Gives up missing payloads before `before`, at the time `at`, and delivers those behind them.
     #[inline]
     pub(super) fn give_up(
         &mut self,
@@ -119,7 +119,7 @@ impl InOrder {
         self.hand_on_held(hand_on);
     }
 
-    /// How many places wait.
+    /// Number of waiting payloads, including gaps.
     #[cfg(test)]
     fn waiting(&self) -> usize {
         self.held.len()
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_behind_a_gap_waits_for_it() {
+    fn payloads_behind_a_gap_wait_for_it() {
         let first = SeqNumber::MAX;
         let mut order = InOrder::new(first);
         let mut handed = Vec::new();
@@ -146,12 +146,12 @@ mod tests {
         order.put(first.plus(2), at(2), b"2", &mut hand_on);
         order.put(first.plus(4), at(3), b"4", &mut hand_on);
         order.put(first.plus(1), at(9), b"1", &mut hand_on);
-        // The third is given up.
+        // Packet 3 is given up.
         order.give_up(first.plus(3), at(9), &mut hand_on);
         order.give_up(first.plus(5), at(12), &mut hand_on);
         order.put(first.plus(3), at(13), b"3", &mut hand_on);
         order.put(first.plus(5), at(14), b"5", &mut hand_on);
-        // Nothing came, and it is known that nothing will.
+        // Missing packets are given up before a later one arrives.
         order.give_up(first.plus(5000), at(15), &mut hand_on);
         order.put(first.plus(5000), at(16), b"6", &mut hand_on);
         let expected = [
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_jumps_on_and_on_makes_nothing_grow() {
+    fn repeated_jumps_do_not_grow_the_buffer() {
         let mut order = InOrder::new(SeqNumber::new(0));
         let mut handed = 0;
         for jump in 1..200 {

@@ -1,4 +1,5 @@
-//! What clients publish, and the reference server plays: a transport stream, or messages.
+//! Media that clients publish, and that the reference server plays: a transport stream, or
+//! messages.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,12 +15,11 @@ use super::handshake::Negotiated;
 use super::seq::SocketClock;
 use crate::session::{Flow, FlowPacket, Handover, Tag};
 
-/// What is made.
+/// Media to be sent.
 #[derive(Clone, Debug)]
 pub enum Made {
-    /// A transport stream, 1316 bytes in a packet.
+    /// Transport stream, 1316 bytes in a packet.
     Stream(Arc<LoopedStream>),
-    /// Messages.
     Messages(MadeMessages),
 }
 
@@ -29,22 +29,22 @@ impl From<Arc<LoopedStream>> for Made {
     }
 }
 
-/// Of which stream it is, and for how long it is made.
+/// Identity of a stream in its stamps, and its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Which address stamps name: that of the stream's consumer, or where it is published.
+    /// Address in the stamps: that of the stream's consumer, or where the stream is published.
     pub address: SocketAddr,
-    /// By which number stamps tell runs of a source apart.
+    /// Number in the stamps that distinguishes the runs of a source.
     pub source: u64,
-    /// What the wall clock showed, since 1970, when time began.
+    /// Wall clock time since 1970 at [`Time::ZERO`].
     pub wall_clock: Duration,
-    /// How long media is made. Endless without.
+    /// Length of the media. Default: endless.
     pub length: Option<Duration>,
 }
 
 impl Made {
-    /// The bandwidth that it takes where nothing else is said. Live media is spaced by its rate and
-    /// so many percent more for retransmissions; messages leave as soon as the peer has room.
+    /// Default bandwidth. Live media is limited to its rate plus `overhead_percent` for
+    /// retransmissions; messages leave as soon as the peer has space.
     pub fn bandwidth(&self, overhead_percent: u32) -> Bandwidth {
         match self {
             Made::Stream(looped) => Bandwidth::Input {
@@ -55,7 +55,7 @@ impl Made {
         }
     }
 
-    /// A sender of it over a connection that stands.
+    /// Creates a sender for it over an established connection.
     pub fn sender(
         &self,
         negotiated: &mut Negotiated,
@@ -69,7 +69,7 @@ impl Made {
         sender(negotiated, clock, bandwidth, ttl)
     }
 
-    /// A flow of it that has not begun.
+    /// Creates a flow that has not started.
     pub fn flow(&self, place: Place, sender: Sender) -> MadeFlow {
         match self {
             Made::Stream(looped) => {
@@ -89,7 +89,8 @@ impl Made {
     }
 }
 
-/// A sender over a connection that stands: of live media, or of messages with their `ttl`.
+/// Creates a sender over an established connection: for messages with the given TTL, or for live
+/// media if `messages` is `None`.
 pub fn sender(
     negotiated: &mut Negotiated,
     clock: SocketClock,
@@ -112,17 +113,15 @@ pub fn sender(
     sender
 }
 
-/// A flow of what is made.
+/// Flow of generated media.
 #[derive(Debug)]
 pub enum MadeFlow {
-    /// Of a transport stream.
     Stream(SrtTsFlow),
-    /// Of messages.
     Messages(MessageFlow),
 }
 
 impl MadeFlow {
-    /// Begins to send at `at`.
+    /// Starts sending at `at`.
     pub fn start(&mut self, at: Time) {
         match self {
             MadeFlow::Stream(flow) => flow.start(at),
@@ -130,7 +129,7 @@ impl MadeFlow {
         }
     }
 
-    /// Makes no more: the flow ends when everything is acknowledged, dropped or too late.
+    /// Stops making media. The flow ends when everything is acknowledged, dropped or too late.
     pub fn finish(&mut self) {
         match self {
             MadeFlow::Stream(flow) => flow.finish(),
@@ -138,7 +137,7 @@ impl MadeFlow {
         }
     }
 
-    /// The sender, which takes control packets.
+    /// Sender of the flow, which accepts control packets.
     pub fn sender(&mut self) -> &mut Sender {
         match self {
             MadeFlow::Stream(flow) => flow.sender(),
@@ -146,7 +145,7 @@ impl MadeFlow {
         }
     }
 
-    /// How many payloads or messages were made so far.
+    /// Number of payloads or messages made so far.
     pub fn made(&self) -> u64 {
         match self {
             MadeFlow::Stream(flow) => flow.made(),
@@ -154,7 +153,7 @@ impl MadeFlow {
         }
     }
 
-    /// What became of its datagrams.
+    /// Datagram counts so far.
     pub fn left_so_far(&self) -> Left {
         match self {
             MadeFlow::Stream(flow) => flow.left_so_far(),
@@ -162,12 +161,12 @@ impl MadeFlow {
         }
     }
 
-    /// Keeps from now on how long packets wait in the send buffer.
+    /// Starts to collect the time that packets wait in the send buffer.
     pub fn keep_delays(&mut self) {
         self.departures().keep_delays();
     }
 
-    /// Moves these delays since the last time behind those there, in nanoseconds.
+    /// Appends the delays collected since the last call to `into`, in nanoseconds.
     pub fn take_delays(&mut self, into: &mut Vec<u64>) {
         self.departures().take_delays(into);
     }

@@ -1,5 +1,5 @@
-//! Messages of several packets (SRT, 3.1 and 7.1): what came of each is found as the packets come,
-//! in whatever order. Nothing of a payload is kept here; [`assembly`] does where it is wanted.
+//! Messages of several packets (SRT, 3.1 and 7.1). Packets may arrive in any order; this module
+//! finds out which messages are complete. Payloads are kept by [`assembly`], if required.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,47 +11,47 @@ use super::seq::SeqNumber;
 
 pub mod assembly;
 
-/// The most messages that are looked after at a time. Where more would be, the oldest is given up:
-/// a peer may begin as many as it likes.
+/// Maximum number of open messages. The oldest is given up beyond it, because a peer may start any
+/// number of messages.
 const OPEN_MAX: usize = 1024;
 
-/// A message that came whole.
+/// Message that arrived whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its number.
     pub number: u32,
-    /// Its first packet.
+    /// Sequence number of its first packet.
     pub first: SeqNumber,
-    /// How many packets it has.
+    /// Number of its packets.
     pub packets: u32,
-    /// Its bytes.
     pub bytes: u64,
-    /// How long after its first packet that came it could be handed on: it was whole, and where it
-    /// is to be in order, so was all before it, or given up.
+    /// Time from the first arrival of one of its packets until it could be delivered: it was whole,
+    /// and if it must be in order, everything before it was whole or given up.
     pub took: Duration,
-    /// Whether packets before it were still missing. That is only so where it need not be in order.
+    /// True if packets before it were still missing. This is possible only if it need not be in
+    /// order.
     pub is_early: bool,
 }
 
-/// What became of messages.
+/// Result of a packet or of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// One came whole.
+    /// A message is whole.
     Whole(Message),
-    /// Of one something came, and the rest will not.
+    /// Some packets of a message arrived, and the others will not.
     Incomplete,
-    /// Of so many in a row nothing came, as the numbers of others tell.
+    /// Number of consecutive messages of which no packet arrived, derived from the numbers of
+    /// others.
     Missing(u32),
-    /// A packet contradicts the others of its message, and was passed over.
+    /// A packet contradicts others of its message, and was ignored.
     Contradiction,
 }
 
-/// Puts messages together.
+/// Finds out which messages are whole.
 #[derive(Debug, Default)]
 pub struct Messages {
-    /// Those of which something has come, by their numbers, until all before them is settled.
+    /// Messages with at least one packet, by number, until everything before them is settled.
     open: VecDeque<Open>,
-    /// The number of the last one that is settled.
+    /// Number of the last settled message.
     settled: Option<u32>,
 }
 
@@ -59,8 +59,8 @@ pub struct Messages {
 struct Open {
     number: u32,
     in_order: bool,
-    /// The packets farthest behind and ahead of those that came; whether these are the first and
-    /// the last of all.
+    /// Lowest and highest packet that arrived, and whether they are the first and last of the
+    /// message.
     lowest: SeqNumber,
     highest: SeqNumber,
     has_first: bool,
@@ -72,7 +72,7 @@ struct Open {
 }
 
 impl Open {
-    /// Of its first packet that came, which is still to be added.
+    /// Message of `header`, whose packet must still be added.
     fn new(header: &DataHeader, at: Time) -> Open {
         Open {
             number: header.message,
@@ -88,14 +88,14 @@ impl Open {
         }
     }
 
-    /// Adds a packet; says whether it goes with the others.
+    /// Adds a packet. Returns `false` if it contradicts the others.
     fn add(&mut self, header: &DataHeader, length: usize) -> bool {
         let sequence = header.sequence;
         let begins = matches!(header.position, Position::First | Position::Solo);
         let ends = matches!(header.position, Position::Last | Position::Solo);
         let is_lower = self.packets == 0 || sequence.is_before(self.lowest);
         let is_higher = self.packets == 0 || self.highest.is_before(sequence);
-        // None is before the first, none behind the last, and there is one of each.
+        // No packet is before the first or after the last, and each of these exists once.
         let fits = begins <= (is_lower && !self.has_first)
             && ends <= (is_higher && !self.has_last)
             && is_lower <= !self.has_first
@@ -122,7 +122,7 @@ impl Open {
         self.has_first && self.has_last && self.packets == span
     }
 
-    /// What it is once it is whole, and can be handed on.
+    /// Message that is whole, and can be delivered.
     fn whole(&self, at: Time, is_early: bool) -> Message {
         Message {
             number: self.number,
@@ -134,10 +134,10 @@ impl Open {
         }
     }
 
-    /// Whether nothing more comes of it, where everything before `acknowledged` has come or was
-    /// given up.
+    /// True if no more packets will arrive, given that everything before `acknowledged` has arrived
+    /// or was given up.
     fn is_over(&self, acknowledged: SeqNumber) -> bool {
-        // Without its last packet it could go on behind the highest.
+        // Without its last packet, the message may continue after the highest one.
         let end = match self.has_last {
             true => self.highest,
             false => self.highest.next(),
@@ -146,7 +146,7 @@ impl Open {
     }
 }
 
-/// How far a message's number is ahead of another's, around the end of the 26 bits: 0 where it is
+/// Distance by which a message number is ahead of another, across the wrap of 26 bits; 0 if it is
 /// behind.
 fn ahead(number: u32, of: u32) -> u32 {
     let ahead = number.wrapping_sub(of) & MESSAGE_MAX;
@@ -154,7 +154,7 @@ fn ahead(number: u32, of: u32) -> u32 {
 }
 
 impl Messages {
-    /// Takes a packet in that came for the first time. Everything before `acknowledged` has come,
+    /// Adds a packet that arrived for the first time. Everything before `acknowledged` has arrived
     /// or was given up.
     pub fn packet(
         &mut self,
@@ -165,7 +165,7 @@ impl Messages {
         told: &mut impl FnMut(Outcome),
     ) {
         let number = header.message;
-        // Most are of the youngest.
+        // Most packets belong to the youngest message.
         let younger = self.open.iter().rev();
         let younger = younger.take_while(|open| ahead(open.number, number) > 0);
         let mut place = self.open.len() - younger.count();
@@ -191,7 +191,7 @@ impl Messages {
         self.settle(at, acknowledged, told);
     }
 
-    /// Everything before `acknowledged` has come, or was given up: settles what waited for it.
+    /// Settles messages after everything before `acknowledged` has arrived or was given up.
     pub fn settle(&mut self, at: Time, acknowledged: SeqNumber, told: &mut impl FnMut(Outcome)) {
         while let Some(&oldest) = self.open.front() {
             if oldest.is_whole() && !acknowledged.is_before(oldest.lowest) {
@@ -207,7 +207,7 @@ impl Messages {
         }
     }
 
-    /// Expects nothing more of the oldest.
+    /// Gives up the missing packets of the oldest message.
     fn settle_oldest(&mut self, told: &mut impl FnMut(Outcome)) {
         if self.open.front().is_some_and(|oldest| !oldest.was_told) {
             told(Outcome::Incomplete);
@@ -229,12 +229,12 @@ impl Messages {
         }
     }
 
-    /// The number of the oldest that is looked after: all before it are settled.
+    /// Number of the oldest open message. All earlier ones are settled.
     pub fn oldest(&self) -> Option<u32> {
         self.open.front().map(|oldest| oldest.number)
     }
 
-    /// How many are looked after.
+    /// Number of open messages.
     pub fn open(&self) -> usize {
         self.open.len()
     }

@@ -1,7 +1,7 @@
 //! SRT (draft-sharabayko-srt-01): media over UDP with retransmission within a latency.
 //!
-//! Sections named `SRT, 3.2.4` and the like are of that draft. Where it is silent, libsrt 1.5
-//! decides.
+//! References such as `SRT, 3.2.4` are to sections of that draft. Where the draft is silent, the
+//! implementation follows libsrt 1.5.
 
 pub mod arq;
 mod calibration;

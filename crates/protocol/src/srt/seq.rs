@@ -1,78 +1,71 @@
-//! Sequence numbers of 31 bits and timestamps of 32 bits, which wrap.
+//! Sequence numbers of 31 bits and timestamps of 32 bits, both of which wrap.
 
 use measure::Time;
 
-/// A packet's sequence number (SRT, 3.1): 31 bits, and 0 follows the highest. Numbers are compared
-/// by their distance, so there is no order among all of them.
+/// Sequence number of a packet (SRT, 3.1): 31 bits, and 0 follows the maximum. Numbers are compared
+/// by their distance, so they have no total order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SeqNumber(u32);
 
 impl SeqNumber {
-    /// The highest.
     pub const MAX: SeqNumber = SeqNumber(0x7fff_ffff);
 
-    /// The low 31 bits of a word.
+    /// Creates a number from the low 31 bits of a word.
     #[inline]
     pub const fn new(word: u32) -> SeqNumber {
         SeqNumber(word & SeqNumber::MAX.0)
     }
 
-    /// As a number.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The one after it.
     #[inline]
     #[must_use]
     pub const fn next(self) -> SeqNumber {
         self.plus(1)
     }
 
-    /// The one so many later.
     #[inline]
     #[must_use]
     pub const fn plus(self, count: u32) -> SeqNumber {
         SeqNumber::new(self.0.wrapping_add(count))
     }
 
-    /// The one so many earlier.
     #[inline]
     #[must_use]
     pub const fn minus(self, count: u32) -> SeqNumber {
         SeqNumber::new(self.0.wrapping_sub(count))
     }
 
-    /// How far it is behind `other`: negative where it is before it. Of two ways around, the
-    /// shorter.
+    /// Distance from `other`, negative if `self` is before it. The shorter way around the wrap
+    /// counts.
     #[inline]
     pub const fn since(self, other: SeqNumber) -> i32 {
-        // The distance in 31 bits, its sign moved to the sign's place and back.
+        // 31-bit distance, shifted left and back to extend its sign.
         (self.0.wrapping_sub(other.0) << 1) as i32 >> 1
     }
 
-    /// Whether it is before `other`.
     #[inline]
     pub const fn is_before(self, other: SeqNumber) -> bool {
         self.since(other) < 0
     }
 }
 
-/// The timestamps of one socket: microseconds since it was made, in 32 bits, which wrap after 71
-/// minutes (SRT, 3).
+/// Clock of a socket's timestamps: microseconds since the socket was created, in 32 bits, which
+/// wrap after 71 minutes (SRT, 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketClock {
     start: Time,
 }
 
 impl SocketClock {
-    /// Of a socket that was made at that time.
+    /// Creates the clock of a socket that was created at `start`.
     pub fn new(start: Time) -> SocketClock {
         SocketClock { start }
     }
 
-    /// The timestamp of that time.
     #[inline]
     pub fn timestamp(self, at: Time) -> u32 {
         (at.since(self.start).as_nanos() as u64 / 1000) as u32
@@ -88,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_compared_around_the_wrap() {
+    fn numbers_are_compared_across_the_wrap() {
         let (zero, max) = (SeqNumber::new(0), SeqNumber::MAX);
         assert_eq!(max.next(), zero);
         assert_eq!(zero.minus(1), max);
@@ -109,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_distance_leads_back(from in any::<u32>(), distance in 0u32..0x3fff_ffff) {
+        fn distance_inverts_plus_and_minus(from in any::<u32>(), distance in 0u32..0x3fff_ffff) {
             let from = SeqNumber::new(from);
             prop_assert_eq!(from.plus(distance).since(from), distance as i32);
             prop_assert_eq!(from.minus(distance).since(from), -(distance as i32));

@@ -1,9 +1,9 @@
-//! What the summary of a run shows of SRT.
+//! Rows of SRT in the summary of a run.
 
 use measure::SummaryRow;
 use measure::summary::{Part, When};
 
-/// What a population sent. One that receives nothing has no more to show.
+/// Media sent by a population. Ends the summary of a population that receives nothing.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
         "sent",
@@ -14,12 +14,12 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
         ],
     ),
     SummaryRow::text(
-        "sent again",
+        "retransmitted",
         &[When::Above("pkt_sent")],
         &[
             Part::Text("{pkt_retrans} of {pkt_sent_unique} packets"),
-            Part::If("pkt_snd_loss", "; the server reported {} missing"),
-            Part::If("pkt_snd_drop", "; {} dropped, because they were too late"),
+            Part::If("pkt_snd_loss", "; {} reported missing by the server"),
+            Part::If("pkt_snd_drop", "; {} dropped because they were too late"),
             Part::If("pkt_snd_unacked", "; {} not acknowledged at the end"),
         ],
     ),
@@ -30,10 +30,10 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
             Part::Text("{messages_acknowledged} of {messages_sent} acknowledged"),
             Part::If(
                 "messages_dropped",
-                "; {} dropped, because they were too late",
+                "; {} dropped because they were too late",
             ),
             Part::If("messages_unacked", "; {} not acknowledged at the end"),
-            Part::If("messages_not_taken", "; {} found no room to wait"),
+            Part::If("messages_not_taken", "; {} refused by the full send buffer"),
         ],
     ),
     SummaryRow::distribution(
@@ -57,27 +57,27 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::end(&[When::Above("pkt_sent"), When::Zero("pkt_recv")]),
 ];
 
-/// That no media came.
+/// Row for a population that received no media.
 pub(super) const NO_MEDIA: &[SummaryRow] = &[
     SummaryRow::text(
         "media",
         &[When::Zero("pkt_recv")],
-        &[Part::Text("none came")],
+        &[Part::Text("none received")],
     ),
     SummaryRow::end(&[When::Zero("pkt_recv")]),
 ];
 
-/// What came of messages.
+/// Messages received.
 pub(super) const MESSAGES: &[SummaryRow] = &[
     SummaryRow::text(
         "messages",
         &[When::Above("messages_expected")],
         &[
-            Part::Text("{messages_whole} came whole, {message_bitrate}"),
-            Part::If("messages_incomplete", "; {} are incomplete"),
+            Part::Text("{messages_whole} received whole, {message_bitrate}"),
+            Part::If("messages_incomplete", "; {} incomplete"),
             Part::If(
                 "messages_early",
-                "; {} came before others that were missing",
+                "; {} received before others that were missing",
             ),
             Part::If("message_contradictions", "; {} packets contradict others"),
         ],
@@ -90,20 +90,20 @@ pub(super) const MESSAGES: &[SummaryRow] = &[
     ),
 ];
 
-/// What was lost on the way, and what became of it.
+/// Losses in the network, and their recovery.
 pub(super) const PACKETS: &[SummaryRow] = &[
     SummaryRow::text(
         "in SRT",
         &[],
         &[
             Part::Text(
-                "{pkt_rcv_loss} of {pkt_rcv_expected} packets missed: {pkt_rcv_recovered} \
+                "{pkt_rcv_loss} of {pkt_rcv_expected} packets missing: {pkt_rcv_recovered} \
                  recovered, {pkt_rcv_reordered} reordered, {pkt_rcv_drop} lost ({pkt_loss})",
             ),
-            Part::If("pkt_rcv_belated", "; {} came too late"),
+            Part::If("pkt_rcv_belated", "; {} arrived too late"),
             Part::If("tail_lost", "; {} lost at the end of streams"),
             Part::If("pkt_rcv_undecrypt", "; {} cannot be decrypted"),
-            Part::If("pkt_malformed", "; {} datagrams malformed"),
+            Part::If("pkt_malformed", "; {} malformed datagrams"),
         ],
     ),
     SummaryRow::distribution("round trip", &[When::HasData("rtt")], "rtt", "p50"),
@@ -114,14 +114,14 @@ pub(super) const PACKETS: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::distribution(
-        "recovered before due",
+        "recovery margin",
         &[When::HasData("recovery_margin")],
         "recovery_margin",
         "p50",
     ),
 ];
 
-/// How whole the stream was, when a viewer could begin, and how long media was on its way.
+/// Integrity of the stream, time to the first picture, and delay of media.
 pub(super) const STREAM: &[SummaryRow] = &[
     SummaryRow::text(
         "content",
@@ -129,7 +129,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
         &[Part::List(&[
             ("foreign", "{} datagrams of another source"),
             ("damaged", "{} damaged"),
-            ("stray_packets", "{} packets of no datagram"),
+            ("stray_packets", "{} packets outside datagrams"),
         ])],
     ),
     SummaryRow::text(
@@ -137,14 +137,14 @@ pub(super) const STREAM: &[SummaryRow] = &[
         &[When::Above("ts_packets")],
         &[Part::ListOr(
             &[
-                ("sync_losses", "{} losses of sync"),
+                ("sync_losses", "{} sync losses"),
                 ("continuity_errors", "{} continuity errors"),
                 ("transport_errors", "{} packets marked as damaged"),
                 ("table_errors", "{} damaged tables"),
-                ("pcr_jumps", "{} jumps of the clock"),
+                ("pcr_jumps", "{} clock jumps"),
                 ("malformed", "{} malformed packets"),
             ],
-            "in sync, and every packet follows the one before",
+            "in sync, without errors",
         )],
     ),
     SummaryRow::text(
@@ -155,7 +155,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
             When::Began,
         ],
         &[Part::Text(
-            "none: nothing came with which a decoder can begin",
+            "none: no random-access point for a decoder arrived",
         )],
     ),
     SummaryRow::distribution(
@@ -171,7 +171,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "silent",
         &[When::Above("streams_silent")],
         &[Part::Text(
-            "{streams_silent:time|times} no video or audio, though the rest of the stream came",
+            "{streams_silent:time|times} no video or audio, although other packets arrived",
         )],
     ),
     SummaryRow::distribution(
@@ -184,7 +184,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "clocks",
         &[When::Above("ts_packets"), When::Above("stamps_ahead")],
         &[Part::Text(
-            "{stamps_ahead} datagrams came before they were sent: the clocks differ",
+            "{stamps_ahead} datagrams arrived before they were sent: the clocks differ",
         )],
     ),
 ];

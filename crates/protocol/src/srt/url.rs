@@ -1,5 +1,5 @@
-//! URLs of SRT: `srt://host:port?streamid=live&latency=200`, with the query as libsrt's programs
-//! read it.
+//! SRT URLs: `srt://host:port?streamid=live&latency=200`. The query is read as in libsrt's
+//! programs.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::config::{self, Cipher, KeyLength, Mode};
 use super::crypto::Passphrase;
 use crate::url::{Parts, UrlError, Why, percent_decode, scheme};
 
-/// The port of a server where nothing else is said. SRT has none, so URLs have to name it.
+/// Default port of the reference server. SRT defines none, so URLs must name a port.
 pub(super) const DEFAULT_PORT: u16 = 9000;
 
-/// The keys of a query.
+/// Keys of a query.
 const KEYS: [&str; 16] = [
     "mode",
     "port",
@@ -34,8 +34,8 @@ const KEYS: [&str; 16] = [
     "pkt_size",
 ];
 
-/// Where a stream is, and what the URL says of the connection. What it does not say, the keys of
-/// the population do.
+/// Address of a stream, and the connection settings of the URL. Settings that the URL omits come
+/// from the keys of the population.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     host: String,
@@ -49,9 +49,9 @@ pub struct Url {
     pub messages: bool,
     /// `port`: the local port.
     pub local_port: Option<u16>,
-    /// `latency` and `rcvlatency`: the latency to receive with.
+    /// `latency` or `rcvlatency`: latency of the client's receiver.
     pub latency: Option<Duration>,
-    /// `peerlatency`, or `latency`: what is asked of the peer's receiver at least.
+    /// `peerlatency` or `latency`: minimum latency requested of the peer's receiver.
     pub peer_latency: Option<Duration>,
     /// `passphrase`.
     pub passphrase: Option<Passphrase>,
@@ -70,7 +70,7 @@ pub struct Url {
 }
 
 impl Url {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
     /// # Errors
     /// [`UrlError`].
@@ -83,12 +83,12 @@ impl Url {
             .of(url));
         }
         let parts = Parts::of(url)?;
-        // The query may hold the passphrase.
+        // The query may contain the passphrase.
         let (shown, query) = url.split_once('?').unwrap_or((url, ""));
         let other = |text: String| Why::Other(text).of(shown);
         if parts.user_info.is_some() {
             return Err(other(
-                "SRT has no name and password; write what the server wants into the stream id, as \
+                "SRT URLs have no user name and password; write them into the stream id, as \
                  in srt://host:port?streamid=#!::r=NAME,u=USER"
                     .to_owned(),
             ));
@@ -96,7 +96,7 @@ impl Url {
         let place = parts.target.split(['?', '#']).next().unwrap_or_default();
         if !matches!(place, "" | "/") {
             return Err(other(format!(
-                "SRT has no paths: write what `{place}` names into the stream id, as in \
+                "SRT URLs have no path: write `{place}` into the stream id, as in \
                  srt://{}?streamid={}",
                 parts.authority,
                 place.trim_start_matches('/'),
@@ -105,7 +105,7 @@ impl Url {
         let port = parts.port.ok_or_else(|| {
             let host = &parts.authority;
             other(format!(
-                "it names no port, and SRT has no usual one: write srt://{host}:PORT"
+                "the port is missing, and SRT has no default port: write srt://{host}:PORT"
             ))
         })?;
         let mut read = Url {
@@ -126,7 +126,7 @@ impl Url {
             max_bandwidth: None,
             overhead: None,
         };
-        // A stream id may begin with `#`, so there is no fragment.
+        // A stream id may start with `#`, so the URL has no fragment.
         for field in fields_of(query) {
             let (key, value) = field.split_once('=').unwrap_or((field, ""));
             read.field(key, &percent_decode(value)).map_err(other)?;
@@ -134,7 +134,7 @@ impl Url {
         let is_file = fields_of(query).any(|field| field == "transtype=file");
         if is_file && !read.messages {
             return Err(other(
-                "messages are had by `transtype=file&messageapi=1`; a stream of bytes cannot be had"
+                "byte streams are not supported; use `transtype=file&messageapi=1` for messages"
                     .to_owned(),
             ));
         }
@@ -156,31 +156,31 @@ impl Url {
                     "caller" => Mode::Caller,
                     "listener" => {
                         return Err(
-                            "clients call, so the server has to listen: leave `mode` out"
+                            "clients are callers, so the server must listen: remove `mode`"
                                 .to_owned(),
                         );
                     }
                     "rendezvous" => Mode::Rendezvous,
                     other => {
                         return Err(format!(
-                            "mode: `{other}` is none; write `mode=caller` or `mode=rendezvous`"
+                            "mode: `{other}` is unknown; write `mode=caller` or `mode=rendezvous`"
                         ));
                     }
                 });
             }
             "port" => {
                 let port = value.parse().ok().filter(|&port: &u16| port != 0);
-                let port = port.ok_or_else(|| format!("port: `{value}` is no local port"))?;
+                let port = port.ok_or_else(|| format!("port: `{value}` is not a local port"))?;
                 self.local_port = Some(port);
             }
             "transtype" if !matches!(value, "live" | "file") => {
-                return Err(format!("transtype: `{value}` is none of `live` and `file`"));
+                return Err(format!("transtype: `{value}` is neither `live` nor `file`"));
             }
-            // Live media is in messages of one packet each.
+            // Live media consists of messages of one packet each.
             "messageapi" => self.messages = matches!(value, "1" | "yes" | "true" | "on"),
-            // What is made has packets of that size.
+            // Generated media has packets of that size.
             "pkt_size" if value != "1316" => {
-                return Err(format!("pkt_size: `{value}` cannot be had, only 1316"));
+                return Err(format!("pkt_size: `{value}` is not supported, only 1316"));
             }
             "transtype" | "pkt_size" => {}
             "latency" => {
@@ -189,7 +189,7 @@ impl Url {
             }
             "rcvlatency" => self.latency = Some(latency(key, value)?),
             "peerlatency" => self.peer_latency = Some(latency(key, value)?),
-            // Its value is not repeated.
+            // Errors do not contain the value.
             "passphrase" if value.is_empty() => {}
             "passphrase" => {
                 self.passphrase = Some(Passphrase::new(value).map_err(|error| error.to_string())?);
@@ -198,14 +198,14 @@ impl Url {
                 self.key_length = match value {
                     "0" => None,
                     _ => Some(KeyLength::read(value).ok_or_else(|| {
-                        format!("pbkeylen: `{value}` is none of 16, 24 and 32 bytes")
+                        format!("pbkeylen: `{value}` must be 16, 24 or 32, in bytes")
                     })?),
                 };
             }
             "cryptomode" => {
                 let cipher = Cipher::read(value);
                 self.cipher = Some(cipher.ok_or_else(|| {
-                    format!("cryptomode: `{value}` is none of 0 (auto), 1 (AES-CTR), 2 (AES-GCM)")
+                    format!("cryptomode: `{value}` is not 0 (auto), 1 (AES-CTR) or 2 (AES-GCM)")
                 })?);
             }
             "conntimeo" => {
@@ -214,7 +214,7 @@ impl Url {
             "peeridletimeo" => {
                 self.peer_idle = Some(Duration::from_millis(number(key, value)?.max(1)));
             }
-            // In bytes a second; -1 is no bound, 0 follows the media.
+            // In bytes per second; -1 is unlimited, 0 depends on the media.
             "maxbw" => {
                 self.max_bandwidth = match value {
                     "-1" | "0" => None,
@@ -224,50 +224,49 @@ impl Url {
             "oheadbw" => {
                 let share = number(key, value)?;
                 let share = u32::try_from(share).ok().filter(config::is_overhead);
-                self.overhead = Some(share.ok_or("oheadbw: it is from 5 to 100 percent")?);
+                self.overhead = Some(share.ok_or("oheadbw: it must be from 5 to 100 percent")?);
             }
             unknown => {
                 let suggestion = suggest(unknown, KEYS);
                 return Err(format!(
-                    "there is no `{unknown}` in its query; {suggestion}"
+                    "unknown key `{unknown}` in the query; {suggestion}"
                 ));
             }
         }
         Ok(())
     }
 
-    /// Name or address.
+    /// Host name or address.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What the stream is called by those who publish and play it in one run: host, port, and what
-    /// the stream id names.
+    /// Name by which the publishers and players of a run identify the stream: host, port and the
+    /// resource of the stream id.
     pub fn stream_name(&self) -> String {
         let host = self.host.to_ascii_lowercase();
         format!("{host}:{}/{}", self.port, self.resource())
     }
 
-    /// The stream that the stream id names; empty without one.
+    /// Stream that the stream id names; empty without a stream id.
     pub fn resource(&self) -> String {
         resource(self.stream_id.as_ref().map_or("", StreamId::as_str))
     }
 }
 
-/// Without the passphrase.
+/// Does not show the passphrase.
 impl fmt::Display for Url {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.shown)
     }
 }
 
-/// The stream that a stream id names: by the syntax of access control (SRT, appendix B), by that of
-/// MediaMTX (`publish:NAME`, `read:NAME`), or all of it.
+/// Stream that a stream id names: in the syntax of access control (SRT, appendix B), in that of
+/// MediaMTX (`publish:NAME`, `read:NAME`), or the whole stream id.
 pub(super) fn resource(stream_id: &str) -> String {
     if let Some(read) = AccessControl::parse(stream_id) {
         return read.resource.unwrap_or_default();
@@ -279,7 +278,7 @@ pub(super) fn resource(stream_id: &str) -> String {
     }
 }
 
-/// Whether a stream id says that its caller publishes.
+/// True if the caller with that stream id publishes.
 pub(super) fn publishes(stream_id: &str) -> bool {
     match AccessControl::parse(stream_id) {
         Some(read) => read.publishes(),
@@ -293,15 +292,15 @@ fn fields_of(query: &str) -> impl Iterator<Item = &str> {
 
 fn number(key: &str, value: &str) -> Result<u64, String> {
     let number = value.parse();
-    number.map_err(|_| format!("{key}: `{value}` is no number"))
+    number.map_err(|_| format!("{key}: `{value}` is not a number"))
 }
 
 fn latency(key: &str, value: &str) -> Result<Duration, String> {
     let millis = number(key, value)?;
     if millis > config::LATENCY_MAX_MS {
         return Err(format!(
-            "{key}: {millis} is more than the {} ms that there may be; it is in milliseconds here, \
-             and in microseconds in ffmpeg's URLs",
+            "{key}: {millis} is above the maximum of {} ms; the unit is milliseconds here, \
+             and microseconds in ffmpeg's URLs",
             config::LATENCY_MAX_MS
         ));
     }
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_read_as_libsrt_reads_them() {
+    fn queries_are_parsed_as_in_libsrt() {
         let url = parse(
             "srt://Host:4200?mode=caller&latency=200&streamid=#!::r=live/one,m=publish&pbkeylen=32&\
              passphrase=0123%2D456789&conntimeo=1500&maxbw=125000&oheadbw=40&transtype=live",
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn publishers_and_players_of_a_stream_find_each_other() {
+    fn publisher_and_player_ids_name_the_same_stream() {
         for (publisher, player) in [
             ("#!::r=a,m=publish", "#!::r=a,m=request"),
             ("#!::r=a,m=publish", "a"),
@@ -372,27 +371,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_passphrase() {
+    fn errors_name_the_problem_without_the_passphrase() {
         for (url, part) in [
             ("rtmp://h:1", "is not a valid SRT URL"),
-            ("srt://h", "names no port"),
+            ("srt://h", "port is missing"),
             ("srt://h:1/live", "?streamid=live"),
-            ("srt://u:p@h:1", "no name and password"),
+            ("srt://u:p@h:1", "no user name and password"),
             (
                 "srt://h:1?latency=200000&passphrase=hush-hush-hush",
                 "microseconds",
             ),
             ("srt://h:1?latencey=200", "did you mean `latency`?"),
-            ("srt://h:1?mode=listener", "clients call"),
+            ("srt://h:1?mode=listener", "clients are callers"),
             ("srt://h:1?mode=meeting", "mode=rendezvous"),
-            ("srt://h:1?mode=rendezvous&port=0", "no local port"),
+            ("srt://h:1?mode=rendezvous&port=0", "not a local port"),
             ("srt://h:1?passphrase=hush", "the passphrase has 4 bytes"),
-            ("srt://h:1?pbkeylen=17", "16, 24 and 32"),
+            ("srt://h:1?pbkeylen=17", "16, 24 or 32"),
             ("srt://h:1?cryptomode=3", "2 (AES-GCM)"),
             ("srt://h:1?oheadbw=200", "5 to 100"),
             ("srt://h:1?streamid=", "empty"),
             ("srt://h:1?transtype=file", "`transtype=file&messageapi=1`"),
-            ("srt://h:1?transtype=bulk", "none of `live` and `file`"),
+            ("srt://h:1?transtype=bulk", "neither `live` nor `file`"),
         ] {
             let error = Url::parse(url).expect_err(url).to_string();
             assert!(error.contains(part), "{url}: {error}");

@@ -1,4 +1,4 @@
-//! The content of messages whose packets come in whatever order.
+//! Content of messages whose packets arrive in any order.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use super::{Message, Messages, ahead};
 use crate::srt::codec::packet::DataHeader;
 use crate::srt::seq::SeqNumber;
 
-/// The most bytes that are kept of messages that are not whole: more than a window of libsrt holds.
+/// Maximum number of bytes kept of incomplete messages: more than a window of libsrt holds.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Keeps the packets of messages until these are whole.
+/// Keeps the packets of messages until the messages are whole.
 #[derive(Debug, Default)]
 pub struct Assembly {
-    /// By their messages' numbers.
+    /// Packets by message number.
     packets: BTreeMap<u32, Vec<(SeqNumber, Bytes)>>,
     bytes: usize,
 }
 
 impl Assembly {
-    /// Keeps a packet that came for the first time. One for which there is no room is passed over:
-    /// then its message has no content.
+    /// Keeps a packet that arrived for the first time. A packet beyond the maximum is ignored, and
+    /// its message then has no content.
     pub fn keep(&mut self, header: &DataHeader, payload: &[u8]) {
         if self.bytes + payload.len() > BYTES_MAX {
             return;
@@ -31,11 +31,11 @@ impl Assembly {
         packets.push((header.sequence, Bytes::copy_from_slice(payload)));
     }
 
-    /// The content of a message that is whole; none where there was no room for all of it.
+    /// Returns the content of a whole message, or `None` if there was not enough space for it.
     pub fn take(&mut self, message: &Message) -> Option<Bytes> {
         let mut packets = self.packets.remove(&message.number)?;
         self.bytes -= bytes_of(&packets);
-        // Those that contradicted others are none of it.
+        // Packets that contradicted others are not part of the message.
         let place = |sequence: SeqNumber| sequence.since(message.first);
         packets.retain(|&(sequence, _)| {
             u32::try_from(place(sequence)).is_ok_and(|place| place < message.packets)
@@ -52,7 +52,7 @@ impl Assembly {
         Some(content.freeze())
     }
 
-    /// Forgets messages that will not be whole.
+    /// Forgets messages that will never be whole.
     pub fn forget_settled(&mut self, messages: &Messages) {
         let oldest = messages.oldest();
         let bytes = &mut self.bytes;
@@ -65,7 +65,7 @@ impl Assembly {
         });
     }
 
-    /// How many bytes are kept.
+    /// Number of bytes that are kept.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -10,7 +10,7 @@ fn at(millis: u64) -> Time {
     Time::from_start(Duration::from_millis(millis))
 }
 
-/// The packets of messages of so many packets each.
+/// Packets of messages with these numbers of packets.
 fn packets(sizes: &[u32], in_order: bool) -> Vec<DataHeader> {
     let mut all: Vec<DataHeader> = Vec::new();
     for (message, &size) in sizes.iter().enumerate() {
@@ -26,7 +26,7 @@ fn packets(sizes: &[u32], in_order: bool) -> Vec<DataHeader> {
                 in_order,
                 key: Key::None,
                 retransmitted: false,
-                // Around the end.
+                // Across the wrap.
                 message: (MESSAGE_MAX - 1 + message as u32) & MESSAGE_MAX,
                 timestamp: 0,
                 destination: 1,
@@ -36,7 +36,7 @@ fn packets(sizes: &[u32], in_order: bool) -> Vec<DataHeader> {
     all
 }
 
-/// The packet behind those that have come, of these, without a gap.
+/// Sequence number after the packets that arrived without a gap.
 fn acknowledged(came: &[bool]) -> SeqNumber {
     let gap = came.iter().position(|came| !came);
     FIRST.plus(gap.unwrap_or(came.len()) as u32)
@@ -73,7 +73,7 @@ fn whole(bytes: u64, millis: u64, is_early: bool) -> Outcome {
     })
 }
 
-/// The same, whichever message it is.
+/// Outcome without the identity of the message.
 fn plain(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Whole(message) => Outcome::Whole(Message {
@@ -87,7 +87,7 @@ fn plain(outcome: Outcome) -> Outcome {
 }
 
 #[test]
-fn a_message_is_whole_with_its_last_packet_and_waits_for_those_before_it() {
+fn ordered_message_waits_for_the_messages_before_it() {
     let order = [2, 3, 4, 0, 1, 5];
     let expected = [
         whole(200, 1, false),
@@ -98,7 +98,7 @@ fn a_message_is_whole_with_its_last_packet_and_waits_for_those_before_it() {
 }
 
 #[test]
-fn one_that_need_not_be_in_order_does_not_wait() {
+fn unordered_message_does_not_wait() {
     let order = [2, 3, 4, 0, 1, 5];
     let expected = [
         whole(300, 2, true),
@@ -109,12 +109,13 @@ fn one_that_need_not_be_in_order_does_not_wait() {
 }
 
 #[test]
-fn what_is_given_up_leaves_messages_incomplete_or_missing() {
+fn given_up_packets_leave_messages_incomplete_or_missing() {
     for in_order in [false, true] {
         let all = packets(&[3, 1, 1, 3, 2], in_order);
         let mut messages = Messages::default();
         let mut heard = Vec::new();
-        // The end of the first, all of the two behind it, and the beginning of the fourth.
+        // The end of the first message, all of the next two, and the start of the fourth are
+        // missing.
         for place in [0, 1, 6, 7, 8, 9] {
             let (header, behind) = (&all[place], FIRST.plus(2.min(place as u32 + 1)));
             messages.packet(header, 1, at(0), behind, &mut |told| heard.push(told));
@@ -134,14 +135,15 @@ fn what_is_given_up_leaves_messages_incomplete_or_missing() {
 }
 
 #[test]
-fn packets_that_contradict_each_other_are_passed_over() {
+fn contradicting_packets_are_ignored() {
     let all = packets(&[4], true);
     let changed = |place: usize, position| DataHeader {
         position,
         ..all[place]
     };
     for wrong in [
-        // Two first ones, two last ones, one behind the last, and one of another kind.
+        // A second first packet, a second last one, a packet of its own, one after the last, and
+        // one with another order flag.
         changed(1, Position::First),
         changed(2, Position::Last),
         changed(2, Position::Solo),
@@ -166,7 +168,7 @@ fn packets_that_contradict_each_other_are_passed_over() {
 }
 
 #[test]
-fn content_is_put_together_in_order_without_what_contradicts_and_forgotten_when_given_up() {
+fn content_is_assembled_in_order_and_forgotten_if_given_up() {
     let all = packets(&[3, 2, 2], true);
     let wrong = DataHeader {
         sequence: FIRST.plus(9),
@@ -175,7 +177,7 @@ fn content_is_put_together_in_order_without_what_contradicts_and_forgotten_when_
     };
     let (mut messages, mut assembly) = (Messages::default(), Assembly::default());
     let mut contents = Vec::new();
-    // The first comes whole, of the second the end, and a packet that is none of its.
+    // The first message arrives whole, and the second without its start, but with a foreign packet.
     for (header, text) in [
         (&all[2], "c"),
         (&all[0], "a"),
@@ -203,7 +205,7 @@ fn content_is_put_together_in_order_without_what_contradicts_and_forgotten_when_
 }
 
 #[test]
-fn who_begins_message_after_message_makes_nothing_grow() {
+fn unfinished_messages_are_bounded() {
     let mut messages = Messages::default();
     let mut incomplete = 0;
     let header = packets(&[2], true)[0];
@@ -223,7 +225,7 @@ fn who_begins_message_after_message_makes_nothing_grow() {
 
 proptest! {
     #[test]
-    fn in_whatever_order_packets_come_each_message_is_whole_once(
+    fn each_message_is_whole_once_in_any_packet_order(
         sizes in prop::collection::vec(1u32..6, 1..12),
         in_order: bool,
         seed: u64,
@@ -251,7 +253,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_bounded_and_no_panic(
+    fn arbitrary_packets_are_bounded(
         headers in prop::collection::vec((0u32..40, 0u32..12, 0u8..4, any::<bool>()), 0..200),
     ) {
         let mut messages = Messages::default();

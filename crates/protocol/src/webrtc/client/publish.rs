@@ -1,4 +1,4 @@
-//! What a client sends: media that is made or of a file, encrypted where it leaves.
+//! Published media: generated or read from a file, and encrypted when it is sent.
 
 mod feed;
 mod media;
@@ -34,77 +34,79 @@ pub(super) use feed::Feed;
 use media::{Counts, Media};
 use sealed::{LayerNames, Sealed};
 
-/// How often what was sent is added to the population's figures, and reports are sent.
+/// Interval at which sent media is counted and reports are sent.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the server may say nothing of what it received, before what is sent counts as published
-/// all the same. Nothing in WHIP says when others can play it; servers look at packets before they
-/// let them.
+/// Time after which media counts as published although the server has sent no report. WHIP does not
+/// say when others can play it, and servers inspect packets before they allow that.
 const LIVE_AFTER: Duration = Duration::from_secs(2);
 
-/// The most packets of a stream that one report is believed to tell of.
+/// Maximum number of packets that one report may plausibly cover.
 const PACKETS_MAX: u64 = 100_000;
 
-/// Names of the layers of a simulcast, the best first.
+/// RIDs of the layers of a simulcast, best first.
 type LayerIds = [&'static str; LAYERS as usize];
 
-/// Those of high, middle and low quality, as browsers' pages mostly call them.
+/// RIDs of high, middle and low quality, as most web pages use them.
 const LAYER_NAMES: LayerIds = ["h", "m", "l"];
 
-/// What a PeerConnection sends.
+/// Media that a PeerConnection sends.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     streams: Vec<Outgoing>,
-    /// The sections that both take.
+    /// Sections that the server accepted.
     agreed: Vec<Taken>,
-    /// What was counted so far is added then.
+    /// Time of the next count, at which reports are sent as well.
     count_at: Option<Time>,
-    /// When media began to leave.
+    /// Time when the first media was sent.
     began: Option<Time>,
-    /// What may be sent, where that is heeded.
+    /// Congestion control, if it is enabled.
     congestion: Option<Box<Congestion>>,
-    /// The bit rate that the video has for that, and the one that it was told to have.
+    /// Bit rate of the video that follows from the estimate.
     target: u64,
+    /// Bit rate that was last requested of the encoder.
     asked: u64,
-    /// How long an answer of the server takes.
+    /// Round-trip time to the server, measured by ICE.
     pub(super) round_trip: Option<Duration>,
-    /// Whether the server has said that it received some.
+    /// True once the server has reported received packets.
     heard: bool,
 }
 
-/// A section in which the server takes what is sent.
+/// Section that the server accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Taken {
-    /// Its place in the offer, which is that of its clip.
+    /// Index of the section in the offer, which is also that of its clip.
     place: usize,
-    /// Whether packets may be asked for again.
+    /// True if the server may request packets again (NACK).
     nack: bool,
-    /// The payload type of the stream that they are sent in then, if they have one.
+    /// Payload type of the stream for retransmissions (RTX), if it was negotiated.
     rtx: Option<u8>,
-    /// The number of the header extension that tells the audio level.
+    /// Id of the header extension for the audio level.
     level: Option<u8>,
-    /// The one that numbers packets, where the server tells of those that have it. It may take that
-    /// of pictures alone: to it packets of sound with a number would be none, and lost.
+    /// Id of the extension for transport-wide sequence numbers, if the server sends feedback for
+    /// it. A server may accept numbers for video only. It would count numbered audio packets as
+    /// lost.
     numbered: Option<u8>,
-    /// Which layers of a simulcast are taken, and by what they are known; and by what the one is
-    /// where none is.
+    /// Names of the accepted layers of a simulcast. `None` for a refused layer.
     layers: [Option<LayerNames>; LAYERS as usize],
+    /// Names of the only stream, if no layer was accepted.
     alone: LayerNames,
 }
 
-/// A stream that is sent.
+/// Outgoing stream.
 #[derive(Debug)]
 struct Outgoing {
     flow: FlowId,
     ssrc: u32,
-    /// What became of the server's questions for packets, as far as it was counted.
+    /// Counts of NACKed packets that the recorder already has.
     counted_again: HistoryCounts,
-    /// What was counted so far.
+    /// Counts of sent media that the recorder already has.
     counted: Counts,
-    /// What the server last said it had lost, and the highest number that it had seen.
+    /// Cumulative loss in the server's last report.
     reported_lost: i32,
+    /// Highest sequence number in the server's last report.
     reported_highest: Option<u32>,
-    /// The number of the last demand for a key frame: the same again is the same demand (RFC 5104,
+    /// Number of the last full intra request. A repeated number is the same request (RFC 5104,
     /// 4.3.1.2).
     last_demand: Option<u8>,
 }
@@ -128,8 +130,9 @@ impl Sent {
         self.count_at
     }
 
-    /// What is to be said of each stream, with the time since 1970 in a sender report. Without one
-    /// only a goodbye is said, behind an empty receiver report (RFC 3550, 6.1).
+    /// Returns the RTCP compound of each stream: a sender report with the time since 1970, or
+    /// nothing without a wall clock. A goodbye is written in either case. Without a wall clock, it
+    /// follows an empty receiver report (RFC 3550, 6.1).
     fn reports_of_ours(
         &self,
         flows: &mut Flows,
@@ -152,7 +155,7 @@ impl Sent {
         self.streams.iter().filter_map(&mut report).collect()
     }
 
-    /// Of which streams packets have numbers of their transport.
+    /// Returns for each stream whether its packets have transport-wide sequence numbers.
     #[cfg(test)]
     pub(super) fn numbered(&self, flows: &mut Flows) -> Vec<bool> {
         let has = |sealed: &mut Sealed| sealed.numbered.is_some();
@@ -160,8 +163,7 @@ impl Sent {
         streams.map(|stream| flows.with(stream.flow, has)).collect()
     }
 
-    /// Both descriptions are known: what the server takes, what of it may be asked for again, and
-    /// where that is sent.
+    /// Stores what the server accepted, and whether and where it wants retransmissions.
     pub(super) fn agree(&mut self, sections: &[Agreed], names: LayerIds) {
         let taken_of = |section: &Agreed| {
             let mut codecs = section.codecs.iter();
@@ -206,7 +208,7 @@ impl Sent {
         self.agreed = taken().map(taken_of).collect();
     }
 
-    /// Has all packets leave by that channel of a TURN server from now on.
+    /// Sends all packets over this TURN channel from now on.
     pub(super) fn leave_by(&mut self, channel: Option<RelayChannel>, flows: &mut Flows) {
         for stream in &self.streams {
             flows.with(stream.flow, |sealed: &mut Sealed| sealed.channel = channel);
@@ -217,12 +219,12 @@ impl Sent {
         self.streams.iter_mut().find(|stream| stream.ssrc == ssrc)
     }
 
-    /// Takes in what the server asks for. What cannot be read is let go.
+    /// Handles feedback of the server, up to the first message that cannot be parsed.
     fn feedback(&mut self, compound: &[u8], now: Time, flows: &mut Flows, recorder: &mut Recorder) {
         for message in messages(compound).map_while(Result::ok) {
             match message {
                 Message::Nack { media, missing, .. } => {
-                    // What is asked for counts, whatever becomes of it.
+                    // Every requested packet counts, whether it is sent again or not.
                     recorder.add(m::NACKED_PACKETS, missing.len() as u64);
                     let round_trip = self.round_trip;
                     if let Some(stream) = self.stream(media) {
@@ -264,7 +266,7 @@ impl Sent {
         }
     }
 
-    /// The server tells when packets arrived.
+    /// Handles transport feedback.
     fn told(&mut self, message: &TransportCc, now: Time, flows: &mut Flows) {
         let Some(congestion) = &mut self.congestion else {
             return;
@@ -281,13 +283,13 @@ impl Sent {
         self.follow(flows);
     }
 
-    /// Gives the video the bit rate that may be sent.
+    /// Sets the bit rate of the video to the estimate.
     fn follow(&mut self, flows: &mut Flows) {
         let Some(congestion) = &self.congestion else {
             return;
         };
         let (_, target) = congestion.estimate();
-        // Each change is a message to the thread that sends.
+        // Each change is a message to the thread that sends, so changes below 1 % are skipped.
         if target.abs_diff(self.asked) * 100 < self.asked {
             return;
         }
@@ -301,8 +303,8 @@ impl Sent {
         }
     }
 
-    /// Takes in what the server says that it received, and what it asks for. What cannot be read is
-    /// let go.
+    /// Handles RTCP of the server: its receiver reports and its feedback, up to the first packet
+    /// that cannot be parsed.
     pub(super) fn reports(
         &mut self,
         compound: &[u8],
@@ -330,11 +332,11 @@ impl Sent {
                 recorder.add(m::RECEIVER_REPORTS, 1);
                 let highest = stream.reported_highest.replace(block.extended_highest);
                 let came = highest.map(|before| block.extended_highest.wrapping_sub(before));
-                // Of a first report it is not known how many packets its losses are of. One that
-                // goes back is of another count.
+                // The first report does not say how many packets its losses refer to. A report that
+                // goes back belongs to another count.
                 let counts = came.filter(|came| u64::from(*came) <= PACKETS_MAX);
                 packets += counts.map_or(0, u64::from);
-                // Duplicates make some receivers count less than nothing.
+                // Some receivers report a negative loss because of duplicates.
                 let reported = block.cumulative_lost.max(0);
                 let more = i64::from(reported) - i64::from(stream.reported_lost);
                 stream.reported_lost = reported;
@@ -343,7 +345,7 @@ impl Sent {
                         recorder.add(m::REPORTED_LOST, more);
                         lost += more * u64::from(counts.is_some());
                     }
-                    // What was late has come, or came twice.
+                    // Late packets have arrived, or duplicates.
                     Err(_) => recorder.take_back(m::REPORTED_LOST, more.unsigned_abs()),
                 }
                 self.heard = true;
@@ -357,7 +359,7 @@ impl Sent {
 }
 
 impl Sent {
-    /// Adds what was sent since the last time.
+    /// Adds what was sent since the last call to the recorder.
     fn count(&mut self, flows: &mut Flows, recorder: &mut Recorder) {
         for stream in &mut self.streams {
             let now = flows.with(stream.flow, |sealed: &mut Sealed| {
@@ -385,7 +387,7 @@ impl Sent {
         }
     }
 
-    /// Has nothing more leave.
+    /// Stops all streams.
     fn stop(&mut self, cx: &mut Context<'_>) {
         for stream in &self.streams {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
@@ -395,23 +397,23 @@ impl Sent {
     }
 }
 
-/// The number of a layer of a clip.
+/// Returns a number that identifies a layer of a clip.
 fn number(index: usize, layer: usize) -> u64 {
     index as u64 | (layer as u64) << 32
 }
 
 impl Client {
-    /// The sources of what a PeerConnection sends, in the order of the clips.
+    /// Returns the SSRC of a layer of a clip.
     fn own_ssrc(&self, (index, layer): (usize, usize)) -> u32 {
         mix(&[self.seed, 41, number(index, layer)]) as u32
     }
 
-    /// The source of what is sent again.
+    /// Returns the SSRC of the retransmissions of a layer.
     fn rtx_ssrc(&self, (index, layer): (usize, usize)) -> u32 {
         mix(&[self.seed, 44, number(index, layer)]) as u32
     }
 
-    /// The payload type of what is sent again: one that no clip has.
+    /// Returns a payload type for retransmissions that no clip uses.
     fn rtx_payload_type(&self, index: usize) -> u8 {
         let clips = self.source.iter().flat_map(|source| &source.clips);
         let taken: Vec<u8> = clips.map(|clip| clip.payload_type()).collect();
@@ -419,7 +421,7 @@ impl Client {
         free.nth(index).unwrap_or(127)
     }
 
-    /// What the server calls the layers of a simulcast, where it knows them by their names.
+    /// Returns the RIDs by which the server knows the layers of a simulcast.
     pub(super) fn layer_names(&self) -> LayerIds {
         match self.url.place {
             Place::LiveKit(_) => livekit::LAYER_NAMES,
@@ -427,7 +429,7 @@ impl Client {
         }
     }
 
-    /// What is offered of the source.
+    /// Returns the offered sections of the source.
     pub(super) fn offered_source(&self) -> Vec<OfferedMedia> {
         let Some(source) = &self.source else {
             return Vec::new();
@@ -441,7 +443,8 @@ impl Client {
             let mut codec = Codec::new(clip.payload_type(), name, rate);
             codec.channels = channels.parse().ok();
             if !clip.parameters().is_empty() {
-                // What is said of them by packets need not be said here (RFC 6184, 8.1).
+                // Parameter sets are sent in packets, so the offer need not contain them (RFC 6184,
+                // 8.1).
                 let named = |part: &&str| !part.trim().starts_with("sprop-");
                 let parts: Vec<&str> = clip.parameters().split(';').filter(named).collect();
                 codec = codec.with_parameters(&parts.join(";"));
@@ -473,7 +476,7 @@ impl Client {
                     false => Vec::new(),
                 },
             };
-            // Sections of one transport have the same numbers for the same extensions.
+            // An extension must have the same id in all sections of a transport.
             let of_all = self
                 .config
                 .follows()
@@ -496,7 +499,7 @@ impl Client {
         medias
     }
 
-    /// The kinds of what the server takes.
+    /// Returns the kinds of media that the server accepted.
     pub(super) fn sent_kinds(&self) -> Vec<&'static str> {
         let Some(source) = &self.source else {
             return Vec::new();
@@ -510,10 +513,11 @@ impl Client {
             .collect()
     }
 
-    /// One of the streams of the source, begun.
+    /// Creates and starts one of the streams of the source.
     fn media(&self, now: Time, source: &MediaSource, (index, layer): (usize, usize)) -> Media {
         let ssrc = self.own_ssrc((index, layer));
-        // Well below where numbers come round: receivers' indices are settled by then.
+        // The first number is far below the wrap-around, so that receivers have settled on an SRTP
+        // index before it.
         let first_seq = mix(&[self.seed, 42, number(index, layer)]) as u16 & 0x3fff;
         let first_timestamp = mix(&[self.seed, 43, number(index, layer)]) as u32;
         let pacing = source.pacing;
@@ -565,7 +569,7 @@ impl Client {
         Media::Clip(flow)
     }
 
-    /// Begins to send: the PeerConnection stands.
+    /// Starts sending, because the PeerConnection is connected.
     pub(super) fn begin_sending(&mut self, cx: &mut Context<'_>, at: usize) {
         let Some(source) = self.source.clone() else {
             return;
@@ -584,7 +588,7 @@ impl Client {
             let agreed = &self.links[at].sent.agreed;
             let agreed = agreed.iter().find(|taken| taken.place == index).copied();
             let Some(taken) = agreed else {
-                let text = self.of_link(at, &format!("the server takes no {}", clip.media()));
+                let text = self.of_link(at, &format!("the server refused {}", clip.media()));
                 let kind = "media_refused";
                 cx.out.push_back(Output::Note(Note { kind, text }));
                 continue;
@@ -596,10 +600,10 @@ impl Client {
                 .filter(|_| layered)
                 .collect();
             if layers.is_empty() {
-                // One stream, of the best.
+                // A single stream, in the best layer.
                 layers.push((0, layered.then_some(taken.alone)));
                 if layered {
-                    let text = self.of_link(at, "the server takes no simulcast, but one layer");
+                    let text = self.of_link(at, "the server refused simulcast: one layer is sent");
                     let kind = "simulcast_refused";
                     cx.out.push_back(Output::Note(Note { kind, text }));
                 }
@@ -612,12 +616,12 @@ impl Client {
             }
         }
         if self.links[at].sent.streams.is_empty() {
-            let detail = self.of_link(at, "the server takes nothing of what was offered");
+            let detail = self.of_link(at, "the server refused all offered media");
             return self.fail(cx, Failure::OfferRefused, detail);
         }
         self.links[at].sent.count_at = Some(cx.now + COUNT_EVERY);
         self.links[at].sent.began = Some(cx.now);
-        // What comes here is reports, and shows that the way is still open.
+        // Only reports and answers to consent checks arrive here.
         cx.out.push_back(Output::Read {
             channel,
             reading: Reading::Late,
@@ -629,7 +633,7 @@ impl Client {
         self.report_sent(cx, at, false);
     }
 
-    /// Begins to send a layer of a clip; says whether there are keys for that.
+    /// Starts sending a layer of a clip. Returns `false` if there are no keys.
     fn begin_stream(
         &mut self,
         cx: &mut Context<'_>,
@@ -678,14 +682,14 @@ impl Client {
         }
         let message = match is_live {
             true => publication::live(&self.sent_kinds()),
-            // Others in the room may go on.
+            // Other participants of the room may still publish.
             false if self.url.is_room() => return,
             false => publication::gone(None),
         };
         publication::tell(cx, self.url.topic(), message);
     }
 
-    /// Says that the stream is there, once the server seems to have it.
+    /// Announces the stream once the server seems to receive it.
     pub(super) fn look_whether_live(&mut self, cx: &mut Context<'_>, at: usize) {
         let sent = &self.links[at].sent;
         let late = |began| cx.now.since(began) >= LIVE_AFTER;
@@ -695,7 +699,7 @@ impl Client {
         }
     }
 
-    /// Does what is due while media is sent.
+    /// Handles everything that is due while media is sent.
     pub(super) fn due_sending(&mut self, cx: &mut Context<'_>, at: usize) {
         self.look_whether_live(cx, at);
         let sent = &mut self.links[at].sent;
@@ -708,7 +712,8 @@ impl Client {
         self.drain(cx, at);
     }
 
-    /// Sends a sender report for each stream, if it is to send any, and says goodbye.
+    /// Sends a sender report for each stream, if they are enabled, and a goodbye if `goodbye` is
+    /// true.
     fn report_sent(&mut self, cx: &mut Context<'_>, at: usize, goodbye: bool) {
         let wall_clock = self.wall_clock.unwrap_or_default();
         let wall_clock = self.config.sender_reports.then_some(wall_clock);
@@ -722,7 +727,7 @@ impl Client {
         }
     }
 
-    /// Sends no more: says goodbye, and hands the figures in.
+    /// Stops sending, says goodbye, and adds the figures to the recorder.
     pub(super) fn end_sending(&mut self, cx: &mut Context<'_>, at: usize) {
         if self.links[at].sent.streams.is_empty() {
             return;
@@ -736,7 +741,8 @@ impl Client {
         }
     }
 
-    /// What sends a stream has ended, which it does of itself only where nothing can be sent.
+    /// Fails the client because a flow has ended. Flows end on their own only if nothing can be
+    /// sent.
     pub(super) fn sending_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
         if self.feed.as_ref().is_some_and(|feed| feed.has(flow)) {
             return self.not_fed(cx);
@@ -746,7 +752,7 @@ impl Client {
             .iter()
             .position(|link| link.sent.streams.iter().any(|own| own.flow == flow));
         if let Some(at) = of_ours {
-            let detail = self.of_link(at, "nothing can be sent");
+            let detail = self.of_link(at, "no media can be sent");
             self.fail(cx, Failure::NotSent, detail);
         }
     }

@@ -1,5 +1,5 @@
-//! What a client feeds to a server: plain RTP to ports that its signalling has named, each stream
-//! to its own, with RTCP beside it.
+//! Plain RTP that a client sends to a server, at ports that the signalling has named. Each stream
+//! has its own port, and a second one for RTCP.
 
 use std::time::Duration;
 
@@ -15,27 +15,29 @@ use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::{FedMedia, FeedPort};
 
-/// What is fed, and by which ways.
+/// Streams that are fed, and their sockets.
 #[derive(Debug, Default)]
 pub(in crate::webrtc::client) struct Feed {
     ways: Vec<Way>,
-    /// Once all ways are open: a stream for each, in their order.
+    /// Empty until all sockets for media are open. Then it has one stream for each of `ways`, in
+    /// the same order.
     sent: Sent,
 }
 
-/// The sockets of a stream.
+/// Sockets of a stream.
 #[derive(Debug)]
 struct Way {
     port: FeedPort,
     media: ChannelId,
     is_open: bool,
-    /// By which the server asks for key frames, once it is open.
+    /// Socket for RTCP, over which the server requests key frames.
     control: Option<ChannelId>,
+    /// True once `control` is open.
     hears: bool,
 }
 
 impl Feed {
-    /// What there is to feed.
+    /// Describes the streams of a source for the signalling.
     pub(in crate::webrtc::client) fn media(
         source: &crate::media::source::MediaSource,
     ) -> Vec<FedMedia> {
@@ -62,7 +64,7 @@ impl Feed {
         ways.find(|way| way.media == channel || way.control == Some(channel))
     }
 
-    /// Sends a report of each stream beside it, if any are to be sent, or says goodbye.
+    /// Sends a report for each stream, if they are enabled, and a goodbye if `goodbye` is true.
     fn report(&mut self, cx: &mut Context<'_>, client: (Option<Duration>, &str), goodbye: bool) {
         let (wall_clock, name) = client;
         let about = (cx.now, wall_clock, name);
@@ -76,7 +78,7 @@ impl Feed {
 }
 
 impl Client {
-    /// Opens the ways to those ports.
+    /// Opens the sockets to these ports.
     pub(in crate::webrtc::client) fn open_feed(
         &mut self,
         cx: &mut Context<'_>,
@@ -113,7 +115,7 @@ impl Client {
         }));
     }
 
-    /// One of the ways is open. Says whether it was of a feed.
+    /// Handles an open socket. Returns `true` if it belongs to the feed.
     pub(in crate::webrtc::client) fn feed_opened(
         &mut self,
         cx: &mut Context<'_>,
@@ -162,7 +164,7 @@ impl Client {
         cx.recorder
             .record(m::PUBLISH_DELAY, published.as_nanos() as u64);
         self.begins(cx, cx.now);
-        // The mount point is there: whoever watches it gets what comes next.
+        // The mount point exists, so its viewers receive media from now on.
         self.published = true;
         self.say_published(cx, true);
         self.report_feed(cx, false);
@@ -176,7 +178,7 @@ impl Client {
         }
     }
 
-    /// Does what is due while media is fed.
+    /// Handles everything that is due while media is fed.
     pub(in crate::webrtc::client) fn due_feed(&mut self, cx: &mut Context<'_>) {
         let Some(feed) = &mut self.feed else { return };
         if feed.sent.count_at.is_none_or(|due| cx.now < due) {
@@ -187,7 +189,7 @@ impl Client {
         self.report_feed(cx, false);
     }
 
-    /// Takes in what the server says by RTCP.
+    /// Handles RTCP of the server.
     pub(in crate::webrtc::client) fn feed_heard(
         &mut self,
         cx: &mut Context<'_>,
@@ -204,7 +206,8 @@ impl Client {
         }
     }
 
-    /// A way could not be opened. Says whether it was of a feed.
+    /// Fails the client if the channel belongs to the feed, because its socket could not be opened.
+    /// Returns `true` if it does.
     pub(in crate::webrtc::client) fn feed_failed(
         &mut self,
         cx: &mut Context<'_>,
@@ -214,12 +217,12 @@ impl Client {
         let Some(way) = self.feed.as_mut().and_then(|feed| feed.way(channel)) else {
             return false;
         };
-        let detail = format!("{error} (UDP port {}, of {})", way.port.media, self.url);
+        let detail = format!("{error} (UDP port {}, {})", way.port.media, self.url);
         self.fail(cx, ConnectFailure::from(error).into(), detail);
         true
     }
 
-    /// A way is gone. Says whether it was of a feed.
+    /// Handles the end of a socket. Returns `true` if it belongs to the feed.
     pub(in crate::webrtc::client) fn feed_closed(
         &mut self,
         cx: &mut Context<'_>,
@@ -230,19 +233,19 @@ impl Client {
         };
         match way.media == channel {
             true => self.not_fed(cx),
-            // It asks for nothing then.
+            // The server then sends no requests for key frames.
             false => (way.control, way.hears) = (None, false),
         }
         true
     }
 
-    /// Fails because nobody takes what is fed.
+    /// Fails the client because the server does not receive the streams.
     pub(super) fn not_fed(&mut self, cx: &mut Context<'_>) {
-        let detail = format!("nobody takes what is sent, of {}", self.url);
+        let detail = format!("the server does not receive what is sent ({})", self.url);
         self.fail(cx, Failure::NotSent, detail);
     }
 
-    /// Feeds no more: says goodbye, and hands the figures in.
+    /// Stops feeding, says goodbye, and adds the figures to the recorder.
     pub(in crate::webrtc::client) fn end_feeding(&mut self, cx: &mut Context<'_>) {
         let Some(feed) = &mut self.feed else { return };
         feed.sent.stop(cx);
@@ -273,7 +276,7 @@ mod tests {
     use crate::webrtc::certificate::Certificate;
     use crate::webrtc::config::ClientConfig;
 
-    /// How many reports go beside what is fed, in the middle and at the end.
+    /// Returns the number of reports that are sent at the start and at the end of a feed.
     fn reports(sender_reports: bool) -> [usize; 2] {
         let config = ClientConfig {
             sender_reports,
@@ -321,9 +324,9 @@ mod tests {
     }
 
     #[test]
-    fn reports_go_beside_what_is_fed_unless_they_are_switched_off() {
+    fn feed_sends_reports_unless_disabled() {
         assert_eq!(reports(true), [1, 1]);
-        // Goodbye is said all the same.
+        // A goodbye is sent in either case.
         assert_eq!(reports(false), [0, 1]);
     }
 }

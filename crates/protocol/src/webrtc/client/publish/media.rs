@@ -1,4 +1,4 @@
-//! What a stream is made of: a loop, an encoder or a voice.
+//! Media of a stream: a looped clip, an encoder, or a voice.
 
 use measure::Time;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::media::rtp::{LiveFlow, RtpFlow, TalkFlow};
 use crate::session::Flow;
 
-/// What a stream has sent.
+/// Counts of a stream that is sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) packets: u64,
-    /// Of payload.
+    /// Bytes of payload.
     pub(super) bytes: u64,
     pub(super) frames: u64,
     pub(super) not_taken: u64,
@@ -19,14 +19,14 @@ pub(super) struct Counts {
     pub(super) voiced: u64,
 }
 
-/// What a stream is made of.
+/// Media of a stream.
 #[derive(Debug)]
 pub(super) enum Media {
-    /// A loop.
+    /// Looped clip.
     Clip(RtpFlow),
-    /// What an encoder gives.
+    /// Live encoder.
     Live(LiveFlow),
-    /// A voice.
+    /// Voice that speaks and pauses.
     Talk(Box<TalkFlow>),
 }
 
@@ -55,7 +55,8 @@ impl Media {
         }
     }
 
-    /// Asks for a key frame: of a loop they come when it has one.
+    /// Requests a key frame. A clip ignores the request: it has its key frames where the file has
+    /// them.
     pub(super) fn key_frame(&mut self) {
         if let Media::Live(flow) = self {
             flow.key_frame();
@@ -102,7 +103,7 @@ impl Media {
         }
     }
 
-    /// The audio level of the packet that was handed out last, where there is one.
+    /// Audio level of the last packet that was handed out. `None` if the media is no voice.
     pub(super) fn level(&self) -> Option<u8> {
         match self {
             Media::Talk(flow) => Some(flow.level()),

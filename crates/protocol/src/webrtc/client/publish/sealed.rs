@@ -1,4 +1,4 @@
-//! Streams that are encrypted where they leave.
+//! Streams that are encrypted when they are sent.
 
 use bytes::{Bytes, BytesMut};
 use measure::Time;
@@ -11,50 +11,50 @@ use crate::webrtc::extension;
 use crate::webrtc::srtp::RtpSealer;
 use crate::webrtc::turn::RelayChannel;
 
-/// How much memory encrypted packets are made in at a time.
+/// Size of the buffers in which packets are encrypted, in bytes.
 const ROOM: usize = 32 * 1024;
 
-/// The most bytes that encrypting adds to a packet.
+/// Maximum number of bytes that encryption adds to a packet.
 const TRAILER_MAX: usize = 16;
 
-/// What is set in the tag of a packet that is sent again.
+/// Bit in the tag of a retransmission.
 const AGAIN: u64 = 1 << 63;
 
-/// A stream whose packets are encrypted when they are due, where they are sent from.
+/// Stream whose packets are encrypted when they are due, on the thread that sends them.
 #[derive(Debug)]
 pub(super) struct Sealed {
     pub(super) media: Media,
-    /// Of this stream alone, and of what is sent again of it. None where it is fed to a server in
-    /// plain RTP.
+    /// Encrypts this stream and its retransmissions. `None` for plain RTP.
     pub(super) sealer: Option<RtpSealer>,
-    /// Used again when all packets in it have left.
+    /// Buffer of packets. It is reused when all packets in it were sent.
     pub(super) room: BytesMut,
-    /// What the server asks for, where that was agreed upon.
+    /// Retransmissions, if NACK was negotiated.
     pub(super) again: Option<Again>,
-    /// What numbers packets of the transport, where the server tells of them.
+    /// Transport-wide sequence numbers, if the server sends feedback for them.
     pub(super) numbered: Option<Numbered>,
-    /// By which channel of a TURN server they leave, where they go through one.
+    /// TURN channel over which packets are sent, if any.
     pub(super) channel: Option<RelayChannel>,
-    /// The number of the header extension that tells the audio level.
+    /// Id of the header extension for the audio level.
     pub(super) level: Option<u8>,
-    /// By what the layer of a simulcast is known.
+    /// Names of the layer of a simulcast.
     pub(super) layer: Option<LayerNames>,
 }
 
-/// By what a packet of a layer is known: its source is in no description (RFC 8853, 5.5).
+/// Header extensions that identify a layer. Its SSRC is in no description (RFC 8853, 5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LayerNames {
-    /// The section, with the number of its header extension (RFC 9143, 15).
+    /// Id of the extension, and MID of the section (RFC 9143, 15).
     pub(super) mid: Option<(u8, u8)>,
-    /// The layer, with that number (RFC 8852), and the number for retransmissions. None of the one
-    /// that is sent where no simulcast is taken: its source is in no description either.
+    /// Id of the extension, and RID of the layer (RFC 8852). `None` for the only stream of a
+    /// refused simulcast: its SSRC is in no description either.
     pub(super) rid: Option<(u8, u8)>,
+    /// Id of the extension for the RID in retransmissions.
     pub(super) repaired: Option<u8>,
 }
 
 impl LayerNames {
-    /// The header with them. `again`: it is of the stream of retransmissions, which bears no name
-    /// of a layer but by the extension that is for it (RFC 8852, 3.2).
+    /// Adds the extensions to a header. `again` is true in the stream of retransmissions. The layer
+    /// is named there only by the extension for repaired streams (RFC 8852, 3.2).
     fn add(&self, header: &PacketHeader, again: bool) -> PacketHeader {
         let rid = self.rid.and_then(|(id, name)| match again {
             true => Some((self.repaired?, name)),
@@ -69,19 +69,19 @@ impl LayerNames {
 }
 
 impl Sealed {
-    /// The header of a packet that media hands out, with its audio level where it has one.
+    /// Adds the audio level to the header of a packet, if it has one.
     fn with_level(&self, header: PacketHeader) -> PacketHeader {
         let level = self.level.zip(self.media.level());
         let added = level.and_then(|(id, level)| extension::add(&header, id, [level]));
         added.unwrap_or(header)
     }
 
-    /// The header with the names of its layer.
+    /// Adds the names of the layer to a header.
     fn named(&self, header: PacketHeader, again: bool) -> PacketHeader {
         self.layer.map_or(header, |layer| layer.add(&header, again))
     }
 
-    /// A packet that the server asked for.
+    /// Returns the next packet that the server has requested again.
     fn next_again(&mut self, now: Time) -> Option<FlowPacket> {
         let again = self.again.as_mut()?;
         again.next_due().filter(|due| *due <= now)?;
@@ -98,7 +98,7 @@ impl Sealed {
         })
     }
 
-    /// The header of what is in the room, with the number of the transport where it has one.
+    /// Adds the transport-wide sequence number to the header of the packet in `room`.
     fn number(&mut self, header: PacketHeader, now: Time) -> PacketHeader {
         let lengths = (self.room.len(), TRAILER_MAX);
         match &mut self.numbered {
@@ -107,8 +107,8 @@ impl Sealed {
         }
     }
 
-    /// Encrypts what is in the room, and takes it out, with what is before it. None where it cannot
-    /// be encrypted: it must not leave then.
+    /// Encrypts the packet in `room` and takes it out, with a ChannelData header before it if it
+    /// goes through TURN. Returns `None` if encryption fails. The packet must not be sent then.
     fn seal(&mut self, header: &PacketHeader) -> Option<(PacketHeader, Bytes)> {
         let Some(sealer) = &mut self.sealer else {
             return Some((*header, self.room.split().freeze()));
@@ -128,7 +128,8 @@ impl Sealed {
         if head.len() + header.len() <= PacketHeader::ROOM {
             return Some((PacketHeader::EMPTY.with(&head).with(header), payload));
         }
-        // A header with many extensions: it goes where there is room for it.
+        // A header with many extensions does not fit behind the channel header, so it goes into the
+        // payload.
         let all = [&**header, &payload].concat();
         Some((PacketHeader::EMPTY.with(&head), all.into()))
     }
@@ -137,7 +138,7 @@ impl Sealed {
 impl Flow for Sealed {
     fn next_due(&self) -> Option<Time> {
         let media = self.media.flow().next_due();
-        // A stream that has ended sends nothing again.
+        // A stream that has ended sends no retransmissions.
         match self.again.as_ref().and_then(Again::next_due) {
             Some(again) => media.map(|media| media.min(again)),
             None => media,
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_again_bears_no_name_of_a_layer_but_its_own() {
+    fn retransmissions_carry_the_repaired_rid_instead_of_the_rid() {
         let plain = PacketHeader::EMPTY.with(&[0x80, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7]);
         let names = |repaired| LayerNames {
             mid: Some((1, b'0')),

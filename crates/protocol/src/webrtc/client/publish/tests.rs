@@ -1,4 +1,4 @@
-//! What is sent is sealed; what the server asks for is sent again.
+//! Encryption of sent packets, retransmissions, and feedback.
 
 use super::*;
 use crate::media::rtp::flow::{Clip, Pacing};
@@ -70,7 +70,7 @@ fn sending(media: Media, rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
     (flows, sent, BEGAN)
 }
 
-/// The next packet that is due at the latest by then, as it leaves.
+/// Returns the next packet that is due by `now`, as it is sent.
 fn next(flows: &mut Flows, flow: FlowId, now: Time) -> Option<Vec<u8>> {
     flows.reach(flow, |flow| {
         flow.next_due().filter(|due| *due <= now)?;
@@ -81,7 +81,7 @@ fn next(flows: &mut Flows, flow: FlowId, now: Time) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn packets_leave_with_the_head_of_a_relays_channel_and_padded_where_it_is_a_connection() {
+fn turn_channel_data_is_padded_only_over_a_connection() {
     for padded in [false, true] {
         let (mut flows, mut sent, mut now) = stream(None, true);
         let flow = sent.streams[0].flow;
@@ -90,7 +90,7 @@ fn packets_leave_with_the_head_of_a_relays_channel_and_padded_where_it_is_a_conn
             padded,
         };
         sent.leave_by(Some(channel), &mut flows);
-        // What it adds makes packets of 182 bytes.
+        // Packets have 182 bytes with the authentication tag.
         let keys = |client| {
             let profile = SrtpProfile::AesCm128HmacSha1_80;
             SrtpKeys::exported(profile, &[7; 60], client).expect("it is long enough")
@@ -115,7 +115,7 @@ fn packets_leave_with_the_head_of_a_relays_channel_and_padded_where_it_is_a_conn
 }
 
 #[test]
-fn packets_that_are_asked_for_are_sent_again() {
+fn requested_packets_are_retransmitted() {
     for rtx in [None, Some(97)] {
         let (mut flows, mut sent, mut now) = stream(rtx, true);
         let flow = sent.streams[0].flow;
@@ -137,7 +137,7 @@ fn packets_that_are_asked_for_are_sent_again() {
         let mut compound = Vec::new();
         rtcp::write_receiver_report(&mut compound, 1, &[]);
         write_nack(&mut compound, 1, 7, &[lost[0], lost[1], 99]);
-        // Of somebody else.
+        // For another source.
         write_nack(&mut compound, 1, 55, &[5]);
         write_pli(&mut compound, 1, 7);
         write_fir(&mut compound, 1, 7, 1);
@@ -154,7 +154,7 @@ fn packets_that_are_asked_for_are_sent_again() {
             };
             assert_eq!((plain[11], sequence), (source, lost));
         }
-        // Media goes on, with its own count.
+        // Media continues with its own sequence numbers.
         now += Duration::from_millis(50);
         let packet = next(&mut flows, flow, now).expect("it is due");
         assert_eq!(number(&packet), number(&all[all.len() - 1]).wrapping_add(1));
@@ -167,7 +167,7 @@ fn packets_that_are_asked_for_are_sent_again() {
 }
 
 #[test]
-fn nothing_is_sent_again_where_that_was_not_agreed() {
+fn nothing_is_retransmitted_without_negotiated_nack() {
     let (mut flows, mut sent, mut now) = stream(None, false);
     let flow = sent.streams[0].flow;
     let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
@@ -180,8 +180,8 @@ fn nothing_is_sent_again_where_that_was_not_agreed() {
 }
 
 #[test]
-fn without_sender_reports_nothing_is_said_but_goodbye() {
-    // A sender report, its name, and a goodbye; a receiver report in place of the first.
+fn without_sender_reports_only_a_goodbye_is_sent() {
+    // A sender report, SDES, and BYE. Without a wall clock, a receiver report comes first.
     for (wall_clock, goodbye, kinds) in [
         (Some(Duration::ZERO), false, &[200, 202][..]),
         (Some(Duration::ZERO), true, &[200, 202, 203]),
@@ -204,7 +204,7 @@ fn without_sender_reports_nothing_is_said_but_goodbye() {
 }
 
 #[test]
-fn losses_of_a_first_report_are_of_packets_that_nobody_knows() {
+fn losses_in_a_first_report_do_not_lower_the_estimate() {
     let (mut flows, mut sent, now) = stream(None, false);
     let other = Outgoing::new(sent.streams[0].flow, 9);
     sent.streams.push(other);
@@ -228,22 +228,22 @@ fn losses_of_a_first_report_are_of_packets_that_nobody_knows() {
     assert_eq!(hears(1, &[block(7, 100, 0)]), Some(most));
     let both = [block(7, 200, 0), block(9, 300, 90)];
     assert_eq!(hears(2, &both), Some(most));
-    // One that goes back tells of no packets.
+    // A report that goes back covers no packets.
     assert_eq!(
         hears(3, &[block(7, 100, 50), block(9, 400, 90)]),
         Some(most)
     );
-    // 40 of 200.
+    // 40 of 200 packets are lost.
     let both = [block(7, 200, 70), block(9, 500, 110)];
     let less = hears(4, &both);
     assert!(less < Some(most));
-    // One that goes back does not hide what another has lost: 60 of 100.
+    // A report that goes back does not hide the losses of another stream: 60 of 100.
     let both = [block(7, 100, 70), block(9, 600, 170)];
     assert!(hears(5, &both) < less);
 }
 
 #[test]
-fn what_is_agreed_is_found_in_the_answer() {
+fn negotiated_parameters_come_from_the_answer() {
     let mut sent = Sent::default();
     let codec = |payload_type, name: &str, feedback: &[&str]| Codec {
         feedback: feedback.iter().map(|words| (*words).to_owned()).collect(),
@@ -282,7 +282,7 @@ fn what_is_agreed_is_found_in_the_answer() {
     };
     let expected = [taken(0, true, Some(97), None), taken(1, false, None, None)];
     assert_eq!(sent.agreed, expected);
-    // A server may take the number of pictures alone: to it one of sound would be lost.
+    // A server may accept numbers for video only. It would count numbered audio as lost.
     let numbered = |kind, feedback: &[&str], extensions: &[u16]| Agreed {
         kind,
         extensions: extensions
@@ -304,7 +304,7 @@ fn what_is_agreed_is_found_in_the_answer() {
     );
     let found: Vec<_> = sent.agreed.iter().map(|taken| taken.numbered).collect();
     assert_eq!(found, [Some(4), None, None]);
-    // What the server does not take is not sent.
+    // Refused media is not sent.
     let inactive = Agreed {
         direction: Way::Inactive,
         ..section(0, vec![codec(96, "H264", &["nack"])])
@@ -314,7 +314,7 @@ fn what_is_agreed_is_found_in_the_answer() {
 }
 
 #[test]
-fn a_key_frame_that_is_asked_for_is_the_next_picture() {
+fn requested_key_frame_is_the_next_picture() {
     let config = SourceConfig {
         mtu: 1200,
         ..SourceConfig::default()
@@ -339,9 +339,9 @@ fn a_key_frame_that_is_asked_for_is_the_next_picture() {
         let mut compound = Vec::new();
         match picture {
             10 => write_pli(&mut compound, 1, 7),
-            // The same demand twice: the second is the first again.
+            // A repeated request is ignored.
             30 | 31 => write_fir(&mut compound, 1, 7, 200),
-            // Of somebody else.
+            // For another source.
             50 => write_fir(&mut compound, 1, 8, 3),
             51 => write_pli(&mut compound, 1, 8),
             _ => {}
@@ -352,7 +352,7 @@ fn a_key_frame_that_is_asked_for_is_the_next_picture() {
             let plain = opener.open(&packet, &mut plain).expect("it is authentic");
             let timestamp = u32::from_be_bytes([plain[4], plain[5], plain[6], plain[7]]);
             assert_eq!(timestamp, picture * 3600);
-            // Parameter sets begin a key frame, in a packet with others.
+            // A key frame begins with parameter sets, in a packet with others.
             if std::mem::take(&mut first) && plain[15] & 0x1f == 7 {
                 keys_at.push(picture);
             }
@@ -367,7 +367,7 @@ fn a_key_frame_that_is_asked_for_is_the_next_picture() {
 }
 
 #[test]
-fn opus_is_offered_as_browsers_offer_it_and_takes_32_kilobits_a_second() {
+fn opus_is_offered_as_by_browsers_at_32_kbps() {
     let config = SourceConfig {
         audio: Some(true),
         audio_codec: Some(AudioCodec::Opus),
@@ -395,7 +395,7 @@ fn opus_is_offered_as_browsers_offer_it_and_takes_32_kilobits_a_second() {
 }
 
 #[test]
-fn packets_of_a_layer_bear_its_name_and_those_sent_again_the_name_of_what_they_repair() {
+fn layer_packets_carry_the_rid_and_rtx_the_repaired_rid() {
     use crate::media::rtp::header::FIXED_LENGTH;
 
     for (rtx, again_name) in [(Some(97), 5), (None, 4)] {

@@ -1,4 +1,4 @@
-//! How a client that publishes heeds what the server says it can take, or of arrivals.
+//! Congestion control of publishing clients, by REMB, transport-wide feedback or receiver reports.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,43 +9,44 @@ use crate::session::PacketHeader;
 use crate::webrtc::feedback::{Estimator, TICK, Told, TransportCc};
 use crate::webrtc::transport_numbers::TransportNumbers;
 
-/// The most packets of a stream that wait to be taken over by the session, and those of a transport
-/// of which it is known when they were sent: of 10 Mb/s those of some four seconds.
+/// Maximum number of sent packets of a stream that the session has not collected yet.
 const WAITING_MAX: usize = 2048;
+/// Number of packets of a transport whose send times are kept: about four seconds at 10 Mb/s.
 const KEPT: usize = 4096;
 
-/// The least that is sent: as browsers have it, in bits per second.
+/// Minimum bit rate in bits per second, as in browsers.
 const LEAST: u64 = 30_000;
 
-/// What a packet has beside its payload: headers of IP, UDP and RTP with extensions, and what SRTP
-/// adds.
+/// Bytes of a packet besides its payload: headers of IP, UDP and RTP with extensions, and the SRTP
+/// trailer.
 const HEADERS: usize = OVERHEAD + 12 + 12 + 16;
 
-/// Headers of IP and UDP, of packets that are counted against what a path can carry.
+/// Bytes of the headers of IP and UDP, which use capacity of the path.
 const OVERHEAD: usize = 28;
 
-/// For how long the server is believed to tell of arrivals since it did so last.
+/// Maximum age of the last transport feedback. Without newer feedback, receiver reports are used.
 const TOLD_FOR: Duration = Duration::from_secs(2);
 
-/// Over how long it is found which share of what is sent is the payload of pictures.
+/// Interval over which the video payload's share of the sent bytes is measured.
 const SHARE_EVERY: Duration = Duration::from_secs(1);
 
-/// That share where it is not known yet.
+/// Share of the video payload before the first measurement.
 const SHARE: f64 = 0.9;
 
-/// A packet that was sent with a number of its transport.
+/// Packet that was sent with a transport-wide sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SentPacket {
     number: u16,
     at: Time,
-    /// With all headers, and the payload alone.
+    /// Bytes on the wire, with all headers.
     wire: u32,
+    /// Bytes of the payload alone.
     payload: u32,
-    /// Whether the server has said that it did not arrive.
+    /// True if the server has reported that it did not arrive.
     lost: bool,
 }
 
-/// Numbers the packets of a stream, and remembers them.
+/// Numbers the packets of a stream and remembers them.
 #[derive(Debug)]
 pub(super) struct Numbered {
     numbers: TransportNumbers,
@@ -60,7 +61,8 @@ impl Numbered {
         }
     }
 
-    /// The header of the next packet, with its number.
+    /// Returns the header of the next packet, with a transport-wide sequence number if there is
+    /// room.
     pub(super) fn number(
         &mut self,
         header: &PacketHeader,
@@ -83,7 +85,7 @@ impl Numbered {
         numbered
     }
 
-    /// Hands over what was sent.
+    /// Hands the sent packets over to `into`. `follows` is true if the stream follows the estimate.
     pub(super) fn take(&mut self, follows: bool, into: &mut Congestion) {
         for packet in self.waiting.drain(..) {
             into.sent(packet, follows);
@@ -91,31 +93,32 @@ impl Numbered {
     }
 }
 
-/// What a transport may send.
+/// Estimates how much a transport may send.
 #[derive(Debug)]
 pub(super) struct Congestion {
-    /// The numbers of its packets, where the server tells of them.
+    /// Transport-wide sequence numbers, if the server sends feedback for them.
     numbers: Option<TransportNumbers>,
-    /// At their numbers' remainders.
+    /// Sent packets, each at the index `number % KEPT`.
     kept: Vec<Option<SentPacket>>,
-    /// When the server last told of arrivals, or when it could begin to.
+    /// Time of the last transport feedback, or of the creation.
     told: Time,
     estimator: Estimator,
-    /// Since when bytes are counted: all, and the payload of streams that follow.
+    /// Start of the current measurement of `share`, and the bytes since then: all of them, and the
+    /// payload of streams that follow the estimate.
     counted: (Time, u64, u64),
     share: f64,
 }
 
 impl Congestion {
-    /// Of a transport that sends `bitrate` in bits per second as long as it may, in packets of that
-    /// many bytes of payload at most.
+    /// Creates the estimate for a transport that sends `bitrate` (in bits per second) as long as it
+    /// may, in packets of at most `packet` bytes of payload.
     pub(super) fn new(
         now: Time,
         (bitrate, packet): (u64, usize),
         extension: Option<u8>,
     ) -> Congestion {
-        // The payload with its headers, and sound and reports beside it. Of each picture one packet
-        // is not full.
+        // Covers headers, audio and reports as well. Headers count twice because one packet of each
+        // picture is not full.
         let beside = (2 * HEADERS) as f64 / packet.max(1) as f64;
         let most = (bitrate as f64 * (1.1 + beside)) as u64 + 150_000;
         Congestion {
@@ -143,10 +146,10 @@ impl Congestion {
         }
     }
 
-    /// The server tells when packets arrived.
+    /// Handles transport feedback: which packets arrived, and when.
     pub(super) fn told(&mut self, now: Time, message: &TransportCc) {
         let tick = TICK.as_nanos() as i64;
-        // Ticks in 64 ms.
+        // The reference time counts units of 64 ms, which are 256 ticks.
         let mut at = i64::from(message.reference) * 256 * tick;
         let mut told = Vec::new();
         for (place, arrival) in message.arrivals.iter().enumerate() {
@@ -170,7 +173,7 @@ impl Congestion {
                 arrived: arrival.map(|_| at),
                 was_lost,
             });
-            // One that did not may have been overtaken.
+            // A packet that is reported missing may still arrive.
             if arrival.is_some() {
                 *kept = None;
             }
@@ -182,7 +185,7 @@ impl Congestion {
             }
             self.counted = (now, 0, 0);
         }
-        // Numbers of packets that were never sent tell nothing.
+        // Feedback about packets that were never sent does not count.
         if !told.is_empty() {
             self.told = now;
         }
@@ -193,8 +196,8 @@ impl Congestion {
         self.estimator.remb(bitrate);
     }
 
-    /// The server says how many packets were sent and lost: heeded where it does not tell of each
-    /// packet, whatever was agreed.
+    /// Handles the loss in receiver reports. It is ignored while transport feedback arrives,
+    /// whatever was negotiated.
     pub(super) fn reported(&mut self, now: Time, packets: u64, lost: u64) {
         let is_told = self.numbers.is_some() && now.since(self.told) <= TOLD_FOR;
         if is_told {
@@ -206,8 +209,8 @@ impl Congestion {
         self.estimator.reported(now, packets, lost);
     }
 
-    /// What may be sent with all headers, and the payload that pictures may have of that, in bits
-    /// per second.
+    /// Returns the bit rate that may be sent with all headers, and the part of it for video
+    /// payload, in bits per second.
     pub(super) fn estimate(&self) -> (u64, u64) {
         let all = self.estimator.estimate();
         (all, (all as f64 * self.share) as u64)
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_goes_with_what_was_sent() {
+    fn feedback_is_matched_to_sent_packets() {
         let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
         let (most, _) = congestion.estimate();
         let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
@@ -236,7 +239,7 @@ mod tests {
                 first.push(u16::from_be_bytes([numbered[17], numbered[18]]));
             }
         }
-        // One after the other, whichever the stream.
+        // Numbers are consecutive across both streams.
         assert!(
             first
                 .iter()
@@ -246,7 +249,7 @@ mod tests {
         for (follows, stream) in [true, false].into_iter().zip(&mut streams) {
             stream.take(follows, &mut congestion);
         }
-        // All arrive, each later than the one before by as much as it was sent later, and more.
+        // All packets arrive, with growing delay.
         let message = |delta: i16| TransportCc {
             base: 1,
             arrivals: (0..600).map(|place| Some(delta * (place % 2))).collect(),
@@ -255,16 +258,16 @@ mod tests {
         congestion.told(at(1300), &message(40));
         let (all, payload) = congestion.estimate();
         assert!(all < most, "{all}");
-        // The share of the pictures' payload is known now.
+        // The share of the video payload is known now.
         let share = 900.0 / f64::from(900 + 16 + 28 + 20 + 100 + 16 + 28 + 20);
         assert_eq!(payload, (all as f64 * share) as u64);
-        // The same again tells nothing.
+        // Repeated feedback changes nothing.
         congestion.told(at(1310), &message(400));
         assert_eq!(congestion.estimate().0, all);
     }
 
     #[test]
-    fn reports_are_heeded_where_arrivals_are_not_told_or_no_more() {
+    fn reports_count_without_transport_feedback() {
         for numbers in [None, Some(3)] {
             let mut congestion = Congestion::new(at(0), (1_000_000, 1100), numbers);
             let (most, _) = congestion.estimate();
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_is_told_to_be_missing_again_is_lost_once() {
+    fn packet_reported_missing_twice_is_lost_once() {
         let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
         let (most, _) = congestion.estimate();
         let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_of_arrivals_holds_no_longer_when_no_more_is_told() {
+    fn delay_estimate_expires_without_feedback() {
         let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
         let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
         let mut stream = Numbered::new(congestion.numbers().expect("it has some"));
@@ -327,7 +330,7 @@ mod tests {
             stream.number(&header, (900, 16), at(packet * 8));
         }
         stream.take(true, &mut congestion);
-        // Each takes longer than the one before: the path is full.
+        // Each packet takes longer than the one before: the path is full.
         let message = TransportCc {
             base: 1,
             arrivals: vec![Some(40); 300],
@@ -342,13 +345,13 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_the_headers_of_small_packets() {
+    fn estimate_covers_headers_of_small_packets() {
         let (all, _) = Congestion::new(at(0), (4_000_000, 256), None).estimate();
         assert!(all > 4_000_000 * (256 + 68) / 256, "{all}");
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn uncollected_packets_are_bounded() {
         let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
         let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
         let mut stream = Numbered::new(congestion.numbers().expect("it has some"));

@@ -1,4 +1,4 @@
-//! How a client comes to its end.
+//! End of a client: checks for received media, failures, and shutdown.
 
 use std::time::Duration;
 
@@ -10,19 +10,20 @@ use crate::session::{Context, Note, Outcome, Output, Sinks, StreamRow};
 use crate::webrtc::failure::Failure;
 use crate::webrtc::tracks::Tracks;
 
-/// How long a client must have waited for an answer or for media, when it is stopped, for that to
-/// count as the server's failure: well above what a server that works takes, and below what a
-/// viewer bears.
+/// Minimum time that a stopped client must have waited for an answer or for media before this
+/// counts as the server's failure. It is well above what a working server takes, and below what a
+/// viewer tolerates.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
-/// How long a client that has failed may take to tell the server that it leaves.
+/// Maximum time for the goodbye to the server.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
-/// What of its media is known of a client.
+/// Arrival times of the media of a client.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     first: Time,
     last: Time,
+    /// Longest gap between two packets, of the stream where it is shortest.
     longest_gap: Duration,
 }
 
@@ -53,7 +54,7 @@ impl Client {
         course
     }
 
-    /// How far it was, in words.
+    /// Describes how long media had been received at `now`.
     fn when(&self, course: Option<Course>, now: Time) -> String {
         match course {
             Some(own) => format!("after {:.3} s of media", now.since(own.first).as_secs_f64()),
@@ -61,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Looks whether what is to come has come, where that is due.
+    /// Handles the deadlines of the shutdown and of the checks for media.
     pub(super) fn look_at_media(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Leaving && cx.now >= self.leave_by {
             return self.left(cx);
@@ -70,7 +71,7 @@ impl Client {
             self.over_at = None;
             if self.is_media_gone(cx.sinks) {
                 let when = self.when(self.course(cx.sinks), cx.now);
-                let detail = format!("the server ended all streams (BYE) {when}, of {}", self.url);
+                let detail = format!("the server ended all streams (BYE) {when} ({})", self.url);
                 return self.fail(cx, Failure::EndedByServer, detail);
             }
         }
@@ -83,14 +84,14 @@ impl Client {
         }
     }
 
-    /// Whether all that sent media has said goodbye.
+    /// True if every source of received media has sent BYE.
     fn is_media_gone(&self, sinks: &mut Sinks) -> bool {
         let mut receive = self.links.iter().filter_map(|link| link.sink);
         receive.all(|sink| sinks.get::<Tracks>(sink).are_gone())
     }
 
     fn look_for_media(&mut self, cx: &mut Context<'_>) {
-        // Whoever has come only now may take as long as the first did.
+        // A publisher that came later has as much time as the first one.
         let begun = self
             .expects_since
             .map(|since| since + self.config.no_media.0);
@@ -113,7 +114,7 @@ impl Client {
         }
         let when = self.when(Some(course), course.last);
         let detail = format!(
-            "no media for {}, {when}, of {}",
+            "no media for {}, {when} ({})",
             self.config.silence, self.url
         );
         self.fail(cx, Failure::MediaStopped, detail);
@@ -122,12 +123,12 @@ impl Client {
     fn without_media(&self, within: &str) -> String {
         let what = format!("no media within {within} after the handshake");
         match self.links.iter().position(|link| link.sink.is_some()) {
-            None => format!("{what}, of {}", self.url),
+            None => format!("{what} ({})", self.url),
             Some(at) => self.of_link(at, &what),
         }
     }
 
-    /// Is told to come to an end.
+    /// Shuts the client down before `until`.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
         if self.phase == Phase::Leaving {
             if until <= cx.now {
@@ -146,8 +147,9 @@ impl Client {
         }
     }
 
-    /// What is wrong, where it has waited for so long that the server has failed: else a run that
-    /// is shorter than the time-outs would pass against a server that says nothing.
+    /// Returns the failure of a client that has waited for at least [`IN_VAIN`] when it is stopped.
+    /// Without it, a run that is shorter than the time-outs would pass against a server that does
+    /// not answer.
     fn in_vain(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let now = cx.now;
         let long = |since: Time| now.since(since) >= IN_VAIN;
@@ -166,14 +168,14 @@ impl Client {
             }
             if let Some(since) = link.waits_for_channel_since() {
                 if long(since) {
-                    let what = format!("no channel of the TURN server in {}", within(since));
+                    let what = format!("no TURN channel in {}", within(since));
                     return Some((Failure::TurnTimeout, self.of_link(at, &what)));
                 }
                 continue;
             }
             let (since, failure, what) = match (link.agreed, link.found, link.stands) {
-                (Some(since), None, _) => (since, Failure::IceTimeout, "no way to the server"),
-                (_, Some(since), None) => (since, Failure::DtlsTimeout, "no end of DTLS"),
+                (Some(since), None, _) => (since, Failure::IceTimeout, "no working candidate pair"),
+                (_, Some(since), None) => (since, Failure::DtlsTimeout, "DTLS not connected"),
                 _ => continue,
             };
             let why = link.why_no_remote();
@@ -195,7 +197,8 @@ impl Client {
         long(stood).then(|| (Failure::NoMedia, self.without_media(&within(stood))))
     }
 
-    /// Whether media has come to a stop, long enough ago not to be a gap like those before.
+    /// Returns the failure of a client whose media has stopped, if the silence is longer than the
+    /// gaps before it explain.
     fn silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let expected = self.expects_since.filter(|_| !self.publisher.has_left())?;
         let course = self.course(cx.sinks)?;
@@ -206,7 +209,7 @@ impl Client {
         let bound = silence::bound(came, course.longest_gap, self.config.silence.0);
         (silent >= bound).then(|| {
             let detail = format!(
-                "no media for {:.3} s until the client was stopped, of {}",
+                "no media for {:.3} s until the client was stopped ({})",
                 silent.as_secs_f64(),
                 self.url
             );
@@ -214,7 +217,8 @@ impl Client {
         })
     }
 
-    /// The failure of a client if much of what came on a PeerConnection had to be thrown away.
+    /// Returns a failure if a large part of the packets of a PeerConnection had to be discarded as
+    /// unknown media.
     fn much_unknown(&self, sinks: &mut Sinks) -> Option<Outcome> {
         self.links.iter().enumerate().find_map(|(at, link)| {
             let what = sinks.get::<Tracks>(link.sink?).much_unknown()?;
@@ -223,7 +227,7 @@ impl Client {
         })
     }
 
-    /// The signalling has failed. While the client leaves, that is as good as having left.
+    /// Handles a failure of the signalling. A client that is leaving has then left.
     pub(super) fn signalling_failed(
         &mut self,
         cx: &mut Context<'_>,
@@ -237,7 +241,7 @@ impl Client {
             }
             _ => {
                 self.fail(cx, failure, detail);
-                // It has nobody to say it to.
+                // The signalling is closed, so it sends no goodbye.
                 self.has_left(cx);
             }
         }
@@ -251,7 +255,8 @@ impl Client {
             true if self.publisher.has_left() => Outcome::Completed,
             true => Outcome::EndedByServer {
                 at: cx.now,
-                // Servers hang up after a failure of ICE too, and nobody ends what a client sends.
+                // Servers also hang up after a failure of ICE. No server ends a published stream in
+                // good order.
                 in_order: failure != Failure::HungUp && self.source.is_none(),
                 failure: failure.with(detail),
             },
@@ -260,7 +265,7 @@ impl Client {
         self.end(cx, outcome);
     }
 
-    /// Takes no more media, and leaves.
+    /// Stops receiving and sending, and starts the shutdown.
     pub(super) fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if self.is_leaving() {
             return;
@@ -284,7 +289,7 @@ impl Client {
         self.signal(cx, |signalling, scope| signalling.leave(scope));
     }
 
-    /// Says that the server may keep the session, because it did not answer the goodbye.
+    /// Adds a note that the server may keep the session, because it did not answer the goodbye.
     pub(super) fn goodbye_unanswered(&self, cx: &mut Context<'_>, why: &str) {
         cx.out.push_back(Output::Note(Note {
             kind: "goodbye_unanswered",
@@ -292,7 +297,7 @@ impl Client {
         }));
     }
 
-    /// The signalling has nothing more to say.
+    /// Handles the end of the signalling.
     pub(super) fn has_left(&mut self, cx: &mut Context<'_>) {
         self.has_left = true;
         if self.returning.is_empty() {
@@ -300,7 +305,7 @@ impl Client {
         }
     }
 
-    /// Is over, whatever is still to be said.
+    /// Ends the client, even if a goodbye is still unanswered.
     pub(super) fn left(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Ended {
             return;

@@ -1,4 +1,4 @@
-//! What a client tells the server of what it receives.
+//! RTCP feedback of a client about received media.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use crate::session::Context;
 use crate::webrtc::metrics as m;
 use crate::webrtc::tracks::Tracks;
 
-/// How often it is told what came when: browsers do so every 50 to 250 ms.
+/// Interval between transport feedback. Browsers send it every 50 to 250 ms.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
 impl Client {
-    /// Reports on what came, in pieces that the peer can keep until they are sent.
+    /// Sends receiver reports, in batches that the peer can hold until they are sent.
     pub(super) fn report_received(&mut self, cx: &mut Context<'_>, at: usize) {
         let mut from = Some(0);
-        // A datagram of its own would cost as much as the report. It names those who were heard of
-        // late, and each of them has a report.
+        // A datagram of its own would cost as much as a report. REMB names the streams that were
+        // received lately, and each of them has a report.
         let mut remb = self.remb_with_reports(cx, at);
         while let Some(first) = from
             && !self.is_leaving()
@@ -46,8 +46,8 @@ impl Client {
         }
     }
 
-    /// What reports are to say of how much can be taken; nothing where that is not to be told, or
-    /// not by reports.
+    /// Returns the REMB that goes with receiver reports. Empty if none is to be sent, or not with
+    /// reports.
     fn remb_with_reports(&self, cx: &mut Context<'_>, at: usize) -> Vec<u8> {
         let mut remb = Vec::new();
         if let Some(link) = self.links.get(at).filter(|link| link.takes_remb)
@@ -61,7 +61,7 @@ impl Client {
         remb
     }
 
-    /// Asks for what is missing, where it is time to.
+    /// Sends NACKs and requests for key frames, if they are due.
     pub(super) fn ask_for_missing(&mut self, cx: &mut Context<'_>, at: usize) {
         let now = cx.now;
         let link = &mut self.links[at];
@@ -88,14 +88,15 @@ impl Client {
                 cx.recorder.add(m::PLIS_SENT, pictures);
                 self.drain(cx, at);
             }
-            // Each round asks for those of some streams, and what is not sent is not asked again.
+            // Each round covers a limited number of streams. NACKs that could not be sent are not
+            // repeated.
             if !any || !more || self.is_leaving() || at >= self.links.len() {
                 return;
             }
         }
     }
 
-    /// Begins to tell the server of what comes, where it heeds that and is not told by reports.
+    /// Starts transport feedback or, if reports carry none, REMB, provided that the server uses it.
     pub(super) fn begin_to_tell(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
         let Some(sink) = link.sink else {
@@ -109,7 +110,7 @@ impl Client {
         };
     }
 
-    /// Tells the server when packets came, or how much can be taken, where it is time.
+    /// Sends transport feedback or REMB, if it is due.
     pub(super) fn tell_of_transport(&mut self, cx: &mut Context<'_>, at: usize) {
         let now = cx.now;
         let link = &mut self.links[at];
@@ -122,8 +123,8 @@ impl Client {
         let tracks = cx.sinks.get::<Tracks>(sink);
         let (mut messages, mut rembs) = (0, 0);
         if tracks.tells_arrivals() {
-            // To look ten times a second for numbers that do not come was a quarter of a client's
-            // cost. When the first comes, `MediaEvent::Numbered` says so.
+            // Checking ten times a second for numbers that do not come took a quarter of a client's
+            // processor time. `MediaEvent::Numbered` reports the first number.
             link.tell_at = Some(match tracks.lack_numbers() {
                 true => now + super::REPORT_EVERY,
                 false => now + TELL_EVERY,
@@ -149,7 +150,7 @@ impl Client {
         }
     }
 
-    /// Adds what was counted since the last time.
+    /// Adds what was counted since the last call to the recorder.
     pub(super) fn count_link(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
         let Some(peer) = &link.peer else {

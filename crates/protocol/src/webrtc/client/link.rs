@@ -1,4 +1,4 @@
-//! One PeerConnection of a client, with the socket that it has for itself.
+//! One PeerConnection of a client, with its own socket.
 
 use std::net::SocketAddr;
 
@@ -21,8 +21,8 @@ use crate::webrtc::tracks::{FEEDBACK_WITHIN, Tracks};
 use crate::webrtc::turn::RelayChannel;
 use crate::webrtc::url::Place;
 
-/// The most rows of streams that are over: who stays in a room where others come and go has no end
-/// of them. What is beyond is in the figures of the population alone.
+/// Maximum number of rows of ended streams. Their number is unbounded in a room where participants
+/// come and go. Streams beyond the limit count only in the figures of the population.
 const ROWS_MAX: usize = 2048;
 
 /// A PeerConnection.
@@ -31,46 +31,51 @@ pub(super) struct Link {
     pub(super) number: PeerNumber,
     pub(super) channel: ChannelId,
     pub(super) direction: Direction,
-    /// Once its socket is there.
+    /// Local address: that of the socket or, through TURN, the relayed one. `None` until it is
+    /// known.
     local: Option<SocketAddr>,
     pub(super) peer: Option<Box<Peer>>,
-    /// The way through a TURN server, where that is the only one.
+    /// TURN relay, if media has to go through one.
     pub(super) relay: Option<Box<Relay>>,
-    /// The server's offer, until the socket is there; and addresses that came meanwhile.
+    /// The server's offer, until the socket is open.
     pub(super) offer: Option<String>,
+    /// Candidates that the server sent before the socket was open.
     pub(super) early: Vec<String>,
-    /// Our offer, and how many answers of ours there were.
+    /// Our offer, until it is answered.
     pub(super) offered: Option<Box<SessionDescription>>,
+    /// Number of answers that we sent.
     pub(super) answers: u64,
-    /// What counts its media, where it receives.
+    /// Sink that counts received media. `None` on a link that sends.
     pub(super) sink: Option<SinkId>,
-    /// When its socket was asked for.
+    /// Time when the socket was requested or, through TURN, when the relayed address was allocated.
     pub(super) begun: Time,
-    /// When both descriptions were known, ICE had found a way, and DTLS was through.
+    /// Time when both descriptions were known.
     pub(super) agreed: Option<Time>,
+    /// Time when ICE first selected a candidate pair.
     pub(super) found: Option<Time>,
+    /// Time when media could flow: DTLS was connected and, if needed, a TURN channel was bound.
     pub(super) stands: Option<Time>,
-    /// When DTLS was through where a channel through a TURN server is waited for since.
+    /// Time when DTLS was connected, if the TURN channel was not bound yet.
     pub(super) secured: Option<Time>,
-    /// Whether media has come.
+    /// True once media was received.
     pub(super) has_media: bool,
-    /// When reports are due next.
+    /// Time of the next receiver reports.
     pub(super) report_at: Option<Time>,
-    /// When what is missing is asked for next.
+    /// Time of the next NACKs.
     pub(super) ask_at: Option<Time>,
-    /// When it is told next what came when, or how much can be taken; and whether the latter is
-    /// heeded.
+    /// Time of the next transport feedback or REMB.
     pub(super) tell_at: Option<Time>,
+    /// True if REMB was negotiated.
     pub(super) takes_remb: bool,
-    /// What is sent, where it sends.
+    /// Media that is sent. Empty on a link that receives.
     pub(super) sent: Sent,
-    /// What was counted of datagrams that are not authentic, replayed, malformed, of too many
-    /// sources, of STUN and refused, and foreign.
+    /// Counts that the recorder already has: datagrams that were not authentic, replayed,
+    /// malformed, from too many sources, refused STUN, and foreign.
     pub(super) counted: [u64; 6],
 }
 
 impl Link {
-    /// When something is due.
+    /// Earliest deadline of the link.
     pub(super) fn deadline(&self) -> Option<Time> {
         let peer = self.peer.as_ref().and_then(|peer| peer.deadline());
         let relay = self.relay.as_ref().and_then(|relay| relay.deadline());
@@ -82,9 +87,9 @@ impl Link {
             .min()
     }
 
-    /// Whether something is due that what has arrived may change: what is missing may have come,
-    /// and the server is to hear soon of what came. Not where it is a report's time, or that of
-    /// what is sent.
+    /// True if something is due that depends on datagrams which may have arrived already: missing
+    /// packets may be among them, and transport feedback covers them. Reports and sent media do not
+    /// depend on them.
     pub(super) fn awaits(&self, now: Time) -> bool {
         let peer = self.peer.as_ref().and_then(|peer| peer.deadline());
         let relay = self.relay.as_ref().and_then(|relay| relay.deadline());
@@ -92,28 +97,28 @@ impl Link {
         all.into_iter().flatten().any(|due| due <= now)
     }
 
-    /// Since when a relayed address is waited for, while it is.
+    /// Time since which a relayed address is awaited. `None` if none is.
     pub(super) fn waits_for_turn(&self) -> Option<Time> {
         (self.relay.is_some() && self.peer.is_none()).then_some(self.begun)
     }
 
-    /// Whether media cannot leave yet, because the channel for it is not there.
+    /// True if media cannot be sent yet because its TURN channel is not bound.
     fn waits_for_channel(&self) -> bool {
         let waits = |relay: &Relay| relay.channel().is_none();
         self.direction == Direction::Send && self.relay.as_deref().is_some_and(waits)
     }
 
-    /// Since when nothing but the channel is missing, while it is.
+    /// Time since which only the TURN channel is missing. `None` if it is not.
     pub(super) fn waits_for_channel_since(&self) -> Option<Time> {
         self.secured.filter(|_| self.stands.is_none())
     }
 
-    /// The channel by which media leaves, where it goes through a TURN server.
+    /// TURN channel for outgoing media. `None` without TURN, or before it is bound.
     pub(super) fn relay_channel(&self) -> Option<RelayChannel> {
         self.relay.as_ref()?.channel()
     }
 
-    /// Why no way was found, where the TURN server said so.
+    /// Reason that the TURN server gave for refusing all addresses of the server.
     fn refusal(&self) -> Option<String> {
         self.relay.as_ref()?.refusal()
     }
@@ -123,7 +128,7 @@ impl Link {
         self.peer.as_ref()?.why_no_remote()
     }
 
-    /// Sends what the PeerConnection has to say. `bytes` is room for a datagram.
+    /// Sends the pending output of the PeerConnection.
     fn send_waiting(&mut self, cx: &mut Context<'_>) {
         let channel = self.channel;
         let peer = self.peer.as_deref_mut();
@@ -138,17 +143,18 @@ impl Link {
         }
     }
 
-    /// Until when it must have come as far as next, and why the client fails else.
+    /// Deadline of the current step of the set-up, at which the client fails. `None` if another
+    /// time-out applies.
     pub(super) fn limit(&self, client: &crate::webrtc::config::ClientConfig) -> Option<Time> {
-        // Who asks for a relayed address has time-outs of his own.
+        // Requests for a relayed address have their own time-outs.
         if self.waits_for_turn().is_some() {
             return None;
         }
         match (self.agreed, self.found, self.stands) {
             (_, _, Some(_)) => None,
-            // So has who asks for a channel.
+            // Requests for a channel have their own time-outs, too.
             _ if self.secured.is_some() => None,
-            // Each request has its own time-out: this is for an answer that tells nothing of media.
+            // Each request has its own time-out. This one is for an answer without a description.
             (None, ..) => Some(self.begun + 2 * client.request_timeout.0),
             (_, Some(found), None) => Some(found + client.dtls_timeout.0),
             (Some(agreed), None, None) => Some(agreed + client.ice_timeout.0),
@@ -162,7 +168,7 @@ impl Client {
         links.position(|link| link.number == number)
     }
 
-    /// Opens the socket of a PeerConnection.
+    /// Opens the socket of a new PeerConnection.
     pub(super) fn open_link(
         &mut self,
         cx: &mut Context<'_>,
@@ -191,7 +197,8 @@ impl Client {
             }
             cx.sinks.insert(tracks)
         });
-        // Nearly all clients have one, and room for four would be made.
+        // Nearly all clients have one link. Without this, the first push would reserve room for
+        // four.
         self.links.reserve_exact(usize::from(self.links.is_empty()));
         self.links.push(Link {
             number,
@@ -230,14 +237,14 @@ impl Client {
             open: Open::Udp {
                 local: SocketAddr::new(local, 0),
                 peer: None,
-                // Answers are waited for.
+                // Answers to ICE and DTLS are awaited.
                 reading: Reading::AtOnce,
                 media,
             },
         });
     }
 
-    /// A socket is there: the PeerConnection begins.
+    /// Starts the PeerConnection: its socket is open, or its relayed address is allocated.
     pub(super) fn link_opened(&mut self, cx: &mut Context<'_>, at: usize, local: SocketAddr) {
         let link = &mut self.links[at];
         let seed = crate::mix::mix(&[self.seed, 31, u64::from(link.number.0)]);
@@ -267,18 +274,19 @@ impl Client {
         }
     }
 
-    /// A socket cannot be had.
+    /// Fails the client because a socket, or the connection to the TURN server, could not be
+    /// opened.
     pub(super) fn link_failed(&mut self, cx: &mut Context<'_>, at: usize, error: ChannelError) {
         let failure = ConnectFailure::from(error);
         let detail = match &self.config.turn {
-            None => format!("no socket for media: {error}"),
-            Some(turn) => format!("{error} (the TURN server {})", turn.url),
+            None => format!("cannot open a socket for media: {error}"),
+            Some(turn) => format!("{error} (TURN server {})", turn.url),
         };
         self.drop_link(cx, at);
         self.fail(cx, failure.into(), detail);
     }
 
-    /// Takes datagrams in.
+    /// Handles received datagrams.
     pub(super) fn datagrams(&mut self, cx: &mut Context<'_>, at: usize, all: &[Datagram<'_>]) {
         for datagram in all {
             match self.links[at].relay {
@@ -310,12 +318,13 @@ impl Client {
                 link.sent.reports(compound, cx.now, cx.flows, cx.recorder);
                 self.look_whether_live(cx, at);
             }
-            // Media is its sink's.
+            // The sink receives media.
             Received::Rtp | Received::Handled | Received::Dropped(_) => {}
         }
     }
 
-    /// Does what a PeerConnection wants done, after each call.
+    /// Sends the output of a PeerConnection and handles its events. Called after each call of the
+    /// peer.
     pub(super) fn drain(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
         link.send_waiting(cx);
@@ -336,7 +345,7 @@ impl Client {
                 return;
             }
         }
-        // A channel is asked for as soon as ICE has found the way.
+        // The request for a channel is sent as soon as ICE has selected a pair.
         if let Some(link) = self.links.get_mut(at)
             && let Some(relay) = &mut link.relay
         {
@@ -362,14 +371,14 @@ impl Client {
                     cx.recorder.record(m::ICE_DELAY, waited.as_nanos() as u64);
                 }
             }
-            // What is sent by itself needs a channel through a TURN server.
+            // Flows send without the session, so through TURN they need a bound channel.
             PeerEvent::DtlsConnected if link.waits_for_channel() => link.secured = Some(cx.now),
             PeerEvent::DtlsConnected => self.stands(cx, at),
             PeerEvent::Closed => {
                 if self.is_leaving() {
                     return;
                 }
-                let detail = self.of_link(at, "the server closed DTLS");
+                let detail = self.of_link(at, "the server closed the DTLS connection");
                 self.fail(cx, Failure::DtlsClosed, detail);
             }
             PeerEvent::Failed(failure) => self.peer_failed(cx, at, failure),
@@ -419,7 +428,7 @@ impl Client {
         self.signal(cx, |signalling, scope| signalling.stands(scope, number));
     }
 
-    /// Media has begun to come at a sink.
+    /// Handles the first media of a sink.
     pub(super) fn media_began(&mut self, cx: &mut Context<'_>, sink: SinkId, first: Time) {
         let mut links = self.links.iter_mut();
         if let Some(link) = links.find(|link| link.sink == Some(sink))
@@ -438,7 +447,7 @@ impl Client {
         self.begins_to_receive(cx, first);
     }
 
-    /// Something is missing of what comes at a sink.
+    /// Requests missing packets at once: a sink has found a gap.
     pub(super) fn media_is_missing(&mut self, cx: &mut Context<'_>, sink: SinkId) {
         let mut links = self.links.iter_mut();
         if let Some(link) = links.find(|link| link.sink == Some(sink)) {
@@ -446,7 +455,8 @@ impl Client {
         }
     }
 
-    /// The first packet with a number of its transport has come, while the client looked seldom.
+    /// Sends transport feedback at once: the first packet with a transport-wide sequence number has
+    /// arrived, while the client checked only once a second.
     pub(super) fn media_is_numbered(&mut self, cx: &mut Context<'_>, sink: SinkId) {
         let mut links = self.links.iter_mut();
         if let Some(link) = links.find(|link| link.sink == Some(sink)) {
@@ -454,7 +464,7 @@ impl Client {
         }
     }
 
-    /// A PeerConnection has failed.
+    /// Fails the client because a PeerConnection has failed.
     pub(super) fn peer_failed(&mut self, cx: &mut Context<'_>, at: usize, failure: PeerFailure) {
         if failure == PeerFailure::IceTimedOut
             && let Some(refusal) = self.links[at].refusal()
@@ -483,23 +493,23 @@ impl Client {
         self.fail(cx, reason, detail);
     }
 
-    /// A detail about a PeerConnection, with where it goes from and to.
+    /// Returns a detail with the addresses of the PeerConnection appended.
     pub(super) fn of_link(&self, at: usize, what: &str) -> String {
         let link = &self.links[at];
         let peer = link.peer.as_ref();
         let by = match &self.config.turn {
-            Some(turn) => format!(", by {}", turn.url),
+            Some(turn) => format!(", via {}", turn.url),
             None => String::new(),
         };
         let ends = match (link.local, peer.and_then(|peer| peer.remote_address())) {
             (Some(local), Some(remote)) => format!("{local} to {remote}"),
-            (Some(local), None) => format!("{local}, with {}", self.url),
+            (Some(local), None) => format!("{local} to {}", self.url),
             _ => self.url.to_string(),
         };
         format!("{what} ({ends}{by})")
     }
 
-    /// Does what is due in a PeerConnection.
+    /// Handles everything that is due in a PeerConnection.
     pub(super) fn due_link(&mut self, cx: &mut Context<'_>, at: usize) {
         let now = cx.now;
         if self.due_relay(cx, at) {
@@ -523,7 +533,7 @@ impl Client {
             let (failure, what) = match (link.agreed, link.found) {
                 (None, _) => (
                     Failure::RequestTimeout,
-                    "no description of the server's media in time",
+                    "no session description from the server in time",
                 ),
                 (_, None) => match (link.refusal(), link.why_no_remote()) {
                     (Some(refusal), _) => return self.fail(cx, Failure::TurnRefused, refusal),
@@ -531,11 +541,11 @@ impl Client {
                         let detail = self.of_link(at, &why);
                         return self.fail(cx, Failure::NoCandidates, detail);
                     }
-                    (None, None) => (Failure::IceTimeout, "no way to the server in time"),
+                    (None, None) => (Failure::IceTimeout, "no working candidate pair in time"),
                 },
                 (_, Some(_)) => (
                     Failure::DtlsTimeout,
-                    "no end of the handshake of DTLS in time",
+                    "the DTLS handshake did not complete in time",
                 ),
             };
             let detail = self.of_link(at, what);
@@ -554,14 +564,14 @@ impl Client {
         self.due_sending(cx, at);
     }
 
-    /// Ends a PeerConnection: says so to the server, and hands its figures in.
+    /// Ends a PeerConnection: notifies the server, and adds its figures to the recorder.
     pub(super) fn drop_link(&mut self, cx: &mut Context<'_>, at: usize) {
         self.end_sending(cx, at);
         self.count_link(cx, at);
         if let Some(peer) = &mut self.links[at].peer {
             peer.close(cx.now);
         }
-        // What a PeerConnection still has to say, whatever has happened in it.
+        // Pending output includes the close, even if the PeerConnection has failed.
         let mut link = self.links.remove(at);
         link.send_waiting(cx);
         if let Some(sink) = link.sink {

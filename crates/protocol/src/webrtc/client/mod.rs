@@ -1,4 +1,5 @@
-//! A client: signalling on one connection, media over PeerConnections that each have a socket.
+//! WebRTC client: signalling over one connection, or two with Janus over HTTP, and media over
+//! PeerConnections with a socket each.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -40,99 +41,106 @@ use link::Link;
 use publish::Feed;
 use relay::Returning;
 
-/// How often reports are sent on what came.
+/// Interval between receiver reports.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Interval of checks for repeated NACKs. The first NACK for a gap does not wait for them.
 const ASK_EVERY: Duration = Duration::from_millis(40);
 
-/// How long what was late may still come when all sources have said goodbye.
+/// Time after the last BYE in which late packets are still accepted.
 const AFTER_GOODBYE: Duration = Duration::from_millis(200);
 
-/// Times at which nothing is done at once, but up to so much later, while media goes: all clients
-/// of a worker are woken together.
+/// Granularity of deadlines while media flows. Deadlines are rounded up to a multiple of it, so
+/// that all clients of a worker wake up together.
 const GRID: Duration = Duration::from_millis(20);
 
-/// How far a client has come.
+/// Lifecycle of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Not started.
     Idle,
-    /// It is at work.
     Active,
-    /// The server is told that it leaves.
+    /// The signalling ends the session, and TURN allocations are released.
     Leaving,
-    /// Over.
     Ended,
 }
 
-/// A client of one URL.
+/// WebRTC client of one URL.
 #[derive(Debug)]
 pub struct Client {
-    /// That of all clients of a population.
+    /// Shared by all clients of the population.
     config: Arc<ClientConfig>,
     url: Url,
     seed: u64,
     certificate: Arc<Certificate>,
     signalling: Box<dyn Signalling>,
+    /// Actions of the signalling that are still to be carried out.
     wanted: VecDeque<Wanted>,
     phase: Phase,
-    /// The connection of the signalling, where there is one, and where it leads.
+    /// Signalling connection, open or being opened.
     channel: Option<ChannelId>,
-    /// A second one beside it, of signallings that have two.
+    /// Second signalling connection. Janus over HTTP uses it for events.
     second: Option<ChannelId>,
+    /// Destination of the signalling connection.
     target: Option<Target>,
+    /// Number of the last channel.
     channels: u32,
-    /// Our address in the first connection: sockets of media have it too.
+    /// Local address of the first signalling connection. Sockets for media are bound to it.
     local: Option<IpAddr>,
     links: Vec<Link>,
-    /// What it feeds to the server in plain RTP.
+    /// Plain RTP that is sent to a Janus mount point.
     feed: Option<Box<Feed>>,
-    /// What of links that are over a TURN server has to be told yet.
+    /// TURN allocations that are being released. Their PeerConnections have ended.
     returning: Vec<Returning>,
-    /// Whether the signalling has nothing more to say, while that is so.
+    /// True once the signalling has nothing more to send.
     has_left: bool,
     source: Option<Arc<MediaSource>>,
-    /// When its voice is heard, where it does not send sound all the time.
+    /// Speaking schedule of the voice. `None` if audio is sent all the time.
     talk: Option<Box<Talk>>,
-    /// Our source in reports, and our name there.
+    /// SSRC of our receiver reports.
     ssrc: u32,
+    /// CNAME of our streams and reports.
     cname: String,
-    /// When the first request was due, and when the client set to work.
+    /// Planned start.
     due: Time,
+    /// Actual start.
     started: Time,
-    /// Whether there is media to be received from the beginning, which delays are measured of: not
-    /// of who comes into an empty room, or only publishes.
+    /// True if media is available from the start, so that start-up delays are recorded. False for a
+    /// client that enters an empty room or only publishes.
     expects: bool,
-    /// Whether media has begun to come or to leave, and to come.
+    /// True once media is received or sent.
     began: bool,
+    /// True once media is received.
     receives: bool,
-    /// Whether what is published was said to be there.
+    /// True once players were told that the stream is published.
     published: bool,
-    /// When to look whether media has come.
+    /// Time of the next check for received media.
     check: Option<Time>,
-    /// When it leaves, because the server said that its media is over.
+    /// Time at which the client leaves because the server ended all streams (BYE).
     over_at: Option<Time>,
-    /// Since when somebody sends whom it is to receive; none while nobody does.
+    /// Time since which other participants send media for this client. `None` while none of them
+    /// does.
     expects_since: Option<Time>,
-    /// How it ends, and until when it has to, while it leaves.
+    /// Outcome, known once the client leaves.
     outcome: Option<Outcome>,
+    /// End of the time that a leaving client has for its goodbye.
     leave_by: Time,
-    /// Media was to come on up to then, where it did not.
+    /// Set if media stopped: packets missing up to this time count as lost.
     silent_until: Option<Time>,
-    /// Rows of streams that are over.
+    /// Rows of streams that have ended.
     rows: Vec<StreamSummary>,
+    /// Wall-clock time at [`Time::ZERO`], since 1970.
     wall_clock: Option<Duration>,
-    /// Whether frames may bear time codes.
+    /// True if decrypted frames may carry time codes.
     time_codes: bool,
     publisher: Publisher,
 }
 
 impl Client {
-    /// A client that is sent to `url`.
+    /// Creates a client of `url`.
     ///
     /// # Errors
-    /// What is wrong with the URL.
+    /// [`UrlError`] if the URL is invalid.
     pub fn new(
         config: impl Into<Arc<ClientConfig>>,
         url: &str,
@@ -237,28 +245,27 @@ impl Client {
         })
     }
 
-    /// Lets it publish that.
+    /// Sets the media that the client publishes or feeds.
     pub fn publishing(mut self, source: Arc<MediaSource>) -> Client {
         self.signalling.tell_media(Feed::media(&source));
         self.source = Some(source);
         self
     }
 
-    /// Its sound is a voice of that talk.
+    /// Sends audio as a voice with this speaking schedule.
     pub(super) fn talking(mut self, talk: Talk) -> Client {
         self.talk = Some(Box::new(talk));
         self
     }
 
-    /// Says what the wall clock showed, since 1970, when time began: what is published is stamped
-    /// with it.
+    /// Sets the wall-clock time at [`Time::ZERO`], since 1970. Published media is stamped with it.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
         self.signalling.tell_wall_clock(wall_clock);
         self
     }
 
-    /// Has it look for time codes in frames, where they are decrypted.
+    /// Enables the search for time codes in decrypted frames.
     pub fn looking_for_codes(mut self) -> Client {
         self.time_codes = true;
         self
@@ -273,14 +280,14 @@ impl Client {
         matches!(self.phase, Phase::Leaving | Phase::Ended)
     }
 
-    /// Begins for good.
+    /// Starts the signalling.
     fn set_to_work(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Active;
         self.check = None;
         self.signal(cx, |signalling, scope| signalling.begin(scope));
     }
 
-    /// Lets the signalling do something. What it wants is done by [`Client::carry_out`].
+    /// Calls the signalling. Its actions are carried out later, by [`Client::carry_out`].
     fn signal(
         &mut self,
         cx: &mut Context<'_>,
@@ -298,7 +305,7 @@ impl Client {
         };
     }
 
-    /// Does what the signalling wants.
+    /// Carries out the actions of the signalling.
     fn carry_out(&mut self, cx: &mut Context<'_>) {
         while self.phase != Phase::Ended
             && let Some(wanted) = self.wanted.pop_front()
@@ -341,7 +348,7 @@ impl Client {
             Wanted::Left => self.has_left(cx),
             Wanted::Failed { failure, detail } => self.signalling_failed(cx, failure, detail),
             Wanted::Note { kind, text } => cx.out.push_back(Output::Note(Note { kind, text })),
-            // Nothing begins any more.
+            // A leaving client starts nothing new.
             _ if self.is_leaving() => {}
             Wanted::Offer { peer, direction } => self.open_link(cx, peer, direction, None),
             Wanted::Answer { peer, offer } => match self.link(peer) {
@@ -477,14 +484,14 @@ impl Client {
         }
     }
 
-    /// Media begins to come, or to leave.
+    /// Reports that the client plays, once it first receives or sends media.
     fn begins(&mut self, cx: &mut Context<'_>, at: Time) {
         if !std::mem::replace(&mut self.began, true) {
             cx.out.push_back(Output::Playing { at });
         }
     }
 
-    /// Media begins to come.
+    /// Records the start-up delays when the first media arrives.
     fn begins_to_receive(&mut self, cx: &mut Context<'_>, at: Time) {
         if !std::mem::replace(&mut self.receives, true) && self.expects {
             for (histogram, from) in [
@@ -498,7 +505,7 @@ impl Client {
         self.begins(cx, at);
     }
 
-    /// Does what is due.
+    /// Handles everything that is due.
     fn look(&mut self, cx: &mut Context<'_>) {
         let said = self.signalling.deadline().filter(|_| !self.has_left);
         if said.is_some_and(|due| due <= cx.now) {
@@ -516,7 +523,7 @@ impl Client {
             {
                 self.due_link(cx, at);
             }
-            // One that was dropped left its place to the next.
+            // If the link was dropped, the next one now has its index.
             at += usize::from(self.links.get(at).is_some_and(|link| link.number == number));
         }
         if !self.returning.is_empty() {
@@ -526,7 +533,7 @@ impl Client {
         self.look_at_media(cx);
     }
 
-    /// When something is due that belongs to no PeerConnection, while it is at work.
+    /// Earliest deadline of an active client that belongs to no PeerConnection.
     fn due_beside_links(&self) -> Time {
         let returning = self.returning.iter().filter_map(Returning::deadline);
         let feed = self.feed.as_ref().and_then(|feed| feed.deadline());
@@ -645,7 +652,7 @@ impl Session for Client {
     }
 }
 
-/// What the layers of a simulcast are like, the best first; none where there is one.
+/// Layers of the simulcast that is sent, best first. Empty without simulcast.
 fn sent_layers(source: &SourceConfig) -> Vec<livekit::SentLayer> {
     let layers = if source.simulcast { 0..LAYERS } else { 0..0 };
     let layer = |layer| {
@@ -658,7 +665,7 @@ fn sent_layers(source: &SourceConfig) -> Vec<livekit::SentLayer> {
     layers.map(layer).collect()
 }
 
-/// The next time on the grid.
+/// Rounds up to a multiple of [`GRID`].
 fn on_grid(at: Time) -> Time {
     let grid = GRID.as_nanos() as u64;
     Time::from_nanos(at.as_nanos().div_ceil(grid).saturating_mul(grid))

@@ -1,4 +1,4 @@
-//! What a PeerConnection and the server agree on: offers and answers.
+//! Offers and answers of a PeerConnection.
 
 use super::Client;
 use crate::media::sdp::MediaKind as Carried;
@@ -13,16 +13,16 @@ use crate::webrtc::signalling::Direction;
 use crate::webrtc::tracks::{Agreed, KeyFrameRequest, Section, Tracks, VideoCodec};
 use crate::webrtc::url::Place;
 
-/// The most addresses of the server that are kept until there is a socket.
+/// Maximum number of candidates of the server that are kept until the socket is open.
 const EARLY_MAX: usize = 32;
 
-/// What is offered to receive of a kind.
+/// Returns the section that offers to receive a kind of media.
 fn received(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
     OfferedMedia {
         kind,
         direction: Way::RecvOnly,
         codecs,
-        // Sections of one transport have the same numbers for the same extensions.
+        // An extension must have the same id in all sections of a transport.
         extensions: match kind {
             MediaKind::Audio => vec![
                 extension::TRANSPORT_CC.to_owned(),
@@ -34,7 +34,7 @@ fn received(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
     }
 }
 
-/// A kind of media as descriptions of other protocols call it too.
+/// Converts a kind of media to the type that all protocols share.
 fn carried(kind: MediaKind) -> Carried {
     match kind {
         MediaKind::Audio => Carried::Audio,
@@ -44,12 +44,12 @@ fn carried(kind: MediaKind) -> Carried {
 }
 
 impl Client {
-    /// The number of our session in descriptions (RFC 8829, 5.2.1).
+    /// Session id of our descriptions (RFC 8829, 5.2.1).
     fn session_id(&self) -> u64 {
         crate::mix::mix(&[self.seed, 4]) >> 2
     }
 
-    /// Makes our offer.
+    /// Creates our offer and passes it to the signalling.
     pub(super) fn offer(&mut self, cx: &mut Context<'_>, at: usize) {
         let medias = match self.links[at].direction {
             Direction::Receive => vec![
@@ -81,7 +81,7 @@ impl Client {
         });
     }
 
-    /// Answers the server's offer; again, where it changes what there is.
+    /// Answers an offer of the server, also if it renegotiates.
     pub(super) fn answer(&mut self, cx: &mut Context<'_>, at: usize, offer: &str) {
         let description = match SessionDescription::parse(offer) {
             Ok(description) => description,
@@ -94,7 +94,7 @@ impl Client {
         let has_data = matches!(self.url.place, Place::LiveKit(_));
         let link = &mut self.links[at];
         let Some(peer) = &mut link.peer else {
-            // It comes before the socket is there: the newest counts.
+            // The socket is not open yet. The newest offer counts.
             link.offer = Some(offer.to_owned());
             return;
         };
@@ -103,7 +103,7 @@ impl Client {
         }
         let transport = match description.transport() {
             Ok(transport) => Some(transport),
-            // A later one may say nothing of it, where nothing of it is new.
+            // A later offer may omit the transport if nothing of it changes.
             Err(_) if link.agreed.is_some() => None,
             Err(error) => {
                 let detail = format!("the server's offer: {error}");
@@ -122,7 +122,7 @@ impl Client {
         let config = AnswerConfig {
             version: 1 + link.answers,
             feedback: self.config.feedback(),
-            // A server of LiveKit offers them first, and alone while nobody publishes.
+            // LiveKit offers data channels first, and offers nothing else while nobody publishes.
             data: has_data,
             ..AnswerConfig::receive_all(session_id)
         };
@@ -137,7 +137,7 @@ impl Client {
         });
     }
 
-    /// Takes the server's answer in.
+    /// Handles the server's answer to our offer.
     pub(super) fn answered(&mut self, cx: &mut Context<'_>, at: usize, answer: &str) {
         let description = SessionDescription::parse(answer);
         let mut description = match description {
@@ -171,7 +171,7 @@ impl Client {
         if let Err(failure) = peer.set_remote(now, &transport) {
             return self.peer_failed(cx, at, failure);
         }
-        // It is answered once, and would be a third of what a client keeps.
+        // No further answer follows, and the offer would take a third of a client's memory.
         let agreed = match link.offered.take() {
             Some(offered) => sdp::agreed(&offered, &description, false),
             None => Vec::new(),
@@ -179,7 +179,7 @@ impl Client {
         self.agree(cx, at, &agreed);
     }
 
-    /// Both descriptions are known.
+    /// Applies what both descriptions agree on.
     fn agree(&mut self, cx: &mut Context<'_>, at: usize, sections: &[sdp::Agreed]) {
         let link = &mut self.links[at];
         if link.agreed.is_none() {
@@ -245,7 +245,7 @@ impl Client {
         self.drain(cx, at);
     }
 
-    /// A further address of the server.
+    /// Adds a candidate of the server.
     pub(super) fn candidate(&mut self, cx: &mut Context<'_>, at: usize, text: &str) {
         let Ok(candidate) = text.parse::<Candidate>() else {
             return;

@@ -1,5 +1,5 @@
-//! The way of a PeerConnection through a TURN server: its socket or connection leads there, and
-//! what the server relays is taken apart here.
+//! TURN relay of a PeerConnection. The link's socket or connection leads to the TURN server, and
+//! this module unwraps what that server relays.
 
 use std::net::SocketAddr;
 
@@ -19,16 +19,17 @@ use crate::webrtc::turn::{
     TurnTransport,
 };
 
-/// The way through a TURN server.
+/// TURN relay of a link.
 #[derive(Debug)]
 pub(super) struct Relay {
-    /// Whether it is reached over a connection.
+    /// True if the TURN server is reached over TCP or TLS.
     reliable: bool,
-    /// Once the server is reached.
+    /// `None` before the server is reached, and after its connection was lost.
     allocation: Option<Allocation>,
     frames: Frames,
-    /// The address of the server of media, once ICE has found it, and the channel that leads there.
+    /// Address of the media server, once ICE has selected it.
     remote: Option<SocketAddr>,
+    /// TURN channel that is bound to `remote`.
     channel: Option<u16>,
 }
 
@@ -37,12 +38,12 @@ impl Relay {
         self.allocation.as_ref().and_then(Allocation::deadline)
     }
 
-    /// How many messages of the TURN server's were of no use.
+    /// Number of messages from the TURN server that were dropped.
     pub(super) fn dropped(&self) -> u64 {
         self.allocation.as_ref().map_or(0, Allocation::dropped)
     }
 
-    /// ICE has found that way.
+    /// Binds a channel to the address that ICE has selected.
     pub(super) fn found(&mut self, now: Time, remote: SocketAddr) {
         self.remote = Some(remote);
         if let Some(allocation) = &mut self.allocation {
@@ -52,7 +53,7 @@ impl Relay {
 }
 
 impl Relay {
-    /// The channel by which media leaves, once it is there.
+    /// TURN channel for outgoing media. `None` until it is bound.
     pub(super) fn channel(&self) -> Option<RelayChannel> {
         Some(RelayChannel {
             number: self.channel?,
@@ -60,13 +61,14 @@ impl Relay {
         })
     }
 
-    /// Why the TURN server lets none of the server's addresses be sent to, where that is so.
+    /// Reason that the TURN server gave for permitting none of the server's addresses. `None` if it
+    /// permits one.
     pub(super) fn refusal(&self) -> Option<String> {
         let refusal = self.allocation.as_ref()?.refusal()?;
         Some(format!("the TURN server: {refusal}"))
     }
 
-    /// Sends what a PeerConnection has to say, and what the TURN server is to be told.
+    /// Sends the pending output of the PeerConnection and of the allocation.
     pub(super) fn send_waiting(
         &mut self,
         cx: &mut Context<'_>,
@@ -94,12 +96,12 @@ impl Relay {
         }
     }
 
-    /// Whether nothing is left to be given back.
+    /// True if nothing is left to release.
     fn is_over(&self) -> bool {
         self.allocation.as_ref().is_none_or(Allocation::is_over)
     }
 
-    /// Gives the relayed address back.
+    /// Releases the relayed address.
     fn give_back(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
         if let Some(allocation) = &mut self.allocation {
             allocation.close(cx.now);
@@ -108,7 +110,7 @@ impl Relay {
     }
 }
 
-/// A relayed address that is being given back: its PeerConnection is over.
+/// TURN allocation that is being released. Its PeerConnection has ended.
 #[derive(Debug)]
 pub(super) struct Returning {
     channel: ChannelId,
@@ -126,7 +128,7 @@ impl Returning {
 
     fn frame(&mut self, now: Time, frame: &[u8]) {
         if let Some(allocation) = &mut self.relay.allocation {
-            // What peers still send has nobody to go to.
+            // Data from peers is discarded.
             let _ = allocation.handle(now, frame);
         }
     }
@@ -147,7 +149,7 @@ impl Returning {
     }
 }
 
-/// Sends a message to a TURN server.
+/// Sends a message to the TURN server.
 fn transmit(
     cx: &mut Context<'_>,
     channel: ChannelId,
@@ -169,7 +171,7 @@ fn transmit(
 }
 
 impl Client {
-    /// Opens the way of the newest PeerConnection to the TURN server.
+    /// Opens the socket or connection of the newest PeerConnection to the TURN server.
     pub(super) fn open_relay(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
         let Some(Ok(url)) = self.config.turn.as_ref().map(|turn| turn.check()) else {
             unreachable!("the keys of a population are checked before its clients are made");
@@ -182,7 +184,7 @@ impl Client {
                 local_port: 0,
                 timeout,
                 reading: Reading::AtOnce,
-                // What comes is the TURN server's: media is within.
+                // Datagrams come from the TURN server, with the media inside.
                 media: None,
             },
             TurnTransport::Tcp => Open::Tcp {
@@ -209,8 +211,7 @@ impl Client {
         cx.out.push_back(Output::Open { channel, open });
     }
 
-    /// The TURN server is reached: an address is asked for, of the family that the server of the
-    /// signalling has.
+    /// Requests a relayed address, of the address family of the signalling connection.
     pub(super) fn relay_opened(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
         let (Some(turn), Some(relay)) = (&self.config.turn, &mut link.relay) else {
@@ -228,7 +229,7 @@ impl Client {
         self.drain(cx, at);
     }
 
-    /// The way to the TURN server is gone.
+    /// Handles the loss of the socket or connection to the TURN server.
     pub(super) fn relay_closed(&mut self, cx: &mut Context<'_>, at: usize, how: Closed) {
         let is_leaving = self.is_leaving();
         let link = &mut self.links[at];
@@ -236,22 +237,22 @@ impl Client {
         let Some(relay) = link.relay.as_mut().filter(|_| !is_leaving) else {
             return;
         };
-        // There is nobody to give the address back to.
+        // The address cannot be released any more.
         relay.allocation = None;
         if waits && how == Closed::Reset && !relay.reliable {
             return self.link_failed(cx, at, ChannelError::Refused);
         }
         let what = match how {
             Closed::End => "the TURN server closed the connection",
-            Closed::Reset => "the way to the TURN server broke",
+            Closed::Reset => "the connection to the TURN server broke",
             Closed::Stuck => "the TURN server does not read",
-            Closed::Tls(_) => "the TURN server broke TLS off",
+            Closed::Tls(_) => "the TURN server aborted TLS",
         };
         let detail = self.of_link(at, what);
         self.fail(cx, Failure::TurnLost, detail);
     }
 
-    /// Takes a datagram of the TURN server's in.
+    /// Handles a datagram of the TURN server.
     pub(super) fn relayed_datagram(
         &mut self,
         cx: &mut Context<'_>,
@@ -262,7 +263,7 @@ impl Client {
         self.relayed_frame(cx, at, datagram.bytes, (datagram.at, true), headers);
     }
 
-    /// Takes in what came of the TURN server over a connection.
+    /// Handles bytes of the TURN server that arrived over TCP or TLS.
     pub(super) fn relayed_bytes(
         &mut self,
         cx: &mut Context<'_>,
@@ -284,7 +285,7 @@ impl Client {
                     self.relayed_frame(cx, at, frame, came, length - frame.len());
                     let link = self.links.get(at);
                     if self.phase == Phase::Ended || link.is_none_or(|own| own.number != number) {
-                        // The answer to who gives the address back may follow at once.
+                        // The answer to the release may follow in the same read.
                         let mut returning = self.returning.iter_mut();
                         if let Some(own) = returning.find(|own| own.channel == channel) {
                             own.relay.frames = frames;
@@ -299,7 +300,7 @@ impl Client {
                     if let Some(relay) = &mut self.links[at].relay {
                         relay.allocation = None;
                     }
-                    let detail = self.of_link(at, "what the TURN server sent is no TURN");
+                    let detail = self.of_link(at, "the TURN server sent data that is not TURN");
                     return self.fail(cx, Failure::TurnLost, detail);
                 }
             }
@@ -310,8 +311,9 @@ impl Client {
         self.drain(cx, at);
     }
 
-    /// A message of the TURN server's, or a datagram with the head of a channel. `around` is what
-    /// it took on the wire beyond its bytes.
+    /// Handles a message of the TURN server, or a datagram with a ChannelData header. `around` is
+    /// the number of bytes that it had on the wire besides `frame`: headers of IP and UDP, or
+    /// padding.
     fn relayed_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -353,7 +355,7 @@ impl Client {
         }
     }
 
-    /// Gives the relayed address of a PeerConnection back that is over.
+    /// Releases the relayed address of a PeerConnection that has ended.
     pub(super) fn give_back(
         &mut self,
         cx: &mut Context<'_>,
@@ -365,7 +367,8 @@ impl Client {
         self.look_at_returning(cx);
     }
 
-    /// Does what is due where relayed addresses are given back, and lets go what is done.
+    /// Handles what is due while relayed addresses are released, and removes those that are
+    /// released.
     pub(super) fn look_at_returning(&mut self, cx: &mut Context<'_>) {
         for own in &mut self.returning {
             if let Some(allocation) = &mut own.relay.allocation
@@ -389,7 +392,7 @@ impl Client {
         }
     }
 
-    /// Takes in what a TURN server answers to who gives a relayed address back.
+    /// Passes input from a TURN server to an allocation that is being released.
     pub(super) fn of_returning(&mut self, cx: &mut Context<'_>, input: &Input<'_>) {
         let channel = match input {
             Input::Bytes { channel, .. }
@@ -413,7 +416,7 @@ impl Client {
         self.look_at_returning(cx);
     }
 
-    /// Does what is due towards the TURN server. Says whether the PeerConnection is over.
+    /// Handles what is due at the TURN server. Returns `true` if the PeerConnection has ended.
     pub(super) fn due_relay(&mut self, cx: &mut Context<'_>, at: usize) -> bool {
         let link = &mut self.links[at];
         let number = link.number;
@@ -428,7 +431,7 @@ impl Client {
         self.phase == Phase::Ended || link.is_none_or(|own| own.number != number)
     }
 
-    /// Takes up what has happened at the TURN server.
+    /// Handles the events of the allocation.
     pub(super) fn relay_events(&mut self, cx: &mut Context<'_>, at: usize) {
         while let Some(relay) = self.links.get_mut(at).and_then(|link| link.relay.as_mut())
             && let Some(event) = relay.allocation.as_mut().and_then(Allocation::poll_event)
@@ -465,7 +468,8 @@ impl Client {
         }
     }
 
-    /// Media can leave.
+    /// Sends media over the bound channel. The PeerConnection is connected now if only the channel
+    /// was missing.
     fn channel_bound(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
         let channel = link.relay_channel();

@@ -1,4 +1,4 @@
-//! Streams from which nothing came, or nothing any more, while others played on.
+//! Detection of streams that never started, or stopped, while others played on.
 
 use std::time::Duration;
 
@@ -9,16 +9,17 @@ use crate::session::{Context, Note, Output};
 use crate::webrtc::tracks::{Course, Section, Tracks};
 
 impl Client {
-    /// Counts silent streams at the end of a client that has not failed, and says which they are.
+    /// Counts silent streams at the end of a client that has not failed, and adds a note about
+    /// each.
     ///
-    /// A stream that never came is one only where its publisher, of the same run, is known to send
-    /// it: servers agree on sound of a publisher that has none.
+    /// A stream that never started counts only if its publisher belongs to the same run and is
+    /// known to send it: servers also negotiate audio for publishers that have none.
     pub(super) fn look_for_silent_streams(&self, cx: &mut Context<'_>) {
         if self.phase != Phase::Active {
             return;
         }
         let silence = self.config.silence.0;
-        // After that nothing was to come.
+        // No media was expected after that.
         let until = self.publisher.left_at().unwrap_or(cx.now);
         let mut courses = Vec::new();
         let muted_until = |track: &str| self.signalling.muted_until(track);
@@ -41,10 +42,10 @@ impl Client {
             if own.any(|(.., course)| matches!(course, Course::Goes | Course::Muted)) {
                 continue;
             }
-            // It is told of once.
+            // A track is reported once.
             courses.retain(|(track, ..)| !is_it(track));
             let text = format!(
-                "the server says that track {missing} will not come: {why} ({})",
+                "the server cannot deliver track {missing}: {why} ({})",
                 self.url
             );
             cx.out.push_back(Output::Note(Note {
@@ -63,7 +64,7 @@ impl Client {
                 _ => continue,
             };
             let text = format!(
-                "{what} of {} {}, while others played",
+                "{what} of {} ({}), while other streams played",
                 kind.name(),
                 self.url
             );

@@ -1,4 +1,4 @@
-//! Who is in a room is failed by media that does not come, but only while somebody sends it.
+//! Endings of clients. Missing media fails a client only while another participant publishes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +14,7 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::{Direction, PeerNumber, Scope, Signalling};
 use crate::webrtc::tracks::{Agreed, Section};
 
-/// A room in which others publish, or nobody; and the tracks of which it says that they will not
-/// come.
+/// Room in which others publish or not, and the tracks that its server cannot deliver.
 #[derive(Debug)]
 struct Room(Arc<AtomicBool>, Vec<&'static str>);
 
@@ -43,7 +42,7 @@ impl Signalling for Room {
     }
 }
 
-/// A client in a room, whose PeerConnection that receives stands, and who else is there.
+/// Client in a room, with a connected PeerConnection that receives, and the other participants.
 struct Scene {
     client: Client,
     others: Arc<AtomicBool>,
@@ -96,13 +95,13 @@ impl Scene {
         does(&mut self.client, &mut cx);
     }
 
-    /// Whether others publish from now on.
+    /// Sets whether others publish from `millis` on.
     fn others(&mut self, millis: u64, publish: bool) {
         self.others.store(publish, Ordering::Relaxed);
         self.at(millis, |client, cx| client.signal(cx, |_, _| ()));
     }
 
-    /// Looks each half second up to then; gives why it failed, and when.
+    /// Checks every half second until `millis`. Returns the reason and the time of a failure.
     fn look_until(&mut self, millis: u64) -> Option<(&'static str, u64)> {
         for now in (0..=millis).step_by(500) {
             self.at(now, |client, cx| client.look_at_media(cx));
@@ -120,16 +119,16 @@ impl Scene {
 }
 
 #[test]
-fn media_of_others_has_to_come() {
+fn missing_media_of_others_fails_the_client() {
     let mut scene = Scene::new(true);
     assert_eq!(scene.look_until(20_000), Some(("no_media", 10_000)));
 }
 
 #[test]
-fn who_is_alone_waits_for_nobody() {
+fn lone_client_does_not_wait_for_media() {
     let mut scene = Scene::new(false);
     assert_eq!(scene.look_until(30_000), None);
-    // Who comes later has as long as the first would have had.
+    // A publisher that comes later has as much time as the first one.
     scene.others(30_200, true);
     assert_eq!(scene.look_until(60_000), Some(("no_media", 40_500)));
     let mut scene = Scene::new(true);
@@ -138,7 +137,7 @@ fn who_is_alone_waits_for_nobody() {
 }
 
 #[test]
-fn who_is_stopped_before_media_came_has_waited_in_vain() {
+fn stop_after_one_second_without_media_is_a_failure() {
     let failed = |outcome| matches!(outcome, Some(Outcome::Failed(_)));
     assert!(failed(Scene::new(true).stopped(1_500)));
     assert!(!failed(Scene::new(true).stopped(500)));
@@ -149,7 +148,7 @@ fn who_is_stopped_before_media_came_has_waited_in_vain() {
 }
 
 #[test]
-fn who_has_no_channel_when_stopped_was_failed_by_the_turn_server() {
+fn stop_without_a_turn_channel_is_a_turn_timeout() {
     let mut scene = Scene::new(false);
     let link = &mut scene.client.links[0];
     (link.agreed, link.found) = (Some(at(100)), Some(at(200)));
@@ -158,11 +157,11 @@ fn who_has_no_channel_when_stopped_was_failed_by_the_turn_server() {
         panic!("it has waited for a second");
     };
     assert_eq!(reason.reason, "turn_timeout");
-    assert!(reason.detail.contains("no channel"), "{}", reason.detail);
+    assert!(reason.detail.contains("no TURN"), "{}", reason.detail);
 }
 
 #[test]
-fn a_relayed_address_is_not_given_back_to_a_turn_server_that_is_gone() {
+fn relayed_address_is_not_released_at_a_lost_turn_server() {
     for ends in [0, 1, 2] {
         let mut scene = Scene::new(false);
         let turn =
@@ -176,7 +175,7 @@ fn a_relayed_address_is_not_given_back_to_a_turn_server_that_is_gone() {
         scene.at(100, |client, cx| match ends {
             0 => client.relay_closed(cx, 1, Closed::End),
             1 => client.relayed_bytes(cx, 1, &[0x80; 8], Times::new(&[], cx.now)),
-            // With somebody who still has the address that is waited for.
+            // The TURN server is reachable, and its answer is awaited.
             _ => client.end(cx, Outcome::Stopped),
         });
         assert!(scene.client.is_leaving());
@@ -186,7 +185,7 @@ fn a_relayed_address_is_not_given_back_to_a_turn_server_that_is_gone() {
     }
 }
 
-/// A client of WHEP whose session has a URL, and that has connected to delete it.
+/// WHEP client whose session has a URL, and that connects to delete the session.
 fn deleting() -> Scene {
     let mut scene = Scene::new(false);
     let url = "whep+http://10.0.0.1/live/whep";
@@ -220,7 +219,7 @@ fn unanswered_goodbyes_are_events() {
         });
         match ends {
             0 => {}
-            // The end of the run, and two seconds.
+            // The end of the run, and the limit of two seconds.
             1 => scene.at(300, |client, cx| client.stop(cx, at(300))),
             _ => scene.at(2_000, |client, cx| client.look_at_media(cx)),
         }
@@ -242,14 +241,14 @@ fn unanswered_goodbyes_are_events() {
 }
 
 #[test]
-fn what_is_of_nobody_is_counted() {
+fn unexpected_datagrams_are_counted() {
     let mut scene = Scene::new(false);
     let own = "127.0.0.1:4000".parse().expect("an address");
     let from = "127.0.0.1:5000".parse().expect("an address");
     scene.at(1, |client, cx| {
         client.link_opened(cx, 0, own);
         let malformed = [0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 9];
-        // It keeps the path open, and is no check.
+        // An indication keeps the path open. It is no connectivity check.
         let mut indication = vec![0, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42];
         indication.resize(20, 7);
         for bytes in [
@@ -269,7 +268,7 @@ fn what_is_of_nobody_is_counted() {
 }
 
 #[test]
-fn rows_of_what_is_over_are_bounded() {
+fn rows_of_ended_streams_are_bounded() {
     let mut scene = Scene::new(false);
     for number in 1..=3 {
         scene.at(1, |client, cx| {
@@ -306,8 +305,8 @@ fn rows_of_what_is_over_are_bounded() {
 }
 
 #[test]
-fn a_track_that_the_server_says_will_not_come_is_silent_once_unless_it_came() {
-    // One goes on, and one stops after a second.
+fn undeliverable_track_is_silent_once_unless_received() {
+    // One track continues, and one stops after a second.
     for (missing, silent, said) in [
         (vec![], 1, 0),
         (vec!["goes"], 1, 0),

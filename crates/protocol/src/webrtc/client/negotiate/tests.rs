@@ -1,4 +1,4 @@
-//! A server that offers, and offers again, held against the client's PeerConnection.
+//! Negotiation of the client's PeerConnection with a server that offers and renegotiates.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::webrtc::config::ClientConfig;
 use crate::webrtc::peer::{Peer, PeerConfig, PeerState, Received};
 use crate::webrtc::signalling::{PeerNumber, Scope, Signalling};
 
-/// Keeps what the client describes.
+/// Signalling that keeps the client's descriptions.
 #[derive(Debug)]
 struct Kept(Arc<Mutex<Vec<String>>>);
 
@@ -45,7 +45,7 @@ impl Signalling for Kept {
     }
 }
 
-/// A client and the server's end of its PeerConnection.
+/// Client, and the server's side of its PeerConnection.
 struct Scene {
     client: Client,
     server: Peer,
@@ -54,9 +54,9 @@ struct Scene {
     recorder: Recorder,
     sinks: Sinks,
     flows: Flows,
-    /// What the client sent.
+    /// Datagrams that the client sent.
     sent: Vec<Vec<u8>>,
-    /// Which of its PeerConnections goes to the server.
+    /// Index of the link that is connected to the server.
     at: usize,
 }
 
@@ -69,7 +69,7 @@ impl Scene {
         Scene::of(r#"{"transport_cc":false}"#)
     }
 
-    /// Of a client with these keys.
+    /// Creates a client with these keys.
     fn of(keys: &str) -> Scene {
         let config: ClientConfig = serde_json::from_str(keys).expect("it is one");
         let [ours, theirs] = ends();
@@ -103,14 +103,14 @@ impl Scene {
         scene
     }
 
-    /// A payload type that both have agreed on.
+    /// Returns a negotiated payload type.
     fn payload_type(&self) -> u8 {
         let all = self.described.lock().expect("nobody panics with it");
         let answer = SessionDescription::parse(all.last().expect("it answers"));
         answer.expect("it is right").media[0].codecs[0].payload_type
     }
 
-    /// The number of a header extension that both have agreed on.
+    /// Returns the negotiated id of a header extension.
     fn extension(&self, uri: &str) -> u8 {
         let all = self.described.lock().expect("nobody panics with it");
         let answer = SessionDescription::parse(all.last().expect("it answers"));
@@ -120,7 +120,7 @@ impl Scene {
         u8::try_from(found.expect("it is agreed").id).expect("it is small")
     }
 
-    /// The server's offer, by what its end is now.
+    /// Returns the server's offer, with its current transport.
     fn offer(&self) -> String {
         let media = OfferedMedia {
             direction: Way::SendOnly,
@@ -153,7 +153,7 @@ impl Scene {
         }
     }
 
-    /// Media that the client receives. It is not encrypted.
+    /// Delivers a media packet to the client. It is not encrypted.
     fn takes(&mut self, at: Time, bytes: &[u8]) -> Option<MediaEvent> {
         let sink = self.client.links[0].sink.expect("it receives");
         let arrival = Arrival {
@@ -167,7 +167,7 @@ impl Scene {
         tracks.packet(&arrival, &mut self.recorder)
     }
 
-    /// Takes the client's last answer to the server; gives its user fragment.
+    /// Passes the client's last answer to the server, and returns its user fragment.
     fn take_answer(&mut self) -> String {
         let all = self.described.lock().expect("nobody panics with it");
         let answer = SessionDescription::parse(all.last().expect("it answers"));
@@ -179,7 +179,7 @@ impl Scene {
         transport.ufrag
     }
 
-    /// Lets both do what they do for so long; says how many compounds came to the server.
+    /// Runs both sides for `length`. Returns the number of RTCP compounds that reached the server.
     fn run(&mut self, length: Duration) -> usize {
         let [ours, theirs] = ends();
         let (end, mut compounds) = (self.now + length, 0);
@@ -211,12 +211,12 @@ impl Scene {
 }
 
 #[test]
-fn the_server_lets_ice_begin_anew() {
+fn ice_restart_by_the_server_keeps_the_connection() {
     let mut scene = Scene::new();
     let first = scene.take_answer();
     scene.run(Duration::from_secs(3));
     assert_eq!(scene.server.state(), PeerState::Connected);
-    // The same again, with nothing new of the transport.
+    // A renegotiation that leaves the transport unchanged.
     let offer = scene.offer();
     scene.does(|client, cx| client.answer(cx, 0, &offer));
     assert_eq!(scene.take_answer(), first);
@@ -226,7 +226,8 @@ fn the_server_lets_ice_begin_anew() {
     scene.does(|client, cx| client.answer(cx, 0, &offer));
     assert_ne!(scene.take_answer(), first);
     assert_eq!(scene.recorder.counter(m::ICE_RESTARTS), 1);
-    // Consent goes on by the new credentials, long after that of the old ones would be over.
+    // Consent continues with the new credentials, long after that of the old ones would have
+    // expired.
     scene.run(Duration::from_secs(60));
     assert_eq!(scene.server.state(), PeerState::Connected);
     assert_eq!(scene.client.outcome, None);
@@ -242,14 +243,14 @@ fn the_server_lets_ice_begin_anew() {
 }
 
 #[test]
-fn ice_that_begins_anew_has_to_get_through() {
+fn unanswered_ice_restart_fails_the_client() {
     let mut scene = Scene::new();
     scene.take_answer();
     scene.run(Duration::from_secs(3));
     scene.server.restart_ice(scene.now);
     let offer = scene.offer();
     scene.does(|client, cx| client.answer(cx, 0, &offer));
-    // The server's end is gone: nothing comes from there any more.
+    // The server's side is gone and sends nothing more.
     let end = scene.now + Duration::from_secs(60);
     while scene.now < end && scene.client.outcome.is_none() {
         scene.now += Duration::from_millis(50);
@@ -262,7 +263,7 @@ fn ice_that_begins_anew_has_to_get_through() {
 }
 
 #[test]
-fn a_picture_is_asked_for_where_both_agree_to_that() {
+fn key_frames_are_requested_only_if_negotiated() {
     for (keys, asked) in [
         ("{}", 1),
         (r#"{"pli":false}"#, 1),
@@ -283,7 +284,7 @@ fn a_picture_is_asked_for_where_both_agree_to_that() {
 }
 
 #[test]
-fn new_gaps_are_asked_for_at_once_in_all_streams() {
+fn new_gaps_are_requested_at_once_in_all_streams() {
     let mut scene = Scene::new();
     scene.take_answer();
     scene.run(Duration::from_secs(3));
@@ -306,13 +307,13 @@ fn new_gaps_are_asked_for_at_once_in_all_streams() {
     };
     assert_eq!(gap(&mut scene, 1), 0);
     assert_eq!(gap(&mut scene, 3), 100);
-    // The older gap is open, and due again later.
+    // The older gap is still open, and due again later.
     assert_eq!(gap(&mut scene, 5), 200);
 }
 
-/// Packets of sound have none where the server numbers those of pictures alone.
+/// Audio packets have no numbers if the server numbers only video.
 #[test]
-fn numbers_that_come_late_are_told_of_at_once() {
+fn late_first_number_is_reported_at_once() {
     let mut scene = Scene::of("{}");
     scene.take_answer();
     scene.run(Duration::from_secs(3));
@@ -345,12 +346,12 @@ fn numbers_that_come_late_are_told_of_at_once() {
 }
 
 #[test]
-fn how_much_can_be_taken_is_told_whoever_of_many_is_heard() {
+fn remb_is_sent_if_any_of_many_streams_is_received() {
     for heard in [0, 1] {
         let mut scene = Scene::new();
         scene.take_answer();
         scene.run(Duration::from_secs(3));
-        // More streams than are reported on at once, of which none is heard of but the last.
+        // More streams than one batch of reports covers. Only the last one may still be received.
         let now = scene.now;
         for (ssrc, at) in (0..60u32)
             .map(|ssrc| (ssrc, now))
@@ -375,11 +376,11 @@ fn how_much_can_be_taken_is_told_whoever_of_many_is_heard() {
 }
 
 #[test]
-fn other_keys_of_the_server_end_the_client() {
+fn changed_fingerprint_of_the_server_fails_the_client() {
     let mut scene = Scene::new();
     scene.take_answer();
     scene.run(Duration::from_secs(3));
-    // The same credentials of ICE, and another certificate.
+    // Unchanged ICE credentials, and another certificate.
     let offer = scene.offer();
     let line = offer
         .lines()
@@ -395,9 +396,9 @@ fn other_keys_of_the_server_end_the_client() {
 }
 
 #[test]
-fn reports_wait_for_nothing_that_has_come_and_what_is_missing_does() {
+fn only_feedback_awaits_datagrams_that_have_arrived() {
     let mut scene = Scene::new();
-    // Nothing stands yet: an answer may be there.
+    // Not connected yet: an answer may have arrived.
     assert!(scene.client.awaits(scene.now));
     scene.take_answer();
     scene.run(Duration::from_secs(3));
@@ -419,9 +420,9 @@ fn reports_wait_for_nothing_that_has_come_and_what_is_missing_does() {
     }
 }
 
-/// MediaMTX agrees to transport-wide numbers and gives none.
+/// MediaMTX negotiates transport-wide sequence numbers and sends none.
 #[test]
-fn who_is_given_no_numbers_looks_for_them_less_often() {
+fn feedback_checks_are_rarer_without_numbers() {
     let mut scene = Scene::new();
     scene.take_answer();
     let sink = scene.client.links[0].sink.expect("it receives");
@@ -439,7 +440,7 @@ fn who_is_given_no_numbers_looks_for_them_less_often() {
         let mut bytes = vec![0x80 | u8::from(number) << 4, payload_type, 0, number.into()];
         bytes.extend([0, 0, 0, 1, 0, 0, 0, 9]);
         if number {
-            // A header extension of one word: element 3, of two bytes (RFC 8285, 4.2).
+            // Header extension of one word: element 3, with two bytes (RFC 8285, 4.2).
             bytes.extend([0xbe, 0xde, 0, 1, 0x31, 0, 7, 0]);
         }
         bytes.resize(200, 5);
@@ -451,9 +452,9 @@ fn who_is_given_no_numbers_looks_for_them_less_often() {
     assert_eq!(next(&mut scene), often, "now they come");
 }
 
-/// LiveKit takes the numbers of pictures alone: to it sound with numbers would be lost.
+/// LiveKit accepts numbers for video only. It would count numbered audio as lost.
 #[test]
-fn what_follows_numbers_those_packets_alone_whose_answer_takes_it() {
+fn only_sections_that_accept_numbers_are_numbered() {
     let mut scene = Scene::new();
     let [ours, theirs] = ends();
     let text = r#"{"congestion":"follow","publish":{"bitrate":"500kbps","audio":true}}"#;

@@ -1,4 +1,4 @@
-//! What Janus says, and what follows from it.
+//! Handling of Janus' messages.
 
 use measure::Time;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::webrtc::signalling::{PeerNumber, SDP_MAX, Scope, Wanted};
 use crate::webrtc::url::Place;
 
 impl Janus {
-    /// Fails because something was refused.
+    /// Fails because a request was refused.
     pub(super) fn refused(&mut self, scope: &mut Scope<'_>, what: &str, code: u64, reason: &str) {
         self.refused_as(scope, of_error(code), what, (code, reason));
     }
@@ -25,14 +25,14 @@ impl Janus {
         (code, reason): (u64, &str),
     ) {
         scope.recorder.add(m::REFUSALS, 1);
-        let detail = format!("error {code} to `{what}`: {reason}, by {}", self.url);
+        let detail = format!("error {code} for `{what}`: {reason} ({})", self.url);
         self.fail(scope, failure, detail);
     }
 
     pub(super) fn message(&mut self, scope: &mut Scope<'_>, message: Message) {
         let is_final = !matches!(message.kind, Kind::Ack | Kind::Trickle(_));
         let sync = match message.kind {
-            // An acknowledgement is all that comes of these.
+            // Only an acknowledgement answers these requests.
             Kind::Ack => {
                 let number = message.transaction.unwrap_or(0);
                 let asked = self.pending.get(&number).map(|pending| &pending.asked);
@@ -59,7 +59,7 @@ impl Janus {
             }
             Kind::Error { code, reason } => match sync {
                 Some((Asked::Destroy, _)) => self.left(scope),
-                // The handle is gone by itself.
+                // The handle has already been detached.
                 Some((Asked::Detach | Asked::Trickle, _)) => {}
                 Some((asked, _)) => self.refused(scope, asked.name(), code, &reason),
                 None if self.phase == Phase::Leaving => {}
@@ -86,18 +86,18 @@ impl Janus {
                     return;
                 };
                 if let Role::Feed(_) = self.handles[handle].role {
-                    // Whoever is received has left, or is about to be told of as having left. If not,
-                    // the note says what is missing from now on.
+                    // The publisher has left, or Janus is about to report that it has. Otherwise
+                    // the note tells what is missing from now on.
                     let kind = "feed_hung_up";
-                    let text = format!("{reason}, by {}", self.url);
+                    let text = format!("{reason} ({})", self.url);
                     scope.want(Wanted::Note { kind, text });
                     return self.detach(scope, handle);
                 }
-                let detail = format!("{reason}, by {}", self.url);
+                let detail = format!("{reason} ({})", self.url);
                 self.fail(scope, Failure::HungUp, detail);
             }
             Kind::Timeout => {
-                let detail = format!("the session timed out, by {}", self.url);
+                let detail = format!("the session timed out ({})", self.url);
                 self.fail(scope, Failure::SessionTimeout, detail);
             }
             Kind::Trickle(Some(candidate)) => {
@@ -117,15 +117,15 @@ impl Janus {
         }
     }
 
-    /// The request of that number, which was answered. None where it has not been sent yet: nobody
-    /// knows its answer.
+    /// Removes the answered request and returns it. `None` if it has not been sent yet: nobody can
+    /// know its answer.
     fn answered(&mut self, number: u64) -> Option<(Asked, Time)> {
         let at = self.pending.get(&number)?.sent?;
         let pending = self.pending.remove(&number)?;
         Some((pending.asked, at))
     }
 
-    /// A request was done.
+    /// Handles a request that succeeded.
     pub(super) fn done(
         &mut self,
         scope: &mut Scope<'_>,
@@ -136,11 +136,11 @@ impl Janus {
         match asked {
             Asked::Create => {
                 let Some(id) = id else {
-                    let detail = format!("no id of the session, by {}", self.url);
+                    let detail = format!("no session id in the answer to `create` ({})", self.url);
                     return self.fail(scope, Failure::MalformedJson, detail);
                 };
                 self.phase = Phase::Session(id);
-                // Who waits for events lives.
+                // A long poll keeps the session alive.
                 if self.long_poll.is_none() {
                     self.keepalive_at = scope.now + KEEPALIVE_EVERY;
                 }
@@ -152,7 +152,7 @@ impl Janus {
             }
             Asked::Attach(handle) => {
                 let Some(id) = id else {
-                    let detail = format!("no id of the handle, by {}", self.url);
+                    let detail = format!("no handle id in the answer to `attach` ({})", self.url);
                     return self.fail(scope, Failure::MalformedJson, detail);
                 };
                 self.handles[handle].id = Some(id);
@@ -172,7 +172,7 @@ impl Janus {
         }
     }
 
-    /// A plug-in says something.
+    /// Handles an event of a plug-in.
     pub(super) fn event(
         &mut self,
         scope: &mut Scope<'_>,
@@ -202,7 +202,7 @@ impl Janus {
         answers: Option<(&'static str, Time)>,
         jsep: Jsep,
     ) {
-        // Janus may offer anew what it does not know yet to be wanted no more.
+        // Janus may renegotiate a handle before it knows that the handle is detached.
         if self.handles[handle].gone {
             return;
         }
@@ -217,7 +217,11 @@ impl Janus {
         }
         let Jsep { is_offer, sdp } = jsep;
         if sdp.len() > SDP_MAX {
-            let detail = format!("{} bytes, by {}", sdp.len(), self.url);
+            let detail = format!(
+                "a session description of {} bytes ({})",
+                sdp.len(),
+                self.url
+            );
             return self.fail(scope, Failure::SdpTooLong, detail);
         }
         match is_offer {

@@ -1,4 +1,4 @@
-//! Whose video is received where only that of those is who talked last.
+//! Choice of the publishers whose video is received, with `last_n`: those who talked last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,37 +7,38 @@ use serde_json::{Value, json};
 use crate::webrtc::signalling::FEEDS_MAX;
 use crate::webrtc::url::Id;
 
-/// The most streams of one who publishes that are looked at.
+/// Maximum number of streams of a publisher that are considered.
 const STREAMS_MAX: usize = 16;
 
-/// The streams of one who publishes, by the names that Janus gives them.
+/// Streams of a publisher, by the names (`mid`) that Janus gives them.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Streams {
-    /// Sound, and what else is no picture.
+    /// Audio, and other streams that are no video.
     others: Vec<String>,
     video: Vec<String>,
 }
 
-/// Who publishes in a room, and whose video is received.
+/// Publishers of a room, and those whose video is received.
 #[derive(Debug)]
 pub(super) struct LastSpeakers {
-    /// Of how many.
+    /// Maximum number of publishers whose video is received.
     most: usize,
-    /// Who talked last stands first. Behind those who have talked, the others as they came.
+    /// Publishers. The last speaker comes first. Those who have not talked follow in the order in
+    /// which they came.
     order: Vec<Id>,
     streams: BTreeMap<Id, Streams>,
-    /// Whose video was asked for.
+    /// Publishers whose video was requested.
     shown: BTreeSet<Id>,
 }
 
-/// What is to be changed of what is received.
+/// Change of the streams that are received.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Change {
     pub(super) subscribe: Vec<Value>,
     pub(super) unsubscribe: Vec<Value>,
-    /// How many videos take the place of another.
+    /// Number of videos that take the place of another.
     pub(super) switched: u64,
-    /// Whether it asks for videos, or for none any more.
+    /// True if it adds or removes videos.
     pub(super) videos: bool,
 }
 
@@ -51,7 +52,7 @@ impl LastSpeakers {
         }
     }
 
-    /// Somebody publishes these streams.
+    /// Adds a publisher with its streams.
     pub(super) fn came(&mut self, id: &Id, streams: &Value) {
         if self.order.len() >= FEEDS_MAX || self.streams.contains_key(id) {
             return;
@@ -71,14 +72,15 @@ impl LastSpeakers {
         self.streams.insert(id.clone(), own);
     }
 
-    /// Somebody publishes no more: Janus takes the streams away by itself.
+    /// Removes a publisher. Janus removes its streams without a request.
     pub(super) fn left(&mut self, id: &Id) {
         self.order.retain(|own| own != id);
         self.streams.remove(id);
         self.shown.remove(id);
     }
 
-    /// Somebody talks. Says whether the video of that one, if there is one, is to be received now.
+    /// Handles a publisher that talks. Returns `true` if its video, if it has one, is to be
+    /// received now.
     pub(super) fn talks(&mut self, id: &Id) -> bool {
         let Some(at) = self.order.iter().position(|own| own == id) else {
             return false;
@@ -92,7 +94,8 @@ impl LastSpeakers {
         own.is_some_and(|own| !own.video.is_empty())
     }
 
-    /// What is to be changed, with the sound of who is `new`. It counts as done.
+    /// Returns the next change, which includes the audio of the `new` publishers. The change counts
+    /// as made.
     pub(super) fn change(&mut self, new: &BTreeSet<Id>, layer: Option<u64>) -> Change {
         let mut change = Change::default();
         for id in new {
@@ -121,13 +124,13 @@ impl LastSpeakers {
         change
     }
 
-    /// What else than pictures somebody publishes.
+    /// Returns the requests for all streams of a publisher except its video.
     pub(super) fn sounds(&self, id: &Id) -> Vec<Value> {
         let own = self.streams.get(id).into_iter().flat_map(|own| &own.others);
         own.map(|mid| stream(id, mid)).collect()
     }
 
-    /// What was asked for was refused: whose video comes is what it was before.
+    /// Restores the publishers whose video was received before, because a request was refused.
     pub(super) fn refused(&mut self, shown: BTreeSet<Id>) {
         self.shown = shown;
         self.shown.retain(|id| self.streams.contains_key(id));
@@ -138,7 +141,7 @@ impl LastSpeakers {
     }
 }
 
-/// A stream, as a request names it.
+/// Returns a stream as a request names it.
 fn stream(id: &Id, mid: &str) -> Value {
     json!({"feed": id.to_json(), "mid": mid})
 }
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_talks_takes_the_place_of_who_was_silent_longest() {
+    fn speaker_replaces_the_one_silent_for_longest() {
         let mut speakers = LastSpeakers::new(2);
         let id = Id::Number;
         let all: BTreeSet<Id> = (1..=4).map(id).collect();
@@ -178,7 +181,7 @@ mod tests {
         assert_eq!(first.subscribe[4]["substream"], 1);
         assert_eq!((first.unsubscribe.len(), first.switched), (0, 0));
         let none = BTreeSet::new();
-        // Who is seen already changes nothing.
+        // A speaker whose video is shown changes nothing.
         assert!(!speakers.talks(&id(1)));
         assert_eq!(speakers.change(&none, None), Change::default());
         assert!(speakers.talks(&id(4)));
@@ -186,18 +189,18 @@ mod tests {
         assert_eq!(feeds(&next.subscribe), [(4, "0")]);
         assert_eq!(feeds(&next.unsubscribe), [(2, "0")]);
         assert_eq!(next.switched, 1);
-        // Who leaves makes room for who talked before.
+        // A speaker that leaves makes room for the previous one.
         speakers.left(&id(4));
         let next = speakers.change(&none, None);
         assert_eq!(feeds(&next.subscribe), [(2, "0")]);
         assert_eq!((next.unsubscribe.len(), next.switched), (0, 0));
-        // A stranger is nobody.
+        // An unknown publisher is ignored.
         assert!(!speakers.talks(&id(9)));
     }
 
     proptest! {
         #[test]
-        fn never_more_than_that_many_are_seen_and_all_are_who_talked_last(
+        fn shown_videos_are_those_of_the_last_speakers(
             most in 1_usize..5,
             steps in proptest::collection::vec((0_u8..3, 0_u64..9), 0..60),
         ) {

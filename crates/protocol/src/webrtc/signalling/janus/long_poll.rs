@@ -1,5 +1,5 @@
-//! Janus over HTTP: what is asked goes by POST, one request after the other; what Janus says by
-//! itself comes as answers to GET, one of which always waits ("long poll").
+//! Janus over HTTP. Requests are sent by POST, one at a time. Events arrive as answers to GET, of
+//! which one is always pending ("long poll").
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,30 +14,32 @@ use crate::session::Closed;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 
-/// The most events that Janus hands over with one answer: what comes while nothing waits is kept for
-/// the next.
+/// Maximum number of events in one answer. Janus keeps events for the next answer while no GET is
+/// pending.
 const EVENTS_MAX: usize = 10;
 
-/// How long Janus lets a GET wait before it answers that nothing has happened (`keepalive`).
+/// Time after which Janus answers a GET although nothing has happened (`keepalive`).
 const QUIET: Duration = Duration::from_secs(30);
 
-/// How long a GET waits at the least before the end of its connection is no refusal.
+/// Minimum time that a GET must have been pending for the end of its connection to be no refusal.
 const SOON: Duration = Duration::from_secs(1);
 
-/// One of the two connections.
+/// One of the two HTTP connections.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// The longest answer that is taken, in bytes.
+    /// Maximum length of an answer, in bytes.
     keep: usize,
-    /// Whether it stands, or is asked for.
+    /// True if the connection is open.
     stands: bool,
+    /// True if the connection is being opened.
     wanted: bool,
-    /// Whether an answer has come on this connection.
+    /// True once an answer has arrived on this connection.
     used: bool,
-    /// Since when an answer is waited for.
+    /// Time since which an answer is awaited. `None` if none is.
     asked: Option<Time>,
-    /// What was asked, until something of the answer comes; whether it went out a second time.
+    /// Pending request, until its answer is complete.
     request: Vec<u8>,
+    /// True if the pending request was repeated.
     again: bool,
     decoder: Decoder,
     head: Option<Box<Head>>,
@@ -45,7 +47,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// One on which answers have at most that many bytes.
+    /// Creates a connection whose answers have at most `keep` bytes.
     fn new(keep: usize) -> Exchange {
         Exchange {
             keep,
@@ -61,17 +63,18 @@ impl Exchange {
         }
     }
 
-    /// It stands. What has to go out on it once more, because the connection before ended over it.
+    /// Handles the opened connection. Returns the pending request, which is repeated because the
+    /// previous connection ended before its answer.
     fn connected(&mut self, now: Time) -> Option<Vec<u8>> {
         (self.stands, self.wanted, self.used) = (true, false, false);
         self.asked?;
-        // A GET may wait anew for as long as any.
+        // A repeated GET may be pending for the full time again.
         self.asked = Some(now);
         self.decoder = Decoder::new();
         Some(self.request.clone())
     }
 
-    /// A request leaves.
+    /// Records a request that is sent now.
     fn ask(&mut self, now: Time, request: &[u8]) {
         self.asked = Some(now);
         self.request = request.to_vec();
@@ -81,18 +84,18 @@ impl Exchange {
         self.body.clear();
     }
 
-    /// Whether a request that changes something goes out once more: nothing of its answer has come,
-    /// it has not done so already, and the connection was in use: on a new one nobody ends it for
-    /// having been idle. As browsers do, since a server or a proxy may end a connection that is
-    /// kept alive at any time (RFC 9112, 9.3.1 and 9.5).
+    /// Returns `true` if a POST is to be repeated: no part of its answer has arrived, it was not
+    /// repeated before, and its connection was in use before. No server closes a new connection for
+    /// being idle. Browsers do the same, because a server or proxy may close a persistent
+    /// connection at any time (RFC 9112, 9.3.1 and 9.5).
     fn asks_again(&mut self) -> bool {
         let nothing = self.asked.is_some() && self.decoder.at_close() == AtClose::Nothing;
         nothing && self.used && !std::mem::replace(&mut self.again, true)
     }
 
-    /// The same of a GET, which may wait for longer than a proxy lets it: as often as that happens,
-    /// but only once where the connection ends soon after the GET has left. What ends it at once
-    /// does not want it.
+    /// Returns `true` if a GET is to be repeated. A GET may be pending for longer than a proxy
+    /// allows, so it is repeated as often as that happens, but only once if the connection ends
+    /// soon after the GET was sent: a server that ends it at once does not accept the GET.
     fn polls_again(&mut self, now: Time) -> bool {
         let nothing = self.decoder.at_close() == AtClose::Nothing;
         let waited = |asked| now.since(asked) >= SOON;
@@ -103,7 +106,7 @@ impl Exchange {
             })
     }
 
-    /// Takes in what came; what Janus says, once an answer is whole.
+    /// Handles received bytes. Returns the messages of Janus once an answer is complete.
     fn bytes(&mut self, bytes: &[u8]) -> Result<Option<Vec<Value>>, (Failure, String)> {
         let mut at = 0;
         while self.asked.is_some() {
@@ -111,7 +114,7 @@ impl Exchange {
                 Ok(Some(Item::Head(head))) => self.head = Some(head),
                 Ok(Some(Item::Body { bytes, .. })) => {
                     if bytes.len() > self.keep - self.body.len() {
-                        let text = format!("more than {} bytes", self.keep);
+                        let text = format!("the answer has more than {} bytes", self.keep);
                         return Err((Failure::MalformedResponse, text));
                     }
                     self.body.extend_from_slice(bytes);
@@ -124,7 +127,8 @@ impl Exchange {
         Ok(None)
     }
 
-    /// The connection is gone. What Janus says, where its answer went on to the end.
+    /// Handles the end of the connection. Returns the messages of Janus if the end completes an
+    /// answer.
     fn closed(&mut self) -> Option<Result<Vec<Value>, (Failure, String)>> {
         (self.stands, self.wanted) = (false, false);
         let until_close = self.decoder.at_close() == AtClose::UntilClose;
@@ -136,13 +140,14 @@ impl Exchange {
         self.used = true;
         self.request = Vec::new();
         let (body, head) = (std::mem::take(&mut self.body), self.head.take());
-        // The next request needs another connection.
+        // If this connection is not kept alive, the next request needs another one.
         self.stands &= head.as_ref().is_some_and(|head| head.keeps_alive());
         let status = head.map_or(0, |head| head.status);
         let is_fine = (200..300).contains(&status);
         match serde_json::from_slice(&body) {
             Ok(Value::Array(all)) if is_fine => return Ok(all),
-            // Who is no Janus says so by a status, whatever its body is; Janus may refuse with one.
+            // Other servers refuse by a status, whatever the body is. Janus may refuse with a
+            // message.
             Ok(Value::Object(object)) if is_fine || object.contains_key("janus") => {
                 return Ok(vec![Value::Object(object)]);
             }
@@ -151,9 +156,9 @@ impl Exchange {
         Err(match status {
             200..=299 => (
                 Failure::MalformedJson,
-                "an answer that is no JSON of Janus".to_owned(),
+                "the answer is no JSON message of Janus".to_owned(),
             ),
-            _ => (Failure::of_status(status), format!("{status} to a request")),
+            _ => (Failure::of_status(status), format!("status {status}")),
         })
     }
 }
@@ -162,19 +167,21 @@ fn of(malformed: Malformed) -> (Failure, String) {
     (Failure::of_malformed(malformed), malformed.to_string())
 }
 
-/// Both connections.
+/// Both HTTP connections.
 #[derive(Debug)]
 pub(super) struct LongPoll {
     at: Url,
     user_agent: String,
-    /// What stands in the query of a GET.
+    /// Token and API secret, as they are appended to the query of a GET.
     secrets: String,
-    /// What waits for the answers before it, with its number: no more than what is not answered.
+    /// Requests with their numbers that wait for earlier answers. Their number is bounded by that
+    /// of unanswered requests.
     queue: VecDeque<(u64, Vec<u8>)>,
-    /// By which requests leave.
+    /// Connection for requests.
     requests: Exchange,
-    /// By which events come, and how often they were asked for.
+    /// Connection for events.
     events: Exchange,
+    /// Number of GETs so far.
     polls: u64,
 }
 
@@ -200,16 +207,16 @@ impl LongPoll {
         }
     }
 
-    /// Below the place of the API.
+    /// Returns the URL of `path` below that of the API.
     fn below(&self, path: &str) -> Url {
         let target = self.at.target();
         let base = target.split_once('?').map_or(target, |(path, _)| path);
         let url = format!("{}{path}", base.trim_end_matches('/'));
         let url = self.at.redirect(&url);
-        url.expect("numbers and what is encoded make a URL of a URL")
+        url.expect("numbers and encoded text keep the URL valid")
     }
 
-    /// Asks something of Janus by that number, of a session, or of a handle in it.
+    /// Queues a request with its number, to Janus, a session, or a handle of a session.
     pub(super) fn ask(
         &mut self,
         number: u64,
@@ -232,7 +239,7 @@ impl LongPoll {
     }
 
     fn poll(&mut self, now: Time, session: u64) -> Vec<u8> {
-        // Each is another, for what may keep answers in between.
+        // The number makes each URL different, in case of a cache in between.
         self.polls += 1;
         let (number, secrets) = (self.polls, &self.secrets);
         let path = format!("/{session}?maxev={EVENTS_MAX}&rid={number}{secrets}");
@@ -242,14 +249,14 @@ impl LongPoll {
         request
     }
 
-    /// When the answer to a GET is overdue.
+    /// Time at which the answer to a GET is overdue.
     pub(super) fn overdue(&self, timeout: Duration) -> Option<Time> {
         Some(self.events.asked? + QUIET + timeout)
     }
 }
 
 impl Janus {
-    /// Sends what can be sent, and connects where that is needed.
+    /// Sends what can be sent, and opens connections if they are needed.
     pub(super) fn go_on(&mut self, scope: &mut Scope<'_>) {
         let target = self.target();
         let Some(own) = &mut self.long_poll else {
@@ -259,7 +266,7 @@ impl Janus {
         if requests.stands && requests.asked.is_none() {
             if let Some((number, next)) = own.queue.pop_front() {
                 requests.ask(scope.now, &next);
-                // Its answer is waited for from now on, and not since it stood in the queue.
+                // The time-out starts now. Time in the queue does not count.
                 if let Some(pending) = self.pending.get_mut(&number) {
                     pending.sent = Some(scope.now);
                 }
@@ -284,7 +291,7 @@ impl Janus {
         }
     }
 
-    /// One of the two connections stands.
+    /// Handles one of the connections after it was opened.
     pub(super) fn http_connected(&mut self, scope: &mut Scope<'_>, which: Which) {
         if let Some(own) = &mut self.long_poll
             && let Some(request) = own.exchange(which).connected(scope.now)
@@ -302,7 +309,7 @@ impl Janus {
         self.go_on(scope);
     }
 
-    /// Bytes have come on one of them.
+    /// Handles bytes of one of the connections.
     pub(super) fn http_bytes(&mut self, scope: &mut Scope<'_>, which: Which, bytes: &[u8]) {
         let Some(own) = &mut self.long_poll else {
             return;
@@ -314,7 +321,7 @@ impl Janus {
         }
     }
 
-    /// One of them is gone.
+    /// Handles the end of one of the connections.
     pub(super) fn http_closed(&mut self, scope: &mut Scope<'_>, which: Which, how: Closed) {
         let target = self.target();
         let Some(own) = &mut self.long_poll else {
@@ -326,8 +333,7 @@ impl Janus {
             Some(Err((failure, why))) => return self.http_failed(scope, failure, &why),
             None => {}
         }
-        // Janus closes connections on which nothing is asked for long, and what stands in between
-        // does so when it likes.
+        // Janus closes idle connections, and a proxy may close one at any time.
         if matches!(how, Closed::End | Closed::Reset) {
             if exchange.asked.is_none() {
                 return self.go_on(scope);
@@ -355,11 +361,11 @@ impl Janus {
         if self.phase == Phase::Leaving {
             return self.left(scope);
         }
-        let detail = format!("{why}, by {}", self.url);
+        let detail = format!("{why} ({})", self.url);
         self.fail(scope, failure, detail);
     }
 
-    /// Takes in what Janus said.
+    /// Handles messages of Janus.
     fn said(&mut self, scope: &mut Scope<'_>, all: Vec<Value>) {
         for value in all {
             match Message::of(value) {
@@ -374,7 +380,7 @@ impl Janus {
     }
 }
 
-/// Which of the two connections.
+/// Names one of the two connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
     Requests,
@@ -390,7 +396,7 @@ impl LongPoll {
     }
 }
 
-/// A text as it may stand in a query (RFC 3986, 2.3).
+/// Returns a text percent-encoded for a query (RFC 3986, 2.3).
 fn encoded(text: &str) -> String {
     let letter = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {

@@ -1,107 +1,106 @@
-//! What Janus says, taken apart.
+//! Parser of Janus' messages.
 
 use serde_json::Value;
 
 use crate::webrtc::failure::Failure;
 
-/// A message of Janus.
+/// Message of Janus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// The request that it answers, as we numbered it.
+    /// Number of the request that it answers.
     pub transaction: Option<u64>,
-    /// The handle that it is about.
+    /// Id of the handle that it is about.
     pub sender: Option<u64>,
-    /// What it is.
     pub kind: Kind,
 }
 
-/// What a message is.
+/// Content of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// The request is being worked on.
+    /// The request is being processed.
     Ack,
-    /// The request was done.
+    /// The request succeeded.
     Success {
-        /// The session or the handle that was made.
+        /// Id of the session or handle that was created.
         id: Option<u64>,
-        /// What the plug-in says.
+        /// Data of the plug-in.
         data: Value,
     },
-    /// The request was refused by Janus itself.
+    /// Janus itself refused the request.
     Error {
-        /// By which code.
         code: u64,
-        /// Why, in words.
+        /// Explanation of the server.
         reason: String,
     },
-    /// A plug-in says something, as an answer or by itself.
+    /// Event of a plug-in, in answer to a request or unsolicited.
     Event {
-        /// What.
+        /// Data of the plug-in.
         data: Value,
-        /// A description that goes with it.
+        /// Session description that comes with it.
         jsep: Option<Jsep>,
     },
-    /// The PeerConnection stands, as Janus sees it.
+    /// The PeerConnection is connected, as Janus sees it.
     WebrtcUp,
-    /// Media of ours comes at Janus, or comes no more.
+    /// Janus receives our media, or no longer receives it.
     Media {
-        /// Whether it comes.
         receiving: bool,
-        /// Which.
+        /// `audio` or `video`.
         kind: String,
     },
-    /// Much was lost lately.
+    /// Many packets were lost recently.
     SlowLink {
-        /// Whether on the way to Janus.
+        /// True for the way to Janus.
         uplink: bool,
-        /// How many packets.
+        /// Number of lost packets.
         lost: u64,
     },
-    /// The PeerConnection is over.
+    /// The PeerConnection was hung up.
     HangUp {
-        /// Why.
+        /// Reason given by Janus.
         reason: String,
     },
-    /// The handle is gone.
+    /// The handle was detached.
     Detached,
-    /// The session is gone: nothing was heard of us.
+    /// The session timed out, because Janus received nothing.
     Timeout,
-    /// An address of Janus; none where there are no more.
+    /// Candidate of Janus, or `None` after the last one.
     Trickle(Option<String>),
-    /// Something else.
+    /// Another kind of message, by its name.
     Other(String),
 }
 
-/// A description of one side.
+/// Session description of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jsep {
-    /// Whether it is an offer; else it is an answer.
+    /// True for an offer, false for an answer.
     pub is_offer: bool,
-    /// The description.
     pub sdp: String,
 }
 
-/// What a plug-in says, whatever stands in its place: to index what is no object would panic.
+/// Takes the data of the plug-in out of a message. Looks it up by a pointer, because indexing a
+/// value that is no object would panic.
 fn plugin_data(message: &mut Value) -> Value {
     let data = message.pointer_mut("/plugindata/data");
     data.map(Value::take).unwrap_or_default()
 }
 
 impl Message {
-    /// Reads a message.
+    /// Parses a message.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Description of what is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Message, String> {
         Message::of(serde_json::from_slice(bytes).map_err(|error| error.to_string())?)
     }
 
-    /// The same, read as JSON already.
+    /// Interprets a message that was parsed as JSON.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Description of what is wrong with it.
     pub fn of(mut value: Value) -> Result<Message, String> {
-        let kind = value["janus"].as_str().ok_or("it has no `janus`")?;
+        let kind = value["janus"]
+            .as_str()
+            .ok_or("the message has no `janus`")?;
         let number = |value: &Value, key: &str| value[key].as_u64();
         let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
         let kind = match kind {
@@ -155,31 +154,31 @@ impl Jsep {
         let is_offer = match value["type"].as_str() {
             Some("offer") => true,
             Some("answer") => false,
-            _ => return Err("a `jsep` that is neither an offer nor an answer".to_owned()),
+            _ => return Err("`jsep` is neither an offer nor an answer".to_owned()),
         };
         match value["sdp"].take() {
             Value::String(sdp) => Ok(Some(Jsep { is_offer, sdp })),
-            _ => Err("a `jsep` without `sdp`".to_owned()),
+            _ => Err("`jsep` has no `sdp`".to_owned()),
         }
     }
 }
 
-/// The error of a plug-in, where it states one.
+/// Returns the error code and text of a plug-in, if it states one.
 pub(super) fn plugin_error(data: &Value) -> Option<(u64, String)> {
     let code = data["error_code"].as_u64()?;
     let text = data["error"].as_str().unwrap_or_default();
     Some((code, text.to_owned()))
 }
 
-/// There is no such mount point (`JANUS_STREAMING_ERROR_NO_SUCH_MOUNTPOINT`).
+/// Error code for a mount point that does not exist (`JANUS_STREAMING_ERROR_NO_SUCH_MOUNTPOINT`).
 pub(super) const NO_SUCH: u64 = 455;
 
-/// Why a client fails by an error of the Streaming plug-in (`JANUS_STREAMING_ERROR_...`), whose
-/// numbers are also those of other errors of Janus.
+/// Returns the failure for an error of the Streaming plug-in (`JANUS_STREAMING_ERROR_...`). Other
+/// errors of Janus have the same numbers.
 pub(super) fn of_streaming_error(code: u64) -> Failure {
     match code {
         NO_SUCH => Failure::NotFound,
-        // It cannot be made: mostly there is one of that number.
+        // The mount point cannot be created, mostly because its number is taken.
         456 => Failure::Conflict,
         457 => Failure::Unauthorized,
         461 => Failure::OfferRefused,
@@ -188,21 +187,21 @@ pub(super) fn of_streaming_error(code: u64) -> Failure {
     }
 }
 
-/// Why a client fails by an error of Janus or of its VideoRoom.
+/// Returns the failure for an error of Janus or of its VideoRoom plug-in.
 pub(super) fn of_error(code: u64) -> Failure {
     match code {
-        // JANUS_ERROR_UNAUTHORIZED, and of the plug-in.
+        // JANUS_ERROR_UNAUTHORIZED, and those of the plug-in.
         403 | 405 | 433 => Failure::Unauthorized,
-        // No such room or feed.
+        // Unknown room or feed.
         426 | 428 => Failure::NotFound,
         // The room is full.
         432 => Failure::Overloaded,
-        // The description will not do: JANUS_ERROR_JSEP_UNKNOWN_TYPE, _INVALID_SDP, and of the
+        // Unusable description: JANUS_ERROR_JSEP_UNKNOWN_TYPE, _INVALID_SDP, and those of the
         // plug-ins.
         435 | 437 | 464 | 465 => Failure::OfferRefused,
         // JANUS_ERROR_SESSION_NOT_FOUND, _HANDLE_NOT_FOUND.
         458 | 459 => Failure::SessionTimeout,
-        // JANUS_ERROR_UNKNOWN, and of the plug-ins.
+        // JANUS_ERROR_UNKNOWN, and those of the plug-ins.
         490 | 499 => Failure::ServerError,
         _ => Failure::Refused,
     }

@@ -1,5 +1,5 @@
-//! Janus over a WebSocket (`janus-protocol`) or HTTP: sessions, handles of plug-ins, and what is said
-//! to them. One connection for each client, as a browser has it, or two; many handles in it.
+//! Janus over a WebSocket (`janus-protocol`) or HTTP: sessions, handles of plug-ins, and requests
+//! to them. Each client has one connection, as a browser has, or two with HTTP, and many handles.
 //!
 //! The protocol is that of Janus' documentation ("JSON API", "VideoRoom", "Streaming"). Names of
 //! requests are Janus' own.
@@ -32,20 +32,20 @@ pub use message::{Jsep, Kind, Message};
 use requests::{Asked, Pending};
 use room::Room;
 
-/// The subprotocol.
+/// WebSocket subprotocol of Janus.
 const SUBPROTOCOL: &str = "janus-protocol";
 
-/// The longest message that is taken: a room of hundreds with all its streams, or a description of
-/// them, is below.
+/// Maximum length of a message. The streams of a room of hundreds, or their description, are
+/// shorter.
 const LIMITS: Limits = Limits {
     keep: 512 * 1024,
     longest: 512 * 1024,
 };
 
-/// How often a session shows that it lives: Janus ends it after 60 s (`session_timeout`).
+/// Interval between keep-alives. Janus ends a session after 60 s without one (`session_timeout`).
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(25);
 
-/// How a participant of a room receives the others.
+/// How a client in a room receives the other participants.
 #[derive(
     Clone,
     Copy,
@@ -59,115 +59,121 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(25);
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Subscribe {
-    /// All of them over one PeerConnection.
+    /// All over one PeerConnection.
     #[default]
     Together,
-    /// Each over a PeerConnection of its own.
+    /// Each over its own PeerConnection.
     Each,
-    /// None of them.
+    /// Other participants are not received.
     Nobody,
 }
 
-/// How a session of Janus is set up.
+/// Settings of a Janus session.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What all kinds are set up with.
     pub common: Common,
-    /// What is played, or where.
+    /// Room or mount point.
     pub place: Place,
-    /// Whether candidates follow a description in messages of their own, and are not in it.
+    /// True if candidates follow a description in messages of their own instead of being part of
+    /// it.
     pub trickle: bool,
-    /// Whether the client publishes in the room.
+    /// True if the client publishes in the room.
     pub publishes: bool,
-    /// How it receives others in the room.
+    /// How the other participants of the room are received.
     pub subscribe: Subscribe,
-    /// Janus' API secret.
+    /// API secret of Janus.
     pub api_secret: Option<String>,
-    /// The PIN of the room or mount point.
+    /// PIN of the room or mount point.
     pub pin: Option<String>,
-    /// A room that is made where there is none: what the request says of it.
+    /// Body of the request that creates the room if it does not exist. `None` to create no room.
     pub room: Option<Value>,
-    /// Which layer of a simulcast it receives, as Janus numbers them.
+    /// Layer of a simulcast that is received, in Janus' numbering.
     pub substream: Option<u64>,
-    /// Of how many of those who talked last it receives the video.
+    /// Number of last speakers whose video is received. `None` for all publishers.
     pub last_n: Option<usize>,
-    /// Whether it is spoken to over HTTP, and events are waited for.
+    /// True for HTTP with long polling, false for a WebSocket.
     pub long_poll: bool,
 }
 
-/// How far it is.
+/// Progress of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
     Connecting,
-    /// The handshake of the WebSocket.
+    /// WebSocket handshake.
     Upgrading,
-    /// The session is asked for.
+    /// The session was requested.
     Creating,
-    /// It stands.
+    /// The session with this id is established.
     Session(u64),
-    /// Its end was asked for.
+    /// The end of the session was requested.
     Leaving,
     Over,
 }
 
-/// A handle: what a plug-in knows this client by, with one PeerConnection at most.
+/// Handle of a plug-in, with at most one PeerConnection.
 #[derive(Debug)]
 struct Handle {
-    /// Once it is attached.
+    /// `None` until the handle is attached.
     id: Option<u64>,
     role: Role,
-    /// Whether a description of Janus is being answered.
+    /// True while a description of Janus is being answered.
     answering: bool,
-    /// Whether one has been answered.
+    /// True once a description was answered.
     answered: bool,
+    /// True once the handle was detached.
     gone: bool,
 }
 
-/// What a handle is for.
+/// Purpose of a handle.
 #[derive(Clone, Debug, PartialEq)]
 enum Role {
-    /// It plays a mount point.
+    /// Plays a mount point, or creates one that the client feeds.
     Mountpoint,
-    /// It is in the room, and may publish.
+    /// Is in the room, and may publish.
     Participant,
-    /// It receives all others.
+    /// Receives all other publishers.
     Everybody,
-    /// It receives that one.
+    /// Receives this publisher.
     Feed(Id),
 }
 
-/// One client's session with Janus.
+/// Janus session of a client.
 #[derive(Debug)]
 pub struct Janus {
     settings: Settings,
     at: Url,
-    /// As details name it.
+    /// URL in failure details, without user name and password.
     url: String,
     phase: Phase,
     upgrade: Option<Upgrade>,
     assembly: Assembly,
     handles: Vec<Handle>,
-    /// What was asked and is not answered, by its number.
+    /// Unanswered requests, by their numbers.
     pending: BTreeMap<u64, Pending>,
-    /// The number of the last request.
+    /// Number of the last request.
     last: u64,
+    /// Number of WebSocket masks drawn so far.
     masks: u64,
+    /// Time of the next keep-alive.
     keepalive_at: Time,
+    /// Start of the current step of the connection.
     asked: Time,
     room: Room,
-    /// What it feeds, where it does: to a mount point that it makes.
+    /// Streams that the client feeds to a mount point, which it creates. Empty if it feeds none.
     fed: Vec<FedMedia>,
+    /// True while that mount point exists.
     mounted: bool,
-    /// Why it fails, while Janus is asked which mount points there are.
+    /// Detail of the failure, while Janus is asked for its mount points.
     unknown: Option<String>,
+    /// True if a connection is open or being opened.
     open: bool,
-    /// Where it is spoken to over HTTP.
+    /// `None` with a WebSocket.
     long_poll: Option<LongPoll>,
 }
 
 impl Janus {
-    /// A session at that WebSocket, or that place of HTTP.
+    /// Creates a session at this URL of a WebSocket or of the HTTP API.
     pub fn new(settings: Settings, url: Url) -> Janus {
         let (long_poll, last_n) = (settings.long_poll, settings.last_n);
         Janus {
@@ -205,8 +211,8 @@ impl Janus {
             return;
         }
         if let Some(known) = self.unknown.take() {
-            // Whatever becomes of the question which there are.
-            (failure, detail) = (Failure::NotFound, format!("{known}, by {}", self.url));
+            // The mount point is missing, even if the list of mount points fails.
+            (failure, detail) = (Failure::NotFound, format!("{known} ({})", self.url));
         }
         self.phase = Phase::Over;
         if std::mem::take(&mut self.open) {
@@ -285,7 +291,7 @@ impl Signalling for Janus {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(why) => {
-                    let detail = format!("{why}, by {}", self.url);
+                    let detail = format!("{why} ({})", self.url);
                     return self.fail(scope, Failure::WebsocketRefused, detail);
                 }
             }
@@ -305,7 +311,7 @@ impl Signalling for Janus {
                     match Message::parse(frame.body.unwrap_or_default()) {
                         Ok(message) => self.message(scope, message),
                         Err(why) => {
-                            let detail = format!("{why}, by {}", self.url);
+                            let detail = format!("{why} ({})", self.url);
                             self.fail(scope, Failure::MalformedJson, detail);
                         }
                     }
@@ -319,12 +325,15 @@ impl Signalling for Janus {
                         self.left(scope);
                     } else {
                         let code = code.map_or("none".to_owned(), |code| code.to_string());
-                        let detail = format!("a close with code {code}, by {}", self.url);
+                        let detail = format!(
+                            "the server closed the WebSocket with code {code} ({})",
+                            self.url
+                        );
                         self.fail(scope, Failure::SignallingClosed, detail);
                     }
                 }
                 Err(malformed) => {
-                    let detail = format!("{malformed}, by {}", self.url);
+                    let detail = format!("{malformed} ({})", self.url);
                     self.fail(scope, Failure::MalformedMessage, detail);
                 }
             }
@@ -341,7 +350,7 @@ impl Signalling for Janus {
             return self.left(scope);
         }
         let (failure, what) = ended(how);
-        let detail = format!("{what}, with {}", self.url);
+        let detail = format!("{what} ({})", self.url);
         self.fail(scope, failure, detail);
     }
 
@@ -382,7 +391,7 @@ impl Signalling for Janus {
     fn look(&mut self, scope: &mut Scope<'_>) {
         let timeout = self.settings.common.request_timeout;
         let since = match self.phase {
-            Phase::Upgrading => Some(("the WebSocket", self.asked)),
+            Phase::Upgrading => Some(("WebSocket handshake", self.asked)),
             Phase::Idle | Phase::Connecting | Phase::Over => None,
             _ => self.oldest().map(|(asked, at)| (asked.name(), at)),
         };
@@ -393,7 +402,7 @@ impl Signalling for Janus {
                 return self.left(scope);
             }
             let detail = format!(
-                "no answer to `{what}` within {:.3} s, by {}",
+                "no answer to `{what}` within {:.3} s ({})",
                 timeout.as_secs_f64(),
                 self.url
             );
@@ -401,7 +410,7 @@ impl Signalling for Janus {
         }
         let poll = self.long_poll.as_ref().and_then(|own| own.overdue(timeout));
         if poll.is_some_and(|due| due <= scope.now) {
-            let detail = format!("no answer to who waits for events, by {}", self.url);
+            let detail = format!("no answer to the long poll ({})", self.url);
             return self.fail(scope, Failure::RequestTimeout, detail);
         }
         if matches!(self.phase, Phase::Session(_)) && scope.now >= self.keepalive_at {
@@ -439,18 +448,18 @@ impl Signalling for Janus {
     fn waits(&self) -> Option<(Time, String)> {
         let (what, since) = match self.phase {
             Phase::Connecting => ("a connection".to_owned(), self.asked),
-            Phase::Upgrading => ("the WebSocket".to_owned(), self.asked),
+            Phase::Upgrading => ("the WebSocket handshake".to_owned(), self.asked),
             Phase::Idle | Phase::Over => return None,
             _ => {
                 let (asked, at) = self.oldest()?;
                 (format!("the answer to `{}`", asked.name()), at)
             }
         };
-        Some((since, format!("for {what} of {}", self.url)))
+        Some((since, format!("for {what} ({})", self.url)))
     }
 }
 
-/// The place as it is written: without name and password.
+/// Returns the URL without user name and password.
 fn name_of(url: &Url, long_poll: bool) -> String {
     let secure = if url.is_secure() { "s" } else { "" };
     let scheme = if long_poll { "http" } else { "ws" };

@@ -1,4 +1,4 @@
-//! What is asked of Janus: requests to it and to its plug-ins, by numbers, until each is answered.
+//! Requests to Janus and its plug-ins, kept by their numbers until they are answered.
 
 use measure::Time;
 use serde_json::{Value, json};
@@ -10,27 +10,27 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::{PeerNumber, Scope, Wanted, split_candidates};
 use crate::websocket;
 
-/// The most requests that wait for an answer at a time.
+/// Maximum number of unanswered requests.
 const PENDING_MAX: usize = 10_000;
 
-/// The most handles of a client.
+/// Maximum number of handles of a client.
 const HANDLES_MAX: usize = 10_000;
 
-/// What a request was about.
+/// Kind of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Asked {
     Create,
     Attach(usize),
     KeepAlive,
     Destroy,
-    /// To a plug-in, by that name.
+    /// Request to the plug-in of a handle, with the name of the request.
     Plugin(usize, &'static str),
     Trickle,
     Detach,
 }
 
 impl Asked {
-    /// As details name it.
+    /// Name of the request in failure details.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Asked::Create => "create",
@@ -44,11 +44,11 @@ impl Asked {
     }
 }
 
-/// A request that is not answered.
+/// Request without an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pending {
     pub(super) asked: Asked,
-    /// When it was sent; none while it waits for the answers before it.
+    /// Time when it was sent. `None` while it waits for earlier answers.
     pub(super) sent: Option<Time>,
 }
 
@@ -61,7 +61,7 @@ impl Janus {
         scope.want(Wanted::Send(out));
     }
 
-    /// Asks something of Janus. `more` are the request's own fields.
+    /// Sends a request to Janus or, with HTTP, queues it. `more` has the request's own fields.
     pub(super) fn ask(
         &mut self,
         scope: &mut Scope<'_>,
@@ -70,7 +70,7 @@ impl Janus {
         mut more: Value,
     ) {
         if self.pending.len() >= PENDING_MAX {
-            let detail = format!("{PENDING_MAX} requests without an answer, by {}", self.url);
+            let detail = format!("{PENDING_MAX} requests are unanswered ({})", self.url);
             return self.fail(scope, Failure::RequestTimeout, detail);
         }
         self.last += 1;
@@ -106,7 +106,7 @@ impl Janus {
         }
     }
 
-    /// Asks something of a plug-in; the body has its `request` already.
+    /// Sends the request `name` to a plug-in. `body` has the request's other fields.
     pub(super) fn ask_plugin(
         &mut self,
         scope: &mut Scope<'_>,
@@ -169,7 +169,7 @@ impl Janus {
         self.ask(scope, Asked::Attach(handle), "attach", more);
     }
 
-    /// Gives a handle up.
+    /// Detaches a handle.
     pub(super) fn detach(&mut self, scope: &mut Scope<'_>, handle: usize) {
         let own = &mut self.handles[handle];
         if std::mem::replace(&mut own.gone, true) {
@@ -183,8 +183,8 @@ impl Janus {
         });
     }
 
-    /// The request whose answer has been waited for longest, and since when. They are sent in the
-    /// order of their numbers.
+    /// Returns the request that has been unanswered for longest, and the time when it was sent.
+    /// Requests are sent in the order of their numbers.
     pub(super) fn oldest(&self) -> Option<(&Asked, Time)> {
         let mut all = self.pending.values();
         let sent = all.next().map(|pending| (&pending.asked, pending.sent));

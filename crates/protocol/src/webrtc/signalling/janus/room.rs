@@ -1,4 +1,5 @@
-//! The VideoRoom plug-in: a client enters a room, publishes there, and receives whoever else does.
+//! VideoRoom plug-in of Janus: a client joins a room, publishes there, and receives the other
+//! publishers.
 
 use std::collections::BTreeSet;
 
@@ -19,13 +20,14 @@ const ROOM_EXISTS: u64 = 427;
 /// `JANUS_VIDEOROOM_ERROR_NO_SUCH_FEED`.
 const NO_SUCH_FEED: u64 = 428;
 
-/// What a client knows of its room.
+/// State of the client's room.
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    /// By which the room tells which subscriber goes with which publisher.
+    /// Id by which the room relates a subscriber to a publisher.
     private_id: Option<u64>,
+    /// Id of the client as a publisher.
     own: Option<Id>,
-    /// Those who publish and are to be received, or are.
+    /// Publishers that are received, or are to be received.
     pub(super) feeds: BTreeSet<Id>,
     pub(super) together: Together,
 }
@@ -47,12 +49,12 @@ impl Janus {
         }
     }
 
-    /// Whether others publish whom the client is to receive.
+    /// Returns `true` if others publish media for this client.
     pub(super) fn has_feeds(&self) -> bool {
         !self.room.feeds.is_empty()
     }
 
-    /// Enters the room, or makes it before.
+    /// Joins the room, after creating it if that is configured.
     pub(super) fn enter(&mut self, scope: &mut Scope<'_>, handle: usize) {
         match self.settings.room.clone() {
             Some(mut body) => {
@@ -71,12 +73,12 @@ impl Janus {
         self.ask_plugin(scope, handle, "join", body, None);
     }
 
-    /// Publishes: the offer is there.
+    /// Publishes with our offer.
     pub(super) fn publish(&mut self, scope: &mut Scope<'_>, handle: usize, jsep: Option<Jsep>) {
         self.ask_plugin(scope, handle, "publish", json!({}), jsep);
     }
 
-    /// A request was done that is answered at once.
+    /// Handles a request that was answered at once.
     pub(super) fn plugin_done(
         &mut self,
         scope: &mut Scope<'_>,
@@ -91,7 +93,7 @@ impl Janus {
         }
     }
 
-    /// The plug-in says something; `offers` says whether it offers something with it.
+    /// Handles an event of the plug-in. `offers` is true if it comes with an offer.
     pub(super) fn room_event(
         &mut self,
         scope: &mut Scope<'_>,
@@ -114,7 +116,7 @@ impl Janus {
         }
     }
 
-    /// Something was refused by the room.
+    /// Handles an error of the room.
     fn room_refused(
         &mut self,
         scope: &mut Scope<'_>,
@@ -123,7 +125,7 @@ impl Janus {
         code: u64,
         reason: &str,
     ) {
-        // Whoever was to be received has left meanwhile.
+        // The publisher has left meanwhile.
         if code == NO_SUCH_FEED {
             match self.handles[handle].role.clone() {
                 Role::Feed(_) => return self.detach(scope, handle),
@@ -178,14 +180,14 @@ impl Janus {
                 }
             }
             Some("destroyed") => {
-                let detail = format!("the room was destroyed, by {}", self.url);
+                let detail = format!("the room was destroyed ({})", self.url);
                 self.fail(scope, Failure::HungUp, detail);
             }
             _ => {}
         }
     }
 
-    /// These publish in the room.
+    /// Handles a list of publishers, and subscribes to the new ones.
     fn publish_there(&mut self, scope: &mut Scope<'_>, publishers: &Value) {
         if self.settings.subscribe == Subscribe::Nobody {
             return;
@@ -212,10 +214,10 @@ impl Janus {
         }
     }
 
-    /// Somebody publishes no more.
+    /// Handles a participant that has stopped publishing or has left.
     fn gone(&mut self, scope: &mut Scope<'_>, id: &Id, how: &str) {
         if self.room.own.as_ref() == Some(id) && how == "kicked" {
-            let detail = format!("the client was kicked out of the room, by {}", self.url);
+            let detail = format!("the client was kicked out of the room ({})", self.url);
             return self.fail(scope, Failure::HungUp, detail);
         }
         if !self.room.feeds.remove(id) {
@@ -231,7 +233,7 @@ impl Janus {
         }
     }
 
-    /// A handle that receives is attached.
+    /// Subscribes with a handle that was attached for that.
     pub(super) fn subscribe(&mut self, scope: &mut Scope<'_>, handle: usize) {
         match self.handles[handle].role.clone() {
             Role::Feed(id) if self.room.feeds.contains(&id) => {
@@ -263,7 +265,7 @@ impl Janus {
         self.ask_plugin(scope, handle, "join", body, None);
     }
 
-    /// All that somebody publishes, of a simulcast that layer which is wanted.
+    /// Returns the request for all streams of a publisher, in the configured layer of a simulcast.
     pub(super) fn whole(&self, id: &Id) -> Value {
         let mut stream = json!({"feed": id.to_json()});
         if let Some(layer) = self.settings.substream {
@@ -272,8 +274,8 @@ impl Janus {
         stream
     }
 
-    /// Takes a room of the run away, where nobody else is known to publish in it: others would be
-    /// hung up.
+    /// Destroys a room that the run has created, unless others are known to publish in it: they
+    /// would be hung up.
     pub(super) fn end_room(&mut self, scope: &mut Scope<'_>) {
         let is_of_run = self.settings.room.is_some();
         let knows_others = self.settings.subscribe != Subscribe::Nobody;

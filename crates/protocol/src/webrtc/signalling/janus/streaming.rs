@@ -1,4 +1,4 @@
-//! The Streaming plug-in: a mount point is watched, or made and fed.
+//! Streaming plug-in of Janus: watching a mount point, or creating and feeding one.
 
 use measure::Time;
 use serde_json::{Value, json};
@@ -10,28 +10,28 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::FeedPort;
 use crate::webrtc::url::{Id, Place};
 
-/// How many mount points are named where the one that is wanted is not there, and how many
-/// characters of each.
+/// Maximum number of mount points that are named if the wanted one is missing.
 const NAMED: usize = 10;
+/// Maximum number of characters of each name.
 const NAME_MAX: usize = 32;
 
-/// Which mount points there are, in words.
+/// Describes which mount points exist.
 fn there_are(list: &Value) -> String {
     let Some(list) = list.as_array() else {
-        return "it does not say which there are".to_owned();
+        return "the server does not list its mount points".to_owned();
     };
     let ids = list.iter().filter_map(|own| Id::of_json(&own["id"]));
     let names = ids.map(|id| id.to_string().chars().take(NAME_MAX).collect::<String>());
     let named: Vec<_> = names.take(NAMED).collect();
     match list.len().saturating_sub(named.len()) {
-        _ if named.is_empty() => "it shows none".to_owned(),
-        0 => format!("it shows {}", named.join(", ")),
-        more => format!("it shows {} and {more} more", named.join(", ")),
+        _ if named.is_empty() => "the server lists none".to_owned(),
+        0 => format!("the server lists {}", named.join(", ")),
+        more => format!("the server lists {} and {more} more", named.join(", ")),
     }
 }
 
 impl Janus {
-    /// Asks for the mount point: Janus then offers.
+    /// Requests the mount point. Janus then sends an offer.
     pub(super) fn watch(&mut self, scope: &mut Scope<'_>, handle: usize) {
         let Place::Mountpoint(id) = &self.settings.place else {
             return;
@@ -43,7 +43,7 @@ impl Janus {
         self.ask_plugin(scope, handle, "watch", body, None);
     }
 
-    /// Makes the mount point that is to be fed, at ports that Janus has free.
+    /// Creates the mount point that is fed, at ports that Janus chooses.
     pub(super) fn mount(&mut self, scope: &mut Scope<'_>, handle: usize) {
         let Place::Mountpoint(id) = &self.settings.place else {
             return;
@@ -72,8 +72,7 @@ impl Janus {
         self.ask_plugin(scope, handle, "create", body, None);
     }
 
-    /// A request was done that is answered at once: the mount point is there, or it is known which
-    /// there are.
+    /// Handles an immediate answer: the mount point was created, or the mount points are listed.
     pub(super) fn mounted(&mut self, scope: &mut Scope<'_>, name: &str, data: &Value) {
         if let Some(known) = &mut self.unknown {
             known.push_str("; ");
@@ -98,7 +97,7 @@ impl Janus {
         };
         let ports: Option<Vec<FeedPort>> = (0..self.fed.len()).map(port_of).collect();
         let Some(ports) = ports else {
-            let detail = format!("no ports of the mount point, by {}", self.url);
+            let detail = format!("no usable ports in the answer to `create` ({})", self.url);
             return self.fail(scope, Failure::MalformedJson, detail);
         };
         self.mounted = true;
@@ -114,7 +113,7 @@ impl Janus {
         self.refused_as(scope, of_streaming_error(code), what, (code, &reason));
     }
 
-    /// Takes a mount point away that this client has made.
+    /// Destroys the mount point that this client has created.
     pub(super) fn end_mountpoint(&mut self, scope: &mut Scope<'_>) {
         if let Place::Mountpoint(id) = &self.settings.place
             && std::mem::take(&mut self.mounted)
@@ -124,7 +123,7 @@ impl Janus {
         }
     }
 
-    /// The plug-in says something.
+    /// Handles an event of the plug-in.
     pub(super) fn streaming_event(
         &mut self,
         scope: &mut Scope<'_>,
@@ -135,13 +134,13 @@ impl Janus {
             let what = answers.map_or("?", |(name, _)| name);
             if what == "watch" && error.0 == NO_SUCH {
                 scope.recorder.add(m::REFUSALS, 1);
-                self.unknown = Some(format!("error {NO_SUCH} to `watch`: {}", error.1));
+                self.unknown = Some(format!("error {NO_SUCH} for `watch`: {}", error.1));
                 return self.ask_plugin(scope, 0, "list", json!({}), None);
             }
             return self.streaming_refused(scope, what, error);
         }
         if data["result"]["status"].as_str() == Some("stopped") {
-            let detail = format!("the mount point was stopped, by {}", self.url);
+            let detail = format!("the mount point was stopped ({})", self.url);
             self.fail(scope, Failure::HungUp, detail);
         }
     }

@@ -8,16 +8,17 @@ use crate::webrtc::signalling::{Direction, FeedPort};
 
 const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
 
-/// Janus 1.1.2 on a mount point that is watched, and on a room that is there already.
+/// Messages of Janus 1.1.2 about a mount point that is watched.
 const WATCH: &str = include_str!("../../testdata/janus_watch.jsonl");
+/// Messages of Janus 1.1.2 about a room that already exists.
 const JOIN: &str = include_str!("../../testdata/janus_join.jsonl");
 
-/// A client's side, with what it said.
+/// Client side, with its requests.
 struct Side {
     janus: Janus,
     now: Time,
     recorder: Recorder,
-    /// What it wants beside sending.
+    /// Requested actions other than sending.
     wanted: Vec<Wanted>,
     said: Vec<Value>,
     frames: Assembly,
@@ -49,7 +50,7 @@ fn settings(place: Place) -> Settings {
 }
 
 impl Side {
-    /// With a WebSocket that stands.
+    /// Returns a client with an open WebSocket.
     fn new(settings: Settings) -> Side {
         let url = websocket::parse_url("ws://10.77.0.1:8188/").expect("a URL");
         let mut side = Side {
@@ -112,7 +113,7 @@ impl Side {
         self.does(|janus, scope| janus.bytes(scope, bytes));
     }
 
-    /// Janus says that.
+    /// Delivers a message of Janus.
     fn hears(&mut self, text: &str) {
         let mut frame = Vec::new();
         websocket::write_message(websocket::TEXT, text.as_bytes(), None, &mut frame);
@@ -123,7 +124,7 @@ impl Side {
         self.hears(&value.to_string());
     }
 
-    /// What was asked last.
+    /// Returns the last request.
     fn last(&self) -> &Value {
         self.said.last().expect("it said something")
     }
@@ -139,7 +140,7 @@ impl Side {
         }
     }
 
-    /// A client in the room, as far as having joined.
+    /// Returns a client that has joined the room.
     fn in_room(settings: Settings) -> Side {
         let mut side = Side::new(Settings {
             room: Some(json!({"publishers": 3})),
@@ -158,7 +159,7 @@ impl Side {
         }));
     }
 
-    /// The room says that.
+    /// Delivers an event of the room.
     fn room_says(&mut self, handle: u64, transaction: Value, data: Value, offers: bool) {
         let mut message = json!({
             "janus": "event", "sender": handle,
@@ -181,7 +182,7 @@ fn room() -> Settings {
 }
 
 #[test]
-fn a_mount_point_is_watched_and_started() {
+fn mount_point_is_watched_and_started() {
     let mut side = Side::new(settings(Place::Mountpoint(Id::Number(1))));
     WATCH.lines().for_each(|line| side.hears(line));
     let kinds: Vec<_> = side.said.iter().map(|said| said["janus"].clone()).collect();
@@ -200,7 +201,7 @@ fn a_mount_point_is_watched_and_started() {
 }
 
 #[test]
-fn a_mount_point_is_made_fed_and_taken_away() {
+fn mount_point_is_created_fed_and_destroyed() {
     let made = |ports: Value| {
         let mut side = Side::new(settings(Place::Mountpoint(Id::Number(1))));
         let media = |kind, codec: &str, payload_type| FedMedia {
@@ -230,7 +231,7 @@ fn a_mount_point_is_made_fed_and_taken_away() {
         }));
         side
     };
-    // In another order, and without RTCP.
+    // In another order, and the audio without RTCP.
     let mut side = made(json!([
         {"type": "audio", "mid": "1", "port": 5002},
         {"type": "video", "mid": "0", "port": 5000, "rtcp_port": 5001},
@@ -258,7 +259,7 @@ fn a_mount_point_is_made_fed_and_taken_away() {
 }
 
 #[test]
-fn errors_are_reasons() {
+fn errors_are_failures_with_a_reason() {
     for (code, failure) in [
         (456, Failure::Conflict),
         (457, Failure::Unauthorized),
@@ -281,23 +282,26 @@ fn errors_are_reasons() {
             "{detail}"
         );
     }
-    // Which there are is asked, and said.
+    // The client asks for the list of mount points, and reports it.
     for (answer, words) in [
         (
             Some(json!({"list": [{"id": 1}, {"id": "two"}]})),
-            "it shows 1, two",
+            "the server lists 1, two",
         ),
-        (Some(json!({"list": []})), "it shows none"),
+        (Some(json!({"list": []})), "the server lists none"),
         (
             Some(json!({"list": (0..12).map(|id| json!({"id": id})).collect::<Vec<_>>()})),
             "8, 9 and 2 more",
         ),
-        (Some(json!({"list": [7, {"id": []}]})), "it shows none"),
+        (
+            Some(json!({"list": [7, {"id": []}]})),
+            "the server lists none",
+        ),
         (
             Some(json!({"error_code": 450, "error": "no"})),
-            "it does not say",
+            "does not list",
         ),
-        (None, "No such 77, by "),
+        (None, "No such 77 (ws"),
     ] {
         let mut side = Side::new(settings(Place::Mountpoint(Id::Number(77))));
         WATCH.lines().take(3).for_each(|line| side.hears(line));
@@ -322,7 +326,7 @@ fn errors_are_reasons() {
         }
         let (found, detail) = side.failure().expect("it failed");
         assert_eq!(found, Failure::NotFound);
-        assert!(detail.contains("455 to `watch`: No such 77"), "{detail}");
+        assert!(detail.contains("455 for `watch`: No such 77"), "{detail}");
         assert!(
             detail.contains(words) && detail.matches("455").count() == 1,
             "{detail}"
@@ -338,7 +342,7 @@ fn errors_are_reasons() {
 }
 
 #[test]
-fn a_room_is_made_where_it_is_not_there_and_published_in() {
+fn missing_room_is_created_and_published_in() {
     let mut side = Side::in_room(Settings {
         publishes: true,
         ..room()
@@ -359,7 +363,7 @@ fn a_room_is_made_where_it_is_not_there_and_published_in() {
         "jsep": {"type": "answer", "sdp": "v=0\r\n"},
     }));
     assert!(matches!(side.wanted.last(), Some(Wanted::Answered { .. })));
-    // Nobody is left in it.
+    // No publisher is left in the room.
     side.does(|janus, scope| janus.leave(scope));
     let [.., room, session] = &side.said[..] else {
         panic!("{:?}", side.said);
@@ -372,7 +376,7 @@ fn a_room_is_made_where_it_is_not_there_and_published_in() {
 }
 
 #[test]
-fn who_comes_while_a_change_is_agreed_upon_is_asked_for_after_it() {
+fn publisher_that_comes_during_a_change_is_requested_later() {
     let mut side = Side::in_room(room());
     let feeds = |ids: &[u64]| -> Value {
         let all: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
@@ -391,7 +395,7 @@ fn who_comes_while_a_change_is_agreed_upon_is_asked_for_after_it() {
     let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
         panic!("{:?}", side.wanted);
     };
-    // Known ones, ourselves and a new one.
+    // A known publisher, the client itself, and a new publisher.
     side.room_says(
         ROOM_HANDLE,
         Value::Null,
@@ -411,7 +415,7 @@ fn who_comes_while_a_change_is_agreed_upon_is_asked_for_after_it() {
     assert_eq!(side.said.len(), before + 1);
     let body = json!({"request": "subscribe", "streams": [{"feed": 7}]});
     assert_eq!(side.last()["body"], body);
-    // It leaves before it was received.
+    // The new publisher leaves before it is received.
     let transaction = side.last_transaction();
     let refused = json!({"videoroom": "event", "error_code": 428, "error": "No such feed"});
     side.room_says(99, transaction, refused, false);
@@ -419,7 +423,7 @@ fn who_comes_while_a_change_is_agreed_upon_is_asked_for_after_it() {
 }
 
 #[test]
-fn of_many_of_whom_one_has_left_the_others_are_asked_for_alone() {
+fn if_one_of_many_has_left_the_others_are_requested_alone() {
     let mut side = Side::in_room(Settings {
         substream: Some(0),
         ..room()
@@ -432,7 +436,7 @@ fn of_many_of_whom_one_has_left_the_others_are_asked_for_alone() {
     let mut asked = Vec::new();
     for answer in 0..4 {
         let body = &side.last()["body"];
-        assert_eq!(body["request"], "join", "nothing was joined with yet");
+        assert_eq!(body["request"], "join", "the handle has not joined yet");
         let streams = body["streams"].as_array().expect("they are asked for");
         asked.push(
             streams
@@ -448,7 +452,7 @@ fn of_many_of_whom_one_has_left_the_others_are_asked_for_alone() {
         side.room_says(99, transaction, refused.clone(), false);
     }
     assert_eq!(asked, [vec![Some(5), Some(6), Some(7)], vec![Some(5)]]);
-    // The first of them comes, and the next is asked for, in vain, and the last.
+    // The first one is received. The next request fails, and so does the last.
     let transaction = side.last_transaction();
     side.room_says(99, transaction, json!({"videoroom": "attached"}), true);
     let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
@@ -468,7 +472,7 @@ fn of_many_of_whom_one_has_left_the_others_are_asked_for_alone() {
 }
 
 #[test]
-fn each_feed_has_a_handle_of_its_own_and_takes_it_along() {
+fn each_feed_has_its_own_handle_until_it_leaves() {
     let mut side = Side::in_room(Settings {
         subscribe: Subscribe::Each,
         ..room()
@@ -497,7 +501,7 @@ fn each_feed_has_a_handle_of_its_own_and_takes_it_along() {
 }
 
 #[test]
-fn a_session_shows_that_it_lives_and_what_is_not_answered_fails() {
+fn session_is_kept_alive_and_fails_without_an_answer() {
     let mut side = Side::in_room(room());
     assert_eq!(side.janus.waits(), None);
     let due = side.janus.deadline().expect("a sign of life is due");
@@ -518,7 +522,7 @@ fn a_session_shows_that_it_lives_and_what_is_not_answered_fails() {
 }
 
 #[test]
-fn parts_that_are_of_another_kind_are_no_parts() {
+fn parts_of_the_wrong_type_are_ignored() {
     for part in ["5", "[]", "\"a\"", "null", "{\"data\":7}"] {
         for kind in [
             "event", "success", "error", "media", "slowlink", "trickle", "hangup",
@@ -535,7 +539,7 @@ fn parts_that_are_of_another_kind_are_no_parts() {
 }
 
 #[test]
-fn what_is_no_message_fails_and_is_bounded() {
+fn malformed_and_oversized_messages_fail() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for text in ["", "{", "[]", r#"{"a":1}"#, deep.as_str(), r#"{"janus":7}"#] {
         let mut side = Side::new(room());
@@ -554,7 +558,7 @@ fn what_is_no_message_fails_and_is_bounded() {
 }
 
 #[test]
-fn a_timeout_and_a_hang_up_end_it() {
+fn timeout_and_hang_up_fail_the_client() {
     let mut side = Side::in_room(room());
     side.hears(r#"{"janus":"timeout","session_id":789594799619525}"#);
     assert_eq!(
@@ -569,7 +573,7 @@ fn a_timeout_and_a_hang_up_end_it() {
 }
 
 #[test]
-fn addresses_follow_where_they_are_to() {
+fn trickled_candidates_follow_the_answer() {
     let mut side = Side::new(Settings {
         trickle: true,
         ..settings(Place::Mountpoint(Id::Number(1)))
@@ -591,7 +595,7 @@ fn addresses_follow_where_they_are_to() {
 }
 
 #[test]
-fn a_room_in_which_others_are_is_left_to_them() {
+fn room_with_other_publishers_is_not_destroyed() {
     let mut side = Side::in_room(room());
     let one = json!({"videoroom": "event", "publishers": [{"id": 5}]});
     side.room_says(ROOM_HANDLE, Value::Null, one, false);

@@ -1,5 +1,5 @@
-//! The PeerConnection of a subscriber that brings all others of a room, and how it is changed: one
-//! change after the other, each asked for, offered by Janus and agreed upon.
+//! Common PeerConnection over which a subscriber receives all other publishers of a room. Changes
+//! to its streams are made one at a time: each is requested, offered by Janus, and answered.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,46 +11,49 @@ use super::{Janus, Role, Scope};
 use crate::webrtc::metrics as m;
 use crate::webrtc::url::Id;
 
-/// It, and whom it brings.
+/// Common PeerConnection, and the publishers that it receives.
 #[derive(Debug, Default)]
 pub(super) struct Together {
-    /// Its handle, and whether it has been joined with.
+    /// Index of its handle, and whether it has joined.
     handle: Option<(usize, bool)>,
-    /// Those whom it is to bring and was not asked for yet.
+    /// Publishers that are to be requested.
     waiting: BTreeSet<Id>,
-    /// Who is asked for alone, because some of many that were asked for had left.
+    /// Publishers that are requested one by one, because one of several in a request had left.
     alone: VecDeque<Id>,
-    /// What is being changed.
+    /// Change in progress.
     change: Option<UnderWay>,
-    /// Whose video is received, where only that of those is who talked last.
+    /// Choice of videos. `None` if every video is received.
     speakers: Option<LastSpeakers>,
-    /// Since when those talk whose video is due for that and was not asked for yet.
+    /// Speakers whose video is due and was not requested yet, with the time since which they talk.
     talking: BTreeMap<Id, Time>,
 }
 
-/// A change that is not agreed upon yet.
+/// Change that is not complete yet.
 #[derive(Debug)]
 struct UnderWay {
     stage: Stage,
-    /// Who is new in it.
+    /// Publishers that it adds.
     new: BTreeSet<Id>,
-    /// Whether it changes videos of others too; how many take the place of another, whose were
-    /// received before, and whose are due since when.
+    /// True if it also adds or removes videos of other publishers.
     videos: bool,
+    /// Number of videos that take the place of another.
     switched: u64,
+    /// Publishers whose video was received before.
     shown_before: BTreeSet<Id>,
+    /// Speakers whose video it adds, with the time since which they talk.
     due: Vec<(Id, Time)>,
-    /// Whether anybody has left since it was asked for.
+    /// True if a publisher has left since the request.
     somebody_left: bool,
 }
 
-/// How far a change is.
+/// Progress of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Asked,
-    /// Janus has put it behind an offer that is not answered yet (`updating`): the next is its own.
+    /// Janus has queued it behind an offer that is not answered yet (`updating`). The next offer is
+    /// that of this change.
     Queued,
-    /// Janus has offered it: the next answer that it takes (`started`) is that to it.
+    /// Janus has offered it. The next answer that it accepts (`started`) is the one to this offer.
     Offered,
 }
 
@@ -62,7 +65,7 @@ impl Together {
         }
     }
 
-    /// Somebody publishes these streams.
+    /// Adds a publisher with its streams.
     pub(super) fn came(&mut self, id: Id, streams: &Value) {
         if let Some(speakers) = &mut self.speakers {
             speakers.came(&id, streams);
@@ -70,7 +73,7 @@ impl Together {
         self.waiting.insert(id);
     }
 
-    /// Somebody publishes no more. Whether another may be seen in place of that one.
+    /// Removes a publisher. Returns `true` if another video may take its place.
     pub(super) fn left(&mut self, id: &Id) -> bool {
         self.waiting.remove(id);
         self.alone.retain(|own| own != id);
@@ -87,7 +90,7 @@ impl Together {
         }
     }
 
-    /// Somebody talks. Whether the video of that one is to be received from now on.
+    /// Handles a publisher that talks. Returns `true` if its video is to be received from now on.
     pub(super) fn talks(&mut self, id: &Id, now: Time) -> bool {
         let is_due = (self.speakers.as_mut()).is_some_and(|speakers| speakers.talks(id));
         if is_due {
@@ -96,14 +99,14 @@ impl Together {
         is_due
     }
 
-    /// Whose video is received, or is to be.
+    /// Returns the publishers whose video is received or requested.
     fn shown(&self) -> BTreeSet<Id> {
         let speakers = self.speakers.as_ref();
         speakers.map(LastSpeakers::shown).unwrap_or_default()
     }
 
-    /// Of those who talk the ones whose video was asked for now. The others are none of the last
-    /// any more.
+    /// Takes the speakers whose video is requested now. The others are no longer among the last
+    /// speakers.
     fn due(&mut self) -> Vec<(Id, Time)> {
         let shown = self.shown();
         let talking = std::mem::take(&mut self.talking).into_iter();
@@ -112,7 +115,8 @@ impl Together {
 }
 
 impl Janus {
-    /// Has those who came brought by the common PeerConnection, which is made where there is none.
+    /// Requests new publishers over the common PeerConnection, which is created if it does not
+    /// exist.
     pub(super) fn ask_for_those_who_came(&mut self, scope: &mut Scope<'_>) {
         match self.room.together.handle {
             None => {
@@ -123,8 +127,8 @@ impl Janus {
         }
     }
 
-    /// Has the common PeerConnection bring those that it does not yet, unless a change is being
-    /// agreed upon: then after that.
+    /// Requests the publishers that the common PeerConnection does not receive yet. Does nothing
+    /// while a change is in progress: they are requested when it ends.
     pub(super) fn ask_for_waiting(&mut self, scope: &mut Scope<'_>) {
         let Some((handle, joined)) = self.room.together.handle else {
             return;
@@ -145,7 +149,7 @@ impl Janus {
             videos: change.videos,
             switched: change.switched,
             shown_before,
-            // What is asked for alone leaves the videos as they are.
+            // A request for a single publisher leaves the videos unchanged.
             due: match change.videos {
                 true => together.due(),
                 false => Vec::new(),
@@ -168,12 +172,14 @@ impl Janus {
         }
     }
 
-    /// What is to be asked for next, and whose is new in it.
+    /// Returns the next change, and the publishers that it adds. `None` if there is nothing to
+    /// change.
     fn next_change(&mut self) -> Option<(BTreeSet<Id>, Change)> {
         while let Some(one) = self.room.together.alone.pop_front() {
             let whole = self.whole(&one);
             let subscribe = match &self.room.together.speakers {
-                // With a video of somebody else it could be refused because of that one.
+                // A request with the video of another publisher could be refused because of that
+                // one.
                 Some(speakers) => speakers.sounds(&one),
                 None => vec![whole],
             };
@@ -198,9 +204,9 @@ impl Janus {
         (!nothing).then_some((new, change))
     }
 
-    /// Somebody who was asked for has left: the others are asked for one by one, where there were
-    /// any. With videos of others it may have been one of those. Says whether anybody was asked
-    /// for.
+    /// Handles a request that was refused because a publisher has left. If it was for several
+    /// publishers, or included videos of others, it does not show which one left: its publishers
+    /// are then requested one by one. Returns `true` if a request was pending.
     pub(super) fn asked_in_vain(&mut self, scope: &mut Scope<'_>) -> bool {
         let Some(change) = self.room.together.change.take() else {
             return false;
@@ -210,7 +216,7 @@ impl Janus {
             speakers.refused(change.shown_before);
         }
         let feeds = &self.room.feeds;
-        // It is due since then, still, if that one is there.
+        // The video is still due since then, if its publisher is still in the room.
         for (id, since) in change.due {
             if feeds.contains(&id) {
                 together.talking.insert(id, since);
@@ -220,18 +226,20 @@ impl Janus {
             let there = change.new.into_iter().filter(|id| feeds.contains(id));
             together.alone.extend(there);
         }
-        // Nothing was joined with yet.
+        // Only an answered description shows that the handle has joined.
         let (handle, _) = together.handle.unwrap_or((0, false));
         let stands = self.handles.get(handle).is_some_and(|own| own.answered);
         together.handle = Some((handle, stands));
-        // Else the same would be asked for over and over, until Janus tells who has left.
+        // Otherwise the same request would be repeated until Janus reports which publisher has
+        // left.
         if change.somebody_left || !together.alone.is_empty() || !together.waiting.is_empty() {
             self.ask_for_waiting(scope);
         }
         true
     }
 
-    /// Something is said of the common PeerConnection, in answer to the request of that name.
+    /// Handles an event of the common PeerConnection. `answers` is the name of the request that it
+    /// answers.
     pub(super) fn everybody_event(
         &mut self,
         scope: &mut Scope<'_>,
@@ -258,11 +266,11 @@ impl Janus {
             Stage::Asked if is_asked && how == Some("updating") => {
                 return change.stage = Stage::Queued;
             }
-            // Nothing had to be changed.
+            // No change was needed.
             Stage::Asked if is_asked && how == Some("updated") => {}
             _ => return,
         }
-        // What has come meanwhile is asked for now.
+        // Publishers that came meanwhile are requested now.
         self.room.together.change = None;
         self.ask_for_waiting(scope);
     }

@@ -1,4 +1,4 @@
-//! A client of a room over HTTP, and what may go wrong there.
+//! Client of a room over HTTP, and its failures.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP,
 
 const START: Time = Time::from_nanos(1_000_000_000);
 
-/// A client, and what it wants.
+/// Client, with its requested actions.
 struct Side {
     janus: Janus,
     now: Time,
@@ -61,12 +61,12 @@ impl Side {
         does(&mut self.janus, &mut scope);
     }
 
-    /// What it wants next.
+    /// Returns the next action.
     fn next(&mut self) -> Wanted {
         self.wanted.pop_front().expect("it wants something")
     }
 
-    /// The first line of the next request by POST, and what it asks.
+    /// Returns the first line and the body of the next POST.
     fn asked(&mut self) -> (String, Value) {
         let Wanted::Send(bytes) = self.next() else {
             panic!("it asks nothing");
@@ -85,7 +85,7 @@ impl Side {
         text.lines().next().expect("it is there").to_owned()
     }
 
-    /// Janus answers a request, in pieces.
+    /// Answers a POST, in pieces.
     fn answer(&mut self, status: &str, body: &str) {
         let length = body.len();
         let text = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
@@ -94,14 +94,14 @@ impl Side {
         }
     }
 
-    /// Janus says that by itself.
+    /// Answers the pending GET.
     fn hears(&mut self, body: &str) {
         let length = body.len();
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
         self.does(|janus, scope| janus.second_bytes(scope, text.as_bytes()));
     }
 
-    /// In a session, with an event waited for and a handle asked for.
+    /// Returns a client with a session, which waits for events and has requested a handle.
     fn in_session() -> Side {
         let mut side = Side::new();
         side.does(|janus, scope| janus.begin(scope));
@@ -127,7 +127,7 @@ impl Side {
             r#"{"janus":"success","transaction":"1","data":{"id":5}}"#,
         );
         let (line, asked) = {
-            // The handle is asked for on the first connection, and events on a second.
+            // The handle is requested on the first connection, and events on a second one.
             let second = side
                 .wanted
                 .iter()
@@ -161,7 +161,7 @@ impl Side {
 }
 
 #[test]
-fn a_client_asks_by_post_and_hears_by_get_until_it_has_left() {
+fn client_requests_by_post_and_gets_events_until_it_left() {
     let mut side = Side::in_session();
     side.answer(
         "200 OK",
@@ -174,7 +174,7 @@ fn a_client_asks_by_post_and_hears_by_get_until_it_has_left() {
         "200 OK",
         r#"{"janus":"ack","session_id":5,"transaction":"3"}"#,
     );
-    // Nothing happens, and then several things at once.
+    // First no event, then several at once.
     side.hears(r#"{"janus":"keepalive"}"#);
     assert_eq!(
         side.polled(),
@@ -194,7 +194,7 @@ fn a_client_asks_by_post_and_hears_by_get_until_it_has_left() {
             .deadline()
             .is_some_and(|due| due == START + Duration::from_secs(35))
     );
-    // Janus closes the first connection meanwhile: the next request has another.
+    // Janus closes the first connection meanwhile, so the next request uses another one.
     side.does(|janus, scope| janus.closed(scope, Closed::End));
     assert!(side.wanted.is_empty());
     side.does(|janus, scope| janus.leave(scope));
@@ -205,7 +205,7 @@ fn a_client_asks_by_post_and_hears_by_get_until_it_has_left() {
         (&*line, &asked["janus"]),
         ("POST /janus/5 HTTP/1.1", &json!("destroy"))
     );
-    // Who waits for events of a session that ends hears that it is gone.
+    // The pending GET of a session that ends is answered with an error.
     side.hears(r#"{"janus":"error","error":{"code":458,"reason":"No such session"}}"#);
     assert!(side.wanted.is_empty());
     side.answer(
@@ -217,7 +217,7 @@ fn a_client_asks_by_post_and_hears_by_get_until_it_has_left() {
 }
 
 #[test]
-fn what_is_wrong_with_an_answer_has_its_reason() {
+fn bad_answers_are_failures_with_a_reason() {
     for (status, body, failure) in [
         ("404 Not Found", "nobody", Failure::NotFound),
         ("503 Busy", "", Failure::Overloaded),
@@ -241,7 +241,7 @@ fn what_is_wrong_with_an_answer_has_its_reason() {
 }
 
 #[test]
-fn an_answer_without_end_is_not_kept() {
+fn endless_answer_fails() {
     let mut side = Side::in_session();
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
     side.does(|janus, scope| janus.second_bytes(scope, head));
@@ -254,7 +254,7 @@ fn an_answer_without_end_is_not_kept() {
 }
 
 #[test]
-fn who_waits_for_events_in_vain_or_is_cut_off_fails() {
+fn overdue_and_truncated_polls_fail() {
     let mut side = Side::in_session();
     side.answer(
         "200 OK",
@@ -282,8 +282,8 @@ fn who_waits_for_events_in_vain_or_is_cut_off_fails() {
 }
 
 #[test]
-fn what_a_closed_connection_took_with_it_is_asked_once_more() {
-    // The one on which events come, whatever was on it before.
+fn request_lost_with_its_connection_is_repeated() {
+    // The connection for events, even if it was not in use before.
     let mut side = Side::in_session();
     for how in [Closed::Reset, Closed::End] {
         side.does(|janus, scope| janus.second_closed(scope, how));
@@ -299,7 +299,8 @@ fn what_a_closed_connection_took_with_it_is_asked_once_more() {
     }
     assert_eq!(side.failure(), Some(Failure::SignallingClosed), "once");
 
-    // As often as a proxy ends it over a long wait, each of which may be as long as any.
+    // A GET is repeated as often as a proxy ends its connection after a long wait, and may be
+    // pending for the full time again.
     let mut side = Side::in_session();
     let attached = r#"{"janus":"success","transaction":"2","data":{"id":6}}"#;
     side.answer("200 OK", attached);
@@ -312,7 +313,7 @@ fn what_a_closed_connection_took_with_it_is_asked_once_more() {
     for _ in 0..3 {
         side.now += Duration::from_secs(20);
         side.does(|janus, scope| janus.look(scope));
-        // To keep the session, which is another matter.
+        // An answer that nobody awaits changes nothing.
         side.answer("200 OK", r#"{"janus":"ack"}"#);
         side.wanted.clear();
         side.does(|janus, scope| janus.second_closed(scope, Closed::End));
@@ -325,7 +326,7 @@ fn what_a_closed_connection_took_with_it_is_asked_once_more() {
     side.does(|janus, scope| janus.second_closed(scope, Closed::End));
     assert_eq!(side.failure(), Some(Failure::SignallingClosed), "too soon");
 
-    // One that was in use: it ended while a request was on its way.
+    // A connection that was in use: it ended while a request was on its way.
     let mut side = Side::in_session();
     side.does(|janus, scope| janus.closed(scope, Closed::End));
     assert!(matches!(side.next(), Wanted::Connect(_)));
@@ -336,13 +337,13 @@ fn what_a_closed_connection_took_with_it_is_asked_once_more() {
         ("POST /janus/5 HTTP/1.1", &json!("attach"))
     );
     assert_eq!(side.recorder.counter(m::REQUESTS_AGAIN), 1);
-    // One that was not: the server does not want it.
+    // A connection that was not in use: the server refuses the request.
     side.does(|janus, scope| janus.closed(scope, Closed::End));
     assert_eq!(side.failure(), Some(Failure::SignallingClosed));
 }
 
 #[test]
-fn a_connection_that_ends_with_an_answer_is_followed_by_another() {
+fn connection_that_ends_with_an_answer_is_replaced() {
     let heads = [
         "HTTP/1.1 200 OK\r\nConnection: close",
         "HTTP/1.0 200 OK",
@@ -363,9 +364,9 @@ fn a_connection_that_ends_with_an_answer_is_followed_by_another() {
 }
 
 #[test]
-fn requests_are_timed_from_when_they_leave() {
+fn request_time_out_starts_when_the_request_is_sent() {
     let mut side = Side::in_session();
-    // It leaves while the handle is still asked for: that it does so waits its turn.
+    // The client leaves while the handle is still requested, so its `destroy` is queued.
     side.now += Duration::from_secs(4);
     side.does(|janus, scope| janus.leave(scope));
     assert!(side.wanted.is_empty());
@@ -383,7 +384,7 @@ fn requests_are_timed_from_when_they_leave() {
 }
 
 #[test]
-fn events_are_taken_as_long_as_as_many_messages_may_be_and_no_longer() {
+fn answer_with_events_is_limited_to_ten_messages() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
     let mut side = Side::in_session();
     side.does(|janus, scope| janus.second_bytes(scope, head));
@@ -396,7 +397,7 @@ fn events_are_taken_as_long_as_as_many_messages_may_be_and_no_longer() {
 }
 
 #[test]
-fn an_answer_to_a_get_says_whether_another_follows_on_its_connection() {
+fn next_poll_uses_the_connection_if_it_is_kept_alive() {
     for (head, keeps) in [
         ("HTTP/1.1 200 OK", true),
         ("HTTP/1.1 200 OK\r\nConnection: Close", false),

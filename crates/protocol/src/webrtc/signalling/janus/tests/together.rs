@@ -1,8 +1,9 @@
-//! The common PeerConnection of a subscriber, and whose videos it brings.
+//! Common PeerConnection of a subscriber, and the videos that it receives.
 
 use super::*;
 
-/// In a room in which only the last speaker is seen: 5 and 6 are there, and 6 talks.
+/// Returns a client that receives only the video of the last speaker. 5 and 6 are in the room, and
+/// 6 talks.
 fn who_sees_one() -> Side {
     let mut side = Side::in_room(Settings {
         last_n: Some(1),
@@ -50,15 +51,15 @@ fn refuse(side: &mut Side) {
 }
 
 #[test]
-fn who_comes_while_a_speaker_leaves_is_still_heard() {
+fn publisher_that_comes_while_a_speaker_leaves_is_received() {
     let mut side = who_sees_one();
-    // While 6 takes the place of 5, 7 comes and 5 talks: both are asked for together.
+    // While 6 takes the place of 5, 7 comes and 5 talks. Both are requested together.
     come(&mut side, &[7]);
     talk(&mut side, 5);
     agree(&mut side, "updated");
     let asked = json!([{"feed": 7, "mid": "1"}, {"feed": 5, "mid": "0"}]);
     assert_eq!(side.last()["body"]["subscribe"], asked);
-    // 5 has left by then.
+    // By then 5 has left.
     let before = side.said.len();
     refuse(&mut side);
     let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 5});
@@ -73,12 +74,12 @@ fn who_comes_while_a_speaker_leaves_is_still_heard() {
 }
 
 #[test]
-fn a_switch_that_was_refused_has_no_delay() {
+fn refused_switch_has_no_delay() {
     let mut side = who_sees_one();
     refuse(&mut side);
     let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 6});
     side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
-    // Janus takes the sound of who has left away by itself, much later.
+    // Janus removes the audio of the publisher that left, much later.
     side.now += Duration::from_secs(9);
     side.room_says(99, Value::Null, json!({"videoroom": "updated"}), true);
     let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
@@ -92,7 +93,8 @@ fn a_switch_that_was_refused_has_no_delay() {
     assert_eq!(delays.map_or(0, |delays| delays.count()), 0);
 }
 
-/// How long changes took until they were agreed upon, in nanoseconds: how many, and all together.
+/// Returns the number of switched videos, the number of recorded delays, and the longest delay in
+/// seconds.
 fn switches(side: &Side) -> (u64, u64, u64) {
     let delays = side.recorder.histogram(m::SWITCH_DELAY);
     let switched = side.recorder.counter(m::VIDEO_SWITCHES);
@@ -100,7 +102,7 @@ fn switches(side: &Side) -> (u64, u64, u64) {
     delays.map_or((switched, 0, 0), |own| (switched, own.count(), most(&own)))
 }
 
-/// Janus offers something by itself, or what was queued.
+/// Delivers an offer that Janus makes unsolicited or from its queue, and answers it.
 fn offer(side: &mut Side) {
     side.room_says(99, Value::Null, json!({"videoroom": "updated"}), true);
     let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
@@ -115,17 +117,17 @@ fn start(side: &mut Side, transaction: Value) {
 }
 
 #[test]
-fn a_switch_ends_when_its_own_offer_was_agreed_upon() {
+fn switch_ends_when_its_own_offer_is_answered() {
     let mut side = who_sees_one();
     let update = side.last_transaction();
-    // Janus had offered something else before it was asked.
+    // Janus made another offer before it received the request.
     side.now += Duration::from_secs(2);
     offer(&mut side);
     let other = side.last_transaction();
     let updating = json!({"videoroom": "updating", "room": 1234});
     side.room_says(99, update, updating, false);
     let said = side.said.len();
-    // Who talks meanwhile is asked for after it.
+    // A publisher that talks meanwhile is requested after the change.
     talk(&mut side, 5);
     start(&mut side, other);
     assert_eq!((side.said.len(), switches(&side)), (said, (0, 0, 0)));
@@ -137,14 +139,14 @@ fn a_switch_ends_when_its_own_offer_was_agreed_upon() {
     assert_eq!(switches(&side), (1, 1, 5));
     assert_eq!(side.last()["body"]["request"], "update");
     assert_eq!(side.last()["body"]["subscribe"][0]["feed"], 5);
-    // And this one without a queue.
+    // The next change is not queued.
     side.now += Duration::from_secs(1);
     agree(&mut side, "updated");
     assert_eq!(switches(&side), (2, 2, 5));
 }
 
 #[test]
-fn an_offer_that_janus_made_before_ends_no_switch() {
+fn earlier_offer_does_not_end_a_switch() {
     let mut side = who_sees_one();
     let update = side.last_transaction();
     offer(&mut side);
@@ -152,7 +154,7 @@ fn an_offer_that_janus_made_before_ends_no_switch() {
     start(&mut side, other);
     assert_eq!(switches(&side), (0, 0, 0));
     side.now += Duration::from_secs(1);
-    // Nothing had to be changed: nothing was.
+    // No change was needed.
     let updated = json!({"videoroom": "updated", "room": 1234});
     side.room_says(99, update, updated, false);
     assert_eq!(switches(&side), (0, 0, 0));
@@ -161,7 +163,7 @@ fn an_offer_that_janus_made_before_ends_no_switch() {
 }
 
 #[test]
-fn who_has_no_video_is_never_due() {
+fn speaker_without_video_is_never_due() {
     let mut side = who_sees_one();
     agree(&mut side, "updated");
     assert_eq!(switches(&side), (1, 1, 0));
@@ -179,7 +181,7 @@ fn who_has_no_video_is_never_due() {
 }
 
 #[test]
-fn a_place_that_is_free_is_taken_though_the_refusal_comes_late() {
+fn free_place_is_filled_after_a_late_refusal() {
     let mut side = Side::in_room(Settings {
         last_n: Some(2),
         ..room()
@@ -188,7 +190,7 @@ fn a_place_that_is_free_is_taken_though_the_refusal_comes_late() {
     side.attached(99);
     agree(&mut side, "attached");
     talk(&mut side, 7);
-    // Who talks leaves, and who is seen: 6 alone is seen, until Janus says so.
+    // The speaker and one of those shown leave. Only 6 is shown until Janus reports that.
     for id in [7, 5] {
         let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": id});
         side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
@@ -196,14 +198,14 @@ fn a_place_that_is_free_is_taken_though_the_refusal_comes_late() {
     refuse(&mut side);
     let body = json!({"request": "subscribe", "streams": [{"feed": 8, "mid": "0"}]});
     assert_eq!(side.last()["body"], body);
-    // And nobody is asked for over and over.
+    // The request is not repeated.
     let said = side.said.len();
     refuse(&mut side);
     assert_eq!((side.said.len(), side.failure()), (said, None));
 }
 
 #[test]
-fn the_video_of_who_talks_takes_the_place_of_another() {
+fn video_of_the_speaker_replaces_another() {
     let mut side = Side::in_room(Settings {
         last_n: Some(1),
         ..room()
@@ -220,7 +222,7 @@ fn the_video_of_who_talks_takes_the_place_of_another() {
     agree(&mut side, "attached");
     let before = side.said.len();
     let talks = |id: u64| json!({"videoroom": "talking", "room": 1234, "id": id});
-    // Who is seen already, and a stranger.
+    // One whose video is shown already, and one who is unknown.
     for id in [5, 9] {
         side.room_says(ROOM_HANDLE, Value::Null, talks(id), false);
     }
@@ -232,7 +234,7 @@ fn the_video_of_who_talks_takes_the_place_of_another() {
         "unsubscribe": [{"feed": 5, "mid": "0"}],
     });
     assert_eq!(side.last()["body"], body);
-    // While that is agreed upon others talk: the last of them is seen then.
+    // Another publisher talks during the negotiation. Its video is shown afterwards.
     let asked = side.said.len();
     side.room_says(ROOM_HANDLE, Value::Null, talks(5), false);
     assert_eq!(side.said.len(), asked);
@@ -243,7 +245,7 @@ fn the_video_of_who_talks_takes_the_place_of_another() {
         "unsubscribe": [{"feed": 6, "mid": "0"}],
     });
     assert_eq!(side.last()["body"], body);
-    // It leaves: who is there is seen again.
+    // The speaker leaves, so the other video is shown again.
     agree(&mut side, "updated");
     let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 5});
     side.room_says(ROOM_HANDLE, Value::Null, leaves, false);

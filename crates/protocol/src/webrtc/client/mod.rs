@@ -118,8 +118,7 @@ pub struct Client {
     check: Option<Time>,
     /// Time at which the client leaves because the server ended all streams (BYE).
     over_at: Option<Time>,
-    /// Time since which other participants send media for this client. `None` while none of them
-    /// does.
+    /// Time since which media is expected. `None` while no one sends any to this client.
     expects_since: Option<Time>,
     /// Outcome, known once the client leaves.
     outcome: Option<Outcome>,

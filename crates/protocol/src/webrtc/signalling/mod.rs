@@ -1,6 +1,7 @@
-//! Signalling: how the two ends of a PeerConnection come to know each other. Each kind is a state
-//! machine without I/O: what arrives on its connection goes in, what is to be done comes out as
-//! [`Wanted`], in order.
+//! Signalling: how the two sides of a PeerConnection exchange their descriptions.
+//!
+//! Each kind is a state machine without I/O. What arrives on its connection goes in, and [`Wanted`]
+//! actions come out, in order.
 
 pub mod janus;
 pub mod livekit;
@@ -16,148 +17,116 @@ use measure::{Recorder, Time};
 use super::failure::Failure;
 use crate::session::Closed;
 
-/// The longest description that is taken, in bytes: that of a room with hundreds of streams is
-/// below.
+/// Maximum length of a description, in bytes. That of a room with hundreds of streams is shorter.
 pub const SDP_MAX: usize = 256 * 1024;
 
-/// The most publishers of a room that are received.
+/// Maximum number of publishers of a room that are received.
 const FEEDS_MAX: usize = 5_000;
 
-/// Where a connection is to be made to.
+/// Destination of a signalling connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Name or address.
+    /// Host name or address.
     pub host: String,
-    /// Port.
     pub port: u16,
-    /// Whether over TLS.
+    /// True for TLS.
     pub secure: bool,
 }
 
-/// A PeerConnection, as a signalling numbers them. Each number is used once.
+/// Number that a signalling gives to a PeerConnection. Each number is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerNumber(pub u32);
 
-/// Which way media goes in a PeerConnection, seen from here.
+/// Direction of the media of a PeerConnection, from the client's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It comes.
     Receive,
-    /// It is sent.
     Send,
 }
 
-/// What a signalling wants done, or has learnt.
+/// Action that a signalling requests, or event that it reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Connect; answered by [`Signalling::connected`]. Whatever connection there was is no more.
+    /// Open the connection, in place of an earlier one. Answered by [`Signalling::connected`].
     Connect(Target),
-    /// Send on the connection.
+    /// Send bytes on the connection.
     Send(Vec<u8>),
-    /// Connect beside it; answered by [`Signalling::second_connected`].
+    /// Open the second connection. Answered by [`Signalling::second_connected`].
     ConnectSecond(Target),
-    /// Send on the second connection.
+    /// Send bytes on the second connection.
     SendSecond(Vec<u8>),
-    /// Close the connection, and the second one.
+    /// Close both connections.
     HangUp,
-    /// Make a PeerConnection and offer it: answered by [`Signalling::described`].
+    /// Create a PeerConnection and an offer. Answered by [`Signalling::described`].
     Offer {
-        /// Which.
         peer: PeerNumber,
-        /// Which way media goes.
         direction: Direction,
     },
-    /// The server offers: make a PeerConnection where there is none of that number, and answer by
-    /// [`Signalling::described`].
-    Answer {
-        /// Which.
-        peer: PeerNumber,
-        /// The server's offer.
-        offer: String,
-    },
-    /// The server has answered our offer.
-    Answered {
-        /// Which.
-        peer: PeerNumber,
-        /// Its answer.
-        answer: String,
-    },
-    /// A further address at which the server may be reached: a candidate line without `a=`.
-    Candidate {
-        /// Which.
-        peer: PeerNumber,
-        /// The line.
-        candidate: String,
-    },
-    /// Others publish in the room already: their media is waited for from now on.
+    /// Answer an offer of the server with [`Signalling::described`]. The PeerConnection is created
+    /// if it does not exist.
+    Answer { peer: PeerNumber, offer: String },
+    /// The server's answer to our offer.
+    Answered { peer: PeerNumber, answer: String },
+    /// Candidate of the server: a candidate line without `a=`.
+    Candidate { peer: PeerNumber, candidate: String },
+    /// Others already publish in the room, so media is expected from the start.
     Expect,
-    /// The PeerConnection is of no further use, and nobody has failed: who sent in it has left.
-    Forget {
-        /// Which.
-        peer: PeerNumber,
-    },
-    /// What is fed is taken at these ports of the server's, in plain RTP (RFC 3550).
+    /// Drop a PeerConnection because its sender has left. This is no failure.
+    Forget { peer: PeerNumber },
+    /// Send the fed streams to these ports of the server, as plain RTP (RFC 3550).
     Feed {
-        /// Each stream that was told of by [`Signalling::tell_media`].
+        /// Ports of the streams of [`Signalling::tell_media`], in the same order.
         ports: Vec<FeedPort>,
     },
-    /// Something for the list of events.
+    /// Add an event to the run's list of events.
     Note {
-        /// A stable name.
+        /// Stable name of the event.
         kind: &'static str,
-        /// What happened.
         text: String,
     },
-    /// It has failed, and nothing more comes.
-    Failed {
-        /// Why.
-        failure: Failure,
-        /// What exactly happened.
-        detail: String,
-    },
-    /// It has left as it was told to, and nothing more comes.
+    /// The signalling failed. Nothing follows.
+    Failed { failure: Failure, detail: String },
+    /// The signalling left as requested. Nothing follows.
     Left,
 }
 
-/// A stream that is fed to a server.
+/// Stream that is fed to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FedMedia {
     /// `video` or `audio`.
     pub kind: &'static str,
-    /// The codec, by its name in `a=rtpmap`.
+    /// Name of the codec, as in `a=rtpmap`.
     pub codec: String,
-    /// Its payload type.
     pub payload_type: u8,
-    /// What `a=fmtp` says of it; empty for nothing.
+    /// Parameters of the codec, as in `a=fmtp`. Empty if it has none.
     pub parameters: String,
 }
 
-/// Where a stream is taken.
+/// Ports of the server for a stream that is fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedPort {
-    /// The UDP port of its media.
+    /// UDP port for RTP.
     pub media: u16,
-    /// That of its RTCP, where there is one.
+    /// UDP port for RTCP, if the server uses one.
     pub control: Option<u16>,
 }
 
-/// What a signalling may use while it works.
+/// Context of a call of a signalling.
 pub struct Scope<'a> {
-    /// The time now.
     pub now: Time,
-    /// Where figures are added to.
+    /// Recorder of the population's figures.
     pub recorder: &'a mut Recorder,
-    /// What is wanted, in order.
+    /// Requested actions, in order.
     pub wanted: &'a mut VecDeque<Wanted>,
 }
 
 impl Scope<'_> {
-    /// Wants something done.
+    /// Requests an action.
     pub fn want(&mut self, wanted: Wanted) {
         self.wanted.push_back(wanted);
     }
 
-    /// Fails.
+    /// Reports that the signalling failed.
     pub fn fail(&mut self, failure: Failure, detail: impl Into<String>) {
         self.want(Wanted::Failed {
             failure,
@@ -166,85 +135,86 @@ impl Scope<'_> {
     }
 }
 
-/// A kind of signalling, of one client.
+/// Signalling of one client.
 pub trait Signalling: Debug {
-    /// Sets to work: a first connection is wanted.
+    /// Starts, and requests the first connection.
     fn begin(&mut self, scope: &mut Scope<'_>);
 
-    /// Says what the wall clock showed, since 1970, when time began: for kinds that tell the time.
+    /// Sets the wall-clock time at [`Time::ZERO`], since 1970, for kinds that use it.
     fn tell_wall_clock(&mut self, _wall_clock: Duration) {}
 
-    /// Says what the client feeds, for kinds that have this: before it is set to work.
+    /// Sets the streams that the client feeds, for kinds that support it. Called before
+    /// [`Signalling::begin`].
     fn tell_media(&mut self, _media: Vec<FedMedia>) {}
 
-    /// The connection stands.
+    /// Handles the opened connection.
     fn connected(&mut self, scope: &mut Scope<'_>);
 
-    /// Bytes have come on the connection.
+    /// Handles bytes of the connection.
     fn bytes(&mut self, scope: &mut Scope<'_>, bytes: &[u8]);
 
-    /// The connection is gone, by the other side.
+    /// Handles the end of the connection, caused by the other side.
     fn closed(&mut self, scope: &mut Scope<'_>, how: Closed);
 
-    /// The second connection stands, which only some ask for.
+    /// Handles the opened second connection, which only some kinds request.
     fn second_connected(&mut self, _scope: &mut Scope<'_>) {}
 
-    /// Bytes have come on the second connection.
+    /// Handles bytes of the second connection.
     fn second_bytes(&mut self, _scope: &mut Scope<'_>, _bytes: &[u8]) {}
 
-    /// The second connection is gone, by the other side.
+    /// Handles the end of the second connection, caused by the other side.
     fn second_closed(&mut self, _scope: &mut Scope<'_>, _how: Closed) {}
 
-    /// Our description of a PeerConnection, which was asked for.
+    /// Handles our description of a PeerConnection, which the signalling has requested.
     fn described(&mut self, scope: &mut Scope<'_>, peer: PeerNumber, sdp: &str);
 
-    /// A PeerConnection stands: media can go over it.
+    /// Handles a connected PeerConnection: media can flow.
     fn stands(&mut self, scope: &mut Scope<'_>, peer: PeerNumber);
 
-    /// When [`Signalling::look`] is to be called.
+    /// Time at which [`Signalling::look`] is to be called.
     fn deadline(&self) -> Option<Time>;
 
-    /// The time has come that [`Signalling::deadline`] named.
+    /// Handles what is due at [`Signalling::deadline`].
     fn look(&mut self, scope: &mut Scope<'_>);
 
-    /// Leaves in order; [`Wanted::Left`] follows, or nothing in time.
+    /// Leaves gracefully. [`Wanted::Left`] follows, unless the server does not answer in time.
     fn leave(&mut self, scope: &mut Scope<'_>);
 
-    /// Whether somebody sends whom the client is to receive: not so for who only publishes, or is
+    /// Returns `true` if the client has media to receive now, `false` if it only publishes or is
     /// alone in a room.
     fn expects_media(&self) -> bool;
 
-    /// Until when the publisher of a track had muted it, by the name that the track has in
-    /// descriptions (`a=msid`): [`Time::NEVER`] while they do, none where that is not known.
+    /// Returns the time until which its publisher had muted a track: [`Time::NEVER`] while it is
+    /// muted, `None` if unknown. `track` is its name in descriptions (`a=msid`).
     fn muted_until(&self, track: &str) -> Option<Time> {
         let _ = track;
         None
     }
 
-    /// The tracks of which the server has said that they will not come, and why.
+    /// Returns the tracks that the server cannot deliver, with its reasons.
     fn missing_tracks(&self) -> Vec<(&str, &str)> {
         Vec::new()
     }
 
-    /// What the client waits for, and since when; none where it waits for nothing: for who is
-    /// stopped meanwhile.
+    /// Returns what the client waits for, and since when, in case it is stopped meanwhile. `None`
+    /// if it waits for nothing.
     fn waits(&self) -> Option<(Time, String)>;
 }
 
-/// What all kinds are set up with.
+/// Settings of all kinds of signalling.
 #[derive(Clone, Debug)]
 pub struct Common {
-    /// How long each request may take to be answered.
+    /// Time-out of each request.
     pub request_timeout: Duration,
-    /// What follows `Bearer` in `Authorization`, or is Janus' token.
+    /// Token: that of `Authorization: Bearer`, or Janus' token.
     pub token: Option<String>,
-    /// The text of `User-Agent`.
+    /// Value of `User-Agent`.
     pub user_agent: String,
-    /// Seed of all that is drawn.
+    /// Seed of all random values.
     pub seed: u64,
 }
 
-/// Why a client fails whose connection is gone, and what to say of it.
+/// Returns the failure of a client whose connection has ended, and a text for its detail.
 fn ended(how: Closed) -> (Failure, String) {
     match how {
         Closed::Stuck => (Failure::Stuck, "the server does not read".to_owned()),
@@ -255,7 +225,7 @@ fn ended(how: Closed) -> (Failure, String) {
     }
 }
 
-/// A description without the addresses in it, and these, without `a=`.
+/// Returns a description without its candidates, and the candidates without `a=`.
 fn split_candidates(sdp: &str) -> (String, Vec<String>) {
     let (mut rest, mut candidates) = (String::with_capacity(sdp.len()), Vec::new());
     for line in sdp.split_inclusive('\n') {

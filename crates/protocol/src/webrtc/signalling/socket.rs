@@ -1,31 +1,33 @@
-//! The WebSocket of a signalling: its handshake, and the messages that then go over it.
+//! WebSocket of a signalling: its handshake and its messages.
 
 use super::{Scope, Wanted};
 use crate::http1::Url;
 use crate::mix::mix;
 use crate::websocket::{self, Assembly, Item, Limits, Malformed, Upgrade};
 
-/// The client's side of a WebSocket.
+/// Client side of a WebSocket.
 #[derive(Debug)]
 pub(super) struct Socket {
+    /// Handshake, until it is complete.
     upgrade: Option<Upgrade>,
     assembly: Assembly,
     limits: Limits,
     seed: u64,
+    /// Number of masks drawn so far.
     masks: u64,
 }
 
-/// What has come on it.
+/// Message or close that arrived on a WebSocket.
 #[derive(Debug)]
 pub(super) enum Came {
-    /// A message.
     Message(Vec<u8>),
-    /// A close, with its code (RFC 6455, 5.5.1).
+    /// Close with its code (RFC 6455, 5.5.1).
     Close(Option<u16>),
 }
 
 impl Socket {
-    /// One that takes messages up to a length, and draws what it draws from `seed`.
+    /// Creates a WebSocket that accepts messages of up to `longest` bytes. Random values are drawn
+    /// from `seed`.
     pub(super) fn new(longest: usize, seed: u64) -> Socket {
         Socket {
             upgrade: None,
@@ -39,17 +41,18 @@ impl Socket {
         }
     }
 
-    /// Asks for a WebSocket at that URL.
+    /// Sends the request for a WebSocket at `url`.
     pub(super) fn begin(&mut self, scope: &mut Scope<'_>, url: &Url, authorization: String) {
         let (upgrade, request) = Upgrade::begin_as(url, &[], Some(authorization), self.seed);
         self.upgrade = Some(upgrade);
         scope.want(Wanted::Send(request));
     }
 
-    /// Takes the answer in; says whether it is whole. What is behind it is left in `bytes`.
+    /// Handles the server's answer. Returns `true` once it is complete. Bytes after it are left in
+    /// `bytes`.
     ///
     /// # Errors
-    /// What the server answered instead, with its status.
+    /// Status and text of the answer, if the server refuses or violates the protocol.
     pub(super) fn answered(&mut self, bytes: &mut &[u8]) -> Result<bool, (Option<u16>, String)> {
         let Some(upgrade) = &mut self.upgrade else {
             return Ok(true);
@@ -64,10 +67,10 @@ impl Socket {
         }
     }
 
-    /// The next of what has come, out of `bytes`; pings are answered by the way.
+    /// Returns the next message or close in `bytes`, and answers pings.
     ///
     /// # Errors
-    /// It breaks the rules.
+    /// [`Malformed`] if the server violates the protocol.
     pub(super) fn next(
         &mut self,
         scope: &mut Scope<'_>,

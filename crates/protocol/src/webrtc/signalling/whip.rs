@@ -1,10 +1,9 @@
-//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep): the offer is posted, the answer comes back with
-//! the URL of a resource, and the session ends when that is deleted. Sections are those of RFC
-//! 9725.
+//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep). The client sends its offer by POST, the answer
+//! names the URL of a session, and the client ends that session by DELETE. Section numbers are
+//! those of RFC 9725.
 //!
-//! Each request has a connection of its own, but for candidates that follow the offer: servers
-//! close idle connections after some seconds, and a client may play for hours before it has to say
-//! more.
+//! Each request has its own connection, except candidates that follow the offer. Servers close idle
+//! connections after some seconds, and a client may play for hours before its next request.
 
 use measure::Time;
 
@@ -16,49 +15,48 @@ use crate::session::Closed;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 
-/// How often a client may be sent on.
+/// Maximum number of redirects of a client.
 const MAX_REDIRECTS: usize = 5;
 
-/// How much of the body of a refusal is shown.
+/// Maximum number of bytes of a refusal's body that are shown.
 const REFUSAL_MAX: usize = 200;
 
 /// The only PeerConnection.
 pub const PEER: PeerNumber = PeerNumber(0);
 
-/// How a session of WHIP or WHEP is set up.
+/// Settings of a WHIP or WHEP session.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What all kinds are set up with.
     pub common: Common,
-    /// To which hosts the server may send the client.
+    /// Hosts to which the server may redirect the client.
     pub follow: Follow,
-    /// Whether candidates follow the offer in a request of their own (4.3.2), and are not in it.
+    /// True if candidates follow the offer in a request of their own (4.3.2) instead of being part
+    /// of it.
     pub trickle: bool,
 }
 
-/// How far it is.
+/// Progress of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// The connection is being made.
+    /// The connection for a request is being opened.
     Connecting(Request),
-    /// Our offer is being made.
+    /// Our offer is being created.
     Describing,
-    /// The answer to a request is to come.
+    /// The answer to a request is awaited.
     Asked(Request),
-    /// Media goes, and there is nothing to say.
+    /// Media flows. No request is needed.
     Established,
     Over,
 }
 
-/// A request.
+/// Request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
-    /// The offer.
     Post,
-    /// Candidates that follow the offer.
+    /// Sends the candidates that follow the offer.
     Patch,
-    /// The end.
+    /// Ends the session.
     Delete,
 }
 
@@ -72,31 +70,31 @@ impl Request {
     }
 }
 
-/// One session of a client.
+/// Session of a client.
 #[derive(Debug)]
 pub struct Whip {
     settings: Settings,
-    /// What is posted to now: the URL given, or the one sent on to.
+    /// Current endpoint: the given URL, or the one to which the client was redirected.
     url: Url,
-    /// Where it has been before.
+    /// Endpoints before it.
     visited: Vec<Url>,
     direction: Direction,
     phase: Phase,
-    /// Whether there is a connection, or is to be.
+    /// True if a connection is open or being opened.
     open: bool,
     offer: String,
-    /// From the answer on.
+    /// URL of the session, once the offer is answered.
     resource: Option<Url>,
     etag: Option<String>,
     decoder: Decoder,
     head: Option<Box<Head>>,
     body: Vec<u8>,
-    /// When the connection was begun, or the request sent.
+    /// Time when the connection was requested, or the request was sent.
     asked: Time,
 }
 
 impl Whip {
-    /// A session with the endpoint at that URL.
+    /// Creates a session with the endpoint at `url`.
     pub fn new(settings: Settings, url: Url, direction: Direction) -> Whip {
         Whip {
             settings,
@@ -131,7 +129,7 @@ impl Whip {
         scope.want(Wanted::Connect(target));
     }
 
-    /// Whether the session's own address is that of the connection.
+    /// True if the session's URL has the host, port and scheme of the endpoint.
     fn is_here(&self) -> bool {
         let end = |url: &Url| (url.host().to_ascii_lowercase(), url.port(), url.is_secure());
         let resource = self.resource.as_ref();
@@ -172,7 +170,7 @@ impl Whip {
         match request {
             Request::Post => headers.push(("Accept", "application/sdp")),
             Request::Patch => {
-                // RFC 9725, 4.3.1: the session of ICE that this goes with.
+                // ETag of the ICE session (RFC 9725, 4.3.1).
                 if let Some(etag) = &self.etag {
                     headers.push(("If-Match", etag));
                 }
@@ -193,8 +191,8 @@ impl Whip {
         scope.want(Wanted::Send(bytes));
     }
 
-    /// Whether the token is shown there: to the host and port that the user named, and not in the
-    /// clear where that was over TLS. So it is with passwords ([`Url::redirect`]).
+    /// True if the token may be sent to `url`: only to the host and port that the user named, and
+    /// not in cleartext if that was over TLS. The same holds for passwords ([`Url::redirect`]).
     fn may_see_token(&self, url: &Url) -> bool {
         let own = self.visited.first().unwrap_or(&self.url);
         own.host().eq_ignore_ascii_case(url.host())
@@ -202,7 +200,7 @@ impl Whip {
             && (url.is_secure() || !own.is_secure())
     }
 
-    /// Takes the head of an answer in.
+    /// Handles the head of an answer.
     fn head(&mut self, scope: &mut Scope<'_>, head: Box<Head>) {
         let Phase::Asked(request) = self.phase else {
             return;
@@ -216,7 +214,7 @@ impl Whip {
         self.head = Some(head);
     }
 
-    /// The server has the endpoint elsewhere (4.5).
+    /// Follows a redirect of the endpoint (4.5).
     fn sent_on(&mut self, scope: &mut Scope<'_>, head: &Head) {
         scope.recorder.add(m::REDIRECTS, 1);
         let status = head.status;
@@ -230,24 +228,27 @@ impl Whip {
         };
         let own = self.visited.first().unwrap_or(&self.url).host();
         if let Err(why) = self.settings.follow.check(own, None, url.host()) {
-            let detail = format!("{status} to {url}: {why}");
+            let detail = format!("{status} redirects to {url}: {why}");
             return self.fail(scope, Failure::RedirectRefused, detail);
         }
         let before = std::mem::replace(&mut self.url, url);
         self.visited.push(before);
         if self.visited.iter().any(|url| url.is_same_place(&self.url)) {
-            let detail = format!("{status} to {}, where it had been", self.url);
+            let detail = format!(
+                "{status} redirects to {}, which was visited before",
+                self.url
+            );
             return self.fail(scope, Failure::RedirectLoop, detail);
         }
         if self.visited.len() > MAX_REDIRECTS {
-            let detail = format!("{status} to {} after {MAX_REDIRECTS} others", self.url);
+            let detail = format!("{status} to {} after {MAX_REDIRECTS} redirects", self.url);
             return self.fail(scope, Failure::TooManyRedirects, detail);
         }
         self.hang_up(scope);
         self.connect(scope, Request::Post);
     }
 
-    /// An answer is over.
+    /// Handles a complete answer.
     fn over(&mut self, scope: &mut Scope<'_>) {
         let (Phase::Asked(request), Some(head)) = (self.phase, self.head.take()) else {
             return;
@@ -294,12 +295,13 @@ impl Whip {
         }
         self.etag = head.headers.get("ETag").map(str::to_owned);
         let Ok(answer) = String::from_utf8(std::mem::take(&mut self.body)) else {
-            let detail = format!("{status} with a body that is no text, by {}", self.url);
+            let detail = format!("{status} with a body that is not UTF-8 ({})", self.url);
             return self.fail(scope, Failure::BadSdp, detail);
         };
         scope.want(Wanted::Answered { peer: PEER, answer });
         match self.settings.trickle && self.resource.is_some() {
-            // The connection may have ended with the answer, and the session may be elsewhere.
+            // The connection may have ended with the answer, and the session may be on another
+            // host.
             true if self.open && self.is_here() => self.ask(scope, Request::Patch),
             true => {
                 self.hang_up(scope);
@@ -309,7 +311,8 @@ impl Whip {
         }
     }
 
-    /// The URL of the session (4.2), resolved by RFC 3986, 5.2; or why it cannot be used.
+    /// Returns the URL of the session (4.2), resolved by RFC 3986, 5.2, or the reason why it cannot
+    /// be used.
     fn session_url(&self, head: &Head) -> Result<Url, String> {
         let status = head.status;
         let Some(location) = head.headers.get("Location") else {
@@ -317,8 +320,8 @@ impl Whip {
         };
         let url = self.url.redirect(location).and_then(without_dot_segments);
         let url = url.map_err(|error| format!("{status} with `Location: {location}`: {error}"))?;
-        // If it led elsewhere, a whole run would send its last requests there. The session has a
-        // URL of its own even if the client follows no redirects.
+        // A session on another host would receive the last requests of a whole run. The session has
+        // its own URL even if the client follows no redirects.
         let follow = match self.settings.follow {
             Follow::None => Follow::SameHost,
             follow => follow,
@@ -329,7 +332,7 @@ impl Whip {
         }
     }
 
-    /// Addresses of the server in the answer to ours (4.3.2).
+    /// Handles the server's candidates in the answer to ours (4.3.2).
     fn candidates(&mut self, scope: &mut Scope<'_>) {
         let body = std::mem::take(&mut self.body);
         let text = String::from_utf8_lossy(&body);
@@ -365,7 +368,7 @@ impl Whip {
         scope.fail(failure, detail);
     }
 
-    /// What a refusal says, in words.
+    /// Describes a refusal, with the server's words.
     fn refusal(&self, head: &Head) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let text = text.trim();
@@ -375,20 +378,20 @@ impl Whip {
         };
         let (status, reason) = (head.status, &head.reason);
         match text.is_empty() {
-            true => format!("{status} {reason} to {asked}, by {}", self.url),
-            false => format!("{status} {reason} to {asked}: {text}, by {}", self.url),
+            true => format!("{status} {reason} for {asked} ({})", self.url),
+            false => format!("{status} {reason} for {asked}: {text} ({})", self.url),
         }
     }
 
-    /// The connection ended, or broke, while an answer was to come.
+    /// Handles an answer that did not arrive: the connection ended or broke, or the answer is late.
     fn cut(&mut self, scope: &mut Scope<'_>, failure: Failure, what: &str) {
         match self.phase {
             Phase::Connecting(Request::Post) | Phase::Describing | Phase::Asked(Request::Post) => {
-                let detail = format!("{what}, with {}", self.url);
+                let detail = format!("{what} ({})", self.url);
                 self.fail(scope, failure, detail);
             }
             Phase::Connecting(request) | Phase::Asked(request) => {
-                let text = format!("{what} for {}, with {}", request.method(), self.url);
+                let text = format!("{what} for {} ({})", request.method(), self.url);
                 scope.want(Wanted::Note {
                     kind: "signalling_closed",
                     text,
@@ -432,7 +435,8 @@ impl Signalling for Whip {
                     let most = if refused { REFUSAL_MAX } else { SDP_MAX };
                     let room = most - self.body.len();
                     if bytes.len() > room && !refused {
-                        let detail = format!("more than {SDP_MAX} bytes, by {}", self.url);
+                        let detail =
+                            format!("the answer has more than {SDP_MAX} bytes ({})", self.url);
                         return self.fail(scope, Failure::SdpTooLong, detail);
                     }
                     self.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -457,7 +461,7 @@ impl Signalling for Whip {
             Closed::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
             Closed::End | Closed::Reset => (
                 Failure::SignallingClosed,
-                "the connection ended before an answer".to_owned(),
+                "the connection ended before the answer".to_owned(),
             ),
         };
         self.cut(scope, failure, &what);
@@ -492,7 +496,7 @@ impl Signalling for Whip {
     fn leave(&mut self, scope: &mut Scope<'_>) {
         match self.phase {
             Phase::Over => {}
-            // It is being ended already.
+            // The session is already being deleted.
             Phase::Connecting(Request::Delete) | Phase::Asked(Request::Delete) => {}
             _ if self.resource.is_some() => {
                 self.hang_up(scope);
@@ -511,7 +515,7 @@ impl Signalling for Whip {
             Phase::Connecting(_) => Some((self.asked, format!("for a connection to {}", self.url))),
             Phase::Asked(request) => Some((
                 self.asked,
-                format!("for the answer to {} by {}", request.method(), self.url),
+                format!("for the answer to {} from {}", request.method(), self.url),
             )),
             _ => None,
         }
@@ -536,20 +540,20 @@ fn without_dot_segments(url: Url) -> Result<Url, UrlError> {
             other => kept.push(other),
         }
     }
-    // A path that ends with dots names a folder.
+    // A path that ends with a dot segment names a folder.
     if path.rsplit('/').next().is_some_and(is_dots) {
         kept.push("");
     }
     let path = format!("/{}{query}", kept.join("/"));
     match path.starts_with("//") {
         false => url.redirect(&path),
-        // By itself it would name a host.
+        // Without a host before it, `//` would begin one.
         true => url.redirect(&format!("//{}{path}", url.authority())),
     }
 }
 
-/// Whether an answer says that the session has ended already, which was to be ended: servers end
-/// those of streams that are published no more.
+/// Returns `true` if the answer to a DELETE says that the session had already ended. Servers end
+/// the sessions of streams that are no longer published.
 fn is_gone(request: Request, status: u16) -> bool {
     request == Request::Delete && matches!(status, 404 | 410)
 }
@@ -558,14 +562,15 @@ fn is_candidate(line: &str) -> bool {
     line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates")
 }
 
-/// A description without the addresses in it.
+/// Returns a description without its candidates.
 fn without_candidates(sdp: &str) -> String {
     let lines = sdp.split_inclusive('\n');
     lines.filter(|line| !is_candidate(line)).collect()
 }
 
-/// The fragment that tells the addresses of an offer (RFC 8840, 4.4): the credentials of ICE, the
-/// first media with its name, and the addresses. Nothing where the offer has none of them.
+/// Returns the fragment with the candidates of an offer (RFC 8840, 4.4): the ICE credentials, the
+/// first media section with its `mid`, and the candidates. `None` if credentials or section are
+/// missing.
 fn fragment(sdp: &str) -> Option<String> {
     let line = |start: &str| sdp.lines().find(|line| line.starts_with(start));
     let mut out = String::new();
@@ -575,7 +580,7 @@ fn fragment(sdp: &str) -> Option<String> {
     }
     let mut told = Vec::new();
     for candidate in sdp.lines().filter(|line| is_candidate(line)) {
-        // Bundled media has one address, which each of them may tell.
+        // Bundled sections have the same candidates, and each section may list them.
         if !told.contains(&candidate) {
             out += candidate;
             out += "\r\n";

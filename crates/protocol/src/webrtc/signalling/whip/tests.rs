@@ -8,7 +8,7 @@ use crate::metrics::CLIENTS;
 
 const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
 
-/// What MediaMTX answers to an offer, and where nobody publishes.
+/// Answers of MediaMTX to an offer: with a stream, and while nobody publishes.
 const CREATED: &str = include_str!("../../testdata/mediamtx_created.http");
 const NOT_FOUND: &str = include_str!("../../testdata/mediamtx_not_found.http");
 
@@ -17,7 +17,7 @@ const OFFER: &str = "v=0\r\na=ice-ufrag:u\r\na=ice-pwd:p\r\nm=audio 9 UDP/TLS/RT
                      a=end-of-candidates\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:1\r\n\
                      a=candidate:1 1 udp 1 127.0.0.1 9 typ host\r\na=end-of-candidates\r\n";
 
-/// A client's side, with what it wants.
+/// Client side, with its requested actions.
 struct Side {
     whip: Whip,
     now: Time,
@@ -59,7 +59,7 @@ impl Side {
         side
     }
 
-    /// One that has posted its offer; and what it posted.
+    /// Returns a client that has posted its offer, and the request.
     fn posted(settings: Settings) -> (Side, String) {
         let mut side = Side::new(settings);
         side.does(|whip, scope| whip.described(scope, PEER, OFFER));
@@ -80,7 +80,7 @@ impl Side {
         self.does(|whip, scope| whip.bytes(scope, text.as_bytes()));
     }
 
-    /// What it sends next.
+    /// Returns the text that the client sends next.
     fn sent(&mut self) -> String {
         match self.wanted.pop_front() {
             Some(Wanted::Send(bytes)) => String::from_utf8(bytes).expect("text"),
@@ -97,13 +97,13 @@ impl Side {
 }
 
 #[test]
-fn an_offer_is_posted_answered_and_deleted() {
+fn session_is_posted_answered_and_deleted() {
     let (mut side, request) = Side::posted(settings());
     assert!(request.starts_with("POST /live/whep HTTP/1.1\r\nHost: 127.0.0.1:8889\r\n"));
     assert!(request.contains("\r\nContent-Type: application/sdp\r\n"));
     assert!(request.contains("\r\nAuthorization: Basic dTpzZWNyZXQ=\r\n"));
     assert!(request.ends_with(OFFER));
-    // In pieces cut anywhere.
+    // In pieces that are cut anywhere.
     for piece in CREATED.as_bytes().chunks(7) {
         side.does(|whip, scope| whip.bytes(scope, piece));
     }
@@ -128,12 +128,12 @@ fn an_offer_is_posted_answered_and_deleted() {
 }
 
 #[test]
-fn refusals_are_reasons_with_the_server_s_words() {
+fn refusals_are_failures_with_the_servers_words() {
     let (mut side, _) = Side::posted(settings());
     side.hears(NOT_FOUND);
     let (failure, detail) = side.failure().expect("it failed");
     assert_eq!(failure, Failure::NotFound);
-    assert!(detail.contains("404 Not Found to POST: {"), "{detail}");
+    assert!(detail.contains("404 Not Found for POST: {"), "{detail}");
     assert!(
         detail.contains("no stream is available") && !detail.contains("secret"),
         "{detail}"
@@ -157,7 +157,7 @@ fn refusals_are_reasons_with_the_server_s_words() {
 }
 
 #[test]
-fn a_token_goes_before_a_password() {
+fn token_takes_precedence_over_password() {
     let mut with_token = settings();
     with_token.common.token = Some("abc".to_owned());
     let (_, request) = Side::posted(with_token);
@@ -166,7 +166,7 @@ fn a_token_goes_before_a_password() {
 }
 
 #[test]
-fn a_token_goes_to_the_host_and_port_of_the_url_alone() {
+fn token_is_sent_only_to_the_host_and_port_of_the_url() {
     for (location, shown) in [
         ("http://127.0.0.1:8889/other", true),
         ("http://127.0.0.1:8890/", false),
@@ -187,7 +187,7 @@ fn a_token_goes_to_the_host_and_port_of_the_url_alone() {
 }
 
 #[test]
-fn deletes_go_to_the_same_host_alone_without_redirects() {
+fn without_redirects_delete_goes_only_to_the_same_host() {
     for (host, deletes) in [("127.0.0.1:9", true), ("10.0.0.1", false)] {
         let (mut side, _) = Side::posted(Settings {
             follow: Follow::None,
@@ -205,7 +205,7 @@ fn deletes_go_to_the_same_host_alone_without_redirects() {
 }
 
 #[test]
-fn answers_without_a_usable_location_play() {
+fn client_plays_without_a_usable_location() {
     for location in ["", "Location: \r\n", "Location: udp://x\r\n"] {
         for trickle in [false, true] {
             let (mut side, _) = Side::posted(Settings {
@@ -256,7 +256,7 @@ fn relative_locations_resolve_as_references() {
 }
 
 #[test]
-fn addresses_follow_on_a_new_connection_where_the_old_one_has_ended() {
+fn candidates_use_a_new_connection_if_the_old_one_ended() {
     let (mut side, _) = Side::posted(Settings {
         trickle: true,
         ..settings()
@@ -302,7 +302,7 @@ fn redirects_are_followed_within_the_rules() {
 }
 
 #[test]
-fn addresses_follow_where_they_are_to() {
+fn trickled_candidates_follow_by_patch() {
     let (mut side, request) = Side::posted(Settings {
         trickle: true,
         ..settings()
@@ -332,7 +332,7 @@ fn addresses_follow_where_they_are_to() {
 }
 
 #[test]
-fn what_is_cut_off_late_or_endless_fails() {
+fn truncated_late_and_endless_answers_fail() {
     let (mut side, _) = Side::posted(settings());
     side.hears(&CREATED[..100]);
     side.does(|whip, scope| whip.closed(scope, Closed::Reset));
@@ -358,7 +358,7 @@ fn what_is_cut_off_late_or_endless_fails() {
 }
 
 #[test]
-fn the_end_is_the_end_whatever_the_server_says_to_it() {
+fn client_leaves_whatever_the_answer_to_delete() {
     for answer in [
         "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
@@ -379,7 +379,7 @@ fn the_end_is_the_end_whatever_the_server_says_to_it() {
         let noted = wanted.any(|own| matches!(own, Wanted::Note { .. }));
         assert_eq!(noted, !answer.contains("404"), "{answer}");
     }
-    // Before there is anything to delete.
+    // Before a session exists.
     let (mut side, _) = Side::posted(settings());
     side.does(|whip, scope| whip.leave(scope));
     assert_eq!(side.wanted, [Wanted::HangUp, Wanted::Left]);

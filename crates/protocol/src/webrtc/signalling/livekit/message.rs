@@ -1,10 +1,10 @@
-//! The messages of LiveKit's signalling, as far as they are used here. Numbers and types of fields
-//! are those of `livekit_rtc.proto` and `livekit_models.proto` in livekit/protocol; fields that are
-//! not declared are passed over.
+//! Messages of LiveKit's signalling, as far as they are used here. Numbers and types of fields are
+//! those of `livekit_rtc.proto` and `livekit_models.proto` in livekit/protocol. Undeclared fields
+//! are ignored.
 
 use prost::{Enumeration, Message, Oneof};
 
-/// What a client says.
+/// Message of a client.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct SignalRequest {
     #[prost(oneof = "Request", tags = "1, 2, 3, 4, 7, 8, 16")]
@@ -13,10 +13,10 @@ pub(super) struct SignalRequest {
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(super) enum Request {
-    /// Of the publisher's PeerConnection.
+    /// Offer of the publisher's PeerConnection.
     #[prost(message, tag = "1")]
     Offer(SessionDescription),
-    /// Of the subscriber's.
+    /// Answer of the subscriber's PeerConnection.
     #[prost(message, tag = "2")]
     Answer(SessionDescription),
     #[prost(message, tag = "3")]
@@ -31,7 +31,7 @@ pub(super) enum Request {
     Ping(Ping),
 }
 
-/// What a server says.
+/// Message of a server.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct SignalResponse {
     #[prost(
@@ -45,10 +45,10 @@ pub(super) struct SignalResponse {
 pub(super) enum Response {
     #[prost(message, tag = "1")]
     Join(JoinResponse),
-    /// Of the publisher's PeerConnection.
+    /// Answer of the publisher's PeerConnection.
     #[prost(message, tag = "2")]
     Answer(SessionDescription),
-    /// Of the subscriber's.
+    /// Offer of the subscriber's PeerConnection.
     #[prost(message, tag = "3")]
     Offer(SessionDescription),
     #[prost(message, tag = "4")]
@@ -59,17 +59,17 @@ pub(super) enum Response {
     TrackPublished(TrackPublishedResponse),
     #[prost(message, tag = "8")]
     Leave(LeaveRequest),
-    /// Of a track of the client's.
+    /// Mutes or unmutes a track of the client.
     #[prost(message, tag = "9")]
     Mute(MuteTrackRequest),
     #[prost(message, tag = "13")]
     StreamState(StreamStateUpdate),
-    /// Of a track of the client's.
+    /// A track of the client was unpublished.
     #[prost(message, tag = "17")]
     TrackUnpublished(TrackUnpublishedResponse),
     #[prost(message, tag = "20")]
     Pong(Pong),
-    /// Why somebody's track will not come.
+    /// Reason why a track of another participant is not delivered.
     #[prost(message, tag = "21")]
     Subscription(SubscriptionResponse),
     #[prost(message, tag = "22")]
@@ -83,12 +83,12 @@ pub(super) struct SessionDescription {
     pub(super) kind: String,
     #[prost(string, tag = "2")]
     pub(super) sdp: String,
-    /// An answer has the number of its offer.
+    /// Number of the offer, repeated by its answer.
     #[prost(uint32, tag = "3")]
     pub(super) id: u32,
 }
 
-/// Whose PeerConnection something is about, from the client's point of view.
+/// PeerConnection that a message is about, from the client's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub(super) enum SignalTarget {
@@ -98,12 +98,12 @@ pub(super) enum SignalTarget {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrickleRequest {
-    /// An `RTCIceCandidateInit`, in JSON.
+    /// `RTCIceCandidateInit` in JSON.
     #[prost(string, tag = "1")]
     pub(super) candidate_init: String,
     #[prost(enumeration = "SignalTarget", tag = "2")]
     pub(super) target: i32,
-    /// There are no more.
+    /// True if no more candidates follow.
     #[prost(bool, tag = "3")]
     pub(super) is_final: bool,
 }
@@ -116,7 +116,7 @@ pub(super) enum TrackType {
     Data = 2,
 }
 
-/// What a track is taken from.
+/// Source of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub(super) enum TrackSource {
@@ -127,7 +127,7 @@ pub(super) enum TrackSource {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AddTrackRequest {
-    /// The track's name in the description (`a=msid`).
+    /// Name of the track in the description (`a=msid`).
     #[prost(string, tag = "1")]
     pub(super) cid: String,
     #[prost(string, tag = "2")]
@@ -144,7 +144,7 @@ pub(super) struct AddTrackRequest {
     pub(super) layers: Vec<VideoLayer>,
 }
 
-/// A layer of a simulcast.
+/// Layer of a simulcast.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct VideoLayer {
     /// 0 is low, 2 high.
@@ -163,12 +163,12 @@ pub(super) struct VideoLayer {
     pub(super) rid: String,
 }
 
-/// How the client wants to receive tracks.
+/// Settings of the tracks that the client receives.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct UpdateTrackSettings {
     #[prost(string, repeated, tag = "1")]
     pub(super) track_sids: Vec<String>,
-    /// As of a layer.
+    /// Quality as in [`VideoLayer`].
     #[prost(int32, tag = "4")]
     pub(super) quality: i32,
 }
@@ -184,6 +184,7 @@ pub(super) struct JoinResponse {
     /// In seconds.
     #[prost(int32, tag = "10")]
     pub(super) ping_timeout: i32,
+    /// In seconds.
     #[prost(int32, tag = "11")]
     pub(super) ping_interval: i32,
 }
@@ -194,7 +195,7 @@ pub(super) struct ParticipantUpdate {
     pub(super) participants: Vec<ParticipantInfo>,
 }
 
-/// How far a participant is.
+/// State of a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub(super) enum ParticipantState {
@@ -252,7 +253,7 @@ pub(super) struct MuteTrackRequest {
     pub(super) muted: bool,
 }
 
-/// Why a track will not come.
+/// Reason why a track is not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub(super) enum SubscriptionError {
@@ -269,7 +270,7 @@ pub(super) struct SubscriptionResponse {
     pub(super) error: i32,
 }
 
-/// Why somebody leaves, or is to.
+/// Reason why a participant leaves, or has to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub(super) enum DisconnectReason {
@@ -292,7 +293,7 @@ pub(super) enum DisconnectReason {
     AgentError = 16,
 }
 
-/// What who is to leave may do then.
+/// Reaction to a leave request that the server allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub(super) enum LeaveAction {
@@ -330,7 +331,7 @@ pub(super) struct StreamStateInfo {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Ping {
-    /// In milliseconds. The answer has it too.
+    /// In milliseconds. The answer repeats it.
     #[prost(int64, tag = "1")]
     pub(super) timestamp: i64,
 }
@@ -341,7 +342,7 @@ pub(super) struct Pong {
     pub(super) last_ping_timestamp: i64,
 }
 
-/// Why a request was refused.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub(super) enum Refusal {

@@ -1,8 +1,8 @@
-//! LiveKit: messages of Protocol Buffers over a WebSocket, which begins with joining a room.
+//! LiveKit: Protocol Buffers messages over a WebSocket, whose request also joins a room.
 //!
-//! Each client has two PeerConnections at most. It offers the one that it publishes in; the server
-//! offers the other, in which everybody else comes, and offers it again when somebody begins or
-//! ends. The protocol is that of livekit/protocol.
+//! Each client has at most two PeerConnections. It offers the one in which it publishes. The server
+//! offers the other one, over which all other participants arrive, and offers it again when a
+//! participant starts or stops publishing. livekit/protocol defines the protocol.
 
 mod message;
 mod room;
@@ -33,96 +33,104 @@ use message::{
 use room::Room;
 use token::{Grant, token};
 
-/// The version of the protocol: the first in which a server says what it refuses.
+/// Version of the protocol: the first in which a server reports what it refuses.
 const VERSION: u32 = 15;
 
-/// The longest message that is taken, in bytes: the list of a room of a thousand is below.
+/// Maximum length of a message, in bytes. The list of a room of a thousand is shorter.
 const LONGEST: usize = 1024 * 1024;
 
-/// The longest description that is taken, in bytes. The server writes some 3,000 for each
-/// participant with sound and pictures, because it offers all codecs anew.
+/// Maximum length of a description, in bytes. The server writes about 3,000 for each participant
+/// with audio and video, because it offers all codecs again.
 const SDP_LONGEST: usize = 1_000_000;
 
-/// Bounds of how often a server may ask to be pinged.
+/// Bounds of the ping interval that a server may request.
 const PING_EVERY_MIN: Duration = Duration::from_secs(1);
 const PING_EVERY_MAX: Duration = Duration::from_secs(60);
 
-/// What the client publishes in, and what it receives in.
+/// PeerConnection in which the client publishes.
 const PUBLISHER: PeerNumber = PeerNumber(0);
+/// PeerConnection in which the client receives.
 const SUBSCRIBER: PeerNumber = PeerNumber(1);
 
-/// How a participant of a LiveKit room is set up.
+/// Settings of a participant of a LiveKit room.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What all kinds are set up with. Its token is shown as it is; where there is none, one is
-    /// made of the key.
+    /// Settings of all kinds of signalling. Their token is sent unchanged. Without a token, one is
+    /// made from `key`.
     pub common: Common,
-    /// The name of the room.
+    /// Name of the room.
     pub room: String,
-    /// The name of the key by which tokens are made, and its secret.
+    /// Name and secret of the API key with which tokens are made.
     pub key: Option<(String, String)>,
-    /// Whether candidates follow a description in messages of their own, and are not in it.
+    /// True if candidates follow a description in messages of their own instead of being part of
+    /// it.
     pub trickle: bool,
-    /// Whether the client publishes.
+    /// True if the client publishes.
     pub publishes: bool,
-    /// Whether it receives the others.
+    /// True if the client receives the others.
     pub subscribes: bool,
-    /// Width and height of its pictures, where they are known.
+    /// Width and height of the published video, if known.
     pub size: Option<(u32, u32)>,
-    /// The layers of its simulcast, the best first; none where it sends one.
+    /// Layers of the published simulcast, best first. Empty without simulcast.
     pub layers: Vec<SentLayer>,
-    /// Which layer of others it receives: 0 is low, 2 high. None where the server chooses.
+    /// Layer of others that the client receives: 0 is low, 2 high. `None` if the server chooses.
     pub quality: Option<u8>,
 }
 
-/// How far it is.
+/// Progress of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
     Connecting,
-    /// The WebSocket was asked for, and with it the room.
+    /// The WebSocket was requested, and the room with it.
     Upgrading,
-    /// The WebSocket stands.
+    /// The WebSocket is open.
     Joining,
     InRoom,
-    /// The server was told that the client leaves.
+    /// The leave request was sent.
     Leaving,
     Over,
 }
 
-/// One client in a room of LiveKit.
+/// Client in a room of LiveKit.
 #[derive(Debug)]
 pub struct LiveKit {
     settings: Settings,
     at: Url,
-    /// As details name it.
+    /// URL in failure details, without user name and password.
     url: String,
-    /// The time since 1970 when time began.
+    /// Wall-clock time at [`Time::ZERO`], since 1970.
     wall_clock: Duration,
     phase: Phase,
     socket: Socket,
-    /// When the last step was begun.
+    /// Start of the current step.
     asked: Time,
+    /// True if the connection is open or being opened.
     open: bool,
     room: Room,
     server_version: String,
-    /// Tracks that the server was told of and has not taken yet, and since when.
+    /// Tracks that were announced to the server, and that it has not accepted yet.
     tracks: Vec<String>,
+    /// Time when they were announced.
     tracks_asked: Time,
-    /// Our offer, until it has taken them; since when it is not answered.
+    /// Our offer, until the server has accepted its tracks.
     offer: Option<String>,
+    /// Time when our offer was sent. `None` once it is answered.
     offered: Option<Time>,
-    /// Since when the server's first offer is waited for, and the number of its last one.
+    /// Time since which the server's first offer is awaited.
     offer_awaited: Option<Time>,
+    /// Id of the server's last offer.
     offer_id: u32,
-    /// How often it is to be pinged, when next, and since when that was not answered.
+    /// Ping interval that the server has requested.
     ping_every: Option<Duration>,
+    /// Time of the next ping.
     ping_at: Time,
+    /// Time of the first ping that is unanswered.
     pinged: Option<Time>,
 }
 
 impl LiveKit {
-    /// A client of the server at that WebSocket.
+    /// Creates a client of the server at this URL of a WebSocket.
     pub fn new(settings: Settings, url: Url) -> LiveKit {
         let seed = settings.common.seed;
         let secure = if url.is_secure() { "s" } else { "" };
@@ -150,13 +158,14 @@ impl LiveKit {
         }
     }
 
-    /// The token that is shown.
+    /// Returns the token for the server.
     fn token(&self, now: Time) -> Option<String> {
         if let Some(token) = &self.settings.common.token {
             return Some(token.clone());
         }
         let (api_key, secret) = self.settings.key.as_ref()?;
-        // Two runs of one seed, on two machines perhaps, would put each other's clients out.
+        // Two runs with one seed, perhaps on two machines, would otherwise have clients with the
+        // same identities. The server would then remove the earlier clients.
         let run = self.wall_clock.as_nanos() as u64;
         let identity = mix(&[self.settings.common.seed, 22, run]);
         let identity = format!("streamgauge-{identity:016x}");
@@ -187,7 +196,8 @@ impl LiveKit {
             return;
         }
         if self.open && matches!(self.phase, Phase::Joining | Phase::InRoom) {
-            // Else it would stay in the room as somebody who sends nothing, until ICE fails there.
+            // Otherwise the client would stay in the room without sending, until the server's ICE
+            // fails.
             let request = leave(DisconnectReason::ClientInitiated);
             self.say(scope, request);
         }
@@ -195,7 +205,7 @@ impl LiveKit {
         if std::mem::take(&mut self.open) {
             scope.want(Wanted::HangUp);
         }
-        scope.fail(failure, format!("{what}, by {}", self.url));
+        scope.fail(failure, format!("{what} ({})", self.url));
     }
 
     fn left(&mut self, scope: &mut Scope<'_>) {
@@ -209,7 +219,7 @@ impl LiveKit {
         scope.want(Wanted::Left);
     }
 
-    /// The answer to the request for the WebSocket, as far as it has come.
+    /// Handles bytes of the answer to the request for a WebSocket. Returns `true` once it is open.
     fn upgrade(&mut self, scope: &mut Scope<'_>, bytes: &mut &[u8]) -> bool {
         match self.socket.answered(bytes) {
             Ok(true) => {}
@@ -259,7 +269,7 @@ impl LiveKit {
                 let words = shortened(&answer.message);
                 self.fail(scope, failure, &format!("{name}: {words}"));
             }
-            // All else is of somebody who is in the room.
+            // All other messages are for clients in the room.
             _ if self.phase != Phase::InRoom => {}
             Response::Offer(offer) => self.offered(scope, offer),
             Response::Answer(answer) => self.answered(scope, answer),
@@ -280,18 +290,18 @@ impl LiveKit {
                 let mut states = update.states.iter();
                 if states.any(|own| own.state == StreamState::Paused as i32) {
                     let kind = "stream_paused";
-                    let text = format!("the server pauses streams, by {}", self.url);
+                    let text = format!("the server paused streams ({})", self.url);
                     scope.want(Wanted::Note { kind, text });
                 }
             }
             Response::TrackUnpublished(track) => {
-                let what = format!("publishes track {} no more", shortened(&track.track_sid));
+                let what = format!("unpublished track {}", shortened(&track.track_sid));
                 self.fail(scope, Failure::HungUp, &format!("the server {what}"));
             }
             Response::Mute(track) => {
                 let what = if track.muted { "mutes" } else { "unmutes" };
                 let track = shortened(&track.sid);
-                let text = format!("the server {what} track {track}, by {}", self.url);
+                let text = format!("the server {what} track {track} ({})", self.url);
                 let kind = "track_muted";
                 scope.want(Wanted::Note { kind, text });
             }
@@ -319,7 +329,7 @@ impl LiveKit {
         self.server_version = shortened(&joined.server_version);
         let permission = joined.participant.as_ref().and_then(|own| own.permission);
         if self.settings.subscribes && permission.is_some_and(|own| !own.can_subscribe) {
-            let what = "the token does not let it receive: write `subscribe: nobody`";
+            let what = "the token does not permit subscribing: write `subscribe: nobody`";
             return self.fail(scope, Failure::Forbidden, what);
         }
         self.room.enter(joined.participant.map(|own| own.sid));
@@ -349,7 +359,7 @@ impl LiveKit {
         let reason = DisconnectReason::try_from(leave.reason);
         let failure = match reason {
             Ok(DisconnectReason::DuplicateIdentity) => Failure::Conflict,
-            // The server says so where a PeerConnection has failed.
+            // The server sends this reason if a PeerConnection has failed.
             Ok(DisconnectReason::ConnectionTimeout) => Failure::IceFailed,
             _ => Failure::HungUp,
         };
@@ -358,17 +368,18 @@ impl LiveKit {
         let action = action.map_or(leave.action.to_string(), |action| format!("{action:?}"));
         let mut what = format!("told to leave: {name}, {action}");
         if reason == Ok(DisconnectReason::JoinFailure) {
-            // For them who opens no data channel has never come (livekit/livekit, 1.9.1).
+            // Before livekit/livekit 1.9.1, a client without data channels counts as never
+            // connected.
             what = format!(
-                "{what} (LiveKit {}; before 1.9.1 it puts out after a minute who opens no data \
-                 channels)",
+                "{what} (LiveKit {}; before 1.9.1 it removes clients without data channels after \
+                 a minute)",
                 self.server_version
             );
         }
         self.fail(scope, failure, &what);
     }
 
-    /// The server offers what it sends.
+    /// Handles an offer of the server.
     fn offered(&mut self, scope: &mut Scope<'_>, offer: SessionDescription) {
         if let Some(since) = self.offer_awaited.take() {
             let waited = scope.now.since(since);
@@ -388,7 +399,7 @@ impl LiveKit {
         });
     }
 
-    /// The server answers our offer. What comes unasked is passed over.
+    /// Handles the answer to our offer. An unexpected answer is ignored.
     fn answered(&mut self, scope: &mut Scope<'_>, answer: SessionDescription) {
         let Some(since) = self.offered.take() else {
             return;
@@ -409,7 +420,7 @@ impl LiveKit {
         });
     }
 
-    /// Sends a description of ours, and its candidates behind it where they are to follow.
+    /// Sends one of our descriptions, followed by its candidates if they trickle.
     fn describe(&mut self, scope: &mut Scope<'_>, target: SignalTarget, id: u32, sdp: String) {
         let (sdp, candidates) = match self.settings.trickle {
             true => super::split_candidates(&sdp),
@@ -436,13 +447,13 @@ impl LiveKit {
         }
     }
 
-    /// What waits longest for an answer of the server, and since when.
+    /// Returns what has been awaited from the server for longest, and since when.
     fn oldest(&self) -> Option<(&'static str, Time)> {
         let tracks = (!self.tracks.is_empty()).then_some(self.tracks_asked);
         let step = match self.phase {
-            Phase::Upgrading => Some(("the WebSocket", self.asked)),
-            Phase::Joining => Some(("the room", self.asked)),
-            Phase::Leaving => return Some(("the end", self.asked)),
+            Phase::Upgrading => Some(("the WebSocket handshake", self.asked)),
+            Phase::Joining => Some(("the answer to the join request", self.asked)),
+            Phase::Leaving => return Some(("the end of the session", self.asked)),
             Phase::InRoom => None,
             Phase::Idle | Phase::Connecting | Phase::Over => return None,
         };
@@ -481,7 +492,7 @@ impl Signalling for LiveKit {
         let subscribe = u8::from(self.settings.subscribes);
         let url = format!("{}?protocol={VERSION}&auto_subscribe={subscribe}", self.url);
         let (Ok(url), Some(token)) = (websocket::parse_url(&url), self.token(scope.now)) else {
-            return self.fail(scope, Failure::Unauthorized, "no token to be shown");
+            return self.fail(scope, Failure::Unauthorized, "no token");
         };
         self.phase = Phase::Upgrading;
         self.asked = scope.now;
@@ -500,7 +511,7 @@ impl Signalling for LiveKit {
                     Ok(SignalResponse {
                         message: Some(message),
                     }) => self.message(scope, message),
-                    // Of a kind that is of no use here.
+                    // A kind of message that is not used here.
                     Ok(SignalResponse { message: None }) => {}
                     Err(why) => self.fail(scope, Failure::MalformedMessage, &why.to_string()),
                 },
@@ -607,11 +618,11 @@ impl Signalling for LiveKit {
             Phase::Connecting => ("a connection", self.asked),
             _ => self.oldest()?,
         };
-        Some((since, format!("for {what} of {}", self.url)))
+        Some((since, format!("for {what} ({})", self.url)))
     }
 }
 
-/// Says that the client leaves.
+/// Returns the message by which the client leaves.
 fn leave(reason: DisconnectReason) -> Request {
     Request::Leave(LeaveRequest {
         reason: reason as i32,
@@ -619,7 +630,7 @@ fn leave(reason: DisconnectReason) -> Request {
     })
 }
 
-/// A further address of the server.
+/// Passes a candidate of the server on.
 fn candidate(scope: &mut Scope<'_>, trickle: &TrickleRequest) {
     let Ok(init) = serde_json::from_str::<serde_json::Value>(&trickle.candidate_init) else {
         return;
@@ -637,7 +648,7 @@ fn candidate(scope: &mut Scope<'_>, trickle: &TrickleRequest) {
     }
 }
 
-/// The beginning of what a server says in words.
+/// Returns the first 200 characters of a server's text.
 fn shortened(words: &str) -> String {
     words.chars().take(200).collect()
 }

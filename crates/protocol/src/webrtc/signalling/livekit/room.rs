@@ -1,4 +1,4 @@
-//! Who else is in the room, and whether they send anything.
+//! Other participants of the room, and whether they publish.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,47 +7,49 @@ use measure::Time;
 use super::message::{ParticipantInfo, ParticipantState, TrackType};
 use crate::webrtc::signalling::FEEDS_MAX;
 
-/// The longest name of a participant that is kept, in bytes. Servers draw them.
+/// Maximum length of the id of a participant or track that is kept, in bytes. Servers choose ids.
 const SID_MAX: usize = 256;
 
-/// The most tracks of which it is kept that they were muted, or will not come.
+/// Maximum number of tracks in each collection of [`Room`].
 const TRACKS_MAX: usize = 2 * FEEDS_MAX;
 
-/// What a client knows of its room.
+/// State of the client's room.
 #[derive(Debug, Default)]
 pub(super) struct Room {
+    /// Id of the client.
     own: Option<String>,
-    /// Those who send something.
+    /// Participants that publish.
     feeds: BTreeSet<String>,
-    /// The tracks of each of them, and how many they are.
+    /// Tracks of each participant.
     tracks: BTreeMap<String, Vec<String>>,
+    /// Number of tracks in `tracks`.
     count: usize,
-    /// Until when the publishers of tracks had muted them: [`Time::NEVER`] while they do.
+    /// Times until which tracks were muted by their publishers: [`Time::NEVER`] while they are.
     muted: BTreeMap<String, Time>,
-    /// Tracks of pictures that were told of as new.
+    /// Video tracks that [`Room::new_videos`] has returned.
     videos: BTreeSet<String>,
-    /// Why tracks will not come.
+    /// Reasons why tracks are not delivered.
     missing: BTreeMap<String, String>,
 }
 
 impl Room {
-    /// The client is in it, under that name.
+    /// Records the client's own id.
     pub(super) fn enter(&mut self, own: Option<String>) {
         self.own = own;
     }
 
-    /// Whether somebody else sends something.
+    /// Returns `true` if another participant publishes.
     pub(super) fn is_busy(&self) -> bool {
         !self.feeds.is_empty()
     }
 
-    /// How many that are known of.
+    /// Returns the number of participants that publish.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.feeds.len()
     }
 
-    /// These are there, have changed, or have left.
+    /// Handles participants that have joined, changed or left.
     pub(super) fn update(&mut self, now: Time, participants: &[ParticipantInfo]) {
         for participant in participants {
             let sid = &participant.sid;
@@ -79,7 +81,7 @@ impl Room {
         }
     }
 
-    /// Keeps which tracks somebody has, and forgets what was known of those that are no more.
+    /// Keeps the tracks of a participant, and forgets those that it no longer has.
     fn list(&mut self, participant: &ParticipantInfo, is_gone: bool) {
         let sid = &participant.sid;
         let before = self.tracks.remove(sid).unwrap_or_default();
@@ -99,12 +101,12 @@ impl Room {
         }
     }
 
-    /// Until when the publisher of a track had muted it; none where they never did.
+    /// Returns the time until which its publisher had muted a track. `None` if it never did.
     pub(super) fn muted_until(&self, track: &str) -> Option<Time> {
         self.muted.get(track).copied()
     }
 
-    /// A track will not come: of those that somebody has.
+    /// Records why a track is not delivered. Tracks that no participant has are ignored.
     pub(super) fn will_not_come(&mut self, track: &str, why: String) {
         let mut all = self.tracks.values().flatten();
         if all.any(|known| known == track) {
@@ -112,12 +114,12 @@ impl Room {
         }
     }
 
-    /// The tracks that will not come, and why.
+    /// Returns the tracks that are not delivered, with the reasons.
     pub(super) fn missing(&self) -> &BTreeMap<String, String> {
         &self.missing
     }
 
-    /// The tracks of pictures among what others have that were not told of before.
+    /// Returns the video tracks of other participants that it has not returned before.
     pub(super) fn new_videos(&mut self, participants: &[ParticipantInfo]) -> Vec<String> {
         let others = participants
             .iter()

@@ -19,7 +19,7 @@ const LIMITS: Limits = Limits {
     longest: LONGEST as u64,
 };
 
-/// Our offer of one audio and one video track, as far as it is looked into.
+/// Offer of one audio and one video track, reduced to what is read.
 const OFFER: &str = concat!(
     "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0 1\r\n",
     "m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\na=sendonly\r\na=rtpmap:96 H264/90000\r\n",
@@ -51,21 +51,21 @@ fn settings() -> Settings {
     }
 }
 
-/// A client's side, and a server that says what a test has it say.
+/// Client side, and a server that a test controls.
 struct Side {
     livekit: LiveKit,
     now: Time,
     recorder: Recorder,
-    /// What it wants beside sending.
+    /// Requested actions other than sending.
     wanted: Vec<Wanted>,
     said: Vec<Request>,
-    /// The request for the WebSocket.
+    /// Request for the WebSocket.
     request: String,
     frames: Assembly,
 }
 
 impl Side {
-    /// One that has asked for the room.
+    /// Returns a client that has requested the room.
     fn asking(settings: Settings) -> Side {
         let url = websocket::parse_url("ws://127.0.0.1:7880/").expect("a URL");
         let mut side = Side {
@@ -97,7 +97,7 @@ impl Side {
         side
     }
 
-    /// One whose WebSocket stands.
+    /// Returns a client with an open WebSocket.
     fn new(settings: Settings) -> Side {
         let mut side = Side::asking(settings);
         let mut acceptance = Acceptance::default();
@@ -107,7 +107,7 @@ impl Side {
         side
     }
 
-    /// One that is in the room, with others who publish or nobody.
+    /// Returns a client in the room, with others who publish or alone.
     fn in_room(settings: Settings, others: &[&str]) -> Side {
         let mut side = Side::new(settings);
         side.now = ms(30);
@@ -203,7 +203,7 @@ fn description(kind: &str, sdp: &str, id: u32) -> SessionDescription {
 }
 
 #[test]
-fn a_client_asks_for_its_room_with_a_token_of_its_own() {
+fn client_requests_its_room_with_its_own_token() {
     let side = Side::asking(settings());
     let first = side.request.lines().next();
     assert_eq!(
@@ -246,7 +246,7 @@ fn a_client_asks_for_its_room_with_a_token_of_its_own() {
 }
 
 #[test]
-fn tracks_are_told_before_they_are_offered() {
+fn tracks_are_announced_before_they_are_offered() {
     let mut side = Side::in_room(settings(), &[]);
     assert!(matches!(
         &side.wanted[..],
@@ -278,7 +278,7 @@ fn tracks_are_told_before_they_are_offered() {
         answer: "an answer".to_owned(),
     };
     assert_eq!(side.wanted.last(), Some(&answered));
-    // What comes late is nobody's.
+    // A second answer is ignored.
     let before = side.wanted.len();
     side.hears(Response::Answer(description("answer", "another", 1)));
     assert_eq!(side.wanted.len(), before);
@@ -289,7 +289,7 @@ fn tracks_are_told_before_they_are_offered() {
 }
 
 #[test]
-fn layers_are_told_with_their_track_and_chosen_of_each_new_track_once() {
+fn layers_are_announced_and_chosen_once_for_each_new_track() {
     let layer = |size, bitrate| SentLayer { size, bitrate };
     let mut side = Side::in_room(
         Settings {
@@ -322,7 +322,7 @@ fn layers_are_told_with_their_track_and_chosen_of_each_new_track_once() {
         (1, 320, 250_000, "h"),
         (0, 0, 62_500, "q"),
     ];
-    // The sound has none.
+    // Audio has no layers.
     assert_eq!(layers, [expected.to_vec(), Vec::new()]);
     let chosen = |side: &Side| {
         let settings = side.said.iter().filter_map(|said| match said {
@@ -343,7 +343,7 @@ fn layers_are_told_with_their_track_and_chosen_of_each_new_track_once() {
 }
 
 #[test]
-fn the_servers_offer_is_answered_under_its_number() {
+fn offer_of_the_server_is_answered_with_its_id() {
     let mut side = Side::in_room(settings(), &["PA_1"]);
     assert!(side.wanted.contains(&Wanted::Expect));
     side.hears(Response::Offer(description("offer", "its offer", 41)));
@@ -374,7 +374,7 @@ fn the_servers_offer_is_answered_under_its_number() {
 }
 
 #[test]
-fn candidates_follow_where_that_is_wanted() {
+fn trickled_candidates_follow_the_offer() {
     let mut side = Side::in_room(
         Settings {
             trickle: true,
@@ -398,7 +398,10 @@ fn media_is_expected_while_others_send() {
     let update = |participants| Response::Update(ParticipantUpdate { participants });
     assert!(!side.livekit.expects_media());
     side.hears(update(vec![participant("PA_own", true)]));
-    assert!(!side.livekit.expects_media(), "oneself is nobody else");
+    assert!(
+        !side.livekit.expects_media(),
+        "the client itself does not count"
+    );
     side.hears(update(vec![
         participant("PA_1", true),
         participant("PA_2", true),
@@ -414,11 +417,14 @@ fn media_is_expected_while_others_send() {
     let mut muted = participant("PA_3", true);
     muted.tracks[0].muted = true;
     side.hears(update(vec![muted]));
-    assert!(!side.livekit.expects_media(), "who is muted sends nothing");
+    assert!(
+        !side.livekit.expects_media(),
+        "muted participants do not send"
+    );
 }
 
 #[test]
-fn it_pings_as_often_as_the_server_asks_and_misses_the_answer() {
+fn client_pings_as_requested_and_fails_without_an_answer() {
     let mut side = Side::in_room(settings(), &[]);
     side.hears(Response::Offer(description("offer", "o", 1)));
     assert_eq!(side.livekit.deadline(), Some(ms(5_030)));
@@ -439,7 +445,7 @@ fn it_pings_as_often_as_the_server_asks_and_misses_the_answer() {
 }
 
 #[test]
-fn each_step_has_its_time() {
+fn each_step_times_out() {
     let wait = |side: &mut Side, what: &str| {
         side.now = side.livekit.deadline().expect("it waits");
         side.does(|livekit, scope| livekit.look(scope));
@@ -448,7 +454,7 @@ fn each_step_has_its_time() {
         assert!(detail.contains(what), "{detail}");
     };
     wait(&mut Side::asking(settings()), "the WebSocket");
-    wait(&mut Side::new(settings()), "the room");
+    wait(&mut Side::new(settings()), "the answer to the join");
     let quiet = || {
         let mut side = Side::in_room(settings(), &[]);
         side.livekit.ping_at = Time::NEVER;
@@ -468,7 +474,7 @@ fn each_step_has_its_time() {
 }
 
 #[test]
-fn what_the_server_refuses_has_a_reason_and_its_words() {
+fn refusals_are_failures_with_the_servers_words() {
     for (status, words, failure) in [
         (
             "401 Unauthorized",
@@ -508,7 +514,7 @@ fn what_the_server_refuses_has_a_reason_and_its_words() {
             "RoomDeleted",
         ),
         (99, Failure::HungUp, "99"),
-        // It says so where a PeerConnection of ours has failed.
+        // The reason that is sent if a PeerConnection of the client has failed.
         (
             DisconnectReason::ConnectionTimeout as i32,
             Failure::IceFailed,
@@ -539,9 +545,9 @@ fn what_the_server_refuses_has_a_reason_and_its_words() {
     assert_eq!(failure, Failure::Forbidden);
     assert!(detail.contains("may not publish"), "{detail}");
     assert_eq!(side.counted(m::RESPONSES), 2);
-    // Who gives up says so: the server would keep it in the room.
+    // A client that fails leaves the room. The server would keep it otherwise.
     assert!(matches!(side.said.last(), Some(Request::Leave(_))));
-    // A token that does not let it receive.
+    // A token that does not permit subscribing.
     for subscribes in [true, false] {
         let mut side = Side::new(Settings {
             subscribes,
@@ -563,7 +569,7 @@ fn what_the_server_refuses_has_a_reason_and_its_words() {
 }
 
 #[test]
-fn what_is_muted_or_will_not_come_is_known_by_its_track() {
+fn muted_and_undeliverable_tracks_are_known() {
     let mut side = Side::in_room(settings(), &["PA_1", "PA_2"]);
     let mut update = |at: u64, muted: bool, state: ParticipantState| {
         let mut one = participant("PA_1", true);
@@ -590,7 +596,7 @@ fn what_is_muted_or_will_not_come_is_known_by_its_track() {
     }));
     let missing = side.livekit.missing_tracks();
     assert_eq!(missing, [("TR_PA_2", "CodecUnsupported")]);
-    // Nobody has it: it is no more.
+    // No participant has this track any more.
     side.hears(Response::Subscription(SubscriptionResponse {
         track_sid: "TR_PA_1".to_owned(),
         error: SubscriptionError::TrackNotFound as i32,
@@ -600,7 +606,7 @@ fn what_is_muted_or_will_not_come_is_known_by_its_track() {
         participants: vec![participant("PA_2", false)],
     }));
     assert_eq!(side.livekit.missing_tracks(), []);
-    // What is kept is bounded.
+    // The number of tracks that are kept is bounded.
     let many = (0..30_000).map(|at| {
         let mut one = participant(&format!("PA_{at}"), true);
         one.tracks[0].muted = true;
@@ -614,7 +620,7 @@ fn what_is_muted_or_will_not_come_is_known_by_its_track() {
 }
 
 #[test]
-fn a_track_of_ours_that_the_server_takes_back_ends_the_client() {
+fn unpublishing_a_track_of_the_client_fails_it() {
     let mut side = Side::in_room(settings(), &["PA_1"]);
     let sid = "TR_ours".to_owned();
     let track = MuteTrackRequest { sid, muted: true };
@@ -633,7 +639,7 @@ fn a_track_of_ours_that_the_server_takes_back_ends_the_client() {
 }
 
 #[test]
-fn streams_that_the_server_pauses_are_noted() {
+fn paused_streams_are_noted() {
     let mut side = Side::in_room(settings(), &["PA_1"]);
     let state = |state: StreamState| {
         let state = state as i32;
@@ -654,7 +660,7 @@ fn streams_that_the_server_pauses_are_noted() {
 }
 
 #[test]
-fn it_leaves_in_order_and_does_not_wait_for_ever() {
+fn client_leaves_gracefully_and_does_not_wait_forever() {
     let mut side = Side::in_room(settings(), &[]);
     side.does(|livekit, scope| livekit.leave(scope));
     assert!(matches!(side.said.last(), Some(Request::Leave(_))));
@@ -671,13 +677,13 @@ fn it_leaves_in_order_and_does_not_wait_for_ever() {
 }
 
 #[test]
-fn what_is_too_much_or_makes_no_sense_ends_the_client() {
+fn oversized_and_malformed_messages_fail_the_client() {
     let mut side = Side::in_room(settings(), &[]);
     let long = "a".repeat(SDP_LONGEST + 1);
     side.hears(Response::Offer(description("offer", &long, 1)));
     assert_eq!(side.failure().map(|own| own.0), Some(Failure::SdpTooLong));
     let mut side = Side::in_room(settings(), &[]);
-    // A message in a message, and so on.
+    // Deeply nested messages.
     let mut nested = Vec::new();
     for _ in 0..1_000 {
         let mut outer = vec![0x0a];
@@ -691,7 +697,7 @@ fn what_is_too_much_or_makes_no_sense_ends_the_client() {
         side.failure().map(|own| own.0),
         Some(Failure::MalformedMessage)
     );
-    // As many participants as a message holds: no more of them are kept than may be.
+    // A message full of participants, of which a limited number is kept.
     let mut side = Side::in_room(settings(), &[]);
     let many = (0..20_000).map(|at| participant(&format!("PA_{at}"), true));
     side.hears(Response::Update(ParticipantUpdate {
@@ -710,10 +716,9 @@ fn what_is_too_much_or_makes_no_sense_ends_the_client() {
 }
 
 proptest! {
-    /// Whatever a server sends, in whatever pieces, nothing panics, and once it is over nothing
-    /// more is wanted.
+    /// Arbitrary messages in arbitrary pieces never panic, and nothing follows a failure.
     #[test]
-    fn anything_may_come(
+    fn arbitrary_messages_never_panic(
         messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 0..8),
         cut in 1_usize..40,
         joined in any::<bool>(),
@@ -736,14 +741,14 @@ proptest! {
         }
     }
 
-    /// What one side writes the other reads, with fields that are not declared passed over.
+    /// Descriptions that one side writes are read by the other, and undeclared fields are ignored.
     #[test]
-    fn descriptions_come_back_as_they_were(sdp in ".{0,200}", id in any::<u32>(), more in any::<u64>()) {
+    fn descriptions_round_trip(sdp in ".{0,200}", id in any::<u32>(), more in any::<u64>()) {
         let sent = SignalResponse {
             message: Some(Response::Offer(description("offer", &sdp, id))),
         };
         let mut bytes = sent.encode_to_vec();
-        // Field 24 as a number: a kind of message that is not known here.
+        // Field 24 as a varint: an undeclared kind of message.
         prost::encoding::encode_key(24, prost::encoding::WireType::Varint, &mut bytes);
         prost::encoding::encode_varint(more, &mut bytes);
         prop_assert_eq!(SignalResponse::decode(&bytes[..]), Ok(sent));

@@ -1,5 +1,5 @@
-//! The token by which a LiveKit server knows who comes, and what they may: a JSON Web Token (RFC
-//! 7519), signed with HMAC and SHA-256 (RFC 7515, 3).
+//! Token that tells a LiveKit server the identity and the permissions of a client: a JSON Web Token
+//! (RFC 7519), signed with HMAC and SHA-256 (RFC 7515, 3).
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-/// How long a token is good: a server asks for it when a client comes, and not again.
+/// Validity of a token. A server checks it only when a client joins.
 const GOOD_FOR: Duration = Duration::from_secs(3600);
 
-/// What a token says.
+/// Content of a token.
 #[derive(Clone, Debug)]
 pub(super) struct Grant<'a> {
-    /// Who has made it: the name of the key.
+    /// Issuer: the name of the API key.
     pub(super) api_key: &'a str,
-    /// The client's name, which nobody else in the room may have.
+    /// Name of the client, unique in the room.
     pub(super) identity: &'a str,
     pub(super) room: &'a str,
     pub(super) publishes: bool,
     pub(super) subscribes: bool,
 }
 
-/// The token of a grant, signed. `now` is the time since 1970.
+/// Returns the signed token of a grant. `now` is the time since 1970.
 pub(super) fn token(grant: &Grant<'_>, secret: &str, now: Duration) -> String {
     let claims = json!({
         "iss": grant.api_key,
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_says_who_comes_and_is_signed_with_the_secret() {
+    fn token_has_the_grant_and_is_signed_with_the_secret() {
         let grant = Grant {
             api_key: "devkey",
             identity: "one",
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(claims["video"]["room"], "a room");
         assert_eq!(claims["video"]["canPublish"], true);
         assert_eq!(claims["video"]["canSubscribe"], false);
-        // Another implementation of HMAC finds the same.
+        // Another implementation of HMAC verifies the signature.
         let mut mac = Hmac::<Sha256>::new_from_slice(b"secret").expect("any length will do");
         mac.update(format!("{}.{}", parts[0], parts[1]).as_bytes());
         mac.verify_slice(&read(parts[2])).expect("it is authentic");

@@ -1,4 +1,4 @@
-//! Tracks: what the client publishes, and which layer of others' it receives.
+//! Tracks that the client publishes, and layers of the tracks that it receives.
 
 use super::LiveKit;
 use super::message::{
@@ -9,20 +9,20 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::sdp;
 use crate::webrtc::signalling::Scope;
 
-/// A layer of a simulcast.
+/// Published layer of a simulcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentLayer {
-    /// Width and height, where they are known.
+    /// Width and height, if known.
     pub size: Option<(u32, u32)>,
     /// In bits per second.
     pub bitrate: u64,
 }
 
-/// By which RIDs the server knows layers, the best first.
+/// RIDs by which the server knows layers, best first.
 pub const LAYER_NAMES: [&str; 3] = ["f", "h", "q"];
 
 impl LiveKit {
-    /// Tells the server of the tracks in our offer: it takes none that it does not know of.
+    /// Announces the tracks in our offer. The server accepts no others.
     pub(super) fn add_tracks(&mut self, scope: &mut Scope<'_>, sdp: &str) {
         self.tracks_asked = scope.now;
         let description = sdp::SessionDescription::parse(sdp).unwrap_or_default();
@@ -51,7 +51,7 @@ impl LiveKit {
         }
     }
 
-    /// What the server is told of our layers.
+    /// Describes our layers for the server.
     fn layers(&self) -> Vec<VideoLayer> {
         let named = self.settings.layers.iter().zip(LAYER_NAMES);
         let layers = named.zip((0..3).rev()).map(|((layer, rid), quality)| {
@@ -68,7 +68,7 @@ impl LiveKit {
         layers.collect()
     }
 
-    /// Asks for the wanted layer of tracks that are new.
+    /// Requests the configured layer of new tracks.
     pub(super) fn choose_layers(
         &mut self,
         scope: &mut Scope<'_>,
@@ -88,7 +88,7 @@ impl LiveKit {
         }
     }
 
-    /// Sends our offer, once all its tracks are taken.
+    /// Sends our offer, once the server has accepted all its tracks.
     pub(super) fn offer_if_ready(&mut self, scope: &mut Scope<'_>) {
         if !self.tracks.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! The session keys of one direction of RTP or of RTCP, and what they do to bytes.
+//! Session keys of one direction of RTP or RTCP, and their operations on bytes.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::EncryptingKey;
@@ -10,12 +10,12 @@ use super::master::{KEY_MAX, Master, SALT_MAX};
 use super::profile::SrtpProfile;
 use super::tag::Tag;
 
-/// Bytes of the key that authenticates (RFC 3711, 5.2), and of GCM's nonce and tag.
+/// Lengths in bytes: of the authentication key (RFC 3711, 5.2), and of the nonce and tag of GCM.
 const AUTHENTICATION_KEY: usize = 20;
 const NONCE: usize = 12;
 const GCM_TAG: usize = 16;
 
-/// Whether packets are of RTP or of RTCP: their keys differ.
+/// Protocol of a packet. RTP and RTCP have different keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Rtp,
@@ -39,11 +39,11 @@ impl Kind {
     }
 }
 
-/// Session keys, as they were derived: a tenth of what they are when expanded.
+/// Derived session keys. They take a tenth of the memory of expanded keys.
 #[derive(Clone, Copy)]
 pub(super) struct SessionKeys {
     key: [u8; KEY_MAX],
-    /// GCM authenticates by its one key.
+    /// Unused with GCM, which authenticates with `key`.
     authentication: [u8; AUTHENTICATION_KEY],
     salt: [u8; SALT_MAX],
     profile: SrtpProfile,
@@ -71,7 +71,7 @@ impl SessionKeys {
         keys
     }
 
-    /// Of GCM, given as they are: as long as the profile demands.
+    /// Session keys of GCM from given bytes, whose lengths must match the profile.
     #[cfg(test)]
     pub(super) fn of_gcm(profile: SrtpProfile, key: &[u8], salt: &[u8]) -> SessionKeys {
         let mut keys = SessionKeys::zero(profile);
@@ -93,19 +93,19 @@ impl SessionKeys {
         self.profile
     }
 
-    /// The key that encrypts.
+    /// Encryption key.
     pub(super) fn key(&self) -> &[u8] {
         &self.key[..self.profile.key_length()]
     }
 
-    /// The salt, with zeros behind it where the profile's is shorter.
+    /// Salt, followed by zeros if the profile's salt is shorter.
     pub(super) fn salt(&self) -> &[u8; SALT_MAX] {
         &self.salt
     }
 }
 
-/// Session keys that are expanded: what packets are sealed and opened with. To expand them takes a
-/// fifth of a microsecond.
+/// Expanded session keys, which seal and open packets. Expanding them takes a fifth of a
+/// microsecond.
 pub(super) enum Cipher {
     Counter {
         encryption: Box<EncryptingKey>,
@@ -160,7 +160,7 @@ impl Cipher {
     }
 }
 
-/// What counter mode starts from (RFC 3711, 4.1.1).
+/// Initial block of counter mode (RFC 3711, 4.1.1).
 #[inline]
 pub(super) fn counter_block(salt: &[u8; 14], ssrc: u32, index: u64) -> [u8; BLOCK] {
     let mut block = [0; BLOCK];
@@ -175,8 +175,8 @@ pub(super) fn counter_block(salt: &[u8; 14], ssrc: u32, index: u64) -> [u8; BLOC
     block
 }
 
-/// The nonce of GCM. RTP's index of 48 bits stands where RTCP has two zeros and its own of 32 (RFC
-/// 7714, 8.1 and 9.1).
+/// Nonce of GCM. RTP has a 48-bit index where RTCP has two zero bytes and a 32-bit index (RFC 7714,
+/// 8.1 and 9.1).
 #[inline]
 fn nonce(salt: &[u8; NONCE], ssrc: u32, index: u64) -> Nonce {
     let mut nonce = *salt;
@@ -189,7 +189,7 @@ fn nonce(salt: &[u8; NONCE], ssrc: u32, index: u64) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// Seals with GCM, in place.
+/// Encrypts with GCM in place. Returns the authentication tag.
 #[inline]
 pub(super) fn seal_gcm(
     key: &LessSafeKey,
@@ -204,8 +204,8 @@ pub(super) fn seal_gcm(
     Tag::of(tag.as_ref(), GCM_TAG)
 }
 
-/// Opens with GCM: `sealed` is what was encrypted, and its tag; `out` is as long as it without the
-/// tag.
+/// Authenticates and decrypts with GCM. `sealed` is the ciphertext followed by its tag; `out` has
+/// the length of the ciphertext.
 #[inline]
 pub(super) fn open_gcm(
     key: &LessSafeKey,
@@ -231,7 +231,7 @@ pub(super) fn count(
     apply(key, counter_block(salt, ssrc, index), bytes);
 }
 
-/// What authenticates these parts, one behind the other.
+/// Returns the authentication tag of these parts in sequence.
 #[inline]
 pub(super) fn authenticate(key: &hmac::Key, parts: &[&[u8]]) -> Tag {
     let mut context = hmac::Context::with_key(key);
@@ -244,7 +244,7 @@ pub(super) fn authenticate(key: &hmac::Key, parts: &[&[u8]]) -> Tag {
     )
 }
 
-/// Whether both are the same, in a time that does not tell where they differ.
+/// Compares a tag in constant time.
 #[inline]
 pub(super) fn same(tag: &Tag, other: &[u8]) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(tag, other).is_ok()

@@ -1,20 +1,20 @@
-//! Why a packet is refused, and how many were.
+//! Errors and counts of SRTP.
 
 use thiserror::Error;
 
-/// Why a packet is neither opened nor sealed.
+/// Reason why a packet is neither opened nor sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum SrtpError {
-    /// It is no packet of RTP or RTCP, or is too short to be protected.
-    #[error("no packet of RTP or RTCP")]
+    /// The packet is neither RTP nor RTCP, or is too short to be protected.
+    #[error("neither RTP nor RTCP")]
     Malformed,
-    /// It was not made with the keys of this connection, or was changed on its way.
+    /// The packet was not protected with the keys of this connection, or was modified in transit.
     #[error("not authentic")]
     Unauthentic,
-    /// It came before, or is older than what is remembered (RFC 3711, 3.3.2).
-    #[error("came before")]
+    /// The packet was received before, or is older than the replay window (RFC 3711, 3.3.2).
+    #[error("replayed")]
     Replayed,
-    /// There are as many sources as may be.
+    /// The maximum number of sources is reached.
     #[error("too many sources")]
     TooManySources,
     /// A source has sent as many packets as one key may protect (RFC 3711, 9.2).
@@ -22,23 +22,23 @@ pub enum SrtpError {
     KeyUsedUp,
 }
 
-/// What became of the packets that came to an opener.
+/// Counts of the packets handled by an opener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SrtpCounts {
-    /// Packets that were authentic, and new.
+    /// Authentic packets that were new.
     pub opened: u64,
     /// Packets that were not authentic.
     pub unauthentic: u64,
-    /// Packets that came before, or were older than what is remembered.
+    /// Packets that were received before, or were older than the replay window.
     pub replayed: u64,
-    /// Packets that were none of RTP or RTCP.
+    /// Packets that were neither RTP nor RTCP.
     pub malformed: u64,
-    /// Authentic packets of sources beyond those that are remembered.
+    /// Authentic packets of sources beyond the maximum number.
     pub of_too_many_sources: u64,
 }
 
 impl SrtpCounts {
-    /// Counts how one packet went.
+    /// Counts the result of one packet.
     pub(super) fn count<T>(&mut self, result: &Result<T, SrtpError>) {
         let counter = match result {
             Ok(_) => &mut self.opened,
@@ -50,7 +50,7 @@ impl SrtpCounts {
         *counter += 1;
     }
 
-    /// Both together.
+    /// Returns the sum of both counts.
     #[must_use]
     pub fn and(self, other: SrtpCounts) -> SrtpCounts {
         SrtpCounts {

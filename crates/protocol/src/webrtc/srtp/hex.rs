@@ -1,6 +1,6 @@
-//! For tests.
+//! Hexadecimal test vectors.
 
-/// Bytes out of hexadecimal digits; blanks are left out.
+/// Parses hexadecimal digits. Other characters are ignored.
 pub(in crate::webrtc) fn hex(digits: &str) -> Vec<u8> {
     let digits: Vec<u32> = digits
         .chars()

@@ -1,17 +1,17 @@
-//! From a sequence number of 16 bits to the index of 48 bits that a packet is protected with (RFC
-//! 3711, 3.3.1), as libsrtp finds it.
+//! Index of a packet (48 bits) from its sequence number (16 bits): the estimate of RFC 3711, 3.3.1,
+//! as implemented by libsrtp.
 //!
-//! A server may start a receiver's sequence numbers at 1 and then send a packet that comes before
-//! them: 65521. The estimate of RFC 3711 takes that for one of a rollover before, which is none.
-//! libsrtp, which nearly all servers and browsers use on both sides, takes it for index 65521, and
-//! the packets after it for those of the rollover that follows. Whoever finds another index than
-//! the sender opens no packet any more.
+//! A server may start a receiver's sequence numbers at 1 and then send an earlier packet: 65521.
+//! RFC 3711 assigns that packet to the previous rollover, which does not exist. libsrtp, which
+//! nearly all servers and browsers use on both sides, gives it index 65521, and assigns the packets
+//! after it to the next rollover. A receiver that finds another index than the sender cannot open
+//! any further packet.
 
-/// Half of the sequence numbers.
+/// Half of the sequence number space.
 const HALF: u64 = 1 << 15;
 
-/// The index of a packet with that sequence number, after packets up to the index `highest`; 0
-/// where there were none.
+/// Estimates the index of a packet. `highest` is the highest index so far, or 0 if there was no
+/// packet.
 #[inline]
 pub(super) fn estimate(highest: u64, sequence: u16) -> u64 {
     let bare = u64::from(sequence);
@@ -20,7 +20,7 @@ pub(super) fn estimate(highest: u64, sequence: u16) -> u64 {
     }
     let (rollovers, last) = (highest >> 16, highest & 0xffff);
     let rollovers = if last < HALF {
-        // There is a rollover before, or `highest` were at most half.
+        // `highest` is more than half of the space, so there is an earlier rollover.
         rollovers - u64::from(bare > last + HALF)
     } else {
         rollovers + u64::from(last - HALF > bare)
@@ -28,7 +28,7 @@ pub(super) fn estimate(highest: u64, sequence: u16) -> u64 {
     rollovers << 16 | bare
 }
 
-/// The index one rollover later: what it is if the sender has gone through one unseen.
+/// Index one rollover later: the right one if the sender has passed a rollover unseen.
 pub(super) fn one_rollover_later(index: u64) -> u64 {
     index + (1 << 16)
 }
@@ -38,13 +38,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_packet_at_the_very_beginning_is_taken_literally() {
+    fn early_late_packet_keeps_its_literal_index() {
         assert_eq!(estimate(3, 65521), 65521);
         assert_eq!(estimate(65521, 4), 1 << 16 | 4);
     }
 
     #[test]
-    fn numbers_are_taken_for_the_nearest_index() {
+    fn sequence_numbers_map_to_the_nearest_index() {
         for (highest, sequence, index) in [
             (0, 0, 0),
             (0, 65535, 65535),

@@ -1,12 +1,12 @@
-//! Session keys out of master keys (RFC 3711, 4.3).
+//! Derivation of session keys from master keys (RFC 3711, 4.3).
 
 use aws_lc_rs::cipher::{AES_128, AES_256, EncryptingKey, EncryptionContext, UnboundCipherKey};
 use aws_lc_rs::iv::FixedLength;
 
-/// Bytes of the block that counter mode starts from.
+/// Length of a counter block, in bytes.
 pub(super) const BLOCK: usize = 16;
 
-/// What a session key is for (RFC 3711, 4.3.1 and 4.3.2).
+/// Purpose of a session key (RFC 3711, 4.3.1 and 4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Label {
     RtpEncryption = 0,
@@ -20,7 +20,7 @@ pub(super) enum Label {
 /// AES in counter mode, with a key of 16 or 32 bytes.
 ///
 /// # Panics
-/// If the key has another length: profiles know no other.
+/// The key has another length. No profile has such a key.
 pub(super) fn counter_mode(key: &[u8]) -> EncryptingKey {
     let algorithm = match key.len() {
         32 => &AES_256,
@@ -30,15 +30,15 @@ pub(super) fn counter_mode(key: &[u8]) -> EncryptingKey {
     EncryptingKey::ctr(key).expect("AES has a counter mode")
 }
 
-/// Applies counter mode from that block on; it is its own inverse.
+/// Encrypts or decrypts in counter mode, from this counter block on.
 pub(super) fn apply(key: &EncryptingKey, block: [u8; BLOCK], bytes: &mut [u8]) {
     let context = EncryptionContext::Iv128(FixedLength::from(block));
     key.less_safe_encrypt(bytes, context)
         .expect("counter mode takes any length");
 }
 
-/// Fills `out` with the session key of that label. The key derivation rate is 0: there is one
-/// session key for all packets. A salt of 12 bytes counts as if two zeros followed (RFC 7714, 11).
+/// Fills `out` with a session key. The key derivation rate is 0: all packets have the same session
+/// key. A salt of 12 bytes is used as if two zero bytes followed (RFC 7714, 11).
 pub(super) fn derive(master_key: &[u8], master_salt: &[u8], label: Label, out: &mut [u8]) {
     let mut block = [0; BLOCK];
     block[..master_salt.len()].copy_from_slice(master_salt);
@@ -54,7 +54,7 @@ mod tests {
 
     /// RFC 3711, B.2.
     #[test]
-    fn counter_mode_makes_the_keystream_of_the_rfc() {
+    fn counter_mode_matches_the_rfc_keystream() {
         let key = counter_mode(&hex("2B7E151628AED2A6ABF7158809CF4F3C"));
         let block = hex("F0F1F2F3F4F5F6F7F8F9FAFBFCFD0000");
         let mut stream = [0; 48];
@@ -66,7 +66,7 @@ mod tests {
 
     /// RFC 3711, B.3.
     #[test]
-    fn session_keys_are_those_of_the_rfc() {
+    fn session_keys_match_the_rfc() {
         let key = hex("E1F97A0D3E018BE0D64FA32C06DE4139");
         let salt = hex("0EC675AD498AFEEBB6960B3AABE6");
         for (label, expected) in [

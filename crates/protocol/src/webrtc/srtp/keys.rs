@@ -1,4 +1,4 @@
-//! The keys of a connection, as DTLS gives them.
+//! SRTP keys of a connection, as exported from DTLS.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use super::profile::SrtpProfile;
 use super::rtcp::{RtcpOpener, RtcpSealer};
 use super::rtp::{RtpOpener, RtpSealer};
 
-/// The master keys of both directions. What opens and seals packets is made of it when it is
-/// needed: the expanded keys are ten times as large.
+/// Master keys of both directions. Openers and sealers are created from them when needed, because
+/// expanded keys take ten times as much memory.
 #[derive(Clone, Copy)]
 pub struct SrtpKeys {
     local: Master,
@@ -26,8 +26,8 @@ impl fmt::Debug for SrtpKeys {
 }
 
 impl SrtpKeys {
-    /// Out of what DTLS exports: the client's key, the server's, the client's salt, the server's
-    /// (RFC 5764, 4.2). `None` where that has another length than the profile demands.
+    /// Reads the keying material exported from DTLS: client key, server key, client salt, server
+    /// salt (RFC 5764, 4.2). Returns `None` if its length does not match the profile.
     pub fn exported(
         profile: SrtpProfile,
         material: &[u8],
@@ -52,33 +52,32 @@ impl SrtpKeys {
         })
     }
 
-    /// Which ciphers.
     pub fn profile(&self) -> SrtpProfile {
         self.local.profile()
     }
 
-    /// What opens media of the other side.
+    /// Creates an opener for RTP of the other side.
     pub fn rtp_opener(&self) -> RtpOpener {
         RtpOpener::new(&self.remote)
     }
 
-    /// Decrypts the first bytes of payloads of the other side.
+    /// Creates a decryptor for the first payload bytes of the other side's packets.
     pub fn payload_start(&self) -> PayloadStart {
         PayloadStart::new(SessionKeys::derive(&self.remote, Kind::Rtp))
     }
 
-    /// What seals media of this side. No source may be sealed by two of them: the same key and
-    /// nonce would protect different packets.
+    /// Creates a sealer for RTP of this side. Two sealers must not seal the same source, because
+    /// the same key and nonce would protect different packets.
     pub fn rtp_sealer(&self) -> RtpSealer {
         RtpSealer::new(&self.local)
     }
 
-    /// What opens RTCP of the other side.
+    /// Creates an opener for RTCP of the other side.
     pub fn rtcp_opener(&self) -> RtcpOpener {
         RtcpOpener::new(&self.remote)
     }
 
-    /// What seals RTCP of this side: there is to be one of it.
+    /// Creates a sealer for RTCP of this side. There must be only one.
     pub fn rtcp_sealer(&self) -> RtcpSealer {
         RtcpSealer::new(&self.local)
     }

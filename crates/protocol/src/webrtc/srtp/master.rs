@@ -1,12 +1,12 @@
-//! What session keys are made of.
+//! Master key and master salt.
 
 use super::profile::SrtpProfile;
 
-/// The most bytes of a master key and of a master salt.
+/// Maximum length of a master key and of a master salt, in bytes.
 pub(super) const KEY_MAX: usize = 32;
 pub(super) const SALT_MAX: usize = 14;
 
-/// A master key with its salt.
+/// Master key with its salt.
 #[derive(Clone, Copy)]
 pub(super) struct Master {
     key: [u8; KEY_MAX],
@@ -15,7 +15,7 @@ pub(super) struct Master {
 }
 
 impl Master {
-    /// Of bytes that are as long as the profile demands.
+    /// Copies key and salt, whose lengths must match the profile.
     pub(super) fn new(profile: SrtpProfile, key: &[u8], salt: &[u8]) -> Master {
         let mut master = Master {
             key: [0; KEY_MAX],

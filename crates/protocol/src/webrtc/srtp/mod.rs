@@ -1,7 +1,7 @@
 //! SRTP and SRTCP (RFC 3711), with AES in counter mode and with GCM (RFC 7714).
 //!
-//! Media and RTCP have keys of their own, and each direction too. So there are four contexts: two
-//! that open and two that seal. Those of media are moved to where media is counted and sent.
+//! RTP and RTCP have separate keys, and so have both directions. There are four contexts: two
+//! openers and two sealers. Those of RTP are moved to the code that counts and sends media.
 
 mod cipher;
 mod error;

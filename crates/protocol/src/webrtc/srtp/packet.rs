@@ -1,26 +1,26 @@
-//! Where the parts of a packet are that SRTP treats apart.
+//! Parts of a packet that SRTP treats differently.
 
 use super::error::SrtpError;
 
-/// Bytes of RTP's header without anything more (RFC 3550, 5.1).
+/// Length of the fixed RTP header, in bytes (RFC 3550, 5.1).
 const RTP_HEADER: usize = 12;
 
-/// Bytes at the beginning of RTCP that stay clear (RFC 3711, 3.4).
+/// Length of the part of an RTCP compound that is not encrypted, in bytes (RFC 3711, 3.4).
 pub(super) const RTCP_HEADER: usize = 8;
 
-/// What SRTP has to know of a packet of RTP.
+/// Parts of an RTP packet that SRTP uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RtpParts {
-    /// Its synchronisation source.
+    /// Synchronisation source.
     pub(super) ssrc: u32,
-    /// Its sequence number.
+    /// Sequence number.
     pub(super) sequence: u16,
-    /// How long its header is, with contributing sources and extensions: what stays clear.
+    /// Length of the header with contributing sources and extensions, which is not encrypted.
     pub(super) header: usize,
 }
 
 impl RtpParts {
-    /// Reads the header.
+    /// Parses the header.
     #[inline]
     pub(super) fn of(packet: &[u8]) -> Result<RtpParts, SrtpError> {
         let fixed: &[u8; RTP_HEADER] = packet.first_chunk().ok_or(SrtpError::Malformed)?;
@@ -46,7 +46,7 @@ impl RtpParts {
     }
 }
 
-/// The sender of the first packet of a compound of RTCP.
+/// Returns the SSRC of the first packet's sender in an RTCP compound.
 pub(super) fn rtcp_sender(compound: &[u8]) -> Result<u32, SrtpError> {
     let header: &[u8; RTCP_HEADER] = compound.first_chunk().ok_or(SrtpError::Malformed)?;
     if header[0] >> 6 != 2 {

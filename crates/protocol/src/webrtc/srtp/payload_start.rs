@@ -1,4 +1,4 @@
-//! Decrypting the first bytes of a payload alone.
+//! Decryption of the first bytes of a payload.
 //!
 //! All profiles encrypt in counter mode, so any part of a payload can be decrypted without the
 //! rest. The result is not authenticated, because authentication needs the whole packet.
@@ -13,18 +13,18 @@ use super::key_derivation::{BLOCK, apply, counter_mode};
 use super::packet::RtpParts;
 use super::profile::SrtpProfile;
 
-/// The most sources whose highest index is kept.
+/// Maximum number of sources whose highest index is stored.
 const SOURCES_MAX: usize = 2048;
 
-/// GCM encrypts payload from the second block on, and the tag with the first (NIST SP 800-38D,
-/// 7.1).
+/// GCM encrypts the payload from the second counter block on. The first block encrypts the tag
+/// (NIST SP 800-38D, 7.1).
 const GCM_FIRST_BLOCK: u8 = 2;
 
-/// Decrypts the first bytes of payloads of one direction.
+/// Decrypts the first payload bytes of packets of one direction.
 pub struct PayloadStart {
     encryption: Box<EncryptingKey>,
     keys: SessionKeys,
-    /// The highest index of each source, by SSRC.
+    /// Highest index of each source, sorted by SSRC.
     sources: Vec<(u32, u64)>,
 }
 
@@ -45,8 +45,8 @@ impl PayloadStart {
         }
     }
 
-    /// Decrypts the first `N` bytes of the payload of a packet, which may be cut off behind them.
-    /// `None` if they are missing, or there are too many sources.
+    /// Decrypts the first `N` bytes of a packet's payload. The packet may be truncated after them.
+    /// Returns `None` if they are missing or if there are too many sources.
     pub fn of<const N: usize>(&mut self, packet: &[u8]) -> Option<[u8; N]> {
         let parts = RtpParts::of(packet).ok()?;
         let mut start: [u8; N] = *packet.get(parts.header..)?.first_chunk()?;
@@ -72,7 +72,7 @@ impl PayloadStart {
         match self.keys.profile() {
             SrtpProfile::AesCm128HmacSha1_80 => counter_block(self.keys.salt(), ssrc, index),
             SrtpProfile::AeadAes128Gcm | SrtpProfile::AeadAes256Gcm => {
-                // In the nonce, all parts are two bytes nearer to the beginning (RFC 7714, 8.1).
+                // In GCM's nonce, all parts are two bytes closer to the start (RFC 7714, 8.1).
                 let mut salt = [0; 14];
                 salt[2..].copy_from_slice(&self.keys.salt()[..12]);
                 let shifted = counter_block(&salt, ssrc, index);

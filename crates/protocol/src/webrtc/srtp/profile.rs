@@ -1,27 +1,27 @@
-//! Which ciphers protect media.
+//! Protection profiles of SRTP.
 
 use std::fmt;
 
-/// A protection profile, as DTLS names them (RFC 5764, 4.1.2; RFC 7714, 14.2).
+/// Protection profile, named as in DTLS (RFC 5764, 4.1.2; RFC 7714, 14.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SrtpProfile {
     /// `SRTP_AEAD_AES_256_GCM`.
     AeadAes256Gcm,
     /// `SRTP_AEAD_AES_128_GCM`.
     AeadAes128Gcm,
-    /// `SRTP_AES128_CM_HMAC_SHA1_80`, which every peer knows (RFC 8827, 6.5).
+    /// `SRTP_AES128_CM_HMAC_SHA1_80`, which every peer must support (RFC 8827, 6.5).
     AesCm128HmacSha1_80,
 }
 
 impl SrtpProfile {
-    /// All of them.
+    /// All profiles.
     pub const ALL: [SrtpProfile; 3] = [
         SrtpProfile::AeadAes256Gcm,
         SrtpProfile::AeadAes128Gcm,
         SrtpProfile::AesCm128HmacSha1_80,
     ];
 
-    /// Bytes of a master key, and of the session keys that encrypt.
+    /// Length of a master key and of the encryption keys derived from it, in bytes.
     pub const fn key_length(self) -> usize {
         match self {
             SrtpProfile::AeadAes256Gcm => 32,
@@ -29,7 +29,7 @@ impl SrtpProfile {
         }
     }
 
-    /// Bytes of a salt.
+    /// Length of a salt, in bytes.
     pub const fn salt_length(self) -> usize {
         match self {
             SrtpProfile::AeadAes256Gcm | SrtpProfile::AeadAes128Gcm => 12,
@@ -37,7 +37,7 @@ impl SrtpProfile {
         }
     }
 
-    /// Bytes of the tag that authenticates a packet: what SRTP makes it longer by.
+    /// Length of the authentication tag, in bytes: the overhead of an SRTP packet.
     pub const fn tag_length(self) -> usize {
         match self {
             SrtpProfile::AeadAes256Gcm | SrtpProfile::AeadAes128Gcm => 16,

@@ -1,17 +1,17 @@
-//! Which packets of a source have come (RFC 3711, 3.3.2).
+//! Replay protection (RFC 3711, 3.3.2).
 
-/// How many packets back one can come and be new. Browsers remember as many.
+/// Size of the replay window, in packets. Browsers use the same size.
 pub(super) const WINDOW: u64 = 1024;
 
 const WORDS: usize = (WINDOW / 64) as usize;
 
-/// The packets of one source that have come, by their indices.
+/// Replay window of one source, by packet index.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    /// Whether any came.
+    /// True if a packet was received.
     any: bool,
     highest: u64,
-    /// A bit for each of the last indices up to the highest, at its remainder.
+    /// One bit for each of the last `WINDOW` indices, at the index modulo `WINDOW`.
     seen: [u64; WORDS],
 }
 
@@ -24,7 +24,7 @@ impl Window {
         }
     }
 
-    /// The highest index that came; 0 where none did.
+    /// Highest index received. 0 if no packet was received.
     #[inline]
     pub(super) fn highest(&self) -> u64 {
         self.highest
@@ -35,7 +35,7 @@ impl Window {
         ((place / 64) as usize, 1 << (place % 64))
     }
 
-    /// Whether a packet has not come, and is not too old to tell.
+    /// Returns true if the packet was not received before and is not too old to tell.
     #[inline]
     pub(super) fn is_new(&self, index: u64) -> bool {
         if !self.any || index > self.highest {
@@ -45,7 +45,7 @@ impl Window {
         self.highest - index < WINDOW && self.seen[word] & bit == 0
     }
 
-    /// A packet has come, which is new.
+    /// Marks a new packet as received.
     #[inline]
     pub(super) fn add(&mut self, index: u64) {
         if !self.any {
@@ -56,7 +56,7 @@ impl Window {
             if passed >= WINDOW {
                 self.seen = [0; WORDS];
             } else {
-                // The places of what is now too old are taken by what was passed over.
+                // Skipped indices take the bits of indices that left the window.
                 for missing in self.highest + 1..index {
                     let (word, bit) = Window::place(missing);
                     self.seen[word] &= !bit;
@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_window_tells_what_a_list_of_all_tells(
+        fn replay_window_matches_a_list_of_all_packets(
             steps in prop::collection::vec(prop_oneof![0u64..40, 900u64..1200, 0u64..5000], 1..300),
         ) {
             let (mut window, mut all) = (Window::new(), BTreeSet::new());

@@ -1,5 +1,5 @@
-//! Sealing and opening compounds of RTCP (RFC 3711, 3.4; RFC 7714, 9). They are few, so keys are
-//! expanded for each: expanded keys would take 1.2 KiB of a client.
+//! Sealing and opening of RTCP compounds (RFC 3711, 3.4; RFC 7714, 9). Compounds are rare, so keys
+//! are expanded for each one: expanded keys would take 1.2 KiB per client.
 
 use super::cipher::{Cipher, Kind, SessionKeys, authenticate, count, open_gcm, same, seal_gcm};
 use super::error::{SrtpCounts, SrtpError};
@@ -9,18 +9,18 @@ use super::profile::SrtpProfile;
 use super::replay::Window;
 use super::tag::Tag;
 
-/// The most senders whose state is kept. There is one for each source that sends, and for each of
-/// a server's subscribers.
+/// Maximum number of senders with stored state. Each source that sends is one, and each subscriber
+/// of a server is one.
 const SENDERS_MAX: usize = 2048;
 
-/// Says in the word with the index that the compound is encrypted.
+/// Bit of the index word that marks the compound as encrypted.
 const ENCRYPTED: u32 = 1 << 31;
 
-/// Bytes of the word with the index.
+/// Length of the index word, in bytes.
 const WORD: usize = 4;
 
-/// Seals compounds of this side. All sources count with one index, which is unique for each of
-/// them too.
+/// Seals RTCP compounds of this side. All sources share one index, so the index is unique for each
+/// source too.
 #[derive(Debug)]
 pub struct RtcpSealer {
     keys: SessionKeys,
@@ -36,7 +36,7 @@ impl RtcpSealer {
         RtcpSealer { keys, next }
     }
 
-    /// By how many bytes a compound becomes longer: 14 or 20.
+    /// Number of bytes that sealing adds to a compound: 14 or 20.
     pub fn overhead(&self) -> usize {
         WORD + self.keys.profile().tag_length()
     }
@@ -44,7 +44,7 @@ impl RtcpSealer {
     /// Appends a sealed compound.
     ///
     /// # Errors
-    /// [`SrtpError`]; then nothing is appended.
+    /// [`SrtpError`]; nothing is appended.
     pub fn seal(&mut self, compound: &[u8], out: &mut Vec<u8>) -> Result<(), SrtpError> {
         let named = (rtcp_sender(compound)?, u64::from(self.next));
         if self.next >= ENCRYPTED {
@@ -76,7 +76,7 @@ impl RtcpSealer {
     }
 }
 
-/// What GCM authenticates and does not encrypt.
+/// Bytes that GCM authenticates but does not encrypt.
 fn clear(header: &[u8], word: [u8; WORD]) -> [u8; RTCP_HEADER + WORD] {
     let mut clear = [0; RTCP_HEADER + WORD];
     clear[..RTCP_HEADER].copy_from_slice(header);
@@ -84,11 +84,11 @@ fn clear(header: &[u8], word: [u8; WORD]) -> [u8; RTCP_HEADER + WORD] {
     clear
 }
 
-/// Opens compounds of the other side.
+/// Opens RTCP compounds of the other side.
 #[derive(Debug)]
 pub struct RtcpOpener {
     keys: SessionKeys,
-    /// By the SSRC of who sent it.
+    /// Replay windows, sorted by the SSRC of the sender.
     senders: Vec<(u32, Box<Window>)>,
     counts: SrtpCounts,
 }
@@ -110,16 +110,16 @@ impl RtcpOpener {
         self.keys.profile()
     }
 
-    /// What became of compounds so far.
+    /// Counts of the compounds so far.
     pub fn counts(&self) -> SrtpCounts {
         self.counts
     }
 
-    /// Authenticates and decrypts a compound: what comes back is the plain one, in `out`, of which
-    /// the former content is lost.
+    /// Authenticates and decrypts a compound into `out`, whose former content is lost. Returns the
+    /// decrypted compound.
     ///
     /// # Errors
-    /// [`SrtpError`]; counted in [`RtcpOpener::counts`]. Then what `out` holds means nothing.
+    /// [`SrtpError`]; counted in [`RtcpOpener::counts`]. The content of `out` is then meaningless.
     pub fn open<'a>(&mut self, packet: &[u8], out: &'a mut Vec<u8>) -> Result<&'a [u8], SrtpError> {
         let result = self.open_uncounted(packet, out);
         self.counts.count(&result);
@@ -132,7 +132,7 @@ impl RtcpOpener {
         if packet.len() < RTCP_HEADER + WORD + tag_length {
             return Err(SrtpError::Malformed);
         }
-        // The word stands behind the tag of GCM, and before that of HMAC.
+        // The index word follows the tag of GCM, and precedes that of HMAC.
         let word_at = match self.profile() {
             SrtpProfile::AesCm128HmacSha1_80 => packet.len() - WORD - tag_length,
             SrtpProfile::AeadAes128Gcm | SrtpProfile::AeadAes256Gcm => packet.len() - WORD,
@@ -159,7 +159,7 @@ impl RtcpOpener {
                     let secret = &mut out[RTCP_HEADER..];
                     open_gcm(key, salt, (ssrc, index), &clear, sealed, secret)?;
                 } else {
-                    // All of it is authenticated and nothing encrypted (RFC 7714, 9.3).
+                    // The whole compound is authenticated, but not encrypted (RFC 7714, 9.3).
                     let (rest, tag) = sealed.split_at(sealed.len() - Tag::ROOM);
                     out.extend_from_slice(rest);
                     out.extend_from_slice(&word);

@@ -1,4 +1,4 @@
-//! Sealing and opening packets of RTP (RFC 3711, 3.3).
+//! Sealing and opening of RTP packets (RFC 3711, 3.3).
 
 use super::cipher::{Cipher, Kind, SessionKeys, authenticate, count, open_gcm, same, seal_gcm};
 use super::error::{SrtpCounts, SrtpError};
@@ -9,19 +9,19 @@ use super::profile::SrtpProfile;
 use super::replay::Window;
 use super::tag::Tag;
 
-/// The most sources whose state is kept. A room of a hundred with audio, video and retransmissions
-/// has some four hundred.
+/// Maximum number of sources with stored state. A room of a hundred participants with audio, video
+/// and retransmissions has about four hundred.
 const SOURCES_MAX: usize = 2048;
 
-/// Packets that one key may protect (RFC 3711, 9.2).
+/// Highest index that one key may protect (RFC 3711, 9.2).
 const INDEX_MAX: u64 = (1 << 48) - 1;
 
-/// Opens packets of the other side. Belongs to whoever counts media: nothing but its keys ties it
-/// to the connection.
+/// Opens RTP packets of the other side. The code that counts media owns it; only its keys come from
+/// the connection.
 #[derive(Debug)]
 pub struct RtpOpener {
     cipher: Cipher,
-    /// By SSRC.
+    /// Replay windows, sorted by SSRC.
     sources: Vec<(u32, Box<Window>)>,
     counts: SrtpCounts,
 }
@@ -39,22 +39,21 @@ impl RtpOpener {
         }
     }
 
-    /// Which ciphers.
     pub fn profile(&self) -> SrtpProfile {
         self.cipher.profile()
     }
 
-    /// What became of packets so far.
+    /// Counts of the packets so far.
     pub fn counts(&self) -> SrtpCounts {
         self.counts
     }
 
-    /// Authenticates and decrypts a packet: what comes back is a packet of RTP, in `out`, of which
-    /// the former content is lost. A new source is kept once a packet of it was authentic; that is
-    /// all that allocates, if `out` has room.
+    /// Authenticates and decrypts a packet into `out`, whose former content is lost. Returns the
+    /// RTP packet. A new source is stored once a packet of it is authentic; nothing else allocates
+    /// if `out` has enough capacity.
     ///
     /// # Errors
-    /// [`SrtpError`]; counted in [`RtpOpener::counts`]. Then what `out` holds means nothing.
+    /// [`SrtpError`]; counted in [`RtpOpener::counts`]. The content of `out` is then meaningless.
     pub fn open<'a>(&mut self, packet: &[u8], out: &'a mut Vec<u8>) -> Result<&'a [u8], SrtpError> {
         let result = self.open_uncounted(packet, out);
         self.counts.count(&result);
@@ -79,7 +78,7 @@ impl RtpOpener {
             false => Err(SrtpError::Replayed),
         };
         match first_try {
-            // The sender may have gone through a rollover that a lost packet hides.
+            // The sender may have passed a rollover that a lost packet hides.
             Err(SrtpError::Unauthentic) if window.is_some() => {
                 index = one_rollover_later(expected);
                 self.open_as(packet, parts, index, out)?;
@@ -159,16 +158,16 @@ impl RtpOpener {
     }
 }
 
-/// The upper part of an index, as it is authenticated behind a packet.
+/// Rollover counter of an index, as it is authenticated after the packet.
 fn rollovers(index: u64) -> [u8; 4] {
     ((index >> 16) as u32).to_be_bytes()
 }
 
-/// Seals packets of this side. Can be moved to the thread that sends.
+/// Seals RTP packets of this side. It can be moved to the thread that sends.
 #[derive(Debug)]
 pub struct RtpSealer {
     cipher: Cipher,
-    /// The highest index of each source, by SSRC.
+    /// Highest index of each source, sorted by SSRC.
     sources: Vec<(u32, u64)>,
 }
 
@@ -184,20 +183,19 @@ impl RtpSealer {
         }
     }
 
-    /// Which ciphers.
     pub fn profile(&self) -> SrtpProfile {
         self.cipher.profile()
     }
 
-    /// By how many bytes a packet becomes longer: 10 or 16.
+    /// Number of bytes that sealing adds to a packet: 10 or 16.
     pub fn overhead(&self) -> usize {
         self.profile().tag_length()
     }
 
-    /// Seals a packet of RTP, in place; its tag is appended.
+    /// Seals an RTP packet in place and appends its tag.
     ///
     /// # Errors
-    /// [`SrtpError`]; the packet is then as it was.
+    /// [`SrtpError`]; the packet is unchanged.
     pub fn seal(&mut self, packet: &mut Vec<u8>) -> Result<(), SrtpError> {
         let parts = RtpParts::of(packet)?;
         let (header, payload) = packet.split_at_mut(parts.header);
@@ -206,11 +204,12 @@ impl RtpSealer {
         Ok(())
     }
 
-    /// Seals a payload in place, of which the header lies elsewhere. The tag is to follow the
-    /// payload. Nothing is allocated, but for the first packet of a source.
+    /// Seals a payload in place, with the header in a separate buffer. The tag must follow the
+    /// payload. Only the first packet of a source allocates.
     ///
     /// # Errors
-    /// [`SrtpError`]: `header` is not one whole header of RTP, or the key is used up.
+    /// [`SrtpError`]: `header` is not exactly one RTP header, there are too many sources, or the
+    /// key is used up.
     pub fn seal_parts(&mut self, header: &[u8], payload: &mut [u8]) -> Result<Tag, SrtpError> {
         let parts = RtpParts::of(header)?;
         if parts.header != header.len() {
@@ -240,7 +239,7 @@ impl RtpSealer {
         })
     }
 
-    /// The index of the next packet, by the rule of those who open it.
+    /// Returns the index of the next packet, by the rule of openers.
     fn index(&mut self, parts: RtpParts) -> Result<u64, SrtpError> {
         let place = match self
             .sources

@@ -1,8 +1,8 @@
-//! The bytes behind a protected packet.
+//! Authentication tag of a protected packet.
 
 use std::ops::Deref;
 
-/// What authenticates a packet: 10 or 16 bytes.
+/// Authentication tag: 10 or 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     bytes: [u8; Tag::ROOM],
@@ -10,13 +10,13 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// The most bytes.
+    /// Maximum length, in bytes.
     pub const ROOM: usize = 16;
 
-    /// The first bytes of a digest.
+    /// Takes the first bytes of a digest.
     ///
     /// # Panics
-    /// If `length` is above [`Tag::ROOM`], or the digest is shorter.
+    /// `length` is above [`Tag::ROOM`], or the digest is shorter.
     pub(super) fn of(digest: &[u8], length: usize) -> Tag {
         let mut bytes = [0; Tag::ROOM];
         bytes[..length].copy_from_slice(&digest[..length]);

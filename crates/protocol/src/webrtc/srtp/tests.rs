@@ -1,4 +1,4 @@
-//! Vectors of the RFCs and of libsrtp, and both sides against each other.
+//! Test vectors of the RFCs and of libsrtp, and both sides against each other.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::hex::hex;
 use super::master::Master;
 use super::*;
 
-/// Session keys of RFC 7714's examples.
+/// Session keys of the examples in RFC 7714.
 fn example(profile: SrtpProfile) -> SessionKeys {
     let key: Vec<u8> = (0..profile.key_length() as u8).collect();
     SessionKeys::of_gcm(profile, &key, b"Quid pro quo")
@@ -19,7 +19,7 @@ const PACKET: &str =
 
 /// RFC 7714, 16.1.1 and 16.2.1.
 #[test]
-fn media_is_sealed_with_gcm_as_the_rfc_seals_it() {
+fn rtp_sealed_with_gcm_matches_the_rfc() {
     for (profile, sealed) in [
         (
             SrtpProfile::AeadAes128Gcm,
@@ -45,7 +45,7 @@ fn media_is_sealed_with_gcm_as_the_rfc_seals_it() {
 
 /// RFC 7714, 17.1 and 17.3.
 #[test]
-fn rtcp_is_sealed_with_gcm_as_the_rfc_seals_it() {
+fn rtcp_sealed_with_gcm_matches_the_rfc() {
     let compound = hex(
         "81c8000d 4d617273 4e545031 4e545032 52545020 0000042a 0000e930 4c756e61
         deadbeef deadbeef deadbeef deadbeef deadbeef",
@@ -73,7 +73,7 @@ fn rtcp_is_sealed_with_gcm_as_the_rfc_seals_it() {
     }
 }
 
-/// The master key of RFC 3711, B.3, which libsrtp's own test takes too.
+/// Master key of RFC 3711, B.3, which the tests of libsrtp use too.
 fn libsrtp(kind: Kind) -> SessionKeys {
     let key = hex("E1F97A0D3E018BE0D64FA32C06DE4139");
     let salt = hex("0EC675AD498AFEEBB6960B3AABE6");
@@ -83,9 +83,9 @@ fn libsrtp(kind: Kind) -> SessionKeys {
     )
 }
 
-/// What libsrtp makes of a packet (its `srtp_validate`).
+/// Output of libsrtp for a packet (`srtp_validate`).
 #[test]
-fn media_is_sealed_in_counter_mode_as_libsrtp_seals_it() {
+fn rtp_sealed_in_counter_mode_matches_libsrtp() {
     let plain = hex("800f1234 decafbad cafebabe abababab abababab abababab abababab");
     let mut packet = plain.clone();
     RtpSealer::with(&libsrtp(Kind::Rtp))
@@ -100,7 +100,7 @@ fn media_is_sealed_in_counter_mode_as_libsrtp_seals_it() {
 }
 
 #[test]
-fn rtcp_is_sealed_in_counter_mode_as_libsrtp_seals_it() {
+fn rtcp_sealed_in_counter_mode_matches_libsrtp() {
     let plain = hex("81c8000b cafebabe abababab abababab abababab abababab");
     let mut sealed = Vec::new();
     RtcpSealer::with(libsrtp(Kind::Rtcp), 1)
@@ -114,7 +114,7 @@ fn rtcp_is_sealed_in_counter_mode_as_libsrtp_seals_it() {
     assert_eq!(opener.open(&sealed, &mut out), Ok(&plain[..]));
 }
 
-/// Both ends of a connection, with keys of that seed.
+/// Both ends of a connection, with keys made from a seed.
 fn ends(profile: SrtpProfile, seed: u8) -> [SrtpKeys; 2] {
     let length = 2 * (profile.key_length() + profile.salt_length());
     let material: Vec<u8> = (0..length)
@@ -137,7 +137,7 @@ fn any_profile() -> impl Strategy<Value = SrtpProfile> {
     prop::sample::select(&SrtpProfile::ALL[..])
 }
 
-/// A whole packet of RTP with contributing sources and an extension.
+/// Complete RTP packet with contributing sources and an extension.
 fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     (
         prop::collection::vec(any::<u32>(), 0..4),
@@ -164,14 +164,14 @@ fn any_packet() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_is_sealed_is_opened_and_nothing_else(
+    fn only_authentic_rtp_is_opened(
         profile in any_profile(), plain in any_packet(), place: prop::sample::Index, bit in 0u8..8,
     ) {
         let [here, there] = ends(profile, 3);
         let mut sealed = plain.clone();
         prop_assert_eq!(here.rtp_sealer().seal(&mut sealed), Ok(()));
         prop_assert_eq!(sealed.len(), plain.len() + here.rtp_sealer().overhead());
-        // In parts, as a flow has them.
+        // A flow seals header and payload separately.
         let header = packet::RtpParts::of(&plain).expect("it is RTP").header;
         let mut payload = plain[header..].to_vec();
         let tag = here.rtp_sealer().seal_parts(&plain[..header], &mut payload);
@@ -180,12 +180,12 @@ proptest! {
 
         let mut opener = there.rtp_opener();
         let mut out = Vec::new();
-        // Any bit that is wrong.
+        // Any wrong bit.
         let mut wrong = sealed.clone();
         wrong[place.index(sealed.len())] ^= 1 << bit;
         let refused = opener.open(&wrong, &mut out);
         prop_assert!(matches!(refused, Err(SrtpError::Unauthentic | SrtpError::Malformed)));
-        // The other direction's keys.
+        // The keys of the other direction.
         prop_assert_eq!(here.rtp_opener().open(&sealed, &mut out), Err(SrtpError::Unauthentic));
         prop_assert_eq!(opener.open(&sealed, &mut out), Ok(&plain[..]));
         prop_assert_eq!(opener.open(&sealed, &mut out), Err(SrtpError::Replayed));
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn rtcp_that_is_sealed_is_opened_and_nothing_else(
+    fn only_authentic_rtcp_is_opened(
         profile in any_profile(), rest in prop::collection::vec(any::<u8>(), 0..100),
         place: prop::sample::Index, bit in 0u8..8,
     ) {
@@ -215,9 +215,9 @@ proptest! {
         prop_assert_eq!(opener.counts().opened, 1);
     }
 
-    /// Anything at all: what is refused is counted, and nothing is opened.
+    /// Arbitrary bytes are never opened, and each refusal is counted.
     #[test]
-    fn what_was_not_sealed_is_refused(
+    fn arbitrary_bytes_are_refused_and_counted(
         profile in any_profile(), bytes in prop::collection::vec(any::<u8>(), 0..80), version: bool,
     ) {
         let mut bytes = bytes;
@@ -236,10 +236,10 @@ proptest! {
 proptest! {
 #![proptest_config(ProptestConfig::with_cases(24))]
 
-/// Over any number of rollovers, with loss, reordering and duplicates, each packet that comes
-/// is opened once.
+/// Over any number of rollovers, with loss, reordering and duplicates, each packet that arrives is
+/// opened once.
 #[test]
-fn rollovers_are_followed_on_a_bad_network(
+fn rollovers_are_followed_over_a_lossy_network(
     profile in any_profile(), first: u16, seed: u64, steps in 3000u32..9000,
 ) {
     use rand::{RngExt, SeedableRng};
@@ -247,7 +247,7 @@ fn rollovers_are_followed_on_a_bad_network(
     let [here, there] = ends(profile, 11);
     let (mut sealer, mut opener) = (here.rtp_sealer(), there.rtp_opener());
     let (mut late, mut out): (Vec<(u32, Vec<u8>)>, _) = (Vec::new(), Vec::new());
-    // In leaps, so that several rollovers take little time; less than half of the numbers.
+    // Leaps pass several rollovers in little time. Each is less than half of the number space.
     let mut sequence = u64::from(first);
     for step in 0..steps {
         sequence += if random.random_bool(0.02) { random.random_range(1..900) } else { 1 };
@@ -270,10 +270,10 @@ fn rollovers_are_followed_on_a_bad_network(
     prop_assert_eq!(opener.counts().unauthentic, 0);
 }}
 
-/// A server that starts a receiver's numbers at 1 and then sends what came before: libsrtp goes
-/// through a rollover by that.
+/// A server starts a receiver's sequence numbers at 1 and then sends an earlier packet. libsrtp
+/// thereby passes a rollover.
 #[test]
-fn a_late_packet_right_after_the_join_spoils_nothing() {
+fn late_packet_after_the_join_breaks_nothing() {
     for lost in [false, true] {
         let [here, there] = ends(SrtpProfile::AeadAes256Gcm, 13);
         let (mut sealer, mut opener) = (here.rtp_sealer(), there.rtp_opener());
@@ -281,7 +281,8 @@ fn a_late_packet_right_after_the_join_spoils_nothing() {
         for sequence in [1, 2, 65521, 3, 4, 5] {
             let mut bytes = packet(9, sequence, b"media");
             sealer.seal(&mut bytes).expect("it is RTP");
-            // Lost, it hides that the sender is one rollover ahead.
+            // If this packet is lost, the receiver cannot see that the sender is one rollover
+            // ahead.
             if lost && sequence == 65521 {
                 continue;
             }
@@ -295,7 +296,7 @@ fn a_late_packet_right_after_the_join_spoils_nothing() {
 }
 
 #[test]
-fn sources_are_bounded_and_strangers_take_no_place() {
+fn sources_are_bounded_and_forged_ones_are_not_stored() {
     let [here, there] = ends(SrtpProfile::AeadAes128Gcm, 17);
     let (mut sealer, mut opener) = (here.rtp_sealer(), there.rtp_opener());
     let mut out = Vec::new();
@@ -316,7 +317,7 @@ fn sources_are_bounded_and_strangers_take_no_place() {
 }
 
 #[test]
-fn keys_of_a_wrong_length_are_refused() {
+fn keying_material_of_wrong_length_is_refused() {
     for profile in SrtpProfile::ALL {
         for length in [0, 55, 57, 61, 87, 89] {
             assert!(SrtpKeys::exported(profile, &vec![1; length], true).is_none());
@@ -326,7 +327,7 @@ fn keys_of_a_wrong_length_are_refused() {
 
 proptest! {
     #[test]
-    fn payload_starts_are_read_without_the_rest(
+    fn payload_start_decrypts_without_the_rest(
         which in 0..SrtpProfile::ALL.len(),
         first in any::<u16>(),
         steps in proptest::collection::vec(1..20_000u16, 1..40),

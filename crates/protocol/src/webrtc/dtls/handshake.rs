@@ -1,4 +1,4 @@
-//! One side of the handshake.
+//! One side of a DTLS connection.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,70 +12,73 @@ use crate::webrtc::certificate::Certificate;
 use crate::webrtc::clock::{from_library, to_library};
 use crate::webrtc::srtp::{SrtpKeys, SrtpProfile};
 
-/// The most bytes of a datagram: what fits a path of 1,280 bytes with IPv6, UDP and a relay.
+/// Maximum size of a datagram, in bytes. It fits a path MTU of 1,280 bytes with IPv6, UDP and a
+/// relay.
 const DATAGRAM_MAX: usize = 1200;
 
-/// How often a flight is sent again. The last time is a minute away if the first is 50 ms.
+/// Maximum number of retransmissions of a flight. With a first interval of 50 ms, the last one
+/// follows after about 26 s, and the flight fails after about 51 s.
 const RETRANSMISSIONS: usize = 9;
 
-/// How many different seeds there are, and how many configurations are kept.
+/// Number of distinct seeds, and maximum number of configurations that are kept.
 const SEEDS: u64 = 16;
 const SHARED_MAX: usize = 64;
 
-/// Bounds of times.
+/// Bounds of the time settings.
 const TIME_MIN: Duration = Duration::from_millis(1);
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// How one side is.
+/// Settings of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DtlsSettings {
-    /// It begins.
+    /// True if this side is the client, which starts the handshake.
     pub client: bool,
-    /// After how long a flight is sent again for the first time. It doubles.
+    /// Time until the first retransmission of a flight. It doubles each time.
     pub first_retransmission: Duration,
-    /// How long the handshake may take.
+    /// Time limit of the handshake.
     pub timeout: Duration,
-    /// Its random numbers, as far as they can be chosen.
+    /// Seed of the random numbers that can be seeded.
     pub seed: u64,
 }
 
-/// What has happened.
+/// Event of a DTLS connection.
 #[derive(Debug)]
 pub enum DtlsEvent {
-    /// The other side has shown that certificate, in DER. It is not known to have its private key
-    /// before there are keys.
+    /// Certificate of the other side, in DER. The other side has proven that it holds the private
+    /// key only once there are SRTP keys.
     Certificate(Vec<u8>),
-    /// The handshake is complete. `None` where it gave no keys of media that are known here.
+    /// The handshake is complete. `None` if it produced no SRTP keys of a known profile.
     Completed(Option<SrtpKeys>),
-    /// The other side has closed.
+    /// The other side closed the connection.
     Closed,
 }
 
-/// Why it failed.
+/// Reason of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DtlsError {
     /// The other side did not answer in time.
     #[error("no answer in time")]
     TimedOut,
-    /// It went wrong: the library's words.
+    /// The handshake or the connection failed; the text is the library's error.
     #[error("{0}")]
     Failed(String),
 }
 
-/// One side of DTLS.
+/// One side of a DTLS connection.
 #[derive(Debug)]
 pub struct Dtls {
     inner: Box<dimpl::Dtls>,
     client: bool,
     deadline: Option<Time>,
     out: VecDeque<Vec<u8>>,
-    /// How many of those waited before the last datagram was handled: no answer to it.
+    /// Number of datagrams in `out` that were pending before the last datagram was handled. They
+    /// do not answer it.
     before: usize,
     events: VecDeque<DtlsEvent>,
 }
 
 impl Dtls {
-    /// A client's first flight is there at once.
+    /// Creates one side. A client's first flight is pending at once.
     pub fn new(now: Time, certificate: &Certificate, settings: DtlsSettings) -> Dtls {
         let config = configuration(settings);
         let certificate = certificate.for_dtls();
@@ -89,28 +92,29 @@ impl Dtls {
             events: VecDeque::new(),
         };
         dtls.inner.set_active(settings.client);
-        // It sends nothing before it knows the time, and fails at nothing yet.
+        // The library sends nothing before it knows the time, and cannot fail yet.
         let _ = dtls.handle_timeout(now);
         dtls
     }
 
-    /// Whether this side began.
+    /// Returns true if this side is the client.
     pub fn is_client(&self) -> bool {
         self.client
     }
 
-    /// Whether what is to be sent next is of a server's last flight, which completes the handshake.
+    /// Returns true if the next datagram belongs to a server's last flight, which completes the
+    /// handshake.
     pub fn is_server_and_done(&self) -> bool {
         let done = |event: &DtlsEvent| matches!(event, DtlsEvent::Completed(_));
         !self.client && self.before == 0 && self.events.iter().any(done)
     }
 
-    /// Takes in a datagram. What is wrong in it without breaking the handshake is left out.
+    /// Handles a datagram. Invalid parts that do not break the handshake are ignored.
     ///
     /// # Errors
-    /// The handshake, or the connection, is over.
+    /// The handshake or the connection failed.
     pub fn handle(&mut self, now: Time, bytes: &[u8]) -> Result<(), DtlsError> {
-        // This may send the flight before again, which is no part of what answers the datagram.
+        // This may retransmit the previous flight, which does not answer the datagram.
         self.handle_timeout(now)?;
         self.before = self.out.len();
         let result = self.inner.handle_packet(bytes);
@@ -118,35 +122,35 @@ impl Dtls {
         result.map_err(failure)
     }
 
-    /// Time has gone on.
+    /// Handles all timers that are due.
     ///
     /// # Errors
-    /// The other side did not answer.
+    /// The other side did not answer in time.
     pub fn handle_timeout(&mut self, now: Time) -> Result<(), DtlsError> {
         let result = self.inner.handle_timeout(to_library(now));
         self.drain();
         result.map_err(failure)
     }
 
-    /// When [`Dtls::handle_timeout`] is due.
+    /// Time at which [`Dtls::handle_timeout`] is due.
     pub fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// Says to the other side that nothing more follows.
+    /// Closes the connection and notifies the other side.
     pub fn close(&mut self) {
-        // It fails where nothing is there to be closed.
+        // Closing fails if there is no connection to close.
         let _ = self.inner.close();
         self.drain();
     }
 
-    /// The next datagram to be sent.
+    /// Returns the next datagram to send.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.before = self.before.saturating_sub(1);
         self.out.pop_front()
     }
 
-    /// What has happened since the last call.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<DtlsEvent> {
         self.events.pop_front()
     }
@@ -183,7 +187,7 @@ impl Dtls {
                     DtlsEvent::Completed(keys)
                 }
                 Output::CloseNotify => DtlsEvent::Closed,
-                // Data over DTLS is of data channels, of which there are none.
+                // DTLS data belongs to data channels, which are not supported.
                 _ => continue,
             };
             self.events.push_back(event);
@@ -205,18 +209,19 @@ impl Completion {
     }
 }
 
-/// The library's configuration. Making one proves its cryptography by examples, with key exchanges
-/// on each curve, which costs more than a handshake: so connections share some.
+/// Returns the library's configuration. Building one runs known-answer tests of its cryptography,
+/// with key exchanges on each curve, and costs more than a handshake. Connections therefore share
+/// configurations.
 fn configuration(settings: DtlsSettings) -> Arc<Config> {
     static SHARED: Mutex<Vec<(DtlsSettings, Arc<Config>)>> = Mutex::new(Vec::new());
-    // What is random in the end does not depend on it: many may have the same.
+    // The keys of a connection do not depend on the seed: many connections may use one seed.
     let settings = DtlsSettings {
         client: false,
         first_retransmission: settings.first_retransmission.clamp(TIME_MIN, TIME_MAX),
         timeout: settings.timeout.clamp(TIME_MIN, TIME_MAX),
         seed: settings.seed % SEEDS,
     };
-    // A panic while it was locked leaves it whole: it is only added to.
+    // A panic leaves the list valid, because each change is complete in itself.
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, config)) = shared.iter().find(|(known, _)| *known == settings) {
         return config.clone();
@@ -226,7 +231,8 @@ fn configuration(settings: DtlsSettings) -> Arc<Config> {
         .flight_start_rto(settings.first_retransmission)
         .flight_retries(RETRANSMISSIONS)
         .handshake_timeout(settings.timeout)
-        // ICE has proven the address: a cookie would prove it again and cost a round trip.
+        // ICE has verified the address. A cookie would verify it again, at the cost of a round
+        // trip.
         .use_server_cookie(false)
         .dangerously_set_rng_seed(settings.seed)
         .build();
@@ -258,7 +264,7 @@ fn failure(error: dimpl::Error) -> DtlsError {
 mod tests {
     use super::*;
 
-    /// Hands all that waits to the other side.
+    /// Delivers all pending datagrams to the other side.
     fn pass(from: &mut Dtls, to: &mut Dtls, now: Time) {
         while let Some(bytes) = from.poll_transmit() {
             to.handle(now, &bytes).expect("it is in order");
@@ -266,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn handshakes_complete_once_with_keys_or_without() {
+    fn handshake_completes_once_with_or_without_keys() {
         for (connected, has_keys, lacks) in [
             (false, false, false),
             (true, true, false),
@@ -278,7 +284,7 @@ mod tests {
             };
             assert_eq!(completion.lacks_keys(), lacks);
         }
-        // The library gives both in one go.
+        // The library reports both in one call.
         let certificate = Certificate::generate(1);
         let start = Time::from_nanos(1_000_000_000);
         let mut ends = [true, false].map(|client| {
@@ -306,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flight_that_goes_again_at_the_end_is_not_the_last_one() {
+    fn retransmitted_flight_is_not_the_last_flight() {
         let certificate = Certificate::generate(1);
         let start = Time::from_nanos(1_000_000_000);
         let [mut client, mut server] = [true, false].map(|client| {
@@ -325,7 +331,7 @@ mod tests {
         for bytes in ends {
             server.handle(start, &bytes).expect("it is in order");
         }
-        // The client's last message comes when the server was about to ask for it.
+        // The client's last message arrives when the server is about to retransmit.
         let late = server.deadline().expect("it waits") + Duration::from_millis(1);
         assert!(late < start + Duration::from_millis(200), "{late:?}");
         server.handle(late, &end).expect("it is in order");
@@ -338,7 +344,7 @@ mod tests {
         }
         let again = is_last.iter().take_while(|last| !**last).count();
         assert!(again > 0, "nothing goes again: {is_last:?}");
-        // One datagram, and none behind it.
+        // One datagram, and nothing after it.
         assert_eq!(is_last[again..], [true, true]);
     }
 }

@@ -1,4 +1,4 @@
-//! One side of ICE, for one component.
+//! ICE agent of one component.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,62 +15,63 @@ use super::remote::{REMOTE_MAX, Remotes};
 use crate::webrtc::clock::{from_library, to_library};
 use crate::webrtc::sdp::{Candidate, CandidateAddress};
 
-/// The most addresses of this side that answers may tell of (reflexive ones; RFC 8445, 7.2.5.3.1).
+/// Maximum number of reflexive addresses that responses may report (RFC 8445, 7.2.5.3.1).
 const MAPPED_MAX: usize = 64;
 
-/// The most pairs that are checked.
+/// Maximum number of candidate pairs that are checked.
 const PAIRS_MAX: usize = 64;
 
-/// Time between checks of different pairs. RFC 8445 (14.2) has 50 ms, and leaves it to the
-/// application.
+/// Interval between checks of different pairs. RFC 8445 (14.2) recommends 50 ms and allows other
+/// values.
 const PACE: Duration = Duration::from_millis(20);
 
-/// How one side of ICE is.
+/// Settings of an ICE agent.
 #[derive(Clone, Copy, Debug)]
 pub struct IceSettings {
-    /// It only answers.
+    /// True for ICE lite: the agent only answers checks.
     pub lite: bool,
-    /// It decides which pair is used, unless the roles turn out otherwise.
+    /// True if the agent starts in the controlling role and nominates the pair. The role may change
+    /// when both sides negotiate.
     pub controlling: bool,
 }
 
-/// What has happened.
+/// Event of an ICE agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IceEvent {
-    /// A pair is to be used from now on.
+    /// A candidate pair is to be used from now on.
     Nominated {
-        /// This side's address.
+        /// Address of this side.
         local: SocketAddr,
-        /// The other side's.
+        /// Address of the other side.
         remote: SocketAddr,
     },
-    /// The other side has not answered for so long that nothing more may be sent to it.
+    /// Consent has expired: the other side no longer answers, so nothing more may be sent to it.
     Lost,
 }
 
-/// Why a message of STUN was dropped.
+/// Reason for dropping a STUN message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StunDropped {
-    /// It is none, or lacks what checks must have.
+    /// The message is malformed, or lacks what checks must contain.
     Malformed,
-    /// It is of another session, or not authentic.
+    /// The message belongs to another session, or is not authentic.
     Unauthentic,
-    /// It comes from an address beyond those that are remembered, or tells of one.
+    /// The message comes from an address, or reports one, beyond the number that is remembered.
     TooManyAddresses,
 }
 
-/// One side of ICE.
+/// ICE agent.
 #[derive(Debug)]
 pub struct Ice {
     agent: IceAgent,
     credentials: Credentials,
     settings: IceSettings,
     locals: Vec<SocketAddr>,
-    /// Whether they are those of a TURN server.
+    /// True if the local addresses are relayed addresses of a TURN server.
     relayed: bool,
-    /// Addresses from which authentic messages came, [`REMOTE_MAX`] at most.
+    /// Source addresses of authentic messages, [`REMOTE_MAX`] at most.
     seen: Vec<SocketAddr>,
-    /// Addresses that answers said are ours, beside those that are.
+    /// Reflexive addresses that responses reported, except those in `locals`.
     mapped: Vec<SocketAddr>,
     remotes: Remotes,
     connected: bool,
@@ -78,7 +79,7 @@ pub struct Ice {
 }
 
 impl Ice {
-    /// One that knows neither its own nor the other side's addresses.
+    /// Creates an agent without candidates of either side.
     pub fn new(now: Time, settings: IceSettings, mut random: Pcg64) -> Ice {
         let credentials = Credentials::draw(&mut random);
         let mut agent = IceAgent::with_hmac(credentials.for_agent(), &MessageIntegrity);
@@ -92,7 +93,7 @@ impl Ice {
             agent,
             credentials,
             settings,
-            // Most have one address, and so has who answers.
+            // Most agents have one address, and so do their peers.
             locals: Vec::with_capacity(1),
             relayed: false,
             seen: Vec::with_capacity(1),
@@ -103,33 +104,32 @@ impl Ice {
         }
     }
 
-    /// What this side's checks are known by.
+    /// Credentials of this side.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// Whether it only answers.
+    /// Returns true if the agent only answers checks (ICE lite).
     pub fn is_lite(&self) -> bool {
         self.settings.lite
     }
 
-    /// This side's addresses.
+    /// Addresses of this side.
     pub fn locals(&self) -> &[SocketAddr] {
         &self.locals
     }
 
-    /// Whether this side's addresses are those of a TURN server.
+    /// Returns true if this side's addresses are relayed addresses of a TURN server.
     pub fn is_relayed(&self) -> bool {
         self.relayed
     }
 
-    /// Adds an address of this side. Says whether it can be one: it is none of multicast, and no
-    /// wildcard.
+    /// Adds a local address. Returns `false` if it is a multicast or wildcard address.
     pub fn add_local(&mut self, address: SocketAddr) -> bool {
         self.add_candidate(address, is::Candidate::host(address, Protocol::Udp))
     }
 
-    /// Adds an address at a TURN server, from which all is sent that is sent by this side.
+    /// Adds a relayed address of a TURN server. This side then sends everything from it.
     pub fn add_relayed(&mut self, address: SocketAddr) -> bool {
         self.relayed = true;
         let candidate = is::Candidate::relayed(address, address, Protocol::Udp);
@@ -151,8 +151,8 @@ impl Ice {
         true
     }
 
-    /// Takes in what the other side's checks are known by, and whether it only answers: then this
-    /// side decides (RFC 8445, 6.1.1).
+    /// Sets the other side's credentials, and whether it is ICE lite. If it is, this side takes the
+    /// controlling role (RFC 8445, 6.1.1).
     pub fn set_remote(&mut self, credentials: &Credentials, lite: bool) {
         if lite && !self.settings.lite {
             self.agent.set_controlling(true);
@@ -160,8 +160,8 @@ impl Ice {
         self.agent.set_remote_credentials(credentials.for_agent());
     }
 
-    /// Begins anew with other credentials of its own (RFC 8445, 9). What was nominated is used
-    /// until another pair is.
+    /// Restarts ICE with new credentials (RFC 8445, 9). The nominated pair remains in use until
+    /// another one is nominated.
     pub fn restart(&mut self) {
         self.credentials = Credentials::draw(&mut self.random);
         self.agent.ice_restart(self.credentials.for_agent(), true);
@@ -169,14 +169,14 @@ impl Ice {
         self.connected = false;
     }
 
-    /// Adds an address of the other side. It is left out if it is not over UDP, is one of those
-    /// that are never checked, or is beyond the bounds (32, of which 8 at one IP address). Returns
-    /// whether it is used.
+    /// Adds a candidate of the other side. Returns `false` if it is ignored: it is not over UDP,
+    /// its address is never checked, or the limits are exceeded (32 candidates, 8 of them at one IP
+    /// address).
     pub fn add_remote(&mut self, candidate: &Candidate) -> bool {
         let Some(address) = self.remotes.take(candidate, &self.locals) else {
             return false;
         };
-        // By its text, which alone keeps the other side's foundation and priority.
+        // The textual form is the only one that keeps the other side's foundation and priority.
         let plain = Candidate {
             address: CandidateAddress::Ip(address.ip()),
             related: None,
@@ -190,7 +190,7 @@ impl Ice {
         true
     }
 
-    /// Reason why no address of the other side is usable; `None` if one is.
+    /// Reason why no address of the other side is usable. `None` if one is.
     pub fn why_no_remote(&self) -> Option<String> {
         match self.seen.is_empty() {
             true => self.remotes.why_none(),
@@ -198,15 +198,15 @@ impl Ice {
         }
     }
 
-    /// Whether an authentic message came from there.
+    /// Returns true if an authentic message came from this address.
     pub fn has_seen(&self, address: SocketAddr) -> bool {
         self.seen.contains(&address)
     }
 
-    /// Takes in a message of STUN.
+    /// Handles a STUN message.
     ///
     /// # Errors
-    /// Why it was dropped.
+    /// The reason for dropping the message.
     pub fn handle(
         &mut self,
         now: Time,
@@ -217,14 +217,14 @@ impl Ice {
         let message = StunMessage::parse(bytes).map_err(|_| StunDropped::Malformed)?;
         let is_answer =
             message.is_successful_binding_response() || message.is_failed_binding_response();
-        // Answers are verified with the other side's password: without one there are none.
+        // Responses are authenticated with the other side's password. Without it, none is expected.
         if is_answer && self.agent.remote_credentials().is_none() {
             return Err(StunDropped::Unauthentic);
         }
         if !self.agent.accepts_message(&message) {
             return Err(StunDropped::Unauthentic);
         }
-        // Each other address that an answer says we have is kept for good.
+        // The agent keeps each reflexive address permanently.
         if is_answer
             && let Some(mapped) = message.mapped_address()
             && !self.locals.contains(&mapped)
@@ -252,28 +252,28 @@ impl Ice {
         Ok(())
     }
 
-    /// Time has gone on.
+    /// Handles all timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.agent.handle_timeout(to_library(now));
     }
 
-    /// How long the answer to the last check took, of the pair that was nominated.
+    /// Round-trip time of the last check on the nominated pair.
     pub fn round_trip(&self) -> Option<Duration> {
         self.agent.nominated_pair_rtt()
     }
 
-    /// When [`Ice::handle_timeout`] is due.
+    /// Time at which [`Ice::handle_timeout`] is due.
     pub fn deadline(&mut self) -> Option<Time> {
         self.agent.poll_timeout().map(from_library)
     }
 
-    /// The next message to be sent, and where to.
+    /// Returns the next message to send, and its destination.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         let transmit = self.agent.poll_transmit()?;
         Some((transmit.destination, transmit.contents.into()))
     }
 
-    /// What has happened since the last call.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<IceEvent> {
         loop {
             match self.agent.poll_event()? {
@@ -288,7 +288,7 @@ impl Ice {
                         remote: destination,
                     });
                 }
-                // Who only answers makes no checks, and asks nobody for consent (RFC 7675, 4).
+                // An ICE lite agent sends no checks, so it requests no consent (RFC 7675, 4).
                 IceAgentEvent::IceConnectionStateChange(IceConnectionState::Disconnected)
                     if self.connected && !self.settings.lite =>
                 {

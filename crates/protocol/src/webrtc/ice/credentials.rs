@@ -1,18 +1,19 @@
-//! User fragment and password.
+//! User fragment and password of ICE.
 
 use is::IceCreds;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-/// Letters that both may consist of (RFC 8839, 5.4: `ice-char`).
+/// Characters of user fragments and passwords (RFC 8839, 5.4: `ice-char`).
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// How long our user fragment is, and the other side's may be. RFC 8839 allows 256, but the library
-/// panics over checks whose user name, which is both with a colon between, is longer than 128.
+/// Length of the local user fragment, and maximum length of the remote one. RFC 8839 allows 256,
+/// but the library panics on checks whose user name (both fragments, joined by a colon) is longer
+/// than 128.
 const OWN_UFRAG: usize = 8;
 const UFRAG_MAX: usize = 128 - 1 - OWN_UFRAG;
 
-/// What a side's checks are known and authenticated by.
+/// Credentials that identify and authenticate the checks of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// User fragment.
@@ -22,7 +23,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// New ones: 48 and 144 random bits (RFC 8445, 5.3 demands 24 and 128).
+    /// Draws new credentials of 48 and 144 random bits (RFC 8445, 5.3 requires 24 and 128).
     pub(super) fn draw(random: &mut Pcg64) -> Credentials {
         let mut draw = |length: usize| -> String {
             let letter = |_| char::from(LETTERS[random.random_range(0..LETTERS.len())]);
@@ -34,7 +35,7 @@ impl Credentials {
         }
     }
 
-    /// Whether both are made as they must be (RFC 8839, 5.4), and can be used.
+    /// Returns true if both are well-formed (RFC 8839, 5.4) and usable.
     pub fn are_valid(&self) -> bool {
         let consists = |text: &str| text.bytes().all(|letter| LETTERS.contains(&letter));
         (4..=UFRAG_MAX).contains(&self.ufrag.len())

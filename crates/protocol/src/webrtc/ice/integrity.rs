@@ -1,8 +1,8 @@
-//! What authenticates messages of STUN.
+//! Authentication of STUN messages.
 
 use aws_lc_rs::hmac::{Context, HMAC_SHA1_FOR_LEGACY_USE_ONLY, Key};
 
-/// HMAC with SHA-1 (RFC 8489, 14.5).
+/// HMAC-SHA1 (RFC 8489, 14.5).
 #[derive(Debug)]
 pub(in crate::webrtc) struct MessageIntegrity;
 

@@ -1,7 +1,6 @@
-//! Finding a way to the other peer (ICE, RFC 8445), and knowing that it is still there and still
-//! wants to hear (RFC 7675).
+//! ICE (RFC 8445): finds a path to the other peer, and renews that peer's consent (RFC 7675).
 //!
-//! The agent is of the crate `is`. It is driven by the run's clock; what it keeps is bounded here.
+//! The agent is from the crate `is`. The run's clock drives it, and its state is bounded here.
 
 mod addressed;
 mod agent;

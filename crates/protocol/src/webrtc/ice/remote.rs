@@ -1,15 +1,15 @@
-//! The other side's addresses: which of them are checked, and why the others are not.
+//! Candidates of the other side: which ones are checked, and why others are not.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::webrtc::sdp::{Candidate, CandidateAddress};
 
-/// The most candidates of the other side that are checked.
+/// Maximum number of remote candidates that are checked.
 pub(super) const REMOTE_MAX: usize = 32;
 
-/// The most of them at one IP address: a server could otherwise have the clients of a run send
-/// checks to many ports of a third party. Servers have one or two.
+/// Maximum number of them at one IP address. Without it, a server could make the clients of a run
+/// send checks to many ports of a third party. Servers have one or two.
 const PER_ADDRESS_MAX: usize = 8;
 
 /// Addresses of cloud metadata services, which give secrets to any process of a machine.
@@ -33,7 +33,7 @@ pub(super) struct Remotes {
 #[derive(Debug, Default)]
 struct Refused {
     count: u32,
-    /// The first of them.
+    /// Text of the first one.
     first: Option<Box<str>>,
 }
 
@@ -105,19 +105,19 @@ impl Remotes {
         self.tcp.say("over TCP, which is not supported", &mut text);
         let is_local = |name: &str| name.contains(".local ");
         let names = match self.names.first.as_deref().is_some_and(is_local) {
-            true => "with a `.local` name (mDNS), which this machine cannot look up",
-            false => "with a name, which is not looked up",
+            true => "with a `.local` name (mDNS), which this machine cannot resolve",
+            false => "with a host name, which is not resolved",
         };
         self.names.say(names, &mut text);
         self.addresses
             .say("at addresses that are never checked", &mut text);
         if self.others > 0 {
             let comma = if text.is_empty() { "" } else { ", " };
-            let _ = write!(text, "{comma}{} without a port of media", self.others);
+            let _ = write!(text, "{comma}{} without a media port", self.others);
         }
         Some(match text.is_empty() {
             true => "the server gave no candidates".to_owned(),
-            false => format!("the server gave no candidate that can be used: {text}"),
+            false => format!("the server gave no usable candidate: {text}"),
         })
     }
 }
@@ -131,9 +131,9 @@ fn place(candidate: &Candidate) -> String {
     }
 }
 
-/// True if checks may be sent to the address. The server chooses it, so it must not be a group, or
-/// a service of this machine or its host. Loopback is allowed if this side's address is loopback
-/// too.
+/// Returns true if checks may be sent to the address. The server chooses it, so it must not be a
+/// multicast group, or a service of this machine or its host. Loopback is allowed if this side's
+/// address is loopback too.
 fn may_be_checked(ip: IpAddr, locals: &[SocketAddr]) -> bool {
     let is_special = match ip {
         // 0.0.0.0/8 is this network, 240.0.0.0/4 is reserved, with the broadcast address.
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_go_to_no_group_and_no_service_of_a_host() {
+    fn multicast_and_host_services_are_never_checked() {
         let lan = ["192.0.2.1:4000".parse().expect("an address")];
         for (address, taken) in [
             ("192.0.2.9", true),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_are_bounded_at_each_address_and_in_all() {
+    fn candidates_are_bounded_per_address_and_in_total() {
         let mut remotes = Remotes::default();
         let mut taken = 0;
         for host in 1..=9 {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_say_what_the_server_gave() {
+    fn reasons_list_the_unusable_candidates() {
         for (given, said) in [
             (&[][..], "the server gave no candidates"),
             (
@@ -225,7 +225,7 @@ mod tests {
             ),
             (
                 &["1 1 udp 5 a-b.local 5000 typ host"][..],
-                "1 with a `.local` name (mDNS), which this machine cannot look up (`a-b.local port",
+                "1 with a `.local` name (mDNS), which this machine cannot resolve (`a-b.local port",
             ),
             (
                 &[
@@ -234,8 +234,8 @@ mod tests {
                     "1 1 udp 5 239.0.0.1 5000 typ host",
                     "1 1 udp 5 192.0.2.1 0 typ host",
                 ][..],
-                "2 with a name, which is not looked up (`media.example port 5000`), 1 at addresses \
-                 that are never checked (`239.0.0.1 port 5000`), 1 without a port of media",
+                "2 with a host name, which is not resolved (`media.example port 5000`), 1 at addresses \
+                 that are never checked (`239.0.0.1 port 5000`), 1 without a media port",
             ),
         ] {
             let mut remotes = Remotes::default();

@@ -1,4 +1,5 @@
-//! One relayed address: how it is had, kept and given back (RFC 8656), and what goes through it.
+//! One relayed address: its allocation, renewal and release (RFC 8656), and the data that passes
+//! through it.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -13,60 +14,63 @@ use super::channel::RelayChannel;
 use super::event::{TurnEvent, TurnFailure, TurnReceived, TurnSettings};
 use super::message::{Class, Message, Method, TransactionId, Writer, attribute};
 
-/// After how long a request over UDP is sent again for the first time; then it doubles, up to
-/// [`RETRANSMISSION_MAX`]. RFC 8489 (6.2.1) has half a second and lets others be chosen; browsers
-/// have this.
+/// Time until the first retransmission of a request over UDP. It doubles each time, up to
+/// [`RETRANSMISSION_MAX`]. RFC 8489 (6.2.1) recommends half a second and allows other values;
+/// browsers use this one.
 const RETRANSMISSION: Duration = Duration::from_millis(250);
 const RETRANSMISSION_MAX: Duration = Duration::from_secs(8);
 
-/// How long permissions stand (5 minutes; RFC 8656, 9) and channels (10 minutes; RFC 8656, 12), less
-/// a minute. A request for a channel renews both.
+/// Interval between renewals of permissions and channels: one minute less than the lifetime of a
+/// permission (5 minutes; RFC 8656, 9). A channel lasts 10 minutes (RFC 8656, 12). Its renewal
+/// renews the permission too.
 const RENEW_AFTER: Duration = Duration::from_secs(240);
 
-/// How long before its end an allocation is renewed, unless it is shorter than twice that.
+/// Time before expiry at which an allocation is refreshed, unless its lifetime is shorter than
+/// twice this value.
 const REFRESH_BEFORE: Duration = Duration::from_secs(60);
 
-/// The shortest lifetime that is believed, so that renewing it takes nothing of others.
+/// Minimum lifetime, in seconds. A shorter one of the server is raised to it, which bounds the rate
+/// of refreshes.
 const LIFETIME_MIN: u32 = 10;
 
-/// How long a permission stands that is not renewed (RFC 8656, 9).
+/// Lifetime of a permission that is not renewed (RFC 8656, 9).
 const PERMISSION_LIFETIME: Duration = Duration::from_secs(300);
 
-/// How long a peer that was not permitted is not asked for again.
+/// Delay until a refused permission may be requested again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// How many requests that were answered are remembered: an answer comes again where the request was
-/// sent again before it came.
+/// Maximum number of answered requests that are remembered. A request that was retransmitted before
+/// its answer arrived is answered again.
 const ANSWERED_MAX: usize = 16;
 
-/// How often a request may be answered with another nonce (RFC 8489, 9.2.5).
+/// Maximum number of times that a request is repeated with another nonce (RFC 8489, 9.2.5).
 const STALE_MAX: u32 = 4;
 
-/// The most peers that may be sent to. ICE keeps as many.
+/// Maximum number of peers. ICE keeps as many.
 const PEERS_MAX: usize = 32;
 
-/// The most datagrams that wait until they may be sent.
+/// Maximum number of datagrams held until their peer is permitted.
 const HELD_MAX: usize = 32;
 
-/// The longest realm and nonce that are taken (RFC 8489, 14.9 and 14.10).
+/// Maximum length of a realm and of a nonce, in bytes (RFC 8489, 14.9 and 14.10).
 const REALM_MAX: usize = 763;
 
-/// The first number that channels may have, and the last (RFC 8656, 12).
+/// Channel numbers (RFC 8656, 12).
 const CHANNELS: std::ops::RangeInclusive<u16> = 0x4000..=0x4fff;
 
-/// UDP, as the relayed address has it (RFC 8656, 18.7), and families of addresses (18.8).
+/// UDP as requested transport (RFC 8656, 18.8), and requested address families (18.6).
 const UDP: u32 = 17 << 24;
 const IPV4: u32 = 1 << 24;
 const IPV6: u32 = 2 << 24;
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Allocate,
     Refresh,
     Permit(IpAddr),
     Bind(SocketAddr, u16),
-    /// A refresh with a lifetime of nothing (RFC 8656, 7).
+    /// Refresh with a lifetime of 0 (RFC 8656, 7).
     GiveBack,
 }
 
@@ -81,35 +85,36 @@ impl Purpose {
     }
 }
 
-/// A request that is not answered.
+/// Request that has not been answered.
 #[derive(Debug)]
 struct Request {
     purpose: Purpose,
     transaction: TransactionId,
     bytes: Vec<u8>,
-    /// Whether it is authenticated.
+    /// True if the request is authenticated.
     signed: bool,
-    /// How often it was answered with another nonce.
+    /// Number of times that the request was repeated with another nonce.
     stale: u32,
     again_at: Time,
     wait: Duration,
     until: Time,
 }
 
-/// Whether the server lets an address send to the relayed one.
+/// Permission for the peers at an IP address.
 #[derive(Debug)]
 struct Permission {
     ip: IpAddr,
     granted: bool,
-    /// Whether anything was sent there since it was asked for.
+    /// True if a datagram was sent to the address since the permission was last granted.
     used: bool,
-    /// When it is renewed where it is used, or may be asked for again where it was refused.
+    /// Time of the next renewal if the permission is used, or of the next request if it was
+    /// refused.
     renew_at: Time,
-    /// When the server forgets it.
+    /// Time at which the server drops the permission.
     ends_at: Time,
 }
 
-/// A peer with a short head.
+/// Channel to a peer, which replaces STUN messages by a short header.
 #[derive(Debug)]
 struct Channel {
     number: u16,
@@ -118,36 +123,36 @@ struct Channel {
     renew_at: Time,
 }
 
-/// One relayed address.
+/// Client side of one relayed address.
 #[derive(Debug)]
 pub struct Allocation {
     settings: TurnSettings,
     random: Pcg64,
     realm: Vec<u8>,
     nonce: Vec<u8>,
-    /// What requests are authenticated with, once the realm is known (RFC 8489, 9.2.2).
+    /// Key that authenticates requests, once the realm is known (RFC 8489, 9.2.2).
     key: Option<[u8; 16]>,
     requests: Vec<Request>,
     relayed: Option<SocketAddr>,
     refresh_at: Option<Time>,
     permissions: Vec<Permission>,
     channels: Vec<Channel>,
-    /// What waits until its peer is permitted.
+    /// Datagrams held until their peer is permitted.
     held: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// Why a peer was not permitted, the last time.
+    /// Reason of the last refused permission.
     refusal: Option<String>,
     out: VecDeque<Vec<u8>>,
     events: VecDeque<TurnEvent>,
-    /// What was answered last.
+    /// Transactions of the last answered requests.
     answered: VecDeque<TransactionId>,
-    /// Whether the relayed address is being given back.
+    /// True while the relayed address is being released.
     is_closing: bool,
     is_over: bool,
     dropped: u64,
 }
 
 impl Allocation {
-    /// Asks for one. `seed` decides what its requests are known by.
+    /// Requests a relayed address. `seed` determines the transaction IDs.
     pub fn begin(now: Time, settings: TurnSettings, seed: u64) -> Allocation {
         let mut allocation = Allocation {
             settings,
@@ -173,24 +178,24 @@ impl Allocation {
         allocation
     }
 
-    /// The relayed address, once there is one.
+    /// Relayed address, once it is allocated.
     pub fn relayed(&self) -> Option<SocketAddr> {
         self.relayed
     }
 
-    /// Why the server lets no peer be sent to, where that is so.
+    /// Reason of the last refused permission, if no permission is granted.
     pub fn refusal(&self) -> Option<&str> {
         let any = self.permissions.iter().any(|own| own.granted);
         self.refusal.as_deref().filter(|_| !any)
     }
 
-    /// How many messages were dropped.
+    /// Number of dropped messages.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Has media for that peer leave with a short head (RFC 8656, 12). [`TurnEvent::Bound`] follows,
-    /// at once where it does so already.
+    /// Binds a channel to a peer, so that its media leaves with a short header (RFC 8656, 12).
+    /// [`TurnEvent::Bound`] follows, at once if the channel is already bound.
     pub fn bind(&mut self, now: Time, peer: SocketAddr) {
         if self.is_over || self.is_closing || self.relayed.is_none() {
             return;
@@ -216,8 +221,9 @@ impl Allocation {
         self.request(now, Purpose::Bind(peer, number), 0);
     }
 
-    /// Appends what carries a datagram to a peer. Nothing, where the peer has to be permitted first:
-    /// then it is kept, and comes out of [`Allocation::poll_transmit`].
+    /// Appends a message that carries a datagram to a peer. If the peer needs a permission first,
+    /// nothing is appended: the datagram is held and later returned by
+    /// [`Allocation::poll_transmit`].
     pub fn send(&mut self, now: Time, to: SocketAddr, bytes: &[u8], out: &mut Vec<u8>) {
         if self.is_over || self.is_closing || self.relayed.is_none() {
             return;
@@ -238,7 +244,7 @@ impl Allocation {
         match known {
             Some(at) if self.permissions[at].granted => {
                 let permission = &mut self.permissions[at];
-                // It was to lapse, as nothing was sent there.
+                // The permission would have lapsed, because it had not been used.
                 let lapses = !std::mem::replace(&mut permission.used, true)
                     && permission.renew_at == Time::NEVER;
                 if lapses {
@@ -269,7 +275,8 @@ impl Allocation {
         }
     }
 
-    /// Keeps a datagram while its peer is asked for. One for a peer that was refused is dropped.
+    /// Holds a datagram while its peer's permission is requested. Drops it if the permission was
+    /// refused.
     fn hold(&mut self, to: SocketAddr, bytes: &[u8]) {
         let mut requests = self.requests.iter();
         let asked = requests.any(|own| own.purpose == Purpose::Permit(to.ip()));
@@ -286,7 +293,7 @@ impl Allocation {
             .finish(None);
     }
 
-    /// Takes in what came of the server: a datagram, or a frame of the connection.
+    /// Handles a datagram, or a frame of the connection, from the server.
     pub fn handle<'a>(&mut self, now: Time, bytes: &'a [u8]) -> TurnReceived<'a> {
         let received = match bytes.first() {
             _ if self.is_over => TurnReceived::Dropped,
@@ -296,7 +303,7 @@ impl Allocation {
                 Err(_) => TurnReceived::Dropped,
             },
         };
-        // What peers still send while the relayed address is given back is of no use to anybody.
+        // Data of peers is not needed once the relayed address is being released.
         match received {
             TurnReceived::Data { .. } if self.is_closing => TurnReceived::Handled,
             received => {
@@ -363,11 +370,11 @@ impl Allocation {
             },
             _ => None,
         };
-        // Who asks for a name has no key yet, and who tells a new nonce need not prove anything
-        // (RFC 8489, 9.2.5).
+        // A demand for credentials (401) or for another nonce (438) needs no authentication (RFC
+        // 8489, 9.2.5).
         let needs_proof = signed && !matches!(error, Some((401 | 438, _)));
         let proven = self.key.is_some_and(|key| message.is_authentic(&key));
-        // What answers a request without a name and takes it has no key either.
+        // A server that accepts an unauthenticated request has no key either.
         if needs_proof && !proven {
             return TurnReceived::Dropped;
         }
@@ -383,7 +390,7 @@ impl Allocation {
         TurnReceived::Handled
     }
 
-    /// The server has done what it was asked for.
+    /// Handles a success response.
     fn granted(&mut self, now: Time, purpose: Purpose, message: &Message<'_>) {
         let lifetime = || {
             let seconds = message.number(attribute::LIFETIME).unwrap_or(600);
@@ -396,7 +403,7 @@ impl Allocation {
                     own.port() > 0 && !own.ip().is_unspecified() && !own.ip().is_multicast()
                 };
                 let Some(relayed) = relayed.filter(usable) else {
-                    let text = "it gave no address that can be used".to_owned();
+                    let text = "Allocate: the server gave no usable relayed address".to_owned();
                     return self.fail(TurnFailure::Refused(text));
                 };
                 self.relayed = Some(relayed);
@@ -423,7 +430,7 @@ impl Allocation {
         }
     }
 
-    /// A peer may be sent to: what waited for that leaves.
+    /// Marks a permission as granted, and sends the datagrams held for its peers.
     fn permitted(&mut self, now: Time, ip: IpAddr) {
         let mut permissions = self.permissions.iter_mut();
         if let Some(permission) = permissions.find(|own| own.ip == ip) {
@@ -469,7 +476,7 @@ impl Allocation {
         );
     }
 
-    /// Takes in by what requests are authenticated from now on; says whether that is there.
+    /// Stores the realm and nonce for later requests. Returns `false` if they are missing.
     fn learn(&mut self, message: &Message<'_>) -> bool {
         let value = |number| {
             let value = message.attribute(number);
@@ -496,10 +503,10 @@ impl Allocation {
 
     fn not_granted(&mut self, now: Time, purpose: Purpose, failure: TurnFailure) {
         match (purpose, failure) {
-            // The server has forgotten it, or will.
+            // The server has released the allocation, or will do so when it expires.
             (Purpose::GiveBack, _) => self.is_over = true,
             (Purpose::Allocate, _) if self.is_closing => self.is_over = true,
-            // Others may be permitted.
+            // Other peers may be permitted.
             (Purpose::Permit(ip), failure) => {
                 self.held.retain(|(to, _)| to.ip() != ip);
                 let mut permissions = self.permissions.iter_mut();
@@ -586,8 +593,9 @@ impl Allocation {
         (transaction, bytes)
     }
 
-    /// Gives the relayed address back, and one that was asked for once it is there. Peers are sent
-    /// nothing more. It is done when [`Allocation::is_over`].
+    /// Releases the relayed address. If the allocation is still pending, it is released as soon as
+    /// it is granted. Nothing more is sent to peers. The release is complete when
+    /// [`Allocation::is_over`] returns true.
     pub fn close(&mut self, now: Time) {
         if self.is_over || std::mem::replace(&mut self.is_closing, true) {
             return;
@@ -601,12 +609,12 @@ impl Allocation {
         self.is_over = self.requests.is_empty();
     }
 
-    /// Whether there is no relayed address, or no more, and none is asked for.
+    /// Returns true if there is no relayed address and none is being requested.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// When [`Allocation::handle_timeout`] is due.
+    /// Time at which [`Allocation::handle_timeout`] is due.
     pub fn deadline(&self) -> Option<Time> {
         if self.is_over {
             return None;
@@ -626,7 +634,7 @@ impl Allocation {
             .filter(|due| *due != Time::NEVER)
     }
 
-    /// Time has gone on.
+    /// Handles all timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.is_over {
             return;
@@ -657,7 +665,7 @@ impl Allocation {
         self.renew(now);
     }
 
-    /// Renews channels, and permissions that are used and not renewed by them.
+    /// Renews channels, and permissions that are used and not renewed by a channel.
     fn renew(&mut self, now: Time) {
         let mut wanted = Vec::new();
         for channel in &mut self.channels {
@@ -681,7 +689,7 @@ impl Allocation {
             if by_channel || asked {
                 own.ends_at = Time::NEVER;
             }
-            // Peers may send until the server forgets it.
+            // Peers may send until the server drops the permission.
             own.ends_at > now
         });
         for purpose in wanted {
@@ -689,7 +697,7 @@ impl Allocation {
         }
     }
 
-    /// Appends the next message to the server, and says whether there was one.
+    /// Appends the next message to the server. Returns `false` if none is pending.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
         let next = self.out.pop_front();
         let any = next.is_some();
@@ -697,13 +705,13 @@ impl Allocation {
         any
     }
 
-    /// What has happened since the last call.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<TurnEvent> {
         self.events.pop_front()
     }
 }
 
-/// After how much of its lifetime an allocation is renewed.
+/// Time after which an allocation with this lifetime is refreshed.
 fn renewed_after(lifetime: Duration) -> Duration {
     lifetime.saturating_sub(REFRESH_BEFORE).max(lifetime / 2)
 }

@@ -1,29 +1,30 @@
-//! Which TURN server is used, and as whom.
+//! Configuration of a TURN server.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The longest name and password (RFC 8489, 14.3).
+/// Maximum length of a user name, in bytes (RFC 8489, 14.3).
 const NAME_MAX: usize = 508;
 
 /// A TURN server that relays all media.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TurnConfig {
-    /// Where it is: `turn:HOST:PORT?transport=udp` (default), `turn:HOST:PORT?transport=tcp`, or
-    /// `turns:HOST:PORT` (TLS over TCP). The port is 3478, or 5349 with TLS, unless written.
+    /// Address of the server: `turn:HOST:PORT?transport=udp` (default),
+    /// `turn:HOST:PORT?transport=tcp`, or `turns:HOST:PORT` (TLS over TCP). The default port is
+    /// 3478, or 5349 with TLS.
     pub url: String,
-    /// The user's name.
+    /// User name.
     pub user: String,
-    /// The password. A secret: it is masked in all that a run leaves.
+    /// Password. It is a secret and is masked in everything that a run writes.
     pub password: String,
 }
 
 impl TurnConfig {
-    /// Whether a server can be reached and asked with these values; if not, why.
+    /// Returns the parsed URL if the settings are valid.
     ///
     /// # Errors
-    /// What is wrong.
+    /// User name or password is empty, the user name is too long, or the URL is invalid.
     pub fn check(&self) -> Result<TurnUrl, String> {
         if self.user.is_empty() || self.password.is_empty() {
             return Err("`turn` needs a `user` and a `password`".to_owned());
@@ -39,30 +40,26 @@ impl TurnConfig {
     }
 }
 
-/// By what a TURN server is reached.
+/// Transport between this side and a TURN server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnTransport {
-    /// Datagrams.
     Udp,
-    /// A connection.
     Tcp,
-    /// A connection with TLS.
+    /// TLS over TCP.
     Tls,
 }
 
-/// Where a TURN server is (RFC 7065).
+/// Address of a TURN server (RFC 7065).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnUrl {
-    /// Name or address; one of IPv6 in brackets.
+    /// Name or IP address. An IPv6 address is in brackets.
     pub host: String,
-    /// Port.
     pub port: u16,
-    /// By what it is reached.
     pub transport: TurnTransport,
 }
 
 impl TurnUrl {
-    /// Reads one; none where it is not as it must be (RFC 7065, 3.1), or over DTLS.
+    /// Parses a URL. Returns `None` if it is malformed (RFC 7065, 3.1) or requests DTLS.
     pub fn parse(text: &str) -> Option<TurnUrl> {
         let (scheme, rest) = text.split_once(':')?;
         let secure = match &*scheme.to_ascii_lowercase() {
@@ -80,7 +77,7 @@ impl TurnUrl {
             (true, None | Some("tcp")) => TurnTransport::Tls,
             _ => return None,
         };
-        // The colons of an address of IPv6 stand in brackets.
+        // Colons of an IPv6 address are in brackets.
         let (host, port) = match at.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
             _ => (at, None),
@@ -112,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_of_turn_servers_are_read() {
+    fn turn_urls_are_parsed() {
         for (text, host, port, transport) in [
             ("turn:h", "h", 3478, TurnTransport::Udp),
             ("turn:h:1?transport=udp", "h", 1, TurnTransport::Udp),
@@ -131,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_a_turn_server_is_refused() {
+    fn invalid_turn_urls_are_refused() {
         for text in [
             "",
             "turn",

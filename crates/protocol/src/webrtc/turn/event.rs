@@ -1,74 +1,71 @@
-//! What an allocation is told, and what it tells.
+//! Settings and events of an allocation.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How an allocation is to be.
+/// Settings of an allocation.
 #[derive(Clone, Debug)]
 pub struct TurnSettings {
-    /// The user's name.
     pub user: String,
-    /// The password.
     pub password: String,
-    /// Whether the server is reached over a connection: nothing is sent twice then, and channel data
-    /// is padded (RFC 8656, 12.5).
+    /// True if the server is reached over TCP or TLS: requests are then not retransmitted, and
+    /// channel data is padded (RFC 8656, 12.5).
     pub reliable: bool,
-    /// Whether the relayed address is one of IPv6.
+    /// True for an IPv6 relayed address, false for IPv4.
     pub ipv6: bool,
-    /// How long each request may take.
+    /// Time limit of each request.
     pub timeout: Duration,
 }
 
-/// Something has happened.
+/// Event of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnEvent {
-    /// There is a relayed address. Said once.
+    /// The relayed address is allocated. Reported once.
     Allocated {
-        /// Other peers send to it, and see it as what sends.
+        /// Address that other peers send to, and that they see as the source.
         relayed: SocketAddr,
     },
-    /// Media for a peer can leave as channel data. Said whenever that was asked for.
+    /// A channel is bound: media for the peer can leave as channel data. Reported after each
+    /// request for it.
     Bound {
-        /// The peer.
         peer: SocketAddr,
-        /// The channel's number, which stays.
+        /// Channel number, which never changes.
         channel: u16,
     },
-    /// It is over. Said once.
+    /// The allocation failed. Reported once.
     Failed(TurnFailure),
 }
 
-/// Why there is no relayed address, or no more.
+/// Reason why there is no relayed address, or no longer one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnFailure {
-    /// The server refused, in words.
+    /// The server refused; the text says why.
     Refused(String),
-    /// The server does not take name and password.
+    /// The server rejected the user name or the password.
     Unauthorized(String),
-    /// The server did not answer that request in time.
+    /// The server did not answer a request in time.
     TimedOut(String),
-    /// There was one, and the server did not renew it.
+    /// The server did not renew the allocation or a channel.
     Lost(String),
 }
 
-/// What came of the server.
+/// Result of handling bytes from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TurnReceived<'a> {
-    /// An answer; it is dealt with.
+    /// A response, fully handled.
     Handled,
-    /// A datagram of a peer's.
+    /// A datagram from a peer.
     Data {
-        /// Who sent it.
+        /// Sender of the datagram.
         peer: SocketAddr,
-        /// What.
         bytes: &'a [u8],
     },
-    /// Nothing was made of it: it is malformed, not authentic, or answers nothing.
+    /// Ignored: malformed, not authentic, or not the answer to a request.
     Dropped,
 }
 
 impl TurnFailure {
-    /// The server's word, or what it did not do.
+    /// Returns the server's error, or the request that it did not answer.
     pub fn text(&self) -> &str {
         match self {
             TurnFailure::Refused(text)

@@ -1,32 +1,31 @@
-//! What comes of a TURN server over a connection, cut into messages and channel data (RFC 8656,
-//! 12.5).
+//! Splits the byte stream of a TURN server into STUN messages and channel data (RFC 8656, 12.5).
 
 use super::channel::CHANNEL_HEAD;
 use super::message::{COOKIE, HEAD};
 
-/// The first bytes that are needed to know how long what begins is: of a message, which is never
-/// shorter, up to its cookie.
+/// Number of bytes that determine the length of a STUN message: its header up to the cookie. No
+/// message is shorter.
 const KNOWN_BY: usize = 8;
 
-/// What came is neither STUN nor channel data: nothing after it can be cut.
+/// Error: the bytes are neither STUN nor channel data, so nothing after them can be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotTurn;
 
-/// Cuts what comes over a connection. Keeps at most one frame, of 64 KiB.
+/// Splitter of a byte stream. It holds at most one frame of 64 KiB.
 #[derive(Debug, Default)]
 pub struct Frames {
     held: Vec<u8>,
-    /// Whether `held` was handed out.
+    /// True if `held` has been returned as a frame.
     is_over: bool,
 }
 
 impl Frames {
-    /// The next frame that ends within `bytes` from `at` on, without the padding behind channel
-    /// data, and how long it is with that; `at` is then where it ended. Without one all is taken,
-    /// and kept as far as needed.
+    /// Returns the next frame that ends in `bytes` after position `at`, without the padding after
+    /// channel data, and the frame's length with padding. `at` then points behind the frame. If no
+    /// frame ends there, all bytes are consumed, and those of an incomplete frame are held.
     ///
     /// # Errors
-    /// What begins there is no frame.
+    /// The bytes at this position are not a frame.
     pub fn next<'a>(
         &'a mut self,
         bytes: &'a [u8],
@@ -51,7 +50,8 @@ impl Frames {
                     return Ok(Some((&self.held[..length], padded)));
                 }
                 Some((_, padded)) => padded,
-                // Channel data may be no longer than its head: what is behind it is another frame.
+                // Channel data may consist of its header alone, so the bytes after it may belong to
+                // another frame.
                 None if self.held.len() < CHANNEL_HEAD => CHANNEL_HEAD,
                 None => KNOWN_BY,
             };
@@ -66,15 +66,15 @@ impl Frames {
     }
 }
 
-/// How long the frame is that begins these bytes, without and with padding; none while too little
-/// is there to know.
+/// Returns the length of the frame at the start of these bytes, without and with padding. `None` if
+/// more bytes are needed to tell.
 fn lengths(bytes: &[u8]) -> Result<Option<(usize, usize)>, NotTurn> {
     let Some(&[kind, _, high, low]) = bytes.first_chunk() else {
         return Ok(None);
     };
     let length = usize::from(u16::from_be_bytes([high, low]));
     match kind >> 6 {
-        // The shortest is as long as what it is known by.
+        // No message is shorter than the bytes that determine its length.
         0 => match bytes.get(4..KNOWN_BY) {
             None => Ok(None),
             Some(cookie) if cookie == COOKIE => Ok(Some((HEAD + length, HEAD + length))),
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame, and the padding behind it.
+    /// Frame, and the length of its padding.
     fn frame() -> impl Strategy<Value = (Vec<u8>, usize)> {
         let stun = (0..60_usize).prop_map(|words| {
             let mut bytes = vec![1, 4, 0, (words * 4) as u8];
@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_give_what_the_whole_gives(
+        fn frames_do_not_depend_on_how_the_stream_is_split(
             all in proptest::collection::vec(frame(), 0..12),
             piece in 1..900_usize,
         ) {
@@ -135,7 +135,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_cut_or_refused_and_little_is_kept(
+        fn arbitrary_bytes_split_or_fail_within_bounded_memory(
             bytes in proptest::collection::vec(any::<u8>(), 0..400),
             piece in 1..50_usize,
         ) {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_turn_is_refused() {
+    fn bytes_that_are_not_turn_are_refused() {
         for bytes in [[0x80; 8], [0; 8]] {
             let mut frames = Frames::default();
             assert_eq!(frames.next(&bytes, &mut 0), Err(NotTurn), "{bytes:?}");

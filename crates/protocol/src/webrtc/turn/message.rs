@@ -1,27 +1,28 @@
-//! Messages of STUN as TURN uses them (RFC 8489, 5; RFC 8656, 17 and 18).
+//! STUN messages as TURN uses them (RFC 8489, 5; RFC 8656, 17 and 18).
 //!
-//! Those of ICE are the agent's: it knows their attributes, and not those of requests to a TURN
-//! server.
+//! The ICE agent has its own parser. It knows the attributes of ICE, but not those of requests to a
+//! TURN server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{Context, HMAC_SHA1_FOR_LEGACY_USE_ONLY, Key};
 
-/// The fixed value behind type and length (RFC 8489, 5).
+/// Magic cookie, which follows type and length (RFC 8489, 5).
 pub(super) const COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 
-/// How long the head of a message is.
+/// Length of a message header, in bytes.
 pub(super) const HEAD: usize = 20;
 
-/// How long an attribute's type and length are, and the value of MESSAGE-INTEGRITY.
+/// Length of an attribute header (type and length), and of the value of MESSAGE-INTEGRITY, in
+/// bytes.
 const ATTRIBUTE_HEAD: usize = 4;
 const INTEGRITY: usize = 20;
 
-/// The longest reason of an error that is kept, in characters (RFC 8489, 14.8).
+/// Maximum length of an error reason, in characters (RFC 8489, 14.8).
 const REASON_MAX: usize = 127;
 
-/// What a message is about (RFC 8489, 18.2; RFC 8656, 17).
+/// Method of a message (RFC 8489, 18.2; RFC 8656, 17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Allocate = 3,
@@ -42,7 +43,7 @@ impl Method {
         Method::ChannelBind,
     ];
 
-    /// Its name, as RFC 8656 has it.
+    /// Name in RFC 8656.
     pub(super) fn name(self) -> &'static str {
         match self {
             Method::Allocate => "Allocate",
@@ -55,7 +56,7 @@ impl Method {
     }
 }
 
-/// Which part a message has in an exchange (RFC 8489, 5).
+/// Class of a message (RFC 8489, 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Request = 0x000,
@@ -64,10 +65,10 @@ pub(super) enum Class {
     Error = 0x110,
 }
 
-/// What tells an exchange from others.
+/// Transaction ID, which matches a response to its request.
 pub(super) type TransactionId = [u8; 12];
 
-/// The numbers of attributes (RFC 8489, 18.3; RFC 8656, 18).
+/// Attribute types (RFC 8489, 18.3; RFC 8656, 18).
 pub(super) mod attribute {
     pub(crate) const USERNAME: u16 = 0x0006;
     pub(crate) const MESSAGE_INTEGRITY: u16 = 0x0008;
@@ -83,19 +84,19 @@ pub(super) mod attribute {
     pub(crate) const REQUESTED_TRANSPORT: u16 = 0x0019;
 }
 
-/// It is no message of STUN.
+/// Error: the bytes are not a STUN message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// A message that was read. Its method may be one that is not known.
+/// Parsed message. `method` is `None` if it is unknown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message<'a> {
     bytes: &'a [u8],
     pub(super) method: Option<Method>,
     pub(super) class: Class,
     pub(super) transaction: TransactionId,
-    /// Where MESSAGE-INTEGRITY begins, or the message ends: what follows is not authenticated, and
-    /// so not read (RFC 8489, 14.5).
+    /// Start of MESSAGE-INTEGRITY, or end of the message. Attributes after it are not
+    /// authenticated, and therefore not read (RFC 8489, 14.5).
     end: usize,
 }
 
@@ -114,7 +115,7 @@ impl<'a> Message<'a> {
             0x100 => Class::Success,
             _ => Class::Error,
         };
-        // Bits of the class stand among those of the method.
+        // The bits of the class lie between those of the method.
         let number = (kind & 0x000f) | (kind & 0x00e0) >> 1 | (kind & 0x3e00) >> 2;
         let mut message = Message {
             bytes,
@@ -137,7 +138,7 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
-    /// The value of the first attribute of that number.
+    /// Returns the value of the first attribute of this type.
     pub(super) fn attribute(&self, number: u16) -> Option<&'a [u8]> {
         let mut at = HEAD;
         while at < self.end {
@@ -150,13 +151,14 @@ impl<'a> Message<'a> {
         None
     }
 
-    /// An attribute that is a number of 32 bits.
+    /// Returns an attribute that is a 32-bit number.
     pub(super) fn number(&self, number: u16) -> Option<u32> {
         let value: [u8; 4] = self.attribute(number)?.try_into().ok()?;
         Some(u32::from_be_bytes(value))
     }
 
-    /// An attribute that is an address, hidden by the cookie and the transaction (RFC 8489, 14.2).
+    /// Returns an attribute that is an address, XORed with the cookie and the transaction ID (RFC
+    /// 8489, 14.2).
     pub(super) fn address(&self, number: u16) -> Option<SocketAddr> {
         let value = self.attribute(number)?;
         let (&[_, family, high, low], ip) = value.split_first_chunk()?;
@@ -178,7 +180,7 @@ impl<'a> Message<'a> {
         Some(SocketAddr::new(ip, port))
     }
 
-    /// The number of an error, and its reason (RFC 8489, 14.8).
+    /// Returns the code and the reason of an error (RFC 8489, 14.8).
     pub(super) fn error(&self) -> Option<(u16, String)> {
         let value = self.attribute(attribute::ERROR_CODE)?;
         let (&[_, _, class, number], reason) = value.split_first_chunk()?;
@@ -188,7 +190,7 @@ impl<'a> Message<'a> {
         Some((code, plain.take(REASON_MAX).collect()))
     }
 
-    /// Whether whoever sent it knows the key (RFC 8489, 14.5).
+    /// Returns true if the sender knows the key (RFC 8489, 14.5).
     pub(super) fn is_authentic(&self, key: &[u8]) -> bool {
         let Some((attribute::MESSAGE_INTEGRITY, tag)) = attribute_at(self.bytes, self.end) else {
             return false;
@@ -197,7 +199,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The attribute that begins there; none where it does not end within the bytes.
+/// Returns the attribute at a position. `None` if it extends past the end.
 fn attribute_at(bytes: &[u8], at: usize) -> Option<(u16, &[u8])> {
     let (&[a, b, c, d], rest) = bytes.get(at..)?.split_first_chunk()?;
     let length = usize::from(u16::from_be_bytes([c, d]));
@@ -205,7 +207,7 @@ fn attribute_at(bytes: &[u8], at: usize) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes([a, b]), &rest[..length]))
 }
 
-/// What hides addresses.
+/// Mask that addresses are XORed with.
 fn mask(transaction: &TransactionId) -> [u8; 16] {
     let mut mask = [0; 16];
     mask[..4].copy_from_slice(&COOKIE);
@@ -213,7 +215,7 @@ fn mask(transaction: &TransactionId) -> [u8; 16] {
     mask
 }
 
-/// MESSAGE-INTEGRITY behind these bytes: of a message whose length ends with it.
+/// Computes MESSAGE-INTEGRITY over `before`, with a length field that includes MESSAGE-INTEGRITY.
 fn integrity(key: &[u8], before: &[u8]) -> [u8; INTEGRITY] {
     let length = before.len() - HEAD + ATTRIBUTE_HEAD + INTEGRITY;
     let mut context = Context::with_key(&Key::new(HMAC_SHA1_FOR_LEGACY_USE_ONLY, key));
@@ -224,7 +226,7 @@ fn integrity(key: &[u8], before: &[u8]) -> [u8; INTEGRITY] {
     tag.as_ref().try_into().expect("SHA-1 has 20 bytes")
 }
 
-/// Writes a message, behind what is there already.
+/// Writer that appends one message to a buffer.
 pub(super) struct Writer<'a> {
     out: &'a mut Vec<u8>,
     begin: usize,
@@ -252,7 +254,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Adds an attribute. What is longer than a message can be is cut off.
+    /// Appends an attribute. A value that exceeds the maximum length of a message is truncated.
     pub(super) fn attribute(self, number: u16, value: &[u8]) -> Writer<'a> {
         let room = usize::from(u16::MAX) & !3;
         let room = room.saturating_sub(self.out.len() - self.begin + ATTRIBUTE_HEAD + INTEGRITY);
@@ -294,7 +296,7 @@ impl<'a> Writer<'a> {
         self.attribute(number, &value[..length])
     }
 
-    /// Ends it, with MESSAGE-INTEGRITY where there is a key.
+    /// Completes the message, with MESSAGE-INTEGRITY if a key is given.
     pub(super) fn finish(self, key: Option<&[u8]>) {
         let before = &self.out[self.begin..];
         if let Some(key) = key {
@@ -323,7 +325,7 @@ mod tests {
         83e382afe382b9000000 15001c662f2f3439396b3935346436 4f4c33346f4c39465354767936347341 0014\
         000b6578616d706c652e6f72670000080014f67024656dd64a3e02b8e0712e85c9a28ca89666";
 
-    /// RFC 5769, 2.2 and 2.3: answers with an address of IPv4 and of IPv6.
+    /// RFC 5769, 2.2 and 2.3: responses with an IPv4 and an IPv6 address.
     const ADDRESSED: [(&str, &str); 2] = [
         (
             "0101003c2112a442b7e7a701bc34d686fa87dfae8022000b7465737420766563746f722000200008\
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rfcs_sample_with_long_term_credentials_is_read_and_made() {
+    fn rfc_5769_sample_with_long_term_credentials_round_trips() {
         let sample = bytes(LONG_TERM);
         let message = Message::parse(&sample).expect("it is one");
         let user = "\u{30de}\u{30c8}\u{30ea}\u{30c3}\u{30af}\u{30b9}";
@@ -356,7 +358,7 @@ mod tests {
         assert_eq!(value(attribute::NONCE), b"f//499k954d6OL34oL9FSTvy64sA");
         assert_eq!(value(attribute::REALM), b"example.org");
         let mut made = Vec::new();
-        // Binding is no method of TURN: the first byte is put right behind.
+        // The sample is a Binding request, which TURN does not use: its type is set afterwards.
         Writer::new(
             &mut made,
             Method::Allocate,
@@ -374,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rfcs_samples_with_addresses_are_read() {
+    fn rfc_5769_samples_with_addresses_are_parsed() {
         for (text, address) in ADDRESSED {
             let sample = bytes(text);
             let message = Message::parse(&sample).expect("it is one");
@@ -388,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_changed_is_not_authentic() {
+    fn truncated_or_changed_messages_are_not_authentic() {
         let sample = bytes(LONG_TERM);
         for length in 0..sample.len() {
             assert!(Message::parse(&sample[..length]).is_err(), "{length}");
@@ -404,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_integrity_is_not_believed() {
+    fn attributes_after_message_integrity_are_ignored() {
         let mut made = Vec::new();
         Writer::new(&mut made, Method::Refresh, Class::Success, [7; 12])
             .number(attribute::LIFETIME, 600)
@@ -423,7 +425,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_again(
+        fn messages_round_trip(
             method in proptest::sample::select(&Method::ALL[..]),
             class in proptest::sample::select(&[
                 Class::Request, Class::Indication, Class::Success, Class::Error
@@ -454,7 +456,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_parse_or_fail(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let whole = bytes.len() >= HEAD;
             if whole {
                 let length = (bytes.len() - HEAD) as u16 & !3;

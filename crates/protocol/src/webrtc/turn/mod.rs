@@ -1,8 +1,8 @@
-//! TURN (RFC 8656): media by way of a server that relays it.
+//! TURN (RFC 8656): media through a relay server.
 //!
-//! [`Allocation`] is the client's side of one relayed address. It does no I/O: what comes of the
-//! TURN server goes in, what is to be sent to it comes out, and between the two stand the datagrams
-//! that other peers sent to the relayed address, and those that are to be sent from it.
+//! [`Allocation`] is the client side of one relayed address. It does no I/O. Bytes from the TURN
+//! server go in, bytes for it come out. Datagrams from other peers are unwrapped, and datagrams to
+//! them are wrapped.
 
 mod allocation;
 mod channel;

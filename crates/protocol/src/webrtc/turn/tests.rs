@@ -1,4 +1,4 @@
-//! A peer behind a small TURN server, in virtual time over a network that loses.
+//! A peer behind a small TURN server, in virtual time over a lossy network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -28,23 +28,23 @@ fn other() -> SocketAddr {
     ([10, 0, 0, 2], 6000).into()
 }
 
-/// What the TURN server does otherwise than it should.
+/// Misbehaviour of the TURN server.
 #[derive(Clone, Debug, Default)]
 struct Wrongs {
-    /// After how many requests it wants another nonce.
+    /// Number of requests after which the nonce changes.
     nonce_after: Option<u32>,
-    /// With what it answers each request of that number.
+    /// Method whose requests are refused, and the error code.
     refuses: Option<(Method, u16)>,
-    /// It says nothing to those.
+    /// Method whose requests get no answer.
     ignores: Option<Method>,
-    /// It signs with another key.
+    /// True if responses are signed with a wrong key.
     forges: bool,
     lifetime: Option<u32>,
-    /// The relayed address that it tells.
+    /// Relayed address that the response contains.
     tells: Option<SocketAddr>,
 }
 
-/// A TURN server of one client.
+/// TURN server of one client.
 struct Server {
     wrongs: Wrongs,
     key: [u8; 16],
@@ -53,7 +53,7 @@ struct Server {
     allocated: bool,
     permitted: BTreeSet<IpAddr>,
     channels: BTreeMap<u16, SocketAddr>,
-    /// What it was asked for and did.
+    /// Methods of the successful requests.
     done: Vec<Method>,
     transactions: BTreeMap<[u8; 12], Vec<u8>>,
     closed: bool,
@@ -107,7 +107,7 @@ impl Server {
             let data = message.attribute(attribute::DATA).expect("it is there");
             return Said::Peer(peer, data.to_vec());
         }
-        // The same request again has the same answer (RFC 8489, 6.3.1).
+        // A retransmitted request gets the same answer (RFC 8489, 6.3.1).
         if let Some(answer) = self.transactions.get(&message.transaction) {
             self.asked_again += 1;
             return Said::Client(answer.clone());
@@ -193,7 +193,7 @@ impl Server {
         out
     }
 
-    /// What a peer sent to the relayed address, as the client hears it.
+    /// Returns a peer's datagram in the form in which the client receives it.
     fn peer_sent(&self, from: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
         if !self.permitted.contains(&from.ip()) {
             return None;
@@ -224,10 +224,10 @@ enum OnItsWay {
     FromPeer(SocketAddr, Vec<u8>),
 }
 
-/// A peer that sends through the TURN server, the server, and another peer that does not.
+/// A peer that sends through the TURN server, the server, and a peer that is reached directly.
 struct Trio {
     now: Time,
-    /// How long each datagram takes.
+    /// Delay of each datagram.
     delay: Duration,
     lose: f64,
     client: Option<Peer>,
@@ -334,7 +334,7 @@ impl Trio {
         while self.peer.poll_event().is_some() {}
     }
 
-    /// There is an address: both sides are told of each other.
+    /// Connects both sides once the relayed address is allocated.
     fn begin(&mut self, relayed: SocketAddr) {
         let config = PeerConfig::new(CERTIFICATE.clone(), 2 * self.seed + 1);
         let mut client = Peer::offerer(self.now, &config);
@@ -427,7 +427,7 @@ impl Trio {
 }
 
 #[test]
-fn peers_connect_through_the_server_whatever_is_lost() {
+fn peers_connect_through_the_server_despite_loss() {
     let mut took = Vec::new();
     for seed in 0..200 {
         let lose = [0.0, 0.05, 0.2][seed as usize % 3];
@@ -453,14 +453,14 @@ fn peers_connect_through_the_server_whatever_is_lost() {
             took.push(trio.now.since(began));
         }
     }
-    // A check that leaves before its peer is permitted is sent again.
+    // A check that is sent before its peer is permitted is retransmitted.
     let longest = took.iter().max();
     assert!(longest < Some(&Duration::from_millis(400)), "{took:?}");
 }
 
 #[test]
-fn answers_that_come_twice_are_known() {
-    // Each request is sent again before its answer comes.
+fn repeated_responses_are_not_counted_as_dropped() {
+    // Each request is retransmitted before its answer arrives.
     let mut trio = Trio::new(7, 0.0, Wrongs::default());
     trio.delay = Duration::from_millis(200);
     trio.run_for(Duration::from_secs(20));
@@ -470,7 +470,7 @@ fn answers_that_come_twice_are_known() {
 }
 
 #[test]
-fn what_is_granted_is_renewed_for_as_long_as_it_is_used() {
+fn allocation_and_channel_are_renewed_while_in_use() {
     let mut trio = Trio::new(
         1,
         0.0,
@@ -488,7 +488,7 @@ fn what_is_granted_is_renewed_for_as_long_as_it_is_used() {
             .filter(|own| **own == method)
             .count()
     };
-    // Each 540 s of 600, and each 240 s.
+    // The allocation is refreshed every 540 s of 600 s, a channel every 240 s.
     assert_eq!(times(Method::Allocate), 1);
     assert_eq!(times(Method::Refresh), 6);
     assert_eq!(times(Method::ChannelBind), 15);
@@ -498,7 +498,7 @@ fn what_is_granted_is_renewed_for_as_long_as_it_is_used() {
 }
 
 #[test]
-fn what_was_granted_is_given_back_whatever_is_lost_and_whenever_that_is() {
+fn allocation_is_released_at_any_time_despite_loss() {
     for seed in 0..300 {
         let lose = [0.0, 0.05, 0.2][seed as usize % 3];
         let wrongs = Wrongs {
@@ -506,7 +506,7 @@ fn what_was_granted_is_given_back_whatever_is_lost_and_whenever_that_is() {
             ..Wrongs::default()
         };
         let mut trio = Trio::new(seed, lose, wrongs);
-        // Also while it is being asked for.
+        // At some seeds the allocation is still pending.
         trio.run_for(Duration::from_millis(3 * seed));
         trio.allocation.close(trio.now);
         trio.client = None;
@@ -522,7 +522,7 @@ fn peer(number: u8) -> SocketAddr {
     ([10, 1, 0, number], 9).into()
 }
 
-/// What leaves at once when a datagram is sent to a peer.
+/// Sends a datagram to a peer. Returns the number of bytes that leave at once.
 fn send(trio: &mut Trio, number: u8) -> usize {
     let mut out = Vec::new();
     let now = trio.now;
@@ -535,7 +535,7 @@ fn send(trio: &mut Trio, number: u8) -> usize {
 }
 
 #[test]
-fn permissions_are_renewed_while_they_are_used_and_stand_as_long_as_the_server_keeps_them() {
+fn permissions_are_renewed_while_used_and_then_expire() {
     let mut trio = Trio::new(8, 0.0, Wrongs::default());
     trio.run_for(Duration::from_secs(1));
     let asked = |trio: &Trio| {
@@ -551,7 +551,7 @@ fn permissions_are_renewed_while_they_are_used_and_stand_as_long_as_the_server_k
         assert!(send(&mut trio, 1) > 0);
     }
     assert_eq!(asked(&trio), before + 3, "twice in ten minutes");
-    // Unused for four minutes and a half it stands, and is used again.
+    // The permission remains valid for four and a half minutes without use, and is then used again.
     trio.run_for(Duration::from_secs(4 * 60 + 30));
     let before = asked(&trio);
     assert!(send(&mut trio, 1) > 0);
@@ -560,7 +560,7 @@ fn permissions_are_renewed_while_they_are_used_and_stand_as_long_as_the_server_k
     let data = data.expect("it is permitted");
     let received = trio.allocation.handle(trio.now, &data);
     assert!(matches!(received, TurnReceived::Data { peer: from, .. } if from == peer(1)));
-    // Unused for longer it is over, and asked for again.
+    // Without use for longer, it lapses and must be requested again.
     trio.run_for(Duration::from_secs(11 * 60));
     assert_eq!(
         trio.allocation.handle(trio.now, &data),
@@ -575,7 +575,7 @@ fn permissions_are_renewed_while_they_are_used_and_stand_as_long_as_the_server_k
 }
 
 #[test]
-fn a_peer_that_was_not_permitted_is_asked_for_again_and_not_at_once() {
+fn refused_permission_is_requested_again_after_a_delay() {
     let mut trio = Trio::new(9, 0.0, Wrongs::default());
     trio.run_for(Duration::from_secs(1));
     trio.server.wrongs.refuses = Some((Method::CreatePermission, 508));
@@ -594,7 +594,7 @@ fn a_peer_that_was_not_permitted_is_asked_for_again_and_not_at_once() {
 }
 
 #[test]
-fn a_channel_is_told_of_each_time_it_is_asked_for() {
+fn channel_is_reported_after_each_request_for_it() {
     let mut trio = Trio::new(10, 0.0, Wrongs::default());
     trio.run_for(Duration::from_secs(2));
     let known = trio.events.len();
@@ -611,7 +611,7 @@ fn a_channel_is_told_of_each_time_it_is_asked_for() {
 }
 
 #[test]
-fn a_short_lifetime_is_renewed_in_time_and_not_at_every_moment() {
+fn short_lifetimes_are_refreshed_in_time_at_a_bounded_rate() {
     for (lifetime, most) in [(20, 8), (0, 14)] {
         let wrongs = Wrongs {
             lifetime: Some(lifetime),
@@ -627,7 +627,7 @@ fn a_short_lifetime_is_renewed_in_time_and_not_at_every_moment() {
 }
 
 #[test]
-fn each_failure_has_its_reason() {
+fn every_failure_has_its_reason() {
     use TurnFailure::{Lost, Refused, TimedOut, Unauthorized};
     let refuses = |method, code| Wrongs {
         refuses: Some((method, code)),
@@ -674,7 +674,7 @@ fn each_failure_has_its_reason() {
             Lost("Refresh: no answer in time".to_owned()),
         ),
         (
-            // It wants another nonce each time.
+            // The server demands another nonce each time.
             Wrongs {
                 nonce_after: Some(1),
                 ..Wrongs::default()
@@ -683,7 +683,7 @@ fn each_failure_has_its_reason() {
             Refused("Allocate: 438 no".to_owned()),
         ),
         (
-            // Nothing that it says can be believed.
+            // No response of the server is authentic.
             Wrongs {
                 forges: true,
                 ..Wrongs::default()
@@ -697,7 +697,7 @@ fn each_failure_has_its_reason() {
                 ..Wrongs::default()
             },
             "secret",
-            Refused("it gave no address that can be used".to_owned()),
+            Refused("Allocate: the server gave no usable relayed address".to_owned()),
         ),
     ] {
         let mut trio = Trio::with(3, 0.0, wrongs.clone(), password);
@@ -708,7 +708,7 @@ fn each_failure_has_its_reason() {
 }
 
 #[test]
-fn a_peer_that_is_not_permitted_is_told_of() {
+fn refused_permission_has_a_reason() {
     let wrongs = Wrongs {
         refuses: Some((Method::CreatePermission, 403)),
         ..Wrongs::default()
@@ -722,7 +722,7 @@ fn a_peer_that_is_not_permitted_is_told_of() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_dropped_and_counted_and_nothing_grows() {
+fn unrequested_messages_are_dropped_and_counted() {
     let mut trio = Trio::new(5, 0.0, Wrongs::default());
     trio.run_for(Duration::from_secs(2));
     assert!(trio.connected());
@@ -734,10 +734,10 @@ fn what_nobody_asked_for_is_dropped_and_counted_and_nothing_grows() {
         let mut transaction = [0; 12];
         random.fill_bytes(&mut transaction);
         match round % 5 {
-            // A channel that is not bound, and one that is longer than what came.
+            // Data of an unbound channel, and data with a length beyond the datagram.
             0 => bytes.extend_from_slice(&[0x40, 7, 0, 0]),
             1 => bytes.extend_from_slice(&[0x40, 0, 0xff, 0xff, 1]),
-            // Answers to nothing, and data of a stranger.
+            // Responses without a request, and data from an unknown peer.
             2 => Writer::new(&mut bytes, Method::Allocate, Class::Success, transaction)
                 .address(
                     attribute::XOR_RELAYED_ADDRESS,
@@ -769,7 +769,7 @@ fn what_nobody_asked_for_is_dropped_and_counted_and_nothing_grows() {
 }
 
 #[test]
-fn peers_without_end_are_not_asked_for() {
+fn number_of_requested_peers_is_bounded() {
     let mut trio = Trio::new(6, 0.0, Wrongs::default());
     trio.run_for(Duration::from_secs(1));
     let mut out = Vec::new();
@@ -785,6 +785,6 @@ fn peers_without_end_are_not_asked_for() {
     while trio.allocation.poll_transmit(&mut out) {
         asked += 1;
     }
-    // 32 peers to be permitted, one of which is there already, and 32 channels.
+    // Permissions for 32 peers, one of which exists already, and 32 channels.
     assert!((40..=64).contains(&asked), "{asked}");
 }

@@ -1,4 +1,4 @@
-//! Agreeing on a PeerConnection, whatever brings the descriptions.
+//! Negotiation of PeerConnections, independent of the signalling.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::session::{Context, Output};
 use crate::webrtc::peer::{Peer, PeerConfig};
 use crate::webrtc::sdp::{SessionDescription, Transport};
 
-/// How long a PeerConnection may take to be connected, and to begin.
+/// Time limit for a PeerConnection to start and to connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 
-/// Why there is to be none: the status by which HTTP says so, and in words.
+/// Reason for refusing a PeerConnection: an HTTP status and a text.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) status: u16,
@@ -34,7 +34,7 @@ impl Refused {
     }
 }
 
-/// A PeerConnection that is being agreed upon.
+/// PeerConnection under negotiation.
 #[derive(Debug)]
 pub(super) struct Begun {
     pub(super) number: u64,
@@ -43,14 +43,14 @@ pub(super) struct Begun {
     pub(super) until: Time,
 }
 
-/// One that was agreed upon: by what it is known, and what is answered.
+/// Negotiated PeerConnection: its ID, and the answer to the offer.
 #[derive(Debug)]
 pub(super) struct Agreed {
     pub(super) id: String,
     pub(super) answer: SessionDescription,
 }
 
-/// What our descriptions say, kept.
+/// Owned values of [`Own`].
 struct OwnParts {
     transport: Transport,
     session_id: u64,
@@ -82,7 +82,7 @@ impl Shared {
     fn begin(&self, now: Time, local: SocketAddr, offers: bool) -> Result<Begun, Refused> {
         self.forget_who_never_came(now);
         if !self.registry().has_room() {
-            let why = "there are as many sessions as may be";
+            let why = "the maximum number of sessions is reached";
             return Err(Refused::new(503, why));
         }
         let number = self.peers.fetch_add(1, Ordering::Relaxed);
@@ -103,12 +103,12 @@ impl Shared {
         })
     }
 
-    /// Begins a PeerConnection that this side offers.
+    /// Creates a PeerConnection that the server offers.
     pub(super) fn begin_to_offer(&self, now: Time, local: SocketAddr) -> Result<Begun, Refused> {
         self.begin(now, local, true)
     }
 
-    /// Begins a PeerConnection that was offered.
+    /// Creates a PeerConnection for a client's offer.
     pub(super) fn begin_to_answer(
         &self,
         now: Time,
@@ -127,7 +127,7 @@ impl Shared {
         Ok((offer, begun))
     }
 
-    /// Agrees on what is to be played of the stream of that name.
+    /// Negotiates what a client plays of a stream.
     pub(super) fn agree_to_play(
         &self,
         offer: &SessionDescription,
@@ -138,7 +138,7 @@ impl Shared {
         let tracks = match &publication {
             Some(publication) => &publication.tracks,
             None if self.makes(name) => &self.made,
-            None => return Err(Refused::new(404, "there is no stream of that name")),
+            None => return Err(Refused::new(404, "no stream has this name")),
         };
         let number = begun.number;
         let ours = begun.peer.local_transport();
@@ -148,7 +148,7 @@ impl Shared {
         let Some((answer, planned)) = answer else {
             let codecs: Vec<&str> = tracks.iter().map(|track| &track.codec.name[..]).collect();
             let why = format!(
-                "the stream has {}, which the offer takes not",
+                "the stream has {}, which the offer does not accept",
                 codecs.join(", ")
             );
             return Err(Refused::new(406, why));
@@ -161,7 +161,7 @@ impl Shared {
         Ok(Agreed { id, answer })
     }
 
-    /// Agrees on what is to be published under that name.
+    /// Negotiates what a client publishes under a name.
     pub(super) fn agree_to_publish(
         &self,
         offer: &SessionDescription,
@@ -172,15 +172,15 @@ impl Shared {
         let ours = begun.peer.local_transport();
         let own = self.own(&ours, number);
         let Some((answer, taken)) = negotiate::answer_publisher(offer, &own.as_own()) else {
-            let why = "the offer sends nothing that is taken here";
+            let why = "the offer sends no media that the server accepts";
             return Err(Refused::new(406, why));
         };
         let index = match self.published.begin(name) {
             Ok(index) => index,
-            Err(Refusal::Taken) => return Err(Refused::new(409, "somebody publishes that stream")),
-            Err(Refusal::Full) => return Err(Refused::new(503, "there are too many streams")),
+            Err(Refusal::Taken) => return Err(Refused::new(409, "the stream has a publisher")),
+            Err(Refusal::Full) => return Err(Refused::new(503, "too many published streams")),
         };
-        // Its place is not to become another's meanwhile.
+        // The lock keeps the slot from being taken by another PeerConnection.
         let mut registry = self.registry();
         let publication = Arc::new(Publication {
             number,
@@ -197,8 +197,8 @@ impl Shared {
         Ok(Agreed { id, answer })
     }
 
-    /// Lets what was agreed upon wait for its first datagram; gives the name by which its client
-    /// knows it.
+    /// Registers a negotiated PeerConnection, which then waits for its first datagram. Returns its
+    /// ID.
     pub(super) fn accept(
         &self,
         registry: &mut Registry<Waiting>,
@@ -226,9 +226,9 @@ impl Shared {
         id
     }
 
-    /// The client ends the PeerConnection that it knows by that name; says whether there was one.
+    /// Ends a PeerConnection at its client's request. Returns false if the ID is unknown.
     pub(super) fn end_peer(&self, cx: &mut Context<'_>, id: &str) -> bool {
-        // The lock is not held while what was taken is given back.
+        // The registry must not be locked while resources are released.
         let removed = self.registry().remove(id);
         match removed {
             None => return false,

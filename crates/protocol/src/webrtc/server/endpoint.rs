@@ -1,5 +1,5 @@
-//! The server's UDP port: it finds the PeerConnection that a datagram is for by the user fragment
-//! in checks of ICE, whose sender has to know the password, and by the address from then on.
+//! UDP port of the server. ICE checks are routed by their user fragment, and their sender must know
+//! the password. Other datagrams are routed by their source address.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use super::{Shared, add};
 use crate::session::{self, Datagram, PeerId, Route};
 use crate::webrtc::ice::Check;
 
-/// The most addresses of one PeerConnection: as many as ICE remembers.
+/// Maximum number of addresses per PeerConnection: as many as ICE remembers.
 const ADDRESSES_MAX: usize = 32;
 
-/// A PeerConnection that has begun on this port.
+/// A PeerConnection that has started on this port.
 #[derive(Debug)]
 struct Begun {
     ufrag: String,
@@ -25,7 +25,7 @@ struct Begun {
     addresses: Vec<SocketAddr>,
 }
 
-/// The port of one worker.
+/// UDP port of one worker.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     shared: Arc<Shared>,
@@ -48,13 +48,13 @@ impl Endpoint {
         }
     }
 
-    /// How many addresses it knows.
+    /// Number of known addresses.
     #[cfg(test)]
     pub(super) fn addresses(&self) -> usize {
         self.by_address.len()
     }
 
-    /// An authentic check came from there: what comes from there later is for the same.
+    /// Maps the source address of an authentic check to its PeerConnection.
     fn learn(&mut self, peer: PeerId, from: SocketAddr) {
         if self.by_address.get(&from) == Some(&peer) {
             return;
@@ -69,7 +69,7 @@ impl Endpoint {
             }
         }
         begun.addresses.push(from);
-        // Who had that address before has left it.
+        // A PeerConnection that had this address before has left it.
         self.by_address.insert(from, peer);
     }
 

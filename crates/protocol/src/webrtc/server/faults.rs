@@ -1,28 +1,28 @@
-//! What the reference server does wrong on purpose.
+//! Faults that the reference server injects.
 
 use measure::units::Ratio;
 
 use crate::media::rtp::Faults;
 use crate::webrtc::sdp::MediaKind;
 
-/// Where the server falls silent.
+/// Stage at which the server falls silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// Requests of HTTP get no answer.
+    /// HTTP requests and messages to rooms get no answer.
     Http,
-    /// Checks of ICE get none.
+    /// ICE checks get no answer.
     Ice,
-    /// The handshake of DTLS gets none.
+    /// The DTLS handshake gets no answer.
     Dtls,
-    /// PeerConnections stand, and no media comes.
+    /// PeerConnections are established, but no media is sent.
     Media,
-    /// The same, and no sound comes, or no pictures.
+    /// PeerConnections are established, but no audio is sent.
     Audio,
-    /// See [`Silence::Audio`].
+    /// PeerConnections are established, but no video is sent.
     Video,
 }
 
-/// What stands behind `silent=`.
+/// Values of `silent=`.
 const SILENCES: [(&str, Silence); 6] = [
     ("http", Silence::Http),
     ("ice", Silence::Ice),
@@ -32,28 +32,28 @@ const SILENCES: [(&str, Silence); 6] = [
     ("video", Silence::Video),
 ];
 
-/// What is done wrong on purpose. Nothing by default.
+/// Faults to inject. The default injects none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerFaults {
-    /// With media on its way to those who play, be it made or of a publisher. `jitter`, `delay`,
-    /// `stall` and `stop` are of made media alone.
+    /// Faults of media sent to players, generated or forwarded. `jitter`, `delay`, `stall` and
+    /// `stop` affect generated media only.
     pub media: Faults,
-    /// The share of packets that are left out when they are sent again; from 0 to 1.
+    /// Share of retransmissions that are dropped, from 0 to 1.
     pub loss_again: f64,
-    /// The status with which every offer is refused.
+    /// HTTP status with which every offer is refused. Joins of rooms are refused too.
     pub answer: Option<u16>,
-    /// Where it falls silent.
+    /// Stage at which the server falls silent.
     pub silent: Option<Silence>,
 }
 
 impl ServerFaults {
-    /// The faults there are beside those of [`Faults`], as they are written.
+    /// Examples of the faults that exist in addition to those of [`Faults`].
     pub const KNOWN: [&str; 3] = ["loss-again=10%", "answer=503", "silent=http"];
 
-    /// Adds one fault, as it is written after `--fault`. One that stands already is replaced.
+    /// Adds one fault, written as for `--fault`. It replaces an earlier one of the same name.
     ///
     /// # Errors
-    /// What is wrong with it, and what there is.
+    /// The fault is unknown (the text lists all of them), or its value is invalid.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let (name, value) = (name.trim(), value.trim());
@@ -71,7 +71,7 @@ impl ServerFaults {
                     self.answer = Some(status);
                     Ok(())
                 }
-                _ => Err("it is a status of HTTP that refuses, 400 to 599".to_owned()),
+                _ => Err("must be an HTTP status from 400 to 599".to_owned()),
             },
             "silent" => crate::reference::one_of(&SILENCES, value)
                 .map(|silence| self.silent = Some(silence)),
@@ -79,13 +79,13 @@ impl ServerFaults {
                 let known = Faults::KNOWN.iter().chain(&Self::KNOWN);
                 let known: Vec<String> = known.map(|own| format!("`{own}`")).collect();
                 let known = known.join(", ");
-                Err(format!("there is no such fault; there are {known}"))
+                Err(format!("unknown fault; known faults are {known}"))
             }),
         };
         result.map_err(|error| format!("fault `{text}`: {error}"))
     }
 
-    /// Whether nothing of that kind comes.
+    /// Returns true if media of this kind is not sent.
     pub(super) fn silences(&self, kind: MediaKind) -> bool {
         match self.silent {
             Some(Silence::Media) => true,
@@ -95,7 +95,7 @@ impl ServerFaults {
         }
     }
 
-    /// Those that strike while media is made.
+    /// Returns the faults that are applied while media is generated.
     pub(super) fn of_making(&self) -> Faults {
         Faults {
             loss: 0.0,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_read_as_they_are_written() {
+    fn faults_parse_in_their_written_form() {
         let mut faults = ServerFaults::default();
         for known in Faults::KNOWN.iter().chain(&ServerFaults::KNOWN) {
             faults.add(known).expect("it is known");

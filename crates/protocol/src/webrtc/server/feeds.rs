@@ -1,4 +1,4 @@
-//! What a PeerConnection plays: one stream, or those of a room as they come and go.
+//! Streams that a PeerConnection plays: a single one, or those of a room as they come and go.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::webrtc::feedback::{Message, messages};
 use crate::webrtc::peer::Peer;
 use crate::webrtc::transport_numbers::TransportNumbers;
 
-/// All that is played.
+/// All streams that a PeerConnection plays.
 #[derive(Debug)]
 pub(super) struct Feeds {
     shared: Arc<Shared>,
     number: u64,
     all: Vec<Playing>,
-    /// Whether it stays when nothing is left to be played: others may come.
+    /// True if the PeerConnection stays open without streams, because more may be added.
     stays: bool,
     begun: bool,
-    /// Of the packets of all, where they are numbered.
+    /// Transport-wide sequence numbers of all packets, if negotiated.
     numbers: Option<TransportNumbers>,
     past: Past,
     pictures: u64,
-    /// Packets of which the player said that they arrived, and estimates that it sent.
+    /// Packets that the player reported as received, and number of estimates that it sent (REMB).
     told: u64,
     rembs: u64,
 }
@@ -49,12 +49,12 @@ impl Feeds {
         }
     }
 
-    /// Begins to send. Says whether there is anything to send, now or later.
+    /// Starts sending. Returns `false` if there is nothing to send, now or later.
     pub(super) fn begin(&mut self, cx: &mut Context<'_>, peer: &mut Peer) -> bool {
         self.begun = true;
         let mut any = false;
         for playing in std::mem::take(&mut self.all) {
-            // Who published it may be gone by now.
+            // The publisher may have left by now.
             any |= self.begin_one(cx, peer, playing);
         }
         self.take_more(cx, peer);
@@ -69,7 +69,7 @@ impl Feeds {
         begins
     }
 
-    /// Begins to play what was agreed upon since, and ends what is not wanted any more.
+    /// Applies pending changes: starts added streams, and stops removed ones.
     pub(super) fn take_more(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
         if !self.begun {
             return;
@@ -92,7 +92,7 @@ impl Feeds {
         }
     }
 
-    /// Takes in what the player asks for. What cannot be read is let go.
+    /// Handles RTCP feedback of the player, up to the first malformed message.
     pub(super) fn feedback(&mut self, cx: &mut Context<'_>, compound: &[u8]) {
         for message in messages(compound).map_while(Result::ok) {
             match message {
@@ -104,7 +104,7 @@ impl Feeds {
                 }
                 Message::PictureLoss { media, .. } => self.wants_picture(cx, media),
                 Message::FullIntra { demands, .. } => {
-                    // Each is answered by one, whoever demands it.
+                    // One key frame answers all requests in the message.
                     if let Some((media, _)) = demands.first() {
                         self.wants_picture(cx, *media);
                     }
@@ -125,7 +125,7 @@ impl Feeds {
         }
     }
 
-    /// Hears something of a stream. When it is over, flows come to their end.
+    /// Delivers a message to the streams of the publication that it concerns.
     pub(super) fn told(&mut self, cx: &mut Context<'_>, peer: &mut Peer, message: &str) {
         let Some((word, number)) = Word::read(message) else {
             return;
@@ -136,7 +136,7 @@ impl Feeds {
         }
     }
 
-    /// A flow has come to its end; says whether all have, and nothing more is to come.
+    /// Marks a flow as ended. Returns `true` if all flows have ended and no stream may be added.
     pub(super) fn ended(&mut self, cx: &mut Context<'_>, peer: &mut Peer, flow: FlowId) -> bool {
         let mut all = self.all.iter_mut();
         let over = all.position(|own| own.ended(flow));
@@ -162,14 +162,14 @@ impl Feeds {
         }
     }
 
-    /// Sends sender reports, of all.
+    /// Sends sender reports on all streams.
     pub(super) fn report(&self, cx: &mut Context<'_>, peer: &mut Peer, goodbye: bool) {
         for playing in &self.all {
             playing.report(cx, peer, goodbye);
         }
     }
 
-    /// Sends no more, and hands in what was done.
+    /// Stops sending, and adds the counts to the record.
     pub(super) fn end(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! What a player is sent: made media, or what another client publishes; with faults on request,
-//! sealed where it leaves.
+//! Media flow to a player: generated or forwarded packets, with injected faults, encrypted just
+//! before they are sent.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -17,32 +17,32 @@ use crate::webrtc::feedback::{HistoryCounts, Retransmissions};
 use crate::webrtc::srtp::RtpSealer;
 use crate::webrtc::transport_numbers::TransportNumbers;
 
-/// How much memory encrypted packets are made in at a time, and the most bytes that encrypting adds
-/// to a packet.
+/// Size of a buffer for encrypted packets, and maximum number of bytes that encryption adds to a
+/// packet.
 const ROOM: usize = 32 * 1024;
 const TRAILER_MAX: usize = 16;
 
-/// The most packets that wait to be passed on: those of half a second of 40 Mb/s. Of more the
-/// oldest is lost, and counted.
+/// Maximum number of packets queued for forwarding: half a second at 40 Mb/s. If the queue is full,
+/// the oldest packet is dropped and counted.
 const WAITING_MAX: usize = 2048;
 
-/// The most packets of which it is remembered that they were left out.
+/// Maximum number of dropped packets that are remembered.
 const MISSED_MAX: usize = 4096;
 
-/// Where media comes from.
+/// Source of a flow's media.
 #[derive(Debug)]
 pub(super) enum Media {
-    /// It is made.
+    /// Generated media.
     Made(Box<RtpFlow>),
-    /// Its session pushes it.
+    /// Forwarded media, which the session pushes.
     Relayed(Relayed),
 }
 
-/// What a publisher sent and is to be passed on.
+/// Queue of a publisher's packets to be forwarded.
 #[derive(Debug, Default)]
 pub(super) struct Relayed {
     waiting: VecDeque<(Time, PacketHeader, Bytes)>,
-    /// No more follows.
+    /// True if no more packets follow.
     finished: bool,
     sent: (u64, u64),
     frames: u64,
@@ -76,28 +76,29 @@ impl Relayed {
     }
 }
 
-/// The marker in the second byte of a header (RFC 3550, 5.1): of video, the last packet of a frame.
+/// Marker bit in the second byte of a header (RFC 3550, 5.1). In video it marks a frame's last
+/// packet.
 const MARKER: u8 = 0x80;
 
-/// What a packet is, as its tag says in its lowest bits, below its length and its number. One that
-/// leaves for the first time is nothing else, or the last of its frame.
+/// Kind of a packet, in the lowest bits of its tag, below its length and its number. A first
+/// transmission is either `FIRST` or `LAST_OF_FRAME`.
 const FIRST: u64 = 0;
 const COPY: u64 = 1;
 const AGAIN: u64 = 2;
 const LAST_OF_FRAME: u64 = 4;
 
-/// A packet on its way out, not sealed.
+/// Packet to be sent, not yet encrypted.
 #[derive(Clone, Debug)]
 struct Packet {
     due: Time,
     header: PacketHeader,
     payload: Bytes,
-    /// Its sequence number, extended.
+    /// Extended sequence number.
     number: u64,
     kind: u64,
 }
 
-/// The flow of one media of a player.
+/// Flow of one track to a player.
 #[derive(Debug)]
 pub(super) struct ServedFlow {
     media: Media,
@@ -106,35 +107,37 @@ pub(super) struct ServedFlow {
     faults: ServerFaults,
     burst_left: u32,
     rng: Pcg64,
-    /// The highest number that was taken of the media.
+    /// Highest extended sequence number taken from the media.
     highest: Option<u64>,
-    /// What goes next.
+    /// Packets to be sent next.
     ready: VecDeque<Packet>,
-    /// Packets that let others go first, with how many still.
+    /// Packets held back for reordering, each with the number of packets that are still to overtake
+    /// it.
     held: Vec<(Packet, u32)>,
     again: Option<Again>,
     numbers: Option<TransportNumbers>,
-    /// Of this stream, and of what is sent again of it.
+    /// Encrypts the stream and its retransmissions.
     sealer: RtpSealer,
-    /// Used again when all packets in it have left.
+    /// Buffer for encrypted packets, reused once all packets in it have been sent.
     room: BytesMut,
-    /// Numbers of packets that were left out, and have not left again.
+    /// Numbers of packets that were dropped on purpose and not yet retransmitted.
     missed: BTreeSet<u64>,
-    /// When the frames were due whose last packets are on their way.
+    /// Due times of the frames whose last packet is being sent.
     due_frames: VecDeque<Time>,
     counts: SentCounts,
 }
 
-/// How the flow of a media is to be.
+/// Settings of a flow.
 #[derive(Debug)]
 pub(super) struct FlowConfig {
     pub(super) ssrc: u32,
     pub(super) payload_type: u8,
     pub(super) faults: ServerFaults,
     pub(super) seed: u64,
-    /// Whether packets are sent again, and in which stream of their own, if in one.
+    /// `None` if packets are not retransmitted; `Some(None)` if they are retransmitted in the
+    /// stream itself instead of an RTX stream.
     pub(super) again: Option<Option<Retransmissions>>,
-    /// The numbers of the transport, where packets have them.
+    /// Transport-wide sequence numbers, if negotiated.
     pub(super) numbers: Option<TransportNumbers>,
 }
 
@@ -160,23 +163,23 @@ impl ServedFlow {
         }
     }
 
-    /// Has a packet of a publisher passed on: `header` is its own, with the extension that the
-    /// player reads.
+    /// Queues a publisher's packet for forwarding. `header` is the publisher's header, with the
+    /// extension for this player.
     pub(super) fn push(&mut self, at: Time, header: &PacketHeader, payload: Bytes) {
         if let Media::Relayed(relayed) = &mut self.media {
             relayed.push(at, *header, payload);
         }
     }
 
-    /// No more of a publisher follows.
+    /// Marks the end of a publisher's media.
     pub(super) fn finish(&mut self) {
         if let Media::Relayed(relayed) = &mut self.media {
             relayed.finished = true;
         }
     }
 
-    /// Packets and bytes of payload that were to leave for the first time: what a sender report
-    /// says (RFC 3550, 6.4.1).
+    /// Returns the numbers of packets and payload bytes that were due for their first transmission,
+    /// as sender reports contain them (RFC 3550, 6.4.1).
     pub(super) fn sent(&self) -> (u64, u64) {
         match &self.media {
             Media::Made(flow) => flow.sent(),
@@ -184,7 +187,7 @@ impl ServedFlow {
         }
     }
 
-    /// The made media.
+    /// Returns the generated media, or `None` if the media is forwarded.
     pub(super) fn made(&self) -> Option<&RtpFlow> {
         match &self.media {
             Media::Made(flow) => Some(flow),
@@ -192,14 +195,14 @@ impl ServedFlow {
         }
     }
 
-    /// The player asks for packets.
+    /// Queues retransmissions of packets that the player requested.
     pub(super) fn ask(&mut self, missing: &[u16], now: Time) {
         if let Some(again) = &mut self.again {
             again.ask(missing, now, None);
         }
     }
 
-    /// What became of its packets so far.
+    /// Returns the counts of the packets so far.
     pub(super) fn counts(&self) -> SentCounts {
         let asked = self.again.as_ref().map(Again::counts);
         let HistoryCounts { asked, unknown, .. } = asked.unwrap_or_default();
@@ -220,7 +223,7 @@ impl ServedFlow {
         share > 0.0 && self.rng.random_bool(share.min(1.0))
     }
 
-    /// Whether a packet is left out.
+    /// Decides whether a packet is dropped.
     fn is_lost(&mut self) -> bool {
         if self.burst_left > 0 {
             self.burst_left -= 1;
@@ -235,9 +238,9 @@ impl ServedFlow {
         self.chance(self.faults.media.loss)
     }
 
-    /// The number of a packet, extended: near the highest so far.
+    /// Returns the extended sequence number of a packet: the one nearest to the highest so far.
     fn extended(&mut self, sequence: u16) -> u64 {
-        // Above one turn, so that numbers before the first do not pass below zero.
+        // The first number is above one cycle, so that earlier packets do not underflow.
         let Some(highest) = self.highest else {
             let number = 1 << 16 | u64::from(sequence);
             self.highest = Some(number);
@@ -249,12 +252,12 @@ impl ServedFlow {
         number
     }
 
-    /// Takes the next packet of the media, as this player gets it.
+    /// Takes the next packet of the media, with the payload type and SSRC for this player.
     fn take(&mut self, now: Time) -> Option<Packet> {
         let (due, header, payload) = match &mut self.media {
             Media::Made(flow) => {
                 let packet = flow.next_packet(now)?;
-                // Whether a network loses it, a sender does not know.
+                // A sender does not know which packets the network loses.
                 flow.left(packet.tag, Some(Handover::at(packet.due)));
                 (packet.due, packet.header, packet.payload)
             }
@@ -278,15 +281,15 @@ impl ServedFlow {
         })
     }
 
-    /// The header with the next number of the transport, where packets have one: what is left out
-    /// has one too, as if the network had lost it.
+    /// Returns the header with the next transport-wide sequence number, if negotiated. A dropped
+    /// packet takes a number too, as if the network had lost it.
     fn numbered(&self, header: PacketHeader) -> PacketHeader {
         let numbers = self.numbers.as_ref();
         let numbered = numbers.and_then(|numbers| numbers.number(&header));
         numbered.map_or(header, |(numbered, _)| numbered)
     }
 
-    /// What becomes of a packet that is to leave for the first time.
+    /// Applies faults to a packet that is due for its first transmission.
     fn spoil(&mut self, mut packet: Packet) -> Option<Packet> {
         if let Some(again) = &mut self.again {
             again.sent(&packet.header, &packet.payload);
@@ -310,7 +313,7 @@ impl ServedFlow {
             self.held.push((packet, reorder.distance));
             return None;
         }
-        // Who waited for it follows.
+        // This packet overtakes those held back. Packets that waited for it follow.
         for (_, others) in &mut self.held {
             *others -= 1;
         }
@@ -330,7 +333,7 @@ impl ServedFlow {
         Some(packet)
     }
 
-    /// A packet that the player asked for, whole, and sealed in the room.
+    /// Returns the next requested retransmission, encrypted.
     fn next_again(&mut self, now: Time) -> Option<FlowPacket> {
         loop {
             let again = self.again.as_mut()?;
@@ -353,8 +356,8 @@ impl ServedFlow {
         }
     }
 
-    /// Encrypts what is in the room, and takes it out. None where it cannot be encrypted: it must
-    /// not leave then.
+    /// Encrypts the packet in the buffer and takes it out. Returns `None` if encryption fails,
+    /// because the packet must not be sent then.
     fn seal(
         &mut self,
         due: Time,
@@ -369,7 +372,7 @@ impl ServedFlow {
         }
         let payload = self.room.split().freeze();
         if tag.is_err() {
-            // Its time is not waited for.
+            // No packet will report when this frame was sent.
             if kind == LAST_OF_FRAME {
                 self.due_frames.pop_back();
             }
@@ -403,7 +406,7 @@ impl ServedFlow {
         }
     }
 
-    /// Nothing comes any more that could overtake those that wait for it.
+    /// Releases all packets held back, because nothing follows that could overtake them.
     fn let_go(&mut self, now: Time) {
         let held = self.held.drain(..);
         self.ready.extend(held.map(|(packet, _)| Packet {
@@ -466,7 +469,7 @@ impl Flow for ServedFlow {
             }
             (true, _) => {
                 self.counts.again += 1;
-                // What had left before comes a second time.
+                // A packet that had been sent before arrives a second time.
                 match self.missed.remove(&number) {
                     true => self.counts.recovered += 1,
                     false => self.counts.again_in_vain += 1,

@@ -1,5 +1,5 @@
-//! A connection of HTTP: WHIP (RFC 9725) under `/whip/NAME`, WHEP (draft-ietf-wish-whep) under
-//! `/whep/NAME`, and what came of either under `/session/ID`.
+//! HTTP connection: WHIP (RFC 9725) under `/whip/NAME`, WHEP (draft-ietf-wish-whep) under
+//! `/whep/NAME`, and the resulting sessions under `/session/ID`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::http1;
 use crate::session::{Context, Input, Outcome, Output, Port, Session};
 use crate::webrtc::sdp::Fragment;
 
-/// How long a client may take for its next request.
+/// Idle timeout of a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest name of a stream, in bytes.
+/// Maximum length of a stream name, in bytes.
 const NAME_MAX: usize = 200;
 
-/// A connection.
+/// HTTP connection, which may become a WebSocket.
 #[derive(Debug)]
 pub(super) struct HttpSession {
     shared: Arc<Shared>,
     reader: RequestReader,
     local: Option<SocketAddr>,
-    /// What speaks for it once it is a WebSocket, or is to be one.
+    /// Handler of the WebSocket, once the client has requested one.
     room: Option<Box<janus::Door>>,
-    /// When it has waited long enough for a request.
+    /// Time at which the connection is closed if nothing arrives.
     until: Time,
     over: bool,
 }
 
-/// What is answered.
+/// HTTP response.
 #[derive(Debug, Default)]
 struct Answer {
     status: u16,
@@ -51,7 +51,7 @@ impl Answer {
         }
     }
 
-    /// A refusal, with its reason in words.
+    /// Response that refuses a request, with the reason as its body.
     fn refused(status: u16, why: impl Into<String>) -> Answer {
         let why: String = why.into();
         Answer::of(status)
@@ -73,7 +73,7 @@ impl Answer {
         let length = self.body.len().to_string();
         let mut fields: Vec<(&str, &str)> = vec![
             ("Server", concat!("streamgauge/", env!("CARGO_PKG_VERSION"))),
-            // Pages in browsers come from elsewhere.
+            // Pages in browsers come from another origin.
             ("Access-Control-Allow-Origin", "*"),
             ("Access-Control-Expose-Headers", "Location, ETag"),
         ];
@@ -116,14 +116,14 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// What a path leads to.
+/// Target of a request path.
 enum Target<'a> {
-    /// Where a client publishes, or plays, the stream of that name.
+    /// Endpoint where a client publishes or plays a stream.
     Offer {
         name: &'a str,
         publish: bool,
     },
-    /// A PeerConnection.
+    /// ID of a PeerConnection.
     Resource(&'a str),
     Nothing,
 }
@@ -215,7 +215,7 @@ impl HttpSession {
                     let close = close.is_some_and(|text| text.eq_ignore_ascii_case("close"));
                     (self.answer(cx, &request), !close)
                 }
-                Err(status) => (Answer::refused(status, "this is no request"), false),
+                Err(status) => (Answer::refused(status, "unreadable request"), false),
             };
             let door = &self.shared.door;
             add(&door.requests, 1);
@@ -231,12 +231,12 @@ impl HttpSession {
         }
     }
 
-    /// The connection is to be a WebSocket, on which rooms are spoken of.
+    /// Upgrades the connection to a WebSocket for rooms.
     fn open_room(&mut self, cx: &mut Context<'_>, request: &Request, rest: &[u8]) {
         let Some(local) = self.local else {
             return self.end(cx, Outcome::Completed);
         };
-        // The handshake reads requests by itself.
+        // The WebSocket handshake parses a request head of its own.
         let mut head = b"GET / HTTP/1.1\r\n".to_vec();
         for name in ["Sec-WebSocket-Key", "Sec-WebSocket-Protocol"] {
             for value in request.headers.all(name) {
@@ -269,7 +269,7 @@ impl HttpSession {
     fn answer(&self, cx: &mut Context<'_>, request: &Request) -> Answer {
         self.shared.forget_who_never_came(cx.now);
         let at = target(&request.path);
-        // Browsers ask before they show a token (RFC 9725, 4.4).
+        // Browsers send this preflight request before they present a token (RFC 9725, 4.4).
         if request.method == "OPTIONS" {
             return Answer::of(204)
                 .with(
@@ -283,18 +283,18 @@ impl HttpSession {
                 .with("Accept-Post", "application/sdp");
         }
         if !self.is_authorized(request) {
-            return Answer::refused(401, "the token is not the one that is wanted")
+            return Answer::refused(401, "missing or wrong bearer token")
                 .with("WWW-Authenticate", "Bearer");
         }
         match (at, &request.method[..]) {
             (Target::Offer { name, publish }, "POST") => self.offered(cx, request, name, publish),
             (Target::Resource(id), "PATCH") => self.patched(request, id),
             (Target::Resource(id), "DELETE") => self.deleted(cx, id),
-            (Target::Nothing, _) => Answer::refused(404, "there are /whip/NAME and /whep/NAME"),
+            (Target::Nothing, _) => Answer::refused(404, "use /whip/NAME or /whep/NAME"),
             (Target::Offer { .. }, _) => {
-                Answer::refused(405, "an offer is posted").with("Allow", "OPTIONS, POST")
+                Answer::refused(405, "send offers by POST").with("Allow", "OPTIONS, POST")
             }
-            (Target::Resource(_), _) => Answer::refused(405, "a session is patched or deleted")
+            (Target::Resource(_), _) => Answer::refused(405, "use PATCH or DELETE on a session")
                 .with("Allow", "OPTIONS, PATCH, DELETE"),
         }
     }
@@ -310,7 +310,7 @@ impl HttpSession {
         shown.is_some_and(|(_, shown)| shown.trim() == token)
     }
 
-    /// An offer (RFC 9725, 4.2).
+    /// Handles an offer (RFC 9725, 4.2).
     fn offered(
         &self,
         cx: &mut Context<'_>,
@@ -322,13 +322,13 @@ impl HttpSession {
             return Answer::refused(status, "refused on purpose");
         }
         if !is_of_type(request, "application/sdp") {
-            return Answer::refused(415, "an offer is of the type application/sdp");
+            return Answer::refused(415, "expected application/sdp");
         }
         let Ok(text) = std::str::from_utf8(&request.body) else {
-            return Answer::refused(400, "the offer is no text");
+            return Answer::refused(400, "the offer is not UTF-8");
         };
         let Some(local) = self.local else {
-            return Answer::refused(500, "this connection has no address");
+            return Answer::refused(500, "the connection has no local address");
         };
         let shared = &self.shared;
         let agreed = shared
@@ -348,38 +348,38 @@ impl HttpSession {
         }
     }
 
-    /// Addresses of the client that come later (RFC 9725, 4.3). This side only answers checks, so
-    /// none is needed.
+    /// Handles candidates that the client sends later (RFC 9725, 4.3). They are ignored, because
+    /// the server only answers checks.
     fn patched(&self, request: &Request, id: &str) -> Answer {
         let Some(known) = self.shared.registry().find(id).cloned() else {
-            return Answer::refused(404, "there is no such session");
+            return Answer::refused(404, "no such session");
         };
         if !is_of_type(request, "application/trickle-ice-sdpfrag") {
-            return Answer::refused(415, "it is of the type application/trickle-ice-sdpfrag");
+            return Answer::refused(415, "expected application/trickle-ice-sdpfrag");
         }
         let Ok(text) = std::str::from_utf8(&request.body) else {
-            return Answer::refused(400, "it is no text");
+            return Answer::refused(400, "the fragment is not UTF-8");
         };
         let Some(tag) = request.headers.get("If-Match") else {
             return Answer::refused(428, "If-Match is missing");
         };
         let fragment = Fragment::parse(text);
         let is_of_another = |ufrag: &String| *ufrag != known.remote_ufrag;
-        // A restart is asked for with `*` (4.3.2), or shows by other credentials.
+        // A client requests a restart with `*` (4.3.2), or by sending other credentials.
         if tag == "*" || fragment.ufrag.as_ref().is_some_and(is_of_another) {
-            return Answer::refused(422, "ICE is not begun anew here");
+            return Answer::refused(422, "ICE restarts are not supported");
         }
         if tag != etag(id) {
-            return Answer::refused(412, "If-Match is not the session's ETag");
+            return Answer::refused(412, "If-Match differs from the session's ETag");
         }
         Answer::of(204)
     }
 
-    /// The client ends what it began (RFC 9725, 4.2).
+    /// Ends a session that the client deletes (RFC 9725, 4.2).
     fn deleted(&self, cx: &mut Context<'_>, id: &str) -> Answer {
         match self.shared.end_peer(cx, id) {
             true => Answer::of(200),
-            false => Answer::refused(404, "there is no such session"),
+            false => Answer::refused(404, "no such session"),
         }
     }
 }

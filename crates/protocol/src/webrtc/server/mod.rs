@@ -1,6 +1,8 @@
-//! The reference server: WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep) over HTTP, rooms over a
-//! WebSocket, and media over UDP on the port of the same number. It plays made media, passes on
-//! what clients publish, does wrong what it is told to, and says exactly what it did.
+//! Reference server: WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep) over HTTP, rooms over a
+//! WebSocket, and media over UDP on the port of the same number.
+//!
+//! The server plays generated media, forwards media that clients publish, injects the configured
+//! faults, and reports exact counts.
 
 mod agree;
 mod endpoint;
@@ -46,34 +48,36 @@ use session::Waiting;
 pub use faults::{ServerFaults, Silence};
 pub use served::{DroppedCounts, ReceivedCounts, SentCounts, SentMedia, ServedPeer};
 
-/// The channel that every session has from its beginning: the accepted connection, or its part in
-/// the endpoint's socket.
+/// Channel that every session has from its start: the accepted connection, or the session's share
+/// of the endpoint's socket.
 const CHANNEL: ChannelId = ChannelId(0);
 
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &WEBRTC]);
 
-/// The settings of the reference server.
+/// Settings of the reference server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// The media that it plays under every name that no client publishes.
+    /// Media that the server plays under every name that no client publishes.
     pub source: SourceConfig,
-    /// How many streams there are: `stream1`, `stream2` and so on. Default: any name is one.
+    /// Number of generated streams: `stream1`, `stream2` and so on. Default: every name is a
+    /// stream.
     pub streams: Option<u32>,
-    /// How long its media is. Default: it has no end.
+    /// Duration of the generated media. Default: endless.
     pub length: Option<Duration>,
-    /// The token that clients have to show (`Authorization: Bearer`). Default: none.
+    /// Token that clients must present (`Authorization: Bearer`). Default: none.
     pub token: Option<String>,
-    /// How many PeerConnections there may be at a time; more are refused with 503. Default: 10,000.
+    /// Maximum number of concurrent PeerConnections; further ones are refused with 503. Default:
+    /// 10,000.
     pub sessions: usize,
-    /// Whether it numbers the packets of a transport, counts what players say of their arrival, and
-    /// tells publishers of it. Default: no.
+    /// Transport-wide congestion control: the server numbers the packets of each transport, counts
+    /// the arrivals that players report, and reports arrivals to publishers. Default: off.
     pub transport_cc: bool,
-    /// What it does wrong on purpose. Default: nothing.
+    /// Faults that the server injects. Default: none.
     pub faults: ServerFaults,
-    /// What the wall clock showed, since 1970, when time began.
+    /// Wall-clock time at `Time::ZERO`, as the duration since 1970.
     pub wall_clock: Duration,
-    /// Seed of all that is drawn. Default: 1.
+    /// Seed of all random choices. Default: 1.
     pub seed: u64,
 }
 
@@ -93,28 +97,29 @@ impl Default for ServerConfig {
     }
 }
 
-/// What came of requests, and of datagrams of nobody: a part of the last line of the report.
+/// Counts of requests, and of datagrams that belong to no PeerConnection: part of the report's last
+/// line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DoorCounts {
-    /// Requests of HTTP.
+    /// HTTP requests and messages to rooms.
     pub requests: u64,
-    /// Requests of HTTP and messages to rooms that were refused, malformed ones among them.
+    /// Refused requests and messages, including malformed ones.
     pub refused: u64,
-    /// Of these, the ones without the right token.
+    /// Refused requests and messages without the right token.
     pub unauthorized: u64,
-    /// PeerConnections that were agreed upon and never began.
+    /// PeerConnections that were negotiated but never started.
     pub never_came: u64,
-    /// Checks of ICE for nobody who is known.
+    /// ICE checks with an unknown user fragment.
     pub checks_of_nobody: u64,
-    /// Checks of ICE whose sender did not know the password.
+    /// ICE checks whose sender did not know the password.
     pub checks_unauthentic: u64,
-    /// Datagrams that look like STUN and are no checks.
+    /// STUN datagrams that are not ICE checks.
     pub checks_malformed: u64,
-    /// Other datagrams from addresses at which nobody is.
+    /// Other datagrams from unknown addresses.
     pub strangers: u64,
 }
 
-/// The same, as all sessions add to it.
+/// [`DoorCounts`] as atomic counters, updated by all sessions.
 #[derive(Debug, Default)]
 struct Door {
     requests: AtomicU64,
@@ -131,16 +136,16 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
 
-/// A reference server.
+/// Reference server. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct Server(Arc<Shared>);
 
-/// What all sessions share.
+/// State that all sessions share.
 #[derive(Debug)]
 struct Shared {
     config: ServerConfig,
     source: MediaSource,
-    /// What of the source players can have.
+    /// Tracks of `source` that players can receive.
     made: Vec<Track>,
     certificate: Arc<Certificate>,
     published: PublishedStreams<Relay>,
@@ -148,14 +153,14 @@ struct Shared {
     registry: Mutex<Registry<Waiting>>,
     rooms: Mutex<Rooms>,
     door: Door,
-    /// How many PeerConnections there were, and sessions and handles of rooms.
+    /// Number of PeerConnections so far, and number of Janus sessions and handles so far.
     peers: AtomicU64,
     handles: AtomicU64,
 }
 
 impl Shared {
     fn registry(&self) -> MutexGuard<'_, Registry<Waiting>> {
-        // Each change is whole in itself, whoever panicked.
+        // Each change is complete in itself, so the registry is valid even after a panic.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,12 +173,12 @@ impl Shared {
         publications.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stream of that name that a client publishes.
+    /// Returns the stream that a client publishes under `name`.
     fn publication(&self, name: &str) -> Option<Arc<Publication>> {
         self.publications().get(name).cloned()
     }
 
-    /// A stream is published no more.
+    /// Ends publication `number` of a stream, unless a newer one replaced it.
     fn unpublish(&self, name: &str, number: u64) {
         let mut publications = self.publications();
         if publications
@@ -185,7 +190,7 @@ impl Shared {
         }
     }
 
-    /// Whether there is made media of that name.
+    /// Returns true if generated media is available under `name`.
     fn makes(&self, name: &str) -> bool {
         let Some(streams) = self.config.streams else {
             return true;
@@ -194,7 +199,7 @@ impl Shared {
         number.is_some_and(|number: u32| (1..=streams).contains(&number))
     }
 
-    /// What a PeerConnection that was never begun had taken is given back.
+    /// Releases what PeerConnections that never started had reserved.
     fn give_back(&self, gone: impl IntoIterator<Item = Waiting>) {
         for waiting in gone {
             add(&self.door.never_came, 1);
@@ -205,36 +210,36 @@ impl Shared {
         }
     }
 
-    /// Gives back what PeerConnections have taken that never began.
+    /// Releases PeerConnections that did not start in time.
     fn forget_who_never_came(&self, now: Time) {
         let gone = self.registry().purge(now);
         self.give_back(gone);
     }
 
-    /// What is drawn for a PeerConnection.
+    /// Returns a seeded random number for a PeerConnection; `of` names its purpose.
     fn drawn(&self, number: u64, of: &[u64]) -> u64 {
         let mut parts = vec![self.config.seed, 9, number];
         parts.extend_from_slice(of);
         mix(&parts)
     }
 
-    /// Our sources of a media, and of its retransmissions.
+    /// Returns the SSRCs of a track and of its retransmissions.
     fn ssrcs(&self, number: u64, track: usize) -> (u32, u32) {
         let drawn = |of| self.drawn(number, &[of, track as u64]) as u32;
         (drawn(1), drawn(2))
     }
 
-    /// Our name in descriptions and reports.
+    /// Returns the server's CNAME, used in descriptions and in RTCP.
     fn cname(&self) -> String {
         format!("{:016x}", mix(&[self.config.seed, 8]))
     }
 }
 
 impl Server {
-    /// A server that serves nobody yet.
+    /// Creates a server without clients.
     ///
     /// # Errors
-    /// Its media cannot be made; the text says why.
+    /// The media cannot be generated; the text says why.
     pub fn new(config: ServerConfig) -> Result<Server, String> {
         let source = MediaSource::new(&super::config::usual(&config.source), None)?;
         Ok(Server(Arc::new(Shared {
@@ -252,17 +257,17 @@ impl Server {
         })))
     }
 
-    /// What answers on the UDP port of that worker.
+    /// Creates the endpoint of a worker's UDP port.
     pub fn endpoint(&self, worker: u32) -> Box<dyn Endpoint> {
         Box::new(endpoint::Endpoint::new(self.0.clone(), worker))
     }
 
-    /// The session of a connection of HTTP.
+    /// Creates the session of an HTTP connection.
     pub fn session(&self) -> Box<dyn Session> {
         Box::new(http::HttpSession::new(self.0.clone()))
     }
 
-    /// What came of requests, and of datagrams of nobody, so far.
+    /// Returns the counts so far of requests and of datagrams without a PeerConnection.
     pub fn door(&self) -> DoorCounts {
         let Door {
             requests,
@@ -287,12 +292,11 @@ impl Server {
         }
     }
 
-    /// The metrics of its sessions.
+    /// Metrics of the server's sessions.
     pub fn catalogue(&self) -> Catalogue {
         CATALOGUE
     }
 
-    /// Its settings.
     pub fn config(&self) -> &ServerConfig {
         &self.0.config
     }

@@ -1,4 +1,4 @@
-//! Answers to offers: which media, under which payload types.
+//! Answers to offers: selected media and their payload types.
 
 use super::relay::Track;
 use crate::webrtc::sdp::{
@@ -6,50 +6,50 @@ use crate::webrtc::sdp::{
     SessionDescription, Transport, extension,
 };
 
-/// How a media goes to a player.
+/// A track as it is sent to a player.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Planned {
-    /// Which of the stream's.
+    /// Index of the track in its stream.
     pub(super) track: usize,
     pub(super) kind: MediaKind,
     pub(super) payload_type: u8,
-    /// Whether the player asks for what is missing, and the payload type of the stream in which it
-    /// then comes, where it has one of its own.
+    /// `nack` is true if the player requests missing packets. `rtx` is the payload type of the RTX
+    /// stream for retransmissions, if the player takes RTX.
     pub(super) nack: bool,
     pub(super) rtx: Option<u8>,
     pub(super) ssrc: u32,
     pub(super) rtx_ssrc: u32,
-    /// The number of the header extension that numbers the packets of the transport.
+    /// ID of the header extension with transport-wide sequence numbers.
     pub(super) transport: Option<u8>,
-    /// The number of the header extension that tells how loud sound is.
+    /// ID of the audio level header extension.
     pub(super) level: Option<u8>,
 }
 
-/// How a media comes of a publisher.
+/// A track as it is received from a publisher.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Taken {
     pub(super) track: Track,
     pub(super) payload_type: u8,
-    /// Whether the publisher sends again what it is asked for.
+    /// True if the publisher retransmits requested packets.
     pub(super) nack: bool,
-    /// The number of the header extension that numbers the packets of the transport.
+    /// ID of the header extension with transport-wide sequence numbers.
     pub(super) transport: Option<u8>,
-    /// The number of the header extension that tells how loud sound is.
+    /// ID of the audio level header extension.
     pub(super) level: Option<u8>,
 }
 
-/// What the answer says of this side.
+/// Server's part of an answer.
 pub(super) struct Own<'a> {
     pub(super) transport: &'a Transport,
-    /// The number that names the session.
+    /// Session ID of the description's `o=` line.
     pub(super) session_id: u64,
     pub(super) cname: &'a str,
-    /// Whether packets of a transport are numbered.
+    /// True if the packets of a transport are numbered.
     pub(super) transport_cc: bool,
 }
 
 impl Own<'_> {
-    /// Which feedback there is, of that.
+    /// Returns `of` with transport-wide congestion control as configured.
     fn feedback(&self, of: Feedback) -> Feedback {
         Feedback {
             transport_cc: self.transport_cc,
@@ -57,7 +57,7 @@ impl Own<'_> {
         }
     }
 
-    /// Which header extensions are taken.
+    /// Returns the URIs of the accepted header extensions.
     fn extensions(&self) -> Vec<String> {
         let numbers = self.transport_cc.then_some(extension::TRANSPORT_CC);
         let all = [extension::AUDIO_LEVEL].into_iter().chain(numbers);
@@ -65,7 +65,8 @@ impl Own<'_> {
     }
 }
 
-/// The number of the extension in a section of which that codec is left, where both say so.
+/// Returns the ID of the transport-wide sequence number extension, if the section offers both the
+/// extension and `transport-cc` feedback for the codec.
 fn transport_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
     let codec = section.codec(payload_type)?;
     let mut feedback = codec.feedback.iter();
@@ -73,12 +74,12 @@ fn transport_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
     u8::try_from(section.extension_id(extension::TRANSPORT_CC)?).ok()
 }
 
-/// The number of the extension that tells how loud sound is.
+/// Returns the ID of the audio level extension.
 fn level_of(section: &MediaSection) -> Option<u8> {
     u8::try_from(section.extension_id(extension::AUDIO_LEVEL)?).ok()
 }
 
-/// Feedback that players may give. How much they say that they can take is counted, not heeded.
+/// Feedback accepted from players. Bandwidth estimates (REMB) are counted but not acted on.
 const OF_PLAYERS: Feedback = Feedback {
     nack: true,
     rtx: true,
@@ -88,14 +89,14 @@ const OF_PLAYERS: Feedback = Feedback {
     ..Feedback::NONE
 };
 
-/// Feedback that publishers are given. What they send again comes in the stream itself.
+/// Feedback sent to publishers. Their retransmissions arrive in the stream itself.
 const TO_PUBLISHERS: Feedback = Feedback {
     rtx: false,
     remb: false,
     ..OF_PLAYERS
 };
 
-/// What repairs or accompanies media, and is none.
+/// Encodings that repair or accompany media but carry none.
 const BESIDE_MEDIA: [&str; 6] = [
     "rtx",
     "red",
@@ -109,13 +110,14 @@ fn is_media(codec: &Codec) -> bool {
     !BESIDE_MEDIA.iter().any(|name| codec.is(name))
 }
 
-/// How packets of H.264 may be made up (RFC 6184, 8.1); the same for all of any other codec.
+/// Returns the packetization mode of H.264 (RFC 6184, 8.1); the result is equal for all other
+/// codecs.
 fn packetization(codec: &Codec) -> &str {
     codec.parameter("packetization-mode").unwrap_or("0")
 }
 
-/// Leaves one codec in a section, and its retransmissions; says which. Without one the section is
-/// refused.
+/// Reduces a section to the first wanted codec and its retransmissions. Returns the payload type of
+/// that codec; rejects the section if no codec is wanted.
 fn keep_one(section: &mut MediaSection, wanted: impl Fn(&Codec) -> bool) -> Option<u8> {
     let mut media = section.codecs.iter();
     let chosen = media.find(|codec| is_media(codec) && wanted(codec));
@@ -132,14 +134,14 @@ fn keep_one(section: &mut MediaSection, wanted: impl Fn(&Codec) -> bool) -> Opti
 fn refuse(section: &mut MediaSection) {
     section.rejected = true;
     section.direction = Direction::Inactive;
-    // A media line names one all the same.
+    // A media line must list at least one format, even if it is rejected.
     section.codecs.truncate(1);
     section.ssrcs.clear();
     section.ssrc_groups.clear();
     section.candidates.clear();
 }
 
-/// Takes refused sections out of what shares a transport, and tells addresses once.
+/// Removes rejected sections from the BUNDLE group, and lists the candidates only once.
 fn settle(answer: &mut SessionDescription) {
     let refused = answer.media.iter().filter(|media| media.rejected);
     let refused: Vec<String> = refused.map(|media| media.mid.clone()).collect();
@@ -151,8 +153,8 @@ fn says_nack(codec: &Codec) -> bool {
     codec.feedback.iter().any(|words| words == "nack")
 }
 
-/// The answer to a player, of a stream with these media; `ssrcs` are the sources of each, and of
-/// its retransmissions. `None`: it takes none of them.
+/// Answers a player's offer for a stream with these tracks. `ssrcs` returns the SSRCs of a track
+/// and of its retransmissions. Returns `None` if the player accepts no track.
 pub(super) fn answer_player(
     offer: &SessionDescription,
     tracks: &[Track],
@@ -187,7 +189,7 @@ pub(super) fn answer_player(
         let own_ssrc = section.ssrcs.first().map(|source| source.ssrc);
         let place = (0..tracks.len()).find(|place| Some(ssrcs(*place).0) == own_ssrc);
         let Some(place) = place else {
-            // The player may want more than there is.
+            // The player may ask for more tracks than the stream has.
             keep_one(section, |_| true);
             continue;
         };
@@ -222,8 +224,8 @@ pub(super) fn answer_player(
     (!planned.is_empty()).then_some((answer, planned))
 }
 
-/// A media that was offered, as the answer takes it; `None` where it does not. It is the one of
-/// that place in its stream, and has that payload type and those sources.
+/// Returns the sent track that an answered section describes, or `None` if the answer rejects it.
+/// The arguments name the track's index in its stream, its payload type and its SSRCs.
 pub(super) fn planned_of(
     answered: &MediaSection,
     (track, payload_type): (usize, u8),
@@ -244,7 +246,7 @@ pub(super) fn planned_of(
     })
 }
 
-/// The header extensions that are offered to who is in a room.
+/// Returns the header extensions that are offered to subscribers of a room.
 pub(super) fn offered_extensions(kind: MediaKind, transport_cc: bool) -> Vec<String> {
     let level = (kind == MediaKind::Audio).then_some(extension::AUDIO_LEVEL);
     let numbers = transport_cc.then_some(extension::TRANSPORT_CC);
@@ -252,7 +254,7 @@ pub(super) fn offered_extensions(kind: MediaKind, transport_cc: bool) -> Vec<Str
     all.map(str::to_owned).collect()
 }
 
-/// The feedback that is offered to who is in a room.
+/// Returns the feedback that is offered to subscribers of a room.
 pub(super) fn offered_feedback(transport_cc: bool) -> Feedback {
     Feedback {
         transport_cc,
@@ -260,8 +262,8 @@ pub(super) fn offered_feedback(transport_cc: bool) -> Feedback {
     }
 }
 
-/// The answer to a publisher: the first sound and the first pictures are taken. `None`: it sends
-/// neither.
+/// Answers a publisher's offer: accepts the first audio and the first video section. Returns `None`
+/// if the offer sends neither.
 pub(super) fn answer_publisher(
     offer: &SessionDescription,
     own: &Own<'_>,
@@ -280,7 +282,7 @@ pub(super) fn answer_publisher(
             refuse(section);
             continue;
         }
-        // Layers of a simulcast would be several streams of one media.
+        // Simulcast layers would be several streams of one track.
         section.rids.clear();
         section.simulcast = None;
         let Some(payload_type) = keep_one(section, |_| true) else {

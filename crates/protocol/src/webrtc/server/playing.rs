@@ -1,4 +1,4 @@
-//! What is sent to a player.
+//! Sending to a player.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::webrtc::peer::Peer;
 use crate::webrtc::sdp::{Codec, MediaKind};
 use crate::webrtc::transport_numbers::TransportNumbers;
 
-/// How often it is reported what was sent.
+/// Interval between sender reports.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// The most media of which it is kept what was sent: those of a room have no end.
+/// Maximum number of tracks listed in a record. A room may add tracks without limit.
 const MEDIA_MAX: usize = 1024;
 
-/// A stream that is to be played.
+/// Stream to be played.
 #[derive(Debug)]
 pub(super) struct Feed {
     pub(super) name: String,
     pub(super) planned: Vec<Planned>,
-    /// Who publishes it; none of made media.
+    /// Publication of the stream. `None` for generated media.
     pub(super) publication: Option<Arc<Publication>>,
 }
 
-/// What was sent of streams that are over.
+/// Counts of streams that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     pub(super) sent: SentCounts,
@@ -51,7 +51,7 @@ impl Past {
     }
 }
 
-/// What players can have of made media.
+/// Returns the tracks of generated media.
 pub(super) fn tracks_of(source: &MediaSource) -> Vec<Track> {
     let track = |clip: &Arc<mediagen::clip::Clip>| {
         let encoding = clip.encoding();
@@ -72,7 +72,7 @@ pub(super) fn tracks_of(source: &MediaSource) -> Vec<Track> {
     source.clips.iter().map(track).collect()
 }
 
-/// A media on its way to the player.
+/// Track that is sent to the player.
 #[derive(Debug)]
 struct Stream {
     planned: Planned,
@@ -80,15 +80,15 @@ struct Stream {
     ended: bool,
 }
 
-/// What is sent to a player.
+/// Sender of one stream to a player.
 #[derive(Debug)]
 pub(super) struct Playing {
     shared: Arc<Shared>,
     number: u64,
     name: String,
     planned: Vec<Planned>,
-    /// The stream of a client that is played, if it is one; and the next piece of it, and by which
-    /// number it is left, once it is played.
+    /// Publication that is played; `None` for generated media. Once it is played, `joined` holds
+    /// the number of its next item, and the serial number by which the player leaves it.
     publication: Option<Arc<Publication>>,
     joined: Option<(u64, u64)>,
     streams: Vec<Stream>,
@@ -114,26 +114,26 @@ impl Playing {
         }
     }
 
-    /// Where it is said that there is more of the stream.
+    /// Returns the topic on which new items of the publication are announced.
     pub(super) fn topic(&self) -> Option<String> {
         let publication = self.publication.as_ref()?;
         Some(topic_of_stream(publication.index))
     }
 
-    /// The PeerConnection that publishes it, if one does.
+    /// Returns the number of the PeerConnection that publishes the stream, if a client does.
     pub(super) fn publisher(&self) -> Option<u64> {
         self.publication
             .as_ref()
             .map(|publication| publication.number)
     }
 
-    /// Whether it is sent with that source.
+    /// Returns true if a track is sent with this SSRC.
     pub(super) fn has(&self, ssrc: u32) -> bool {
         self.streams.iter().any(|own| own.planned.ssrc == ssrc)
     }
 
-    /// Begins to send, in packets that `numbers` number if they are to be. Says whether there is
-    /// anything to send.
+    /// Starts sending. Packets are numbered by `numbers` if that was negotiated. Returns `false` if
+    /// there is nothing to send.
     pub(super) fn begin(
         &mut self,
         cx: &mut Context<'_>,
@@ -164,7 +164,7 @@ impl Playing {
                 return false;
             };
             let track = planned.track;
-            // Those of a room have the same places, and sources of their own.
+            // Streams of a room may have equal track indexes, but their SSRCs differ.
             let drawn = |of| {
                 let parts = [of, track as u64, u64::from(planned.ssrc)];
                 self.shared.drawn(self.number, &parts)
@@ -177,7 +177,7 @@ impl Playing {
                         clip: self.shared.source.clips[track].clone(),
                         pacing: self.shared.source.pacing,
                         ssrc: planned.ssrc,
-                        // Well below where numbers come round: players' indices are settled by then.
+                        // Well below the wrap-around: players know the index by then.
                         first_seq: drawn(5) as u16 & 0x3fff,
                         first_timestamp: drawn(6) as u32,
                         length: config.length,
@@ -217,12 +217,12 @@ impl Playing {
             });
         }
         self.report_at = Some(cx.now + REPORT_EVERY);
-        // It cannot be decoded from anywhere else.
+        // Decoding can only start at a key frame.
         self.wants_picture(cx);
         true
     }
 
-    /// The player wants a key frame: made media has one when it has one.
+    /// Requests a key frame from the publisher. Generated media keeps its own key frame interval.
     pub(super) fn wants_picture(&self, cx: &mut Context<'_>) {
         if let Some(publication) = &self.publication {
             cx.out.push_back(Output::Tell {
@@ -232,7 +232,7 @@ impl Playing {
         }
     }
 
-    /// The player asks for packets of a source.
+    /// Queues retransmissions of packets that the player requested.
     pub(super) fn ask(&self, cx: &mut Context<'_>, ssrc: u32, missing: &[u16]) {
         let mut streams = self.streams.iter();
         if let Some(stream) = streams.find(|own| own.planned.ssrc == ssrc) {
@@ -243,7 +243,7 @@ impl Playing {
         }
     }
 
-    /// Hears something of the stream. When it is over, flows come to their end.
+    /// Forwards new items of the publication. If `word` says that it ended, its flows finish.
     pub(super) fn told(&mut self, cx: &mut Context<'_>, peer: &mut Peer, word: Word) {
         let Some((next, _)) = &mut self.joined else {
             return;
@@ -285,7 +285,7 @@ impl Playing {
         }
     }
 
-    /// A flow has come to its end; says whether all have.
+    /// Marks a flow as ended. Returns true if all flows have ended.
     pub(super) fn ended(&mut self, flow: FlowId) -> bool {
         for stream in &mut self.streams {
             stream.ended |= stream.flow == flow;
@@ -304,8 +304,8 @@ impl Playing {
         }
     }
 
-    /// Sends a sender report of each made media; of relayed media there are those of its publisher,
-    /// but for the last, which says goodbye.
+    /// Sends a sender report on each generated track. Reports on forwarded tracks come from the
+    /// publisher, except the last one, which says goodbye (BYE).
     pub(super) fn report(&self, cx: &mut Context<'_>, peer: &mut Peer, goodbye: bool) {
         let (now, wall_clock) = (cx.now, self.shared.config.wall_clock);
         let cname = self.shared.cname();
@@ -330,7 +330,7 @@ impl Playing {
         }
     }
 
-    /// Sends a publisher's report on, with what was sent from here.
+    /// Forwards a publisher's sender report, with the counts of this server's packets.
     fn report_relayed(
         &self,
         cx: &mut Context<'_>,
@@ -349,7 +349,7 @@ impl Playing {
             ssrc: stream.planned.ssrc,
             ntp_time,
             rtp_time,
-            // Both wrap around (RFC 3550, 6.4.1).
+            // Both counts wrap around (RFC 3550, 6.4.1).
             packet_count: sent.0 as u32,
             octet_count: sent.1 as u32,
         };
@@ -359,7 +359,7 @@ impl Playing {
         peer.send_rtcp(&compound);
     }
 
-    /// Sends no more, and hands in what was done.
+    /// Stops sending, and adds the counts to `past`.
     pub(super) fn end(
         &mut self,
         cx: &mut Context<'_>,

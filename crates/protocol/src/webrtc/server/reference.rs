@@ -1,4 +1,4 @@
-//! The reference server as `serve webrtc` offers it: its flags, and what is said of it.
+//! Flags, report and status line of `serve webrtc`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,10 +18,9 @@ use crate::reference::{
 };
 use crate::session::{self, Record, Session};
 
-/// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
-    about: "WebRTC: WHEP plays H.264, or what a client publishes by WHIP; rooms as Janus has",
+    about: "WebRTC: plays H.264 or WHIP streams over WHEP; has rooms for clients of Janus",
     flags: FLAGS,
     own_files: false,
     read,
@@ -39,8 +38,8 @@ const FLAGS: &[Flag] = {
             Listening,
             common::PORT,
             Takes::Number("PORT", 0, 65_535),
-            "Port to listen on: of TCP for WHIP, WHEP and rooms, of UDP for media; 0 for a free \
-             one",
+            "Port to listen on: TCP for WHIP, WHEP and rooms, UDP for media; 0 for any free \
+             port",
         )
         .default("8889"),
         Flag::new(
@@ -55,23 +54,23 @@ const FLAGS: &[Flag] = {
             Listening,
             common::TLS_CERT,
             Takes::File,
-            "Speak TLS (whip+https, whep+https, janus+wss) on all connections, with the \
-             certificates of this file (PEM), the server's own first",
+            "Use TLS (whip+https, whep+https, janus+wss) on all connections, with the \
+             certificate chain in this file (PEM), the server's own first",
         )
         .requires(&[common::TLS_KEY]),
         Flag::new(
             Listening,
             common::TLS_KEY,
             Takes::File,
-            "The key of that certificate (PEM)",
+            "Private key of that certificate (PEM)",
         )
         .requires(&[common::TLS_CERT]),
         Flag::new(
             Media,
             "streams",
             Takes::Number("NUMBER", 1, 100_000),
-            "How many streams there are, beside those that clients publish: stream1, stream2 and \
-             so on [default: any name is one]",
+            "Number of streams in addition to those that clients publish: stream1, stream2 and \
+             so on [default: every name is a stream]",
         ),
         Flag::new(
             Media,
@@ -84,48 +83,48 @@ const FLAGS: &[Flag] = {
             Media,
             "fps",
             Takes::Text("NUMBER", parses::<FrameRate>),
-            "Pictures of video a second, such as 25 or 30000/1001",
+            "Frame rate of the video, such as 25 or 30000/1001",
         )
         .default("25"),
         Flag::new(
             Media,
             "gop",
             Takes::Number("NUMBER", 1, 10_000),
-            "Pictures from one key picture to the next [default: as many as two seconds have]",
+            "Frames from one key frame to the next [default: those of two seconds]",
         ),
         Flag::new(
             Media,
             "length",
             Takes::Text("TIME", parses::<TimeSpan>),
-            "Length of the media; then the server says goodbye (BYE) [default: endless]",
+            "Length of the media; the server then says goodbye (BYE) [default: endless]",
         ),
-        Flag::new(Media, "audio", Takes::Nothing, "Add a stream of G.711"),
+        Flag::new(Media, "audio", Takes::Nothing, "Add a G.711 audio stream"),
         Flag::new(
             Service,
             "token",
             Takes::Text("TOKEN", token),
-            "The token that clients have to show (Authorization: Bearer) [default: none]",
+            "Token that clients must present (Authorization: Bearer) [default: none]",
         ),
         Flag::new(
             Service,
             "sessions",
             Takes::Number("NUMBER", 1, 60_000),
-            "How many sessions there may be at a time; more are refused with 503",
+            "Maximum number of concurrent sessions; further ones are refused with 503",
         )
         .default("10000"),
         Flag::new(
             Service,
             "transport-cc",
             Takes::Nothing,
-            "Number the packets of a transport and heed what players say of their arrival; tell \
-             publishers of it (transport-wide congestion control)",
+            "Use transport-wide congestion control: number the packets of each transport, count \
+             the arrivals that players report, and report arrivals to publishers",
         ),
         Flag::new(
             Faults,
             "fault",
             Takes::any("FAULT"),
-            "Do something wrong on purpose, such as loss=1% (may be repeated; a wrong one names \
-             all)",
+            "Inject a fault, such as loss=1% (may be repeated; the error for an unknown fault \
+             lists all)",
         )
         .times(Times::Any),
         Flag::new(
@@ -146,7 +145,7 @@ const FLAGS: &[Flag] = {
             Output,
             common::REPORT,
             Takes::File,
-            "Write what was done for each session to this file, as lines of JSON",
+            "Write a report on each session to this file, as JSON lines",
         ),
     ]
 };
@@ -155,7 +154,7 @@ fn token(text: &str) -> Result<(), String> {
     let plain = is_value(text) && !text.is_empty() && !text.contains([' ', '\t']);
     plain
         .then_some(())
-        .ok_or_else(|| "it is a word without blanks".to_owned())
+        .ok_or_else(|| "must be one word, without spaces or control characters".to_owned())
 }
 
 fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
@@ -229,25 +228,25 @@ impl Serve for Server {
     }
 }
 
-/// What the server did, for all sessions together: the last line of its report.
+/// Sums over all sessions: the last line of the report.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Served {
-    /// Sessions that are over.
+    /// Sessions that ended.
     sessions: u64,
-    /// Those of them whose PeerConnection stood.
+    /// Sessions whose PeerConnection was established.
     connected: u64,
-    /// Those of them that published.
+    /// Sessions that published.
     published: u64,
-    /// What left to those that played.
+    /// Packets sent to players.
     sent: SentCounts,
-    /// Packets of publishers that came, and that are missing.
+    /// Packets of publishers that were received, and that were lost.
     received: u64,
     lost: u64,
-    /// What came of requests, and of datagrams of nobody.
+    /// Counts of requests, and of datagrams that belong to no PeerConnection.
     door: DoorCounts,
 }
 
-/// Counts what the server does.
+/// Adds up the records of sessions.
 #[derive(Debug)]
 struct Peers {
     server: Server,
@@ -288,8 +287,8 @@ impl Tally for Peers {
             ..
         } = &self.served;
         format!(
-            "{} to their end, {} connected, {} of publishers: {} packets sent, {} left out, {} \
-             twice, {} out of order, {} again; {} received, {} lost; {} requests, {} refused",
+            "{}, {} connected, {} of them publishing: {} packets sent, {} left out, {} sent twice, \
+             {} out of order, {} retransmitted; {} received, {} lost; {} requests, {} refused",
             plural(*sessions as f64, "session", "sessions"),
             count(*connected as f64),
             count(*published as f64),

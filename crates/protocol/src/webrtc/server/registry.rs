@@ -1,17 +1,17 @@
-//! The PeerConnections that were agreed upon, until the first datagram of each comes, and what HTTP
-//! knows them by.
+//! Negotiated PeerConnections: those that wait for their first datagram, and the IDs by which HTTP
+//! finds all of them.
 
 use std::collections::{HashMap, VecDeque};
 
 use measure::Time;
 use slab::Slab;
 
-/// A PeerConnection as HTTP knows it.
+/// A PeerConnection as HTTP finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) slot: usize,
     pub(super) number: u64,
-    /// The user fragment of the other side.
+    /// The client's user fragment.
     pub(super) remote_ufrag: String,
 }
 
@@ -21,18 +21,18 @@ struct Entry<W> {
     id: String,
     ufrag: String,
     pwd: String,
-    /// What is needed to begin; none once it has begun.
+    /// Data to start the PeerConnection with. `None` once it has started.
     waiting: Option<W>,
 }
 
-/// What a check that names a user fragment comes to.
+/// Result of an ICE check for a waiting PeerConnection.
 #[derive(Debug)]
 pub(super) enum Claim<W> {
-    /// Nobody waits under that name.
+    /// No PeerConnection waits under this user fragment.
     Unknown,
-    /// Its sender does not know the password.
+    /// The sender does not know the password.
     Unauthentic,
-    /// It begins, with that password.
+    /// The PeerConnection starts, with this password.
     Begins {
         known: Known,
         pwd: String,
@@ -40,7 +40,7 @@ pub(super) enum Claim<W> {
     },
 }
 
-/// What is to be kept of a new PeerConnection.
+/// A PeerConnection to be added.
 #[derive(Debug)]
 pub(super) struct New<W> {
     pub(super) id: String,
@@ -48,33 +48,33 @@ pub(super) struct New<W> {
     pub(super) ufrag: String,
     pub(super) pwd: String,
     pub(super) remote_ufrag: String,
-    /// When it is forgotten unless it has begun.
+    /// Time at which it is removed unless it has started.
     pub(super) until: Time,
     pub(super) waiting: W,
 }
 
-/// What became of a PeerConnection that was to end.
+/// Result of [`Registry::remove`].
 #[derive(Debug)]
 pub(super) enum Removed<W> {
-    /// It had not begun.
+    /// The PeerConnection had not started.
     Waiting(W),
-    /// It is to be told so.
+    /// The PeerConnection has started and must be notified.
     Begun(Known),
 }
 
-/// All PeerConnections; `W` is what one begins with.
+/// All PeerConnections. `W` is the data that a PeerConnection starts with.
 #[derive(Debug)]
 pub(super) struct Registry<W> {
     most: usize,
     entries: Slab<Entry<W>>,
     by_id: HashMap<String, usize>,
     by_ufrag: HashMap<String, usize>,
-    /// Those that wait, in the order in which they are forgotten.
+    /// Waiting PeerConnections, in the order of their expiry.
     waiting: VecDeque<(Time, usize, u64)>,
 }
 
 impl<W> Registry<W> {
-    /// One of at most so many.
+    /// Creates a registry for at most `most` PeerConnections.
     pub(super) fn new(most: usize) -> Registry<W> {
         Registry {
             most,
@@ -85,17 +85,17 @@ impl<W> Registry<W> {
         }
     }
 
-    /// Whether there is room for one more.
+    /// Returns true if another PeerConnection can be added.
     pub(super) fn has_room(&self) -> bool {
         self.entries.len() < self.most
     }
 
-    /// The place that the next one will have.
+    /// Slot of the next PeerConnection to be added.
     pub(super) fn next_slot(&self) -> usize {
         self.entries.vacant_key()
     }
 
-    /// Adds one that waits for its first datagram.
+    /// Adds a PeerConnection that waits for its first datagram.
     pub(super) fn add(&mut self, new: New<W>) {
         let entry = Entry {
             known: Known {
@@ -114,7 +114,7 @@ impl<W> Registry<W> {
         self.waiting.push_back((new.until, slot, new.number));
     }
 
-    /// Takes out what has waited for too long.
+    /// Removes the PeerConnections that waited too long, and returns their data.
     pub(super) fn purge(&mut self, now: Time) -> Vec<W> {
         let mut gone = Vec::new();
         while let Some(&(until, slot, number)) = self.waiting.front() {
@@ -132,18 +132,18 @@ impl<W> Registry<W> {
         gone
     }
 
-    /// The one that HTTP knows by that name.
+    /// Finds a PeerConnection by its HTTP ID.
     pub(super) fn find(&self, id: &str) -> Option<&Known> {
         Some(&self.entries[*self.by_id.get(id)?].known)
     }
 
-    /// What the one begins with that is known by that name; none once it has begun.
+    /// Returns the data of a waiting PeerConnection by its HTTP ID. `None` once it has started.
     pub(super) fn waiting(&mut self, id: &str) -> Option<&mut W> {
         let slot = *self.by_id.get(id)?;
         self.entries[slot].waiting.as_mut()
     }
 
-    /// Ends the one that HTTP knows by that name: it is known no more.
+    /// Ends a PeerConnection by its HTTP ID, which is then unknown.
     pub(super) fn remove(&mut self, id: &str) -> Option<Removed<W>> {
         let slot = self.by_id.remove(id)?;
         if self.entries[slot].waiting.is_none() {
@@ -153,8 +153,8 @@ impl<W> Registry<W> {
         entry.waiting.map(Removed::Waiting)
     }
 
-    /// A check came for that user fragment: lets it begin, where `is_authentic` finds its sender to
-    /// know the password.
+    /// Handles an ICE check for a user fragment. The PeerConnection starts if `is_authentic`
+    /// returns true for its password.
     pub(super) fn claim(
         &mut self,
         ufrag: &str,
@@ -181,7 +181,7 @@ impl<W> Registry<W> {
         }
     }
 
-    /// One that had begun is over.
+    /// Removes a PeerConnection that had started.
     pub(super) fn ended(&mut self, slot: usize, number: u64) {
         let entry = self.entries.get(slot);
         if entry.is_some_and(|own| own.known.number == number) {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn one_begins_once_by_who_knows_its_password_and_is_known_until_it_ends() {
+    fn peer_starts_once_with_its_password_and_stays_until_it_ends() {
         let mut registry = Registry::new(2);
         add(&mut registry, 7, 10);
         assert!(registry.has_room());
@@ -231,7 +231,7 @@ mod tests {
         };
         assert_eq!((known.number, waiting), (7, 7));
         assert!(matches!(registry.claim("ufrag7", |_| true), Claim::Unknown));
-        // It has begun: time makes nobody forget it.
+        // A started PeerConnection does not expire.
         assert!(registry.purge(at(99)).is_empty());
         assert_eq!(registry.find("id7").map(|known| known.number), Some(7));
         add(&mut registry, 8, 200);
@@ -249,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn who_never_comes_is_forgotten() {
+    fn peers_that_never_start_expire() {
         let mut registry = Registry::new(9);
         for number in 0..3 {
             add(&mut registry, number, 10 + number);
         }
         assert!(registry.remove("id0").is_some());
-        // Another has its place by then.
+        // Another PeerConnection reuses its slot.
         add(&mut registry, 9, 50);
         assert_eq!(registry.purge(at(11)), [1]);
         assert_eq!(registry.purge(at(12)), [2]);

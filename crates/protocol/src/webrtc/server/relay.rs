@@ -1,4 +1,4 @@
-//! What publishers send, on its way to those that play it.
+//! Media of publishers on its way to players.
 
 use bytes::Bytes;
 
@@ -6,52 +6,48 @@ use crate::published_streams;
 use crate::session::PacketHeader;
 use crate::webrtc::sdp::{Codec, MediaKind};
 
-/// A media that players can have.
+/// Track that players can receive.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Track {
-    /// Sound or pictures.
     pub(super) kind: MediaKind,
-    /// What it is coded with.
     pub(super) codec: Codec,
 }
 
-/// A stream that a client publishes.
+/// Stream that a client publishes.
 #[derive(Debug)]
 pub(super) struct Publication {
-    /// The number of its PeerConnection: who played the one before of that name is none of its
-    /// players.
+    /// Number of the publisher's PeerConnection. It distinguishes the publication from an earlier
+    /// one of the same name, whose players do not play this one.
     pub(super) number: u64,
-    /// What it is called.
     pub(super) name: String,
-    /// Where that one is among all, and which of the streams it is: by these it is told things,
-    /// and its players are.
+    /// `slot` is the publisher's slot, and `index` that of the stream. The topics for the publisher
+    /// and for its players are named after them.
     pub(super) slot: usize,
     pub(super) index: usize,
-    /// What it has.
     pub(super) tracks: Vec<Track>,
 }
 
-/// A piece of a stream.
+/// Item of a published stream.
 #[derive(Clone, Debug)]
 pub(super) enum Relay {
-    /// A packet of one of its media.
+    /// RTP packet of a track.
     Media {
-        /// Which.
+        /// Index of the track.
         track: usize,
-        /// Its header, without contributing sources and extensions (RFC 3550, 5.1).
+        /// RTP header without contributing sources and extensions (RFC 3550, 5.1).
         header: PacketHeader,
-        /// How loud it is, where its publisher says so in a header extension (RFC 6464, 3).
+        /// Audio level, if the publisher sends it in a header extension (RFC 6464, 3).
         level: Option<u8>,
-        /// Its payload, with the padding if there is any.
+        /// Payload, including padding.
         payload: Bytes,
     },
-    /// What time it was when: of a sender report (RFC 3550, 6.4.1).
+    /// Timestamps of a sender report (RFC 3550, 6.4.1).
     Clock {
-        /// Of which media.
+        /// Index of the track.
         track: usize,
-        /// As NTP has it.
+        /// NTP timestamp.
         ntp_time: u64,
-        /// As the media's timestamps have it.
+        /// RTP timestamp.
         rtp_time: u32,
     },
 }
@@ -65,19 +61,19 @@ impl published_streams::Item for Relay {
     }
 }
 
-/// What is said on topics, each with the number of the PeerConnection that it is about: what was
-/// said last on a topic outlives it.
+/// Message between sessions. Each one carries the number of the PeerConnection that it concerns,
+/// because a topic's last message outlives that PeerConnection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// There is more of a stream.
+    /// New items of a stream are available.
     More,
-    /// A stream is over.
+    /// A stream ended.
     Over,
-    /// A key frame of a stream is wanted.
+    /// A key frame of a stream is requested.
     Picture,
-    /// A PeerConnection is to end.
+    /// The PeerConnection must end.
     Close,
-    /// A PeerConnection has more to play.
+    /// The streams that the PeerConnection plays change.
     Plays,
 }
 
@@ -90,14 +86,14 @@ impl Word {
         (Word::Plays, "plays"),
     ];
 
-    /// What is said of that PeerConnection.
+    /// Formats the message for a PeerConnection.
     pub(super) fn about(self, number: u64) -> String {
         let mut all = Word::ALL.iter();
         let (_, name) = all.find(|(word, _)| *word == self).expect("all are there");
         format!("{name} {number}")
     }
 
-    /// What was said, and of which PeerConnection.
+    /// Parses a message and the number of its PeerConnection.
     pub(super) fn read(message: &str) -> Option<(Word, u64)> {
         let (name, number) = message.split_once(' ')?;
         let mut all = Word::ALL.iter();
@@ -105,19 +101,19 @@ impl Word {
         Some((*word, number.parse().ok()?))
     }
 
-    /// What was said of that PeerConnection; none where it was of another.
+    /// Parses a message. Returns `None` if it concerns a PeerConnection other than `about`.
     pub(super) fn of(message: &str, about: u64) -> Option<Word> {
         let (word, number) = Word::read(message)?;
         (number == about).then_some(word)
     }
 }
 
-/// The topic of a PeerConnection, by its place among all.
+/// Topic of a PeerConnection, by its slot.
 pub(super) fn topic_of_peer(slot: usize) -> String {
     format!("webrtc-server/peer/{slot}")
 }
 
-/// The topic of a stream that is published, by its place among all.
+/// Topic of a published stream, by its index.
 pub(super) fn topic_of_stream(index: usize) -> String {
     format!("webrtc-server/stream/{index}")
 }
@@ -127,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_one_is_nothing_to_another() {
+    fn message_for_another_peer_is_ignored() {
         for (word, _) in Word::ALL {
             let said = word.about(7);
             assert_eq!(Word::of(&said, 7), Some(word));

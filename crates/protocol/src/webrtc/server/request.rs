@@ -1,38 +1,37 @@
-//! Requests of HTTP/1 with their bodies, out of pieces cut anywhere.
+//! HTTP/1 requests with bodies, parsed from pieces of any size.
 
 use crate::http1::{
     FieldRules, HeadReader, Headers, MAX_HEAD, MAX_HEADERS, RequestLine, lines, start_line,
 };
 
-/// The longest description that is taken, in bytes.
+/// Maximum length of a body, in bytes.
 pub(super) const BODY_MAX: usize = 256 * 1024;
 
-/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: String,
-    /// Its path, without the query.
+    /// Path of the request target, without the query.
     pub(super) path: String,
     pub(super) headers: Headers,
     pub(super) body: Vec<u8>,
 }
 
-/// What came next.
+/// Result of reading bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// A whole request.
+    /// A complete request.
     Request(Request),
-    /// The client waits to be told that its body is wanted (RFC 9110, 10.1.1).
+    /// The client waits for `100 Continue` before it sends the body (RFC 9110, 10.1.1).
     Waits,
-    /// More has to come.
+    /// More bytes are needed.
     Part,
 }
 
-/// Reads requests. It holds no more than a head and a body may be long.
+/// Parser of requests. It holds at most one head and one body.
 #[derive(Debug)]
 pub(super) struct RequestReader {
     head: HeadReader,
-    /// A request whose body is still to come, and how long that is.
+    /// Request whose body is incomplete, with the body's full length.
     begun: Option<(Request, usize)>,
 }
 
@@ -44,11 +43,11 @@ impl RequestReader {
         }
     }
 
-    /// Takes what it needs of `bytes`. An error is the status to answer with, after which nothing
-    /// more can be read.
+    /// Consumes the bytes up to the next result. An error is the status to answer with; nothing can
+    /// be read after it.
     pub(super) fn take(&mut self, bytes: &mut &[u8]) -> Result<Came, u16> {
         if self.begun.is_none() {
-            // Empty lines before a request are passed over (RFC 9112, 2.2).
+            // Empty lines before a request are ignored (RFC 9112, 2.2).
             if self.head.is_empty() {
                 while let [b'\r' | b'\n', rest @ ..] = bytes {
                     *bytes = rest;
@@ -79,7 +78,7 @@ impl RequestReader {
         Ok(whole.map_or(Came::Part, |(request, _)| Came::Request(request)))
     }
 
-    /// How many bytes are held.
+    /// Number of bytes held.
     #[cfg(test)]
     fn held(&self) -> usize {
         let begun = self.begun.as_ref();
@@ -87,20 +86,20 @@ impl RequestReader {
     }
 }
 
-/// A request without its body, and how long that is.
+/// Parses a head. Returns the request without its body, and the body's length.
 fn read_head(head: &[u8]) -> Result<(Request, usize), u16> {
     let line = RequestLine::parse(start_line(head)).ok_or(400u16)?;
     let fields = lines(head).skip(1);
     let headers = Headers::parse(fields, FieldRules::Strict, MAX_HEADERS).map_err(|_| 400u16)?;
     if headers.get("Transfer-Encoding").is_some() {
-        // Its length has to be said (RFC 9112, 6.3).
+        // The length of the body must be stated (RFC 9112, 6.3).
         return Err(411);
     }
     let mut length = 0;
     for (place, text) in headers.all("Content-Length").enumerate() {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let own: usize = match digits {
-            // One that does not fit is too long in any case.
+            // A value that overflows is above the limit in any case.
             true => text.parse().unwrap_or(usize::MAX),
             false => return Err(400),
         };
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_however_they_are_cut() {
+    fn requests_parse_from_pieces_of_any_size() {
         let text = b"POST /whep/a?x=1 HTTP/1.1\r\nContent-Length: 5\r\nA: b\r\n\r\nv=0\r\n\r\n\
                      DELETE /session/1 HTTP/1.1\r\n\r\n";
         for size in 1..text.len() {
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_to_send_a_body_is_told_once() {
+    fn expect_continue_is_reported_once() {
         let mut reader = RequestReader::new();
         let mut head = &b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"[..];
         assert_eq!(reader.take(&mut head), Ok(Came::Waits));
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_has_a_status() {
+    fn invalid_requests_map_to_status_codes() {
         let long = format!("GET / HTTP/1.1\r\nA: {}", "x".repeat(MAX_HEAD));
         for (text, status) in [
             ("hello\r\n\r\n", 400),

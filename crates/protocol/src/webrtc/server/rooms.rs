@@ -1,4 +1,4 @@
-//! Rooms: who is in each, and what they publish there.
+//! Rooms: participants and the streams that they publish.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,90 +10,88 @@ use super::relay::Publication;
 use crate::webrtc::sdp::Transport;
 use crate::webrtc::url::Id;
 
-/// The most rooms there may be, and people in one of them: whenever somebody comes or leaves, each
-/// looks who is there.
+/// Maximum number of rooms, and of participants per room. The latter is bounded because each join
+/// and each leave makes every participant read the room again.
 const ROOMS_MAX: usize = 10_000;
 const PEOPLE_MAX: usize = 1_000;
 
-/// What is said where somebody came or left: who hears it looks who is there.
+/// Message on a room's topic that the room changed. Receivers read the room again.
 pub(super) const CHANGED: &str = "changed";
 
-/// Why somebody cannot come in, or a room not be made.
+/// Reason why a room cannot be created or entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoRoom {
-    /// It is there already.
+    /// The room already exists.
     Exists,
-    /// There are as many as may be.
+    /// The limit of rooms, or of participants in the room, is reached.
     Full,
 }
 
-/// What a PeerConnection is to do beside what it does.
+/// Change to the streams that a PeerConnection plays.
 #[derive(Debug)]
 pub(super) enum More {
-    /// To play that.
+    /// Start playing this stream.
     Plays(Feed),
-    /// To play no more what it sends with that source.
+    /// Stop the stream that is sent with this SSRC.
     Stops(u32),
 }
 
-/// A room.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// Its place among all, by which it is spoken of: later another's, for topics are never given
-    /// back.
+    /// Slot of the room. The room's topic is named after it. A later room reuses the slot, because
+    /// topics are never released.
     place: usize,
-    /// Whether it stays when nobody is in it.
+    /// True if the room remains when it is empty.
     stays: bool,
     people: BTreeMap<u64, Person>,
 }
 
-/// Somebody in a room.
+/// Participant of a room.
 #[derive(Debug, Default)]
 struct Person {
-    /// The name of what they publish.
+    /// Name of the stream that the participant publishes.
     stream: Option<String>,
-    /// The same, once its media comes.
+    /// Publication of that stream, while its media arrives.
     comes: Option<Arc<Publication>>,
 }
 
 impl Room {
-    /// Those whose media comes.
+    /// Returns the publications whose media arrives, by participant.
     pub(super) fn feeds(&self) -> BTreeMap<u64, Arc<Publication>> {
         let people = self.people.iter();
         let feeds = people.filter_map(|(id, person)| Some((*id, person.comes.clone()?)));
         feeds.collect()
     }
 
-    /// Where it is said that somebody came, or left.
+    /// Topic on which changes of the room are announced.
     pub(super) fn topic(&self) -> String {
         format!("webrtc-server/room/{}", self.place)
     }
 
-    /// Whether somebody is in it.
+    /// Returns true if the participant is in the room.
     pub(super) fn has(&self, person: u64) -> bool {
         self.people.contains_key(&person)
     }
 }
 
-/// All rooms.
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
     rooms: BTreeMap<Id, Room>,
-    /// The places that are taken.
+    /// Slots in use.
     places: Slab<()>,
-    /// How many people there ever were, and how often somebody published.
+    /// Number of participants so far, and number of streams published so far.
     came: u64,
     published: u64,
-    /// Where those are who publish, by the names of their streams.
+    /// Room and participant of each published stream, by stream name.
     streams: BTreeMap<String, (Id, u64)>,
-    /// Answers to what was offered, by the numbers of the PeerConnections.
+    /// Answers to the server's offers, by PeerConnection number.
     answers: BTreeMap<u64, Transport>,
-    /// What PeerConnections have more to play, by their numbers.
+    /// Pending changes to what is played, by PeerConnection number.
     more: BTreeMap<u64, Vec<More>>,
 }
 
 impl Rooms {
-    /// Makes a room, which stays when nobody is in it.
+    /// Creates a room that remains when it is empty.
     pub(super) fn make(&mut self, id: &Id) -> Result<(), NoRoom> {
         self.make_one(id, true)
     }
@@ -114,12 +112,11 @@ impl Rooms {
         Ok(())
     }
 
-    /// The room of that name.
     pub(super) fn find(&self, id: &Id) -> Option<&Room> {
         self.rooms.get(id)
     }
 
-    /// Ends a room; where that is said, if there was one.
+    /// Removes a room. Returns its topic if the room existed.
     pub(super) fn destroy(&mut self, id: &Id) -> Option<String> {
         let room = self.rooms.remove(id)?;
         self.places.try_remove(room.place);
@@ -129,8 +126,7 @@ impl Rooms {
         Some(room.topic())
     }
 
-    /// Somebody comes into a room, which is made where it is not there; gives the number that is
-    /// drawn for them.
+    /// Adds a participant to a room, which is created if needed. Returns the participant's number.
     pub(super) fn enter(&mut self, id: &Id) -> Result<u64, NoRoom> {
         match self.make_one(id, false) {
             Ok(()) | Err(NoRoom::Exists) => {}
@@ -145,7 +141,7 @@ impl Rooms {
         Ok(self.came)
     }
 
-    /// Somebody leaves; where that is said.
+    /// Removes a participant. Returns the room's topic.
     pub(super) fn leave(&mut self, id: &Id, person: u64) -> Option<String> {
         let room = self.rooms.get_mut(id)?;
         let gone = room.people.remove(&person)?;
@@ -158,12 +154,13 @@ impl Rooms {
         }
     }
 
-    /// Somebody is to publish under the name that this gives, which nobody had before: what they
-    /// published until then may still be on its way out. None who is not there.
+    /// Starts a publication of a participant and returns its stream name. Each name is new, because
+    /// the participant's earlier stream may still be ending. Returns `None` if the participant is
+    /// not in the room.
     pub(super) fn publishes(&mut self, id: &Id, person: u64) -> Option<String> {
         let own = self.rooms.get_mut(id)?.people.get_mut(&person)?;
         self.published += 1;
-        // No path of HTTP has a blank in it.
+        // HTTP paths contain no space, so no client of WHIP can take this name.
         let name = format!("room {id}/{person}/{}", self.published);
         if let Some(before) = own.stream.replace(name.clone()) {
             self.streams.remove(&before);
@@ -173,7 +170,7 @@ impl Rooms {
         Some(name)
     }
 
-    /// Somebody publishes no more; where that is said.
+    /// Ends a participant's publication. Returns the room's topic.
     pub(super) fn unpublishes(&mut self, id: &Id, person: u64) -> Option<String> {
         let room = self.rooms.get_mut(id)?;
         let own = room.people.get_mut(&person)?;
@@ -184,8 +181,8 @@ impl Rooms {
         Some(room.topic())
     }
 
-    /// The media of a stream comes from now on, or no more. Where that is said, if it is one of a
-    /// room.
+    /// Records that the media of a stream starts to arrive, or has ended. Returns the room's topic
+    /// if the stream belongs to a room.
     pub(super) fn comes(
         &mut self,
         name: &str,
@@ -199,33 +196,33 @@ impl Rooms {
         Some(room.topic())
     }
 
-    /// A PeerConnection that has begun is answered.
+    /// Stores the client's answer for a PeerConnection that has already started.
     pub(super) fn answered(&mut self, number: u64, theirs: Transport) {
         self.answers.insert(number, theirs);
     }
 
-    /// The answer to a PeerConnection, once.
+    /// Takes the client's answer for a PeerConnection.
     pub(super) fn take_answer(&mut self, number: u64) -> Option<Transport> {
         self.answers.remove(&number)
     }
 
-    /// A PeerConnection has more to play.
+    /// Adds changes to what a PeerConnection plays.
     pub(super) fn plays_more(&mut self, number: u64, more: Vec<More>) {
         self.more.entry(number).or_default().extend(more);
     }
 
-    /// What a PeerConnection has more to play.
+    /// Takes the pending changes to what a PeerConnection plays.
     pub(super) fn take_more(&mut self, number: u64) -> Vec<More> {
         self.more.remove(&number).unwrap_or_default()
     }
 
-    /// Whether nothing waits to be done by a PeerConnection.
+    /// Returns true if no answer and no change is pending.
     #[cfg(test)]
     pub(super) fn has_nothing_to_do(&self) -> bool {
         self.more.is_empty() && self.answers.is_empty()
     }
 
-    /// A PeerConnection plays no more.
+    /// Discards the pending answer and changes of a PeerConnection.
     pub(super) fn forget_more(&mut self, number: u64) {
         self.answers.remove(&number);
         self.more.remove(&number);
@@ -247,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_publishes_is_there_from_the_first_media_until_they_leave() {
+    fn publisher_is_listed_from_first_media_until_it_leaves() {
         let mut rooms = Rooms::default();
         let id = Id::Number(7);
         assert_eq!(rooms.make(&id), Ok(()));
@@ -262,7 +259,7 @@ mod tests {
         let topic = rooms.comes(&name, &publication(1), true);
         assert!(topic.is_some());
         assert_eq!(feeds(&rooms), [one]);
-        // They publish anew, while the end of what was before has not been heard of.
+        // Publish again before the end of the first stream is reported.
         assert_eq!(rooms.unpublishes(&id, one), topic);
         assert!(feeds(&rooms).is_empty());
         let again = rooms.publishes(&id, one).expect("they are there");
@@ -270,7 +267,7 @@ mod tests {
         rooms.comes(&again, &publication(2), true);
         assert_eq!(rooms.comes(&name, &publication(1), false), None);
         assert_eq!(feeds(&rooms), [one]);
-        // The same without a word of an end in between.
+        // Publish again without unpublishing first.
         let third = rooms.publishes(&id, one).expect("they are there");
         assert!(feeds(&rooms).is_empty());
         assert_eq!(rooms.comes(&again, &publication(2), true), None);
@@ -281,13 +278,13 @@ mod tests {
         assert_eq!(rooms.leave(&id, one), topic);
         assert_eq!(rooms.publishes(&id, one), None);
         assert_eq!(rooms.comes("somebody's", &publication(3), true), None);
-        // A room that is made anew has nobody of the one before, and its place.
+        // A room that is created again has the old slot, but none of the old participants.
         assert_eq!(rooms.destroy(&id), topic);
         assert_eq!(rooms.leave(&id, other), None);
         let again = rooms.enter(&id).expect("it is made");
         let room = rooms.find(&id).expect("it is there");
         assert!(room.has(again) && !room.has(other) && Some(room.topic()) == topic);
-        // Nobody has made this one: it goes with the last of them.
+        // This room was created by a participant, so it is removed with the last one.
         assert_eq!(rooms.leave(&id, again), topic);
         assert!(rooms.find(&id).is_none() && rooms.places.is_empty() && rooms.streams.is_empty());
     }

@@ -1,51 +1,50 @@
-//! What the reference server says that it did: the lines of its report.
+//! Records of the reference server's report.
 
 use measure::Time;
 use serde::Serialize;
 
 use crate::media::rtp::StreamSummary;
 
-/// What became of the packets of one media on their way to a player. Sums of several media are of
-/// the same form.
+/// Counts of the packets for a player, of one track or summed over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SentCounts {
-    /// Packets that were to leave.
+    /// Packets that were due for their first transmission.
     pub planned: u64,
-    /// First copies that left.
+    /// First copies that were sent.
     pub sent: u64,
-    /// Packets from the lowest number that left to the highest: what a player knows of.
+    /// Packets from the lowest sequence number sent to the highest: the range that a player sees.
     pub expected: u64,
-    /// Of these, those that never left, not even when they were asked for.
+    /// Expected packets that were never sent, not even as retransmissions.
     pub lost: u64,
-    /// Packets that were left out on purpose when they were to leave first.
+    /// Packets dropped on purpose at their first transmission.
     pub left_out: u64,
-    /// Second copies that left on purpose.
+    /// Second copies sent on purpose.
     pub duplicated: u64,
-    /// First copies that left behind a packet with a higher number.
+    /// First copies sent after a packet with a higher number.
     pub reordered: u64,
-    /// Bytes of payload in first copies, those of recovered packets not counted.
+    /// Payload bytes of first copies. Retransmissions are not counted.
     pub payload_bytes: u64,
-    /// Packets that the player asked for (NACK), each time.
+    /// Packets that the player requested (NACK), counted once per request.
     pub asked: u64,
-    /// Of these, those that were not kept any more.
+    /// Requested packets that were no longer kept.
     pub asked_too_late: u64,
-    /// Packets that left because they were asked for.
+    /// Retransmissions that were sent.
     pub again: u64,
-    /// Of these, those that had been left out before.
+    /// Retransmissions of packets whose first copy was dropped on purpose.
     pub recovered: u64,
-    /// Of these, the others: the player has them twice.
+    /// Retransmissions of packets that had already been sent: the player has them twice.
     pub again_in_vain: u64,
-    /// Packets that were asked for, and left out again on purpose.
+    /// Retransmissions dropped on purpose.
     pub left_out_again: u64,
-    /// Packets that the network stack did not take.
+    /// Packets that could not be encrypted, or that the network stack refused.
     pub not_taken: u64,
-    /// Packets of a publisher that waited for so long that others took their place.
+    /// Packets of a publisher that were dropped because this player's queue was full.
     pub overflown: u64,
-    /// When the first packet left, in nanoseconds since the server began.
+    /// Send time of the first packet, in nanoseconds since the server's start.
     pub first_left_nanos: Option<u64>,
-    /// Frames whose last packet left, and by how much they were late together, in nanoseconds.
+    /// Frames whose last packet was sent.
     pub frames: u64,
-    /// See there.
+    /// Sum of the delays of these frames past their due times, in nanoseconds.
     pub frames_late_nanos: u64,
     #[serde(skip)]
     pub(super) lowest: u64,
@@ -54,7 +53,7 @@ pub struct SentCounts {
 }
 
 impl SentCounts {
-    /// A first copy left.
+    /// Counts a first copy that was sent at `at`.
     pub(super) fn first_copy(&mut self, number: u64, payload: u64, at: Time) {
         self.sent += 1;
         self.payload_bytes += payload;
@@ -68,7 +67,7 @@ impl SentCounts {
         self.highest = self.highest.max(number);
     }
 
-    /// The last packet of a frame left, which was due then.
+    /// Counts a frame whose last packet was due at `due` and was sent at `left`.
     pub(super) fn frame(&mut self, due: Option<Time>, left: Time) {
         if let Some(due) = due {
             self.frames += 1;
@@ -76,7 +75,7 @@ impl SentCounts {
         }
     }
 
-    /// With what follows from the others.
+    /// Returns the counts with `expected` and `lost` computed from the others.
     pub(super) fn settled(self) -> SentCounts {
         let expected = match self.sent {
             0 => 0,
@@ -89,7 +88,7 @@ impl SentCounts {
         }
     }
 
-    /// Adds those of another media.
+    /// Adds the counts of another track.
     pub(super) fn add(&mut self, other: &SentCounts) {
         let SentCounts {
             planned,
@@ -141,103 +140,102 @@ impl SentCounts {
     }
 }
 
-/// What came of a publisher, all its media together.
+/// Counts of the packets of a publisher, over all tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReceivedCounts {
-    /// Packets that came.
+    /// Packets received.
     pub received: u64,
-    /// Packets that are missing.
+    /// Packets lost.
     pub lost: u64,
-    /// Packets that came behind one with a higher number.
+    /// Packets received after one with a higher number.
     pub reordered: u64,
-    /// Bytes of their payload.
+    /// Payload bytes received.
     pub payload_bytes: u64,
-    /// Packets that were passed on to those who play, or would have been.
+    /// Packets made available to players, whether or not one was present.
     pub forwarded: u64,
-    /// Packets that the publisher was asked for, each time.
+    /// Packets requested from the publisher (NACK), counted once per request.
     pub asked: u64,
-    /// Of these, those that came then.
+    /// Requested packets that then arrived.
     pub recovered: u64,
-    /// Key frames that the publisher was asked for.
+    /// Key frames requested from the publisher.
     pub pictures_asked: u64,
     /// Packets that were not authentic.
     pub unauthentic: u64,
-    /// Packets that had come before.
+    /// Packets that had been received before, or were too old for the replay window.
     pub replayed: u64,
-    /// Packets that are none of RTP, or of no media agreed upon.
+    /// Packets that are not RTP, or whose payload type was not negotiated.
     pub foreign: u64,
 }
 
-/// What became of other datagrams of a PeerConnection.
+/// Counts of other datagrams that a PeerConnection dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DroppedCounts {
-    /// Messages of STUN that were none, or lacked something.
+    /// STUN messages that were malformed or lacked a required attribute.
     pub stun_malformed: u64,
-    /// Messages of STUN that were not authentic.
+    /// STUN messages that were not authentic.
     pub stun_unauthentic: u64,
-    /// Datagrams of DTLS when none was expected.
+    /// DTLS datagrams received when none was expected.
     pub dtls_unexpected: u64,
-    /// Compounds of RTCP that were not authentic, and that had come before.
+    /// RTCP compounds that were not authentic.
     pub rtcp_unauthentic: u64,
-    /// See there.
+    /// RTCP compounds that had been received before.
     pub rtcp_replayed: u64,
-    /// Datagrams of no protocol that is known.
+    /// Datagrams of an unknown protocol.
     pub foreign: u64,
 }
 
-/// What the server did for one PeerConnection: a line of its report.
+/// Record of one PeerConnection: a line of the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServedPeer {
-    /// Which, from 0.
+    /// Number of the PeerConnection, from 0.
     pub number: u64,
-    /// Where it came from.
+    /// Address of the client.
     pub remote: Option<String>,
-    /// The name of the stream.
+    /// Name of the stream.
     pub stream: String,
-    /// Whether it published. Else it played.
+    /// True if the client published, false if it played.
     pub published: bool,
-    /// Whether it played what a client published.
+    /// True if the client played a stream that another client published.
     pub relayed: bool,
-    /// Whether ICE and DTLS came to their end.
+    /// True if ICE and DTLS completed.
     pub connected: bool,
-    /// Which ciphers protected media.
+    /// SRTP protection profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub srtp_profile: Option<String>,
-    /// How it ended.
+    /// Reason for the end.
     pub ended: String,
-    /// What left to a player, all its media together; none of a publisher.
+    /// Packets sent to a player, over all tracks. `None` for a publisher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<SentCounts>,
-    /// The same of each media.
+    /// Packets sent to a player, by track.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sent_media: Vec<SentMedia>,
-    /// Key frames that a player asked for.
+    /// Key frames that the player requested.
     pub key_frames_wanted: u64,
-    /// Packets of which a player said that they arrived (transport-wide congestion control).
+    /// Packets that the player reported as received (transport-wide congestion control).
     pub arrivals_told: u64,
-    /// Estimates of what a player can take (REMB).
+    /// Bandwidth estimates that the player sent (REMB).
     pub rembs: u64,
-    /// What came of a publisher; none of a player.
+    /// Packets received from a publisher, over all tracks. `None` for a player.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub received: Option<ReceivedCounts>,
-    /// What came in each of its streams.
+    /// Packets received from a publisher, by stream.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub received_streams: Vec<StreamSummary>,
     /// Datagrams that were dropped.
     pub dropped: DroppedCounts,
-    /// What `CLOCK_MONOTONIC`, which the whole machine shares, showed when the server began, in
-    /// nanoseconds: what the times above count from. Set by whoever runs the server.
+    /// Reading of `CLOCK_MONOTONIC`, which the whole machine shares, at the server's start, in
+    /// nanoseconds: the zero of the times above. Set by the caller that runs the server.
     pub clock_monotonic_nanos: i64,
 }
 
-/// What left of one media.
+/// Packets sent of one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SentMedia {
     /// `video` or `audio`.
     pub kind: &'static str,
-    /// Its synchronisation source.
+    /// Synchronisation source.
     pub ssrc: u32,
-    /// Its counts.
     #[serde(flatten)]
     pub counts: SentCounts,
 }

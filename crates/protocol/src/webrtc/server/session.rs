@@ -1,4 +1,4 @@
-//! A PeerConnection of the reference server: it plays to its client, or takes in what that
+//! PeerConnection of the reference server: sends media to its client, or receives what the client
 //! publishes.
 
 use std::net::SocketAddr;
@@ -19,42 +19,42 @@ use super::{CHANNEL, Shared};
 use crate::session::{Context, Datagram, FlowId, Input, Outcome, Output, Record, Session};
 use crate::webrtc::peer::{Peer, PeerEvent, Received};
 
-/// After how long without any datagram a client is taken to be gone: consent has to be renewed
-/// more often (RFC 7675, 5.1).
+/// Silence after which a client is considered gone. Clients must renew consent more often (RFC
+/// 7675, 5.1).
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// How long a client may take to leave when its stream is over.
+/// Time that a client has to leave after its stream ended.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// What a PeerConnection is for, as it was agreed upon.
+/// Negotiated role of a PeerConnection.
 #[derive(Debug)]
 pub(super) enum Role {
-    /// Made media goes to the client, or what another publishes.
+    /// The client plays generated media, or what another client publishes.
     Plays {
         planned: Vec<Planned>,
         publication: Option<Arc<Publication>>,
     },
-    /// What others publish in a room goes to the client. Its end is said in the room.
+    /// The client plays what others publish in a room. Its end is announced on `topic`.
     Attends { feeds: Vec<Feed>, topic: String },
-    /// The client sends.
+    /// The client publishes.
     Publishes {
         taken: Vec<Taken>,
         publication: Arc<Publication>,
     },
 }
 
-/// A PeerConnection that was agreed upon.
+/// Negotiated PeerConnection that has not started.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) number: u64,
-    /// The name of the stream.
+    /// Name of the stream.
     pub(super) name: String,
     pub(super) peer: Box<Peer>,
     pub(super) role: Role,
 }
 
 impl Waiting {
-    /// The stream that its client publishes, if it does.
+    /// Returns the name of the stream if the client publishes it.
     pub(super) fn publishes(&self) -> Option<&str> {
         match &self.role {
             Role::Publishes { .. } => Some(&self.name),
@@ -63,14 +63,14 @@ impl Waiting {
     }
 }
 
-/// What is done for the client.
+/// Media handler of a PeerConnection.
 #[derive(Debug)]
 enum Work {
     Plays(Box<Feeds>),
     Publishes(Box<Taking>),
 }
 
-/// A PeerConnection.
+/// Session of a PeerConnection.
 #[derive(Debug)]
 pub(super) struct PeerSession {
     shared: Arc<Shared>,
@@ -78,15 +78,15 @@ pub(super) struct PeerSession {
     number: u64,
     peer: Box<Peer>,
     work: Work,
-    /// Where in a room it is said that it is over.
+    /// Topic of the room in which the session's end is announced.
     room: Option<String>,
-    /// When something came last.
+    /// Time of the last datagram.
     heard: Time,
-    /// When it ends, once its stream is over.
+    /// Time at which the session ends if the client does not leave after the end of its stream.
     leave_by: Option<Time>,
     over: bool,
     done: ServedPeer,
-    /// Room for a datagram.
+    /// Buffer for an outgoing datagram.
     datagram: Vec<u8>,
 }
 
@@ -181,7 +181,7 @@ impl PeerSession {
         }
     }
 
-    /// Does what the PeerConnection wants done.
+    /// Sends pending datagrams and handles events of the PeerConnection.
     fn drain(&mut self, cx: &mut Context<'_>) {
         self.flush(cx);
         while let Some(event) = self.peer.poll_event() {
@@ -199,7 +199,7 @@ impl PeerSession {
         self.flush(cx);
     }
 
-    /// Sends what the PeerConnection has to say.
+    /// Sends pending datagrams of the PeerConnection.
     fn flush(&mut self, cx: &mut Context<'_>) {
         let bytes = &mut self.datagram;
         loop {
@@ -211,7 +211,7 @@ impl PeerSession {
         }
     }
 
-    /// ICE and DTLS are through.
+    /// Starts media after ICE and DTLS have completed.
     fn connected(&mut self, cx: &mut Context<'_>) {
         if std::mem::replace(&mut self.done.connected, true) {
             return;
@@ -222,7 +222,7 @@ impl PeerSession {
             Work::Plays(_) if self.shared.config.faults.silent == Some(Silence::Media) => {}
             Work::Plays(playing) => {
                 if !playing.begin(cx, &mut self.peer) {
-                    self.end(cx, "the stream was over before it could be played");
+                    self.end(cx, "the stream ended before it could be played");
                 }
             }
             Work::Publishes(taking) => taking.begin(cx, &mut self.peer),
@@ -258,7 +258,7 @@ impl PeerSession {
         }
     }
 
-    /// A flow has ended. With the last one says goodbye.
+    /// Handles the end of a flow. After the last one, the session says goodbye (BYE).
     fn flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
         if let Work::Plays(playing) = &mut self.work
             && playing.ended(cx, &mut self.peer, flow)
@@ -269,7 +269,7 @@ impl PeerSession {
         }
     }
 
-    /// Does what is due.
+    /// Handles all timers that are due.
     fn look(&mut self, cx: &mut Context<'_>) {
         if self.over {
             return;
@@ -284,9 +284,9 @@ impl PeerSession {
         }
         self.drain(cx);
         if cx.now >= self.heard + SILENCE_MAX {
-            self.end(cx, "nothing was heard of the client");
+            self.end(cx, "no datagram from the client in time");
         } else if self.leave_by.is_some_and(|by| cx.now >= by) {
-            self.end(cx, "the stream is over");
+            self.end(cx, "the stream ended");
         }
     }
 

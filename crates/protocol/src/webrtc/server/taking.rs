@@ -1,4 +1,4 @@
-//! What is taken in of a publisher, and passed on.
+//! Receiving from a publisher, and forwarding to players.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,23 +21,23 @@ use crate::webrtc::sdp::MediaKind;
 use crate::webrtc::srtp::RtpOpener;
 use crate::webrtc::tracks::{Agreed, KeyFrameRequest, Tracks};
 
-/// How often it is reported what came, and looked whether something is missing.
+/// Interval between receiver reports, and between searches for missing packets.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// How often the publisher is told which packets arrived.
+/// Interval between transport-wide feedback messages to the publisher.
 const TELL_EVERY: Duration = Duration::from_millis(50);
 
-/// How often a key frame is asked for at most.
+/// Minimum interval between key frame requests.
 const PICTURE_EVERY: Duration = Duration::from_millis(500);
 
-/// The most sources of which it is known what they are.
+/// Maximum number of sources that are mapped to a track.
 const SOURCES_MAX: usize = 16;
 
-/// The headers of IPv4 and UDP, and of IPv6 and UDP (RFC 791, RFC 8200, RFC 768).
+/// Sizes of the IPv4 and UDP headers, and of the IPv6 and UDP headers (RFC 791, RFC 8200, RFC 768).
 const OVERHEADS: [usize; 2] = [28, 48];
 
-/// What is taken in of a publisher.
+/// Receiver of a publisher's media.
 #[derive(Debug)]
 pub(super) struct Taking {
     shared: Arc<Shared>,
@@ -47,13 +47,13 @@ pub(super) struct Taking {
     tracks: Tracks,
     opener: Option<RtpOpener>,
     opened: Vec<u8>,
-    /// Sources, and which media each is of.
+    /// SSRCs, and the index of the track of each.
     sources: Vec<(u32, usize)>,
     own_ssrc: u32,
     report_at: Option<Time>,
     ask_at: Option<Time>,
     tell_at: Option<Time>,
-    /// Whether a key frame is wanted, and from when on it may be asked for.
+    /// True if a key frame is to be requested. It may be requested from `picture_after` on.
     wants_picture: bool,
     picture_after: Time,
     counts: ReceivedCounts,
@@ -103,7 +103,7 @@ impl Taking {
         }
     }
 
-    /// There are keys: media may come.
+    /// Starts receiving, once the SRTP keys are known.
     pub(super) fn begin(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
         self.opener = peer.take_rtp_opener();
         self.report_at = Some(cx.now + REPORT_EVERY);
@@ -112,7 +112,7 @@ impl Taking {
         self.tell_room(cx, true);
     }
 
-    /// Says in the room that the stream comes, or no more, if it is one of a room.
+    /// Announces in the room, if the stream belongs to one, that its media starts or has ended.
     fn tell_room(&self, cx: &mut Context<'_>, comes: bool) {
         let mut rooms = self.shared.rooms();
         let topic = rooms.comes(&self.name, &self.publication, comes);
@@ -123,12 +123,12 @@ impl Taking {
         cx.out.extend(topic.map(said));
     }
 
-    /// Opens a packet, counts it and passes it on.
+    /// Decrypts a packet, counts it and forwards it.
     pub(super) fn media(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
         let Some(opener) = &mut self.opener else {
             return;
         };
-        // What cannot be opened is in the opener's counts.
+        // Packets that cannot be decrypted are in the opener's counts.
         let Ok(bytes) = opener.open(datagram.bytes, &mut self.opened) else {
             return;
         };
@@ -179,7 +179,7 @@ impl Taking {
         });
     }
 
-    /// Takes in what the publisher says of its media.
+    /// Handles RTCP of the publisher.
     pub(super) fn reports(&mut self, cx: &mut Context<'_>, compound: &[u8], at: Time) {
         self.tracks.reports(compound, at, cx.recorder);
         for packet in rtcp::packets(compound).map_while(Result::ok) {
@@ -198,8 +198,9 @@ impl Taking {
         }
     }
 
-    /// A player wants a key frame: the publisher is asked for one, or a little later where it was
-    /// just now: that one may have left before this player came.
+    /// Schedules a key frame request to the publisher. If one was requested just before, the new
+    /// request is delayed instead of dropped: the earlier key frame may have left before this
+    /// player joined.
     pub(super) fn wants_picture(&mut self) {
         self.wants_picture = true;
     }
@@ -249,7 +250,8 @@ impl Taking {
         }
     }
 
-    /// Says what came of each source. A publisher has few: all fit into what waits to be sent.
+    /// Sends receiver reports on all sources. A publisher has few, so all reports fit into the send
+    /// queue.
     fn report(&mut self, now: Time, peer: &mut Peer) {
         let cname = self.shared.cname();
         let own = (self.own_ssrc, &cname[..]);
@@ -261,7 +263,7 @@ impl Taking {
         }
     }
 
-    /// The stream is published no more; hands in what came.
+    /// Ends the publication, and adds its counts to the record.
     pub(super) fn end(&mut self, cx: &mut Context<'_>, done: &mut ServedPeer) {
         self.tracks.finish(None, cx.recorder);
         let rows = self.tracks.rows(&self.name);
@@ -286,8 +288,9 @@ impl Taking {
     }
 }
 
-/// A packet without what is between its publisher and this server alone: contributing sources and
-/// header extensions (RFC 3550, 5.1 and 5.3.1). None where it is shorter than it says.
+/// Returns the header and payload of a packet without the parts that concern only its publisher and
+/// this server: contributing sources and header extensions (RFC 3550, 5.1 and 5.3.1). Returns
+/// `None` if the packet is truncated.
 fn plain(bytes: &[u8]) -> Option<(PacketHeader, &[u8])> {
     let fixed: &[u8; 12] = bytes.first_chunk()?;
     let mut length = 12 + 4 * usize::from(fixed[0] & 0x0f);
@@ -308,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_are_passed_on_without_sources_and_extensions() {
+    fn packets_are_forwarded_without_csrcs_and_extensions() {
         let fixed = |first: u8| [&[first, 0xe0, 0, 7][..], &[0; 4], &[9; 4]].concat();
         let whole = [
             &fixed(0xb2)[..],

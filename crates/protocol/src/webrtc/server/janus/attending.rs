@@ -1,5 +1,5 @@
-//! Somebody who receives others in a room: all of them over one PeerConnection, which this side
-//! offers, and offers again when somebody comes or leaves.
+//! Subscriber in a room: receives other participants over one PeerConnection. The server offers it,
+//! and offers again when participants join or leave.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use crate::webrtc::server::rooms::More;
 use crate::webrtc::server::session::{Role, Waiting};
 use crate::webrtc::url::Id;
 
-/// The most sections of a description.
+/// Maximum number of media sections.
 const SECTIONS_MAX: usize = 500;
 
-/// The first of the payload types that are given to codecs, each with the next one for what is sent
-/// again; and how many codecs there may be.
+/// First payload type that is assigned to a codec, and maximum number of codecs. The payload type
+/// after that of a codec is its RTX.
 const FIRST_PAYLOAD_TYPE: u8 = 96;
 const CODECS_MAX: usize = 16;
 
-/// A media of somebody.
+/// Track of a publisher.
 #[derive(Clone, Debug)]
 struct Source {
     feed: u64,
     publication: Arc<Publication>,
-    /// Which of what they publish.
+    /// Index of the track among the publisher's tracks.
     track: usize,
 }
 
@@ -44,49 +44,51 @@ impl Source {
     }
 }
 
-/// A media that is to be received, with the codec under its payload type.
+/// Track to subscribe to, with its codec under the assigned payload type.
 #[derive(Debug)]
 pub(super) struct Wanted(Source, Codec);
 
-/// A section of the description.
+/// Media section of the description.
 #[derive(Debug)]
 struct Section {
     kind: MediaKind,
     codec: Codec,
-    /// Whose it is; nobody's once they have left, until it is another's.
+    /// Track that the section sends. `None` after its publisher has left, until another track
+    /// reuses the section.
     source: Option<Source>,
-    /// Of the media, and of what is sent again.
+    /// SSRCs of the track and of its retransmissions.
     ssrcs: (u32, u32),
-    /// In which offer it was last, as it is: an answer to an earlier one is not about it.
+    /// Number of the last offer with the section in its present form. Answers to earlier offers do
+    /// not concern it.
     offered: u64,
-    /// Whether it was agreed upon.
+    /// True if the client has answered the section.
     agreed: bool,
 }
 
-/// Somebody who receives others.
+/// Subscriber in a room.
 #[derive(Debug)]
 pub(super) struct Attending {
     shared: Arc<Shared>,
     room: Id,
     number: u64,
-    /// The name and the place by which its PeerConnection is known, and whether it was answered.
+    /// ID and slot of the PeerConnection. `answered` is true if its first offer was answered.
     id: String,
     slot: usize,
     answered: bool,
     transport: Transport,
     sections: Vec<Section>,
-    /// All codecs that there were, with their payload types.
+    /// All codecs so far, with their payload types.
     codecs: Vec<Codec>,
     offers: u64,
     drawn: usize,
-    /// Whether an offer is not answered yet, and whether there is something new to offer.
+    /// `asked` is true while an offer is unanswered, `changed` if there is something new to offer.
     asked: bool,
     changed: bool,
 }
 
 impl Attending {
-    /// One whose PeerConnection is known from now on: its first check of ICE may come before its
-    /// answer does.
+    /// Creates a subscriber and registers its PeerConnection, because the first ICE check may
+    /// arrive before the answer.
     pub(super) fn new(shared: Arc<Shared>, (room, topic): (Id, String), begun: Begun) -> Attending {
         let (number, transport) = (begun.number, begun.peer.local_transport());
         let name = format!("room {room}");
@@ -117,18 +119,18 @@ impl Attending {
         &self.room
     }
 
-    /// The name by which its PeerConnection is known.
+    /// ID of the PeerConnection.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whether an offer is not answered yet.
+    /// Returns true while an offer is unanswered.
     pub(super) fn is_asked(&self) -> bool {
         self.asked
     }
 
-    /// Of those media the ones that are not received yet, with their codecs: of people who are
-    /// there. Nothing has changed by that.
+    /// Returns the requested tracks that are not yet subscribed to, with their codecs. Fails if a
+    /// publisher is missing. The subscriptions remain unchanged.
     pub(super) fn wanted(
         &mut self,
         feeds: &BTreeMap<u64, Arc<Publication>>,
@@ -137,7 +139,7 @@ impl Attending {
         let mut wanted: Vec<Wanted> = Vec::new();
         for stream in streams.as_array().into_iter().flatten() {
             let feed = stream["feed"].as_u64().unwrap_or(0);
-            let gone = || refused(code::NO_SUCH_FEED, "nobody of that number publishes here");
+            let gone = || refused(code::NO_SUCH_FEED, "no such publisher in the room");
             let publication = feeds.get(&feed).ok_or_else(gone)?;
             let mid = stream["mid"].as_str().map(str::parse::<usize>);
             for (place, track) in publication.tracks.iter().enumerate() {
@@ -162,7 +164,7 @@ impl Attending {
         Ok(wanted)
     }
 
-    /// Adds those to what is received.
+    /// Subscribes to tracks.
     pub(super) fn subscribe(&mut self, wanted: Vec<Wanted>) {
         for Wanted(source, codec) in wanted {
             let kind = source.publication.tracks[source.track].kind;
@@ -184,8 +186,9 @@ impl Attending {
         }
     }
 
-    /// A codec with the payload type that it has here, for good: none may come to mean another
-    /// within a session (RFC 3264, 8.3.2).
+    /// Returns the codec with its payload type in this session. The assignment is permanent,
+    /// because a payload type must not be reused for another codec within a session (RFC 3264,
+    /// 8.3.2).
     fn codec(&mut self, of: &Codec) -> Result<Codec, Refused> {
         let same = |own: &&Codec| {
             let rates = (own.clock_rate, own.channels) == (of.clock_rate, of.channels);
@@ -206,7 +209,7 @@ impl Attending {
         Ok(codec)
     }
 
-    /// Takes those media out of what is received. What is not there is passed over.
+    /// Unsubscribes from tracks. Unknown tracks are ignored.
     pub(super) fn unsubscribe(&mut self, cx: &mut Context<'_>, streams: &Value) {
         let mut stopped = Vec::new();
         for stream in streams.as_array().into_iter().flatten() {
@@ -234,7 +237,7 @@ impl Attending {
         self.tell_peer(cx, stopped);
     }
 
-    /// Takes out what is of those who have left, or publish something else now.
+    /// Unsubscribes from publishers that have left, or that publish something else now.
     pub(super) fn forget_who_left(&mut self, feeds: &BTreeMap<u64, Arc<Publication>>) {
         for section in &mut self.sections {
             let is_there = |source: &Source| {
@@ -248,13 +251,13 @@ impl Attending {
         }
     }
 
-    /// The next offer, where something has changed and the one before was answered; with what the
-    /// sections are.
+    /// Returns the next offer with its sections, if something changed and the previous offer was
+    /// answered.
     pub(super) fn offer_again(&mut self) -> Option<(String, Value)> {
         (self.changed && !self.asked).then(|| self.offer())
     }
 
-    /// The next offer.
+    /// Returns the next offer with its sections.
     pub(super) fn offer(&mut self) -> (String, Value) {
         (self.asked, self.changed) = (true, false);
         self.offers += 1;
@@ -313,7 +316,7 @@ impl Attending {
         (offer.to_string(), streams)
     }
 
-    /// The offer is answered: what is new of it is played from now on.
+    /// Handles the answer to the offer. Tracks that are new in it are played from now on.
     pub(super) fn answered(
         &mut self,
         cx: &mut Context<'_>,
@@ -323,7 +326,7 @@ impl Attending {
             return Ok(());
         }
         let wrong = |why: String| (code::INVALID_SDP, why);
-        let text = sdp.ok_or_else(|| refused(code::INVALID_SDP, "there is no answer with it"))?;
+        let text = sdp.ok_or_else(|| refused(code::INVALID_SDP, "the answer has no SDP"))?;
         let answer = SessionDescription::parse(text).map_err(|error| wrong(error.to_string()))?;
         let shared = self.shared.clone();
         let mut registry = shared.registry();
@@ -340,7 +343,7 @@ impl Attending {
             }
         }
         if registry.find(&self.id).is_none() {
-            return Err(refused(code::UNKNOWN, "the PeerConnection is over"));
+            return Err(refused(code::UNKNOWN, "the PeerConnection ended"));
         }
         (self.asked, self.answered) = (false, true);
         let feeds = self.agree(&answer);
@@ -360,7 +363,7 @@ impl Attending {
         Ok(())
     }
 
-    /// What is to be played by an answer to the last offer.
+    /// Returns the streams to be played after an answer to the last offer.
     fn agree(&mut self, answer: &SessionDescription) -> Vec<Feed> {
         let mut feeds = Vec::new();
         for (section, answered) in self.sections.iter_mut().zip(&answer.media) {
@@ -381,9 +384,10 @@ impl Attending {
         feeds
     }
 
-    /// Has the PeerConnection do more, or less, if it is still there.
+    /// Sends changes to the PeerConnection, if it still exists.
     fn tell_peer(&self, cx: &mut Context<'_>, more: Vec<More>) {
-        // Nothing is kept for one that is over: it ends with this lock held.
+        // Changes must not be stored for a PeerConnection that has ended. It ends with this lock
+        // held.
         let registry = self.shared.registry();
         if !more.is_empty() && registry.find(&self.id).is_some() {
             self.plays_more(cx, more);

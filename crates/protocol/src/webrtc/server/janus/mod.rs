@@ -1,6 +1,6 @@
-//! Rooms over a WebSocket, by those messages of Janus' API that who enters a room needs
-//! (<https://janus.conf.meetecho.com/docs/rest.html>, the plug-in VideoRoom): clients of Janus do
-//! not know the difference. A room is made when somebody comes.
+//! Rooms over a WebSocket, with those messages of Janus' API that a participant needs
+//! (<https://janus.conf.meetecho.com/docs/rest.html>, plug-in VideoRoom). Clients of Janus work
+//! unchanged. A room is created when its first participant joins.
 
 mod attending;
 mod videoroom;
@@ -21,10 +21,10 @@ use crate::webrtc::url::Id;
 use crate::websocket::{self, Acceptance, Assembly, Item, Limits};
 use attending::Attending;
 
-/// The subprotocol that Janus has.
+/// WebSocket subprotocol of Janus.
 const SUBPROTOCOL: &str = "janus-protocol";
 
-/// The longest message that is taken, in bytes: a description with what is around it.
+/// Maximum length of a message, in bytes: a description and the JSON around it.
 const LONGEST: usize = 512 * 1024;
 
 const LIMITS: Limits = Limits {
@@ -32,13 +32,13 @@ const LIMITS: Limits = Limits {
     longest: LONGEST as u64,
 };
 
-/// For how long a session that says nothing is kept (`session_timeout`).
+/// Idle timeout of a session (`session_timeout`).
 const SILENT_FOR: Duration = Duration::from_secs(60);
 
-/// The most handles of a session.
+/// Maximum number of handles per session.
 const HANDLES_MAX: usize = 10_000;
 
-/// Codes of errors, of Janus and of its plug-in.
+/// Error codes of Janus and of VideoRoom.
 mod code {
     pub(super) const UNAUTHORIZED: u64 = 403;
     pub(super) const UNKNOWN_REQUEST: u64 = 453;
@@ -61,27 +61,27 @@ mod code {
     pub(super) const INVALID_SDP: u64 = 437;
 }
 
-/// Why something is refused: a code, and in words.
+/// Reason for a refusal: a code and a text.
 type Refused = (u64, String);
 
 fn refused(code: u64, why: &str) -> Refused {
     (code, why.to_owned())
 }
 
-/// Somebody in a room.
+/// Participant of a room.
 #[derive(Debug)]
 struct Person {
     room: Id,
     number: u64,
-    /// Where it is said that somebody came, or left.
+    /// Topic on which changes of the room are announced.
     topic: String,
-    /// Their PeerConnection, once they publish.
+    /// ID of the participant's PeerConnection, while it publishes.
     publishes: Option<String>,
-    /// Those whose media comes, as far as this one was told, and by which PeerConnections.
+    /// Publishers that the participant was notified of, with the numbers of their PeerConnections.
     known: BTreeMap<u64, u64>,
 }
 
-/// What a handle is for.
+/// Use of a handle.
 #[derive(Debug)]
 enum Work {
     Nothing,
@@ -89,14 +89,14 @@ enum Work {
     Attends(Box<Attending>),
 }
 
-/// A WebSocket of Janus.
+/// WebSocket connection of a Janus client.
 #[derive(Debug)]
 pub(super) struct Door {
     shared: Arc<Shared>,
     local: SocketAddr,
     acceptance: Option<Acceptance>,
     assembly: Assembly,
-    /// The number of the session, once it was made.
+    /// ID of the session, once it is created.
     session: Option<u64>,
     handles: BTreeMap<u64, Work>,
     until: Time,
@@ -117,13 +117,13 @@ impl Door {
         }
     }
 
-    /// Until when it is kept though nothing comes.
+    /// Time at which the connection is closed if nothing arrives.
     pub(super) fn until(&self) -> Time {
         self.until
     }
 
-    /// Takes bytes in; says whether the connection goes on. An error is why it never was a
-    /// WebSocket.
+    /// Handles received bytes. Returns `false` if the connection ends. An error says why the
+    /// WebSocket handshake failed.
     pub(super) fn bytes(
         &mut self,
         cx: &mut Context<'_>,
@@ -161,7 +161,7 @@ impl Door {
         Ok(!self.over)
     }
 
-    /// One message.
+    /// Handles one message.
     fn message(&mut self, cx: &mut Context<'_>, body: &[u8]) {
         let door = &self.shared.door;
         add(&door.requests, 1);
@@ -169,12 +169,12 @@ impl Door {
             return;
         }
         let Ok(message) = serde_json::from_slice::<Value>(body) else {
-            return self.refuse(cx, &Value::Null, &refused(code::INVALID_JSON, "no JSON"));
+            return self.refuse(cx, &Value::Null, &refused(code::INVALID_JSON, "not JSON"));
         };
         let done = match message["janus"].as_str() {
             _ if !self.is_authorized(&message) => {
                 add(&self.shared.door.unauthorized, 1);
-                Err(refused(code::UNAUTHORIZED, "not the token that is wanted"))
+                Err(refused(code::UNAUTHORIZED, "missing or wrong token"))
             }
             Some("create") if self.session.is_none() => {
                 let id = self.draw();
@@ -193,7 +193,7 @@ impl Door {
             Some(word @ ("detach" | "hangup" | "trickle" | "message")) => {
                 return self.of_handle(cx, word, &message);
             }
-            _ => Err(refused(code::UNKNOWN_REQUEST, "an unknown request")),
+            _ => Err(refused(code::UNKNOWN_REQUEST, "unknown request")),
         };
         match done {
             Ok(answer) => self.answer(cx, &message, answer),
@@ -206,16 +206,16 @@ impl Door {
         token.is_none_or(|token| message["token"].as_str() == Some(token))
     }
 
-    /// A number for a session or a handle.
+    /// Draws an ID for a session or a handle.
     fn draw(&mut self) -> u64 {
         let number = self.shared.handles.fetch_add(1, Ordering::Relaxed);
-        // JavaScript has no larger ones.
+        // JavaScript represents integers exactly up to 53 bits.
         self.shared.drawn(number, &[30]) >> 11
     }
 
     fn attach(&mut self, message: &Value) -> Result<Value, Refused> {
         if message["plugin"].as_str() != Some("janus.plugin.videoroom") {
-            return Err(refused(code::PLUGIN_NOT_FOUND, "there is VideoRoom alone"));
+            return Err(refused(code::PLUGIN_NOT_FOUND, "only VideoRoom exists"));
         }
         if self.handles.len() >= HANDLES_MAX {
             return Err(refused(code::UNKNOWN, "too many handles"));
@@ -225,7 +225,7 @@ impl Door {
         Ok(json!({"janus": "success", "data": {"id": id}}))
     }
 
-    /// A message that is about a handle.
+    /// Handles a message that is addressed to a handle.
     fn of_handle(&mut self, cx: &mut Context<'_>, word: &str, message: &Value) {
         let id = message["handle_id"].as_u64().unwrap_or(0);
         let Some(work) = self.handles.get_mut(&id) else {
@@ -236,10 +236,10 @@ impl Door {
             );
         };
         match word {
-            // This side only answers checks: it needs no addresses of the other.
+            // The server only answers checks, so it needs no candidates of the client.
             "trickle" => self.answer(cx, message, json!({"janus": "ack"})),
             "hangup" => {
-                // Of a person the PeerConnection alone.
+                // A participant remains in the room; only the PeerConnection ends.
                 match work {
                     Work::Person(person) => {
                         if let Some(own) = person.publishes.take() {
@@ -266,7 +266,7 @@ impl Door {
         }
     }
 
-    /// Takes back what a handle had.
+    /// Releases what a handle used.
     fn leave(&mut self, cx: &mut Context<'_>, work: Work) {
         match work {
             Work::Nothing => {}
@@ -283,7 +283,7 @@ impl Door {
         }
     }
 
-    /// The connection is over: nothing of it stays.
+    /// Releases all handles at the end of the connection.
     pub(super) fn end(&mut self, cx: &mut Context<'_>) {
         for (_, work) in std::mem::take(&mut self.handles) {
             self.leave(cx, work);
@@ -291,7 +291,7 @@ impl Door {
         self.session = None;
     }
 
-    /// Something has changed in a room.
+    /// Handles a change in a room.
     pub(super) fn told(&mut self, cx: &mut Context<'_>, topic: &str) {
         let ids: Vec<u64> = self.handles.keys().copied().collect();
         for id in ids {
@@ -300,7 +300,8 @@ impl Door {
         }
     }
 
-    /// Tells a handle whose PeerConnection has ended by itself. It is free for another then.
+    /// Notifies the client if a handle's PeerConnection has ended. The handle can then be used
+    /// again.
     fn look_whether_over(&mut self, cx: &mut Context<'_>, id: u64) {
         let Some(work) = self.handles.get_mut(&id) else {
             return;
@@ -317,14 +318,14 @@ impl Door {
             Work::Person(person) => person.publishes = None,
             other => *other = Work::Nothing,
         }
-        let reason = "the PeerConnection is over";
+        let reason = "the PeerConnection ended";
         self.say(
             cx,
             json!({"janus": "hangup", "sender": id, "reason": reason}),
         );
     }
 
-    /// Answers a message.
+    /// Sends the answer to a message.
     fn answer(&self, cx: &mut Context<'_>, message: &Value, mut answer: Value) {
         if !message["transaction"].is_null() {
             answer["transaction"] = message["transaction"].clone();
@@ -338,7 +339,7 @@ impl Door {
         self.answer(cx, message, error);
     }
 
-    /// Says what the plug-in has to say, of that handle.
+    /// Sends an event of the plug-in for a handle.
     fn event(&self, cx: &mut Context<'_>, handle: u64, message: &Value, data: Value, sdp: Jsep) {
         let mut event = json!({
             "janus": "event",
@@ -362,7 +363,7 @@ impl Door {
     }
 }
 
-/// A description: `offer` or `answer`, and its text.
+/// Description: its type (`offer` or `answer`) and SDP.
 type Jsep = Option<(&'static str, String)>;
 
 fn write(cx: &mut Context<'_>, bytes: Vec<u8>) {

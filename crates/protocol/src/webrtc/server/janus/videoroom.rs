@@ -1,4 +1,4 @@
-//! What is asked of VideoRoom.
+//! Requests to VideoRoom.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::webrtc::server::relay::{Publication, Track};
 use crate::webrtc::server::rooms::{NoRoom, Room};
 use crate::webrtc::url::Id;
 
-/// What a request comes to.
+/// Result of a request.
 enum Done {
-    /// It is answered at once.
+    /// The request is answered at once.
     Success(Value),
-    /// It is acknowledged, and the answer is an event.
+    /// The request is acknowledged, and an event with the answer follows.
     Event(Value, Jsep),
 }
 
-/// What somebody publishes, as the room tells of it.
+/// Returns a publisher's streams in the JSON form of VideoRoom.
 pub(super) fn streams_of(tracks: &[Track]) -> Value {
     let stream = |(place, track): (usize, &Track)| {
         json!({
@@ -50,11 +50,11 @@ fn numbers_of(feeds: &BTreeMap<u64, Arc<Publication>>) -> BTreeMap<u64, u64> {
 
 fn room_of(body: &Value) -> Result<Id, Refused> {
     let id = Id::of_json(&body["room"]);
-    id.ok_or_else(|| refused(code::INVALID_ELEMENT, "`room` is no number and no text"))
+    id.ok_or_else(|| refused(code::INVALID_ELEMENT, "`room` must be a number or a string"))
 }
 
 impl Door {
-    /// A message for the plug-in.
+    /// Handles a message for the plug-in.
     pub(super) fn plugin_message(&mut self, cx: &mut Context<'_>, id: u64, message: &Value) {
         let body = &message["body"];
         let sdp = message["jsep"]["sdp"].as_str();
@@ -68,7 +68,7 @@ impl Door {
             "leave" => self.leave_room(cx, id),
             "start" => self.start(cx, id, sdp),
             "subscribe" | "unsubscribe" | "update" => self.change(cx, id, request, body),
-            _ => Err(refused(code::INVALID_REQUEST, "an unknown request")),
+            _ => Err(refused(code::INVALID_REQUEST, "unknown request")),
         };
         let plugin = |data| json!({"plugin": "janus.plugin.videoroom", "data": data});
         match done {
@@ -105,17 +105,17 @@ impl Door {
             Ok(()) => Ok(Done::Success(
                 json!({"videoroom": "created", "room": room.to_json(), "permanent": false}),
             )),
-            Err(NoRoom::Exists) => Err(refused(code::ROOM_EXISTS, "the room is there already")),
+            Err(NoRoom::Exists) => Err(refused(code::ROOM_EXISTS, "the room already exists")),
             Err(NoRoom::Full) => Err(refused(code::PUBLISHERS_FULL, "too many rooms")),
         }
     }
 
-    /// Ends a room. Who is in it is told so by what is not there any more.
+    /// Removes a room. Its participants are notified when they find it missing.
     fn destroy(&mut self, cx: &mut Context<'_>, body: &Value) -> Result<Done, Refused> {
         let room = room_of(body)?;
         let topic = self.shared.rooms().destroy(&room);
         if topic.is_none() {
-            return Err(refused(code::NO_SUCH_ROOM, "there is no such room"));
+            return Err(refused(code::NO_SUCH_ROOM, "no such room"));
         }
         tell_room(cx, topic);
         let done = json!({"videoroom": "destroyed", "room": room.to_json()});
@@ -126,7 +126,7 @@ impl Door {
         if !matches!(self.handles.get(&id), Some(Work::Nothing)) {
             return Err(refused(
                 code::ALREADY_JOINED,
-                "this handle has joined already",
+                "the handle has already joined a room",
             ));
         }
         if let Some(status) = self.shared.config.faults.answer {
@@ -139,7 +139,7 @@ impl Door {
             Some("subscriber") => self.attend(cx, id, room, body),
             _ => Err(refused(
                 code::INVALID_ELEMENT,
-                "`ptype` is `publisher` or `subscriber`",
+                "`ptype` must be `publisher` or `subscriber`",
             )),
         }
     }
@@ -196,7 +196,7 @@ impl Door {
         if person.publishes.is_some() {
             return Err(refused(
                 code::ALREADY_PUBLISHED,
-                "this handle publishes already",
+                "the handle already publishes a stream",
             ));
         }
         let agreed = shared
@@ -204,7 +204,7 @@ impl Door {
             .map_err(|refused| (code::INVALID_SDP, refused.why))
             .and_then(|(offer, begun)| {
                 let name = shared.rooms().publishes(&person.room, person.number);
-                let gone = || refused(code::NO_SUCH_ROOM, "the room is there no more");
+                let gone = || refused(code::NO_SUCH_ROOM, "the room was removed");
                 let name = name.ok_or_else(gone)?;
                 let agreed = shared.agree_to_publish(&offer, &name, begun);
                 agreed.map_err(|refused| (code::INVALID_SDP, refused.why))
@@ -219,7 +219,7 @@ impl Door {
         let person = self.person(id)?;
         let own = person.publishes.take();
         let own =
-            own.ok_or_else(|| refused(code::NOT_PUBLISHED, "this handle publishes nothing"))?;
+            own.ok_or_else(|| refused(code::NOT_PUBLISHED, "the handle publishes no stream"))?;
         let topic = shared.rooms().unpublishes(&person.room, person.number);
         tell_room(cx, topic);
         shared.end_peer(cx, &own);
@@ -235,7 +235,7 @@ impl Door {
         Ok(Done::Event(data, None))
     }
 
-    /// Somebody is to receive others.
+    /// Subscribes a handle to participants of a room.
     fn attend(
         &mut self,
         cx: &mut Context<'_>,
@@ -247,7 +247,7 @@ impl Door {
         let feeds = {
             let rooms = shared.rooms();
             let found = rooms.find(&room).map(|room| (room.feeds(), room.topic()));
-            found.ok_or_else(|| refused(code::NO_SUCH_ROOM, "there is no such room"))?
+            found.ok_or_else(|| refused(code::NO_SUCH_ROOM, "no such room"))?
         };
         let (feeds, topic) = feeds;
         let begun = shared.begin_to_offer(cx.now, self.local);
@@ -272,26 +272,26 @@ impl Door {
             Some(Work::Attends(attending)) => Ok(attending),
             _ => Err(refused(
                 code::JOIN_FIRST,
-                "join the room first, as a subscriber",
+                "join the room as a subscriber first",
             )),
         }
     }
 
-    /// Who receives has agreed.
+    /// Handles a subscriber's answer.
     fn start(&mut self, cx: &mut Context<'_>, id: u64, sdp: Option<&str>) -> Result<Done, Refused> {
         let attending = self.attending(id)?;
         attending.answered(cx, sdp)?;
         let again = attending.offer_again();
         let data = json!({"videoroom": "event", "started": "ok"});
         if let Some((offer, streams)) = again {
-            // What has changed meanwhile follows by itself.
+            // Changes since the last offer follow in a new one.
             let updated = json!({"videoroom": "updated", "streams": streams});
             self.event(cx, id, &Value::Null, updated, Some(("offer", offer)));
         }
         Ok(Done::Event(data, None))
     }
 
-    /// Who receives wants others.
+    /// Changes the subscriptions of a handle.
     fn change(
         &mut self,
         cx: &mut Context<'_>,
@@ -305,7 +305,7 @@ impl Door {
             let rooms = shared.rooms();
             rooms.find(attending.room()).map(Room::feeds)
         };
-        let feeds = feeds.ok_or_else(|| refused(code::NO_SUCH_ROOM, "the room is no more"))?;
+        let feeds = feeds.ok_or_else(|| refused(code::NO_SUCH_ROOM, "the room was removed"))?;
         let (more, fewer) = match request {
             "subscribe" => (&body["streams"], &Value::Null),
             "unsubscribe" => (&Value::Null, &body["streams"]),
@@ -324,7 +324,7 @@ impl Door {
         }
     }
 
-    /// Tells a handle what has changed in its room.
+    /// Notifies a handle of changes in its room.
     pub(super) fn look_around(&mut self, cx: &mut Context<'_>, id: u64, topic: &str) {
         let shared = self.shared.clone();
         match self.handles.get_mut(&id) {
@@ -338,7 +338,7 @@ impl Door {
                 };
                 let (room, number) = (person.room.to_json(), person.number);
                 let Some(feeds) = feeds else {
-                    // What is said there from now on is of another room.
+                    // Later messages on this topic concern another room.
                     person.topic.clear();
                     let data = json!({"videoroom": "destroyed", "room": room});
                     return self.event(cx, id, &Value::Null, data, None);

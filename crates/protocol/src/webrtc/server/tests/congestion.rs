@@ -1,4 +1,4 @@
-//! Publishers over a path that carries less than they would send.
+//! Publishers over a path with less capacity than their media needs.
 
 use super::passing_on::made;
 use super::*;
@@ -7,8 +7,8 @@ use crate::webrtc::config::Control;
 
 const SECONDS: u64 = 60;
 
-/// What a publisher of 1 Mb/s with sound did over a path of that rate, in the second half of its
-/// time: the bit rate of its payload, and the share that was lost.
+/// Runs a publisher of 1 Mb/s with audio over a path of `rate`. Returns the bit rate of the payload
+/// and the lost share in the second half of the run.
 fn publish(rate: u64, congestion: Control, transport_cc: bool, seed: u64) -> (f64, f64) {
     let mut settings = settings(seed);
     settings.up = LinkSettings {
@@ -19,7 +19,7 @@ fn publish(rate: u64, congestion: Control, transport_cc: bool, seed: u64) -> (f6
     let keys = ClientConfig {
         congestion,
         retransmit: false,
-        // The server's word comes too late where the queue is full of media.
+        // Feedback of the server is late if media fills the queue.
         silence: measure::units::TimeSpan(Duration::from_secs(60)),
         ..ClientConfig::default()
     };
@@ -46,9 +46,9 @@ fn publish(rate: u64, congestion: Control, transport_cc: bool, seed: u64) -> (f6
 }
 
 #[test]
-fn a_publisher_that_follows_finds_what_its_path_carries_and_one_that_does_not_loses_the_rest() {
+fn congestion_control_fits_the_path_and_avoids_loss() {
     for (rate, seed) in [(400_000, 1), (600_000, 2), (900_000, 3)] {
-        // Headers take a tenth of it, and sound has small packets.
+        // Headers take a tenth of the rate, and audio has small packets.
         let (bits, lost) = publish(rate, Control::Follow, true, seed);
         let share = bits / rate as f64;
         assert!(
@@ -61,13 +61,13 @@ fn a_publisher_that_follows_finds_what_its_path_carries_and_one_that_does_not_lo
 }
 
 #[test]
-fn a_publisher_with_room_sends_all() {
+fn publisher_with_enough_capacity_sends_everything() {
     let (bits, lost) = publish(5_000_000, Control::Follow, true, 1);
     assert!(bits > 1_040_000.0 && lost == 0.0, "{bits} {lost}");
 }
 
 #[test]
-fn without_word_of_arrivals_loss_is_followed() {
+fn publisher_follows_loss_without_arrival_feedback() {
     let (bits, lost) = publish(600_000, Control::Follow, false, 1);
     assert!(bits < 700_000.0 && lost < 0.15, "{bits} {lost}");
 }

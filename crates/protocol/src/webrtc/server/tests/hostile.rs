@@ -1,4 +1,4 @@
-//! Strangers that send what they should not: all is bounded and counted.
+//! Hostile input from strangers: all state stays bounded, and everything is counted.
 
 use measure::{Recorder, Time};
 
@@ -9,7 +9,7 @@ use crate::session::{
 use crate::webrtc::peer::{Peer, PeerConfig};
 use crate::webrtc::sdp::{OfferConfig, OfferedMedia, SessionDescription, known};
 
-/// A server's doors, without a network.
+/// Server without a network: bytes and datagrams are handed in directly.
 struct Doors {
     server: Server,
     endpoint: endpoint::Endpoint,
@@ -28,7 +28,7 @@ impl Doors {
         }
     }
 
-    /// Says that on a connection, in pieces; gives all that is answered.
+    /// Sends text on a new connection, in pieces, and returns all answers.
     fn says(&mut self, text: &[u8]) -> String {
         let mut session = self.server.session();
         let (mut out, mut outbox) = (std::collections::VecDeque::new(), Outbox::default());
@@ -75,7 +75,7 @@ impl Doors {
         )
     }
 
-    /// What becomes of a datagram.
+    /// Returns how a datagram is routed.
     fn hears(&mut self, port: u16, bytes: &[u8]) -> &'static str {
         let datagram = Datagram {
             from: ([10, 0, 0, 9], port).into(),
@@ -102,7 +102,7 @@ impl Doors {
     }
 }
 
-/// A peer that wants to play, and its offer.
+/// Peer that wants to play, and its offer.
 fn offers(now: Time, seed: u64) -> (Peer, String) {
     let config = PeerConfig::new(CERTIFICATE.clone(), seed);
     let mut peer = Peer::offerer(now, &config);
@@ -138,7 +138,7 @@ fn field<'a>(answer: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn only_who_was_answered_and_knows_the_password_begins_a_session() {
+fn only_an_authentic_check_starts_a_session() {
     let mut doors = Doors::new(server(&[]));
     let now = doors.now;
     let (mut peer, offer) = offers(now, 1);
@@ -157,7 +157,7 @@ fn only_who_was_answered_and_knows_the_password_begins_a_session() {
         peer.poll_transmit(&mut bytes).expect("it checks");
         bytes
     };
-    // Somebody who has read the fragment, and not the password.
+    // This sender knows the user fragment, but not the password.
     let pwd = std::mem::replace(
         &mut transport.pwd,
         other.transport().expect("it tells how").pwd,
@@ -183,10 +183,10 @@ fn only_who_was_answered_and_knows_the_password_begins_a_session() {
     assert_eq!(doors.hears(3, &good), "accept");
     assert_eq!(doors.hears(3, &good), "session");
     assert_eq!(doors.hears(3, &[22, 254, 253]), "session");
-    // From elsewhere, only what is authentic.
+    // Only authentic checks are accepted from another address.
     assert_eq!(doors.hears(4, &[22, 254, 253]), "drop");
     assert_eq!(doors.hears(4, &guessed), "drop");
-    // Its addresses are bounded.
+    // The number of addresses is bounded.
     for port in 10..1000 {
         assert_eq!(doors.hears(port, &good), "session");
     }
@@ -203,7 +203,7 @@ fn only_who_was_answered_and_knows_the_password_begins_a_session() {
 }
 
 #[test]
-fn a_flood_of_fragments_is_remembered_by_nobody() {
+fn checks_with_unknown_fragments_leave_no_state() {
     let mut doors = Doors::new(server(&[]));
     let now = doors.now;
     for seed in 0..300 {
@@ -223,7 +223,7 @@ fn a_flood_of_fragments_is_remembered_by_nobody() {
     assert_eq!(doors.server.door().checks_of_nobody, 300);
 }
 
-/// What is said on a WebSocket in these messages, each masked as clients mask them.
+/// WebSocket handshake and messages, masked as clients mask them.
 fn socket(messages: &[String]) -> Vec<u8> {
     let mut bytes = b"GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
@@ -246,7 +246,7 @@ fn bytes(at: Time, bytes: &[u8]) -> Input<'_> {
 }
 
 #[test]
-fn what_is_wrong_in_a_room_is_said_with_the_code_that_janus_has() {
+fn room_errors_use_the_codes_of_janus() {
     for (of_handle, body, expected) in [
         (true, r#"{"request":"nothing"}"#, 423),
         (true, r#"{"request":"publish"}"#, 424),
@@ -301,7 +301,7 @@ fn what_is_wrong_in_a_room_is_said_with_the_code_that_janus_has() {
         let code = format!(r#"code":{expected},"#);
         assert!(answer.contains(&code), "{answer}");
     }
-    // A GET that asks for no WebSocket, one without a key, and a frame that breaks the rules.
+    // A GET without an upgrade, an upgrade without a key, and a frame that breaks the rules.
     let mut doors = Doors::new(server(&[]));
     assert_eq!(status(&doors.says(b"GET / HTTP/1.1\r\n\r\n")), "404");
     let no_key = b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n";
@@ -311,7 +311,7 @@ fn what_is_wrong_in_a_room_is_said_with_the_code_that_janus_has() {
 }
 
 #[test]
-fn each_message_to_a_room_bears_the_token() {
+fn every_room_message_needs_the_token() {
     let config = ServerConfig {
         token: Some("secret".to_owned()),
         ..server(&[])
@@ -338,7 +338,7 @@ fn each_message_to_a_room_bears_the_token() {
 }
 
 #[test]
-fn who_publishes_in_a_room_is_told_when_that_is_over_and_may_begin_again() {
+fn room_publisher_is_told_of_its_end_and_may_publish_again() {
     let server = Server::new(server(&[])).expect("it can be made");
     let shared = server.0.clone();
     let (mut session, mut recorder) = (server.session(), Recorder::new(CATALOGUE));
@@ -387,7 +387,7 @@ fn who_publishes_in_a_room_is_told_when_that_is_over_and_may_begin_again() {
         publish.clone(),
     ];
     let said = hears(bytes(now, &socket(&messages)));
-    // The second is refused: it publishes already.
+    // The second one is refused because the handle already publishes.
     assert_eq!(said.matches(r#""configured":"ok""#).count(), 1, "{said}");
     assert!(said.contains(r#""error_code":434"#), "{said}");
     let word: Arc<str> = "changed".into();
@@ -396,7 +396,7 @@ fn who_publishes_in_a_room_is_told_when_that_is_over_and_may_begin_again() {
         message: &word,
     };
     assert_eq!(hears(changed()), "");
-    // Its first datagram never comes.
+    // The first datagram never arrives.
     shared.forget_who_never_came(now + Duration::from_secs(60));
     let said = hears(changed());
     assert!(said.contains(r#""janus":"hangup""#), "{said}");
@@ -408,7 +408,7 @@ fn who_publishes_in_a_room_is_told_when_that_is_over_and_may_begin_again() {
 }
 
 #[test]
-fn offers_are_bounded_and_what_is_wrong_with_one_is_said() {
+fn bad_offers_are_refused_and_sessions_are_bounded() {
     let mut doors = Doors::new(ServerConfig {
         sessions: 8,
         ..server(&[])
@@ -442,14 +442,14 @@ fn offers_are_bounded_and_what_is_wrong_with_one_is_said() {
         assert_eq!(status(&doors.posts("/whep/a", &offer)), "503");
     }
     assert_eq!(doors.known(), 8);
-    // They are forgotten when they have not come.
+    // Sessions that did not start are removed.
     doors.now += Duration::from_secs(16);
     assert_eq!(status(&doors.posts("/whep/a", &offer)), "201");
     assert_eq!(doors.server.door().never_came, 8);
 }
 
 #[test]
-fn a_session_is_patched_and_deleted_by_the_rules_of_whip() {
+fn patch_and_delete_follow_the_rules_of_whip() {
     let mut doors = Doors::new(server(&[]));
     let (_, offer) = offers(doors.now, 1);
     let answer = doors.posts("/whep/a", &offer);
@@ -501,7 +501,7 @@ fn a_session_is_patched_and_deleted_by_the_rules_of_whip() {
 }
 
 #[test]
-fn of_a_request_without_end_a_bounded_part_is_held() {
+fn endless_request_is_refused_with_431() {
     let mut doors = Doors::new(server(&[]));
     let endless = format!("POST /whep/a HTTP/1.1\r\nA: {}", "x".repeat(1 << 20));
     assert_eq!(status(&doors.says(endless.as_bytes())), "431");

@@ -23,7 +23,7 @@ use crate::webrtc::metrics as m;
 const CLIENT: SessionNumber = SessionNumber(0);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
-/// Making one takes as long as some cases.
+/// Generating a certificate takes as long as some test cases.
 static CERTIFICATE: LazyLock<Arc<Certificate>> =
     LazyLock::new(|| Arc::new(Certificate::generate(7)));
 
@@ -31,7 +31,7 @@ fn settings(seed: u64) -> PairSettings {
     PairSettings::new(seed, CATALOGUE)
 }
 
-/// A network that does so to datagrams, both ways.
+/// Network with the same link in both directions.
 fn over(seed: u64, link: LinkSettings) -> PairSettings {
     PairSettings {
         up: link.clone(),
@@ -67,7 +67,7 @@ fn server(faults: &[&str]) -> ServerConfig {
     }
 }
 
-/// Clients of the server, with its door.
+/// Run of clients against a server.
 struct Played {
     pair: Pair,
     server: Server,
@@ -95,7 +95,7 @@ impl Played {
         records.collect()
     }
 
-    /// What the only player was sent.
+    /// Counts of the only player.
     fn sent(&self) -> SentCounts {
         let served = self.served();
         let [served] = &served[..] else {
@@ -130,7 +130,7 @@ fn receiving(receive: Receive, nack: bool) -> ClientConfig {
 }
 
 #[test]
-fn a_stream_is_played_to_its_end_and_every_packet_is_found() {
+fn stream_plays_to_its_end_without_a_missing_packet() {
     for receive in [Receive::Headers, Receive::Decrypted] {
         let mut played = play(settings(1), receiving(receive, true), server(&[]));
         assert_eq!(played.reason(), "ended_by_server");
@@ -166,7 +166,7 @@ fn a_stream_is_played_to_its_end_and_every_packet_is_found() {
 }
 
 #[test]
-fn who_comes_long_after_the_server_began_is_served_too() {
+fn client_joining_40_s_after_server_start_is_served() {
     let config = ServerConfig {
         length: None,
         ..server(&[])
@@ -190,7 +190,7 @@ fn who_comes_long_after_the_server_began_is_served_too() {
 }
 
 #[test]
-fn every_count_of_what_is_done_wrong_is_found() {
+fn client_counts_match_the_injected_faults() {
     let faults = [
         "loss=2%",
         "loss-burst=0.3%x4",
@@ -207,7 +207,7 @@ fn every_count_of_what_is_done_wrong_is_found() {
             let sent = played.sent();
             assert!(sent.lost > 0 && sent.duplicated > 0 && sent.reordered > 0);
             assert!(sent.lost <= sent.left_out, "{sent:?}");
-            // SRTP tells copies itself where it opens packets.
+            // SRTP detects copies itself if packets are decrypted.
             let (doubled, replayed) = match receive {
                 Receive::Headers => (sent.duplicated, 0),
                 Receive::Decrypted => (0, sent.duplicated),
@@ -230,7 +230,7 @@ fn every_count_of_what_is_done_wrong_is_found() {
 }
 
 #[test]
-fn what_is_left_out_is_asked_for_and_sent_again_unless_that_is_left_out_too() {
+fn dropped_packets_are_recovered_by_retransmission() {
     let ways = [Receive::Headers, Receive::Decrypted];
     let ways = ways.map(|receive| [(receive, None), (receive, Some(false))]);
     for (seed, (receive, rtx)) in (0..24).zip(ways.into_iter().flatten().cycle()) {
@@ -244,7 +244,7 @@ fn what_is_left_out_is_asked_for_and_sent_again_unless_that_is_left_out_too() {
         };
         let mut played = play(settings(seed), client, config);
         let sent = played.sent();
-        // Pictures come again in a stream of their own.
+        // Video is retransmitted in a stream of its own.
         let own_stream = played.count(m::RTX_PACKETS);
         match rtx {
             None => {
@@ -271,7 +271,7 @@ fn what_is_left_out_is_asked_for_and_sent_again_unless_that_is_left_out_too() {
 }
 
 #[test]
-fn the_arrival_of_each_packet_is_told_where_the_server_numbers_them() {
+fn arrivals_are_reported_if_both_sides_enable_transport_cc() {
     let faults = ["loss=3%", "loss-again=30%", "reorder=1%x2"];
     for (seed, receive) in (0..6).zip([Receive::Headers, Receive::Decrypted].into_iter().cycle()) {
         for (server_numbers, client_tells) in [(true, true), (true, false), (false, true)] {
@@ -293,7 +293,7 @@ fn the_arrival_of_each_packet_is_told_where_the_server_numbers_them() {
                 assert_eq!(told, 0);
                 continue;
             }
-            // All that left, first or again, but for what came since the last message.
+            // All packets that were sent, except those after the last feedback message.
             let left = sent.sent + sent.again;
             assert!(told <= left && told + 40 > left, "{told} of {sent:?}");
             let messages = played.count(m::TRANSPORT_FEEDBACK_SENT);
@@ -307,7 +307,7 @@ fn the_arrival_of_each_packet_is_told_where_the_server_numbers_them() {
 }
 
 #[test]
-fn how_much_can_be_taken_is_told_with_the_report_or_alone_where_there_is_none() {
+fn remb_is_sent_with_reports_or_alone_without_them() {
     for (seed, receiver_reports) in [(1, true), (2, false)] {
         let config = ServerConfig {
             seed,
@@ -323,13 +323,14 @@ fn how_much_can_be_taken_is_told_with_the_report_or_alone_where_there_is_none() 
         let reports = played.count(m::REPORTS_SENT);
         assert!((2..=4).contains(&told), "{told}");
         assert_eq!(played.served()[0].rembs, told);
-        // Both sources are reported on from the first second on, of which nothing is known yet.
+        // Both sources are reported on from the first second. The first report comes before the
+        // first estimate.
         assert_eq!(reports, if receiver_reports { 2 * (told + 1) } else { 0 });
     }
 }
 
 #[test]
-fn over_a_bad_network_clients_connect_and_nothing_is_counted_that_did_not_come() {
+fn clients_connect_and_count_right_over_a_lossy_network() {
     for seed in 0..60 {
         let part = |modulus: u64| (seed % modulus) as f64 / modulus as f64;
         let link = LinkSettings {
@@ -351,7 +352,7 @@ fn over_a_bad_network_clients_connect_and_nothing_is_counted_that_did_not_come()
         );
         let mut played = Played::begin(over(seed, link), client, config);
         played.pair.run(Duration::from_secs(5));
-        // Where its goodbye was lost, the client does not know that the stream is over.
+        // If the goodbye was lost, the client does not know that the stream ended.
         played.pair.stop(CLIENT, Duration::from_secs(2));
         played.pair.run(Duration::from_secs(60));
         let served = played.served();
@@ -380,7 +381,7 @@ fn over_a_bad_network_clients_connect_and_nothing_is_counted_that_did_not_come()
 }
 
 #[test]
-fn who_is_refused_hears_why() {
+fn refusals_and_timeouts_have_a_reason() {
     let token = |token: &str| ClientConfig {
         token: Some(token.to_owned()),
         ..ClientConfig::default()
@@ -451,7 +452,7 @@ fn who_is_refused_hears_why() {
 }
 
 #[test]
-fn there_are_no_more_sessions_than_may_be_and_one_that_ends_makes_room() {
+fn session_limit_holds_and_an_ended_session_frees_a_slot() {
     let config = ServerConfig {
         sessions: 1,
         ..server(&[])

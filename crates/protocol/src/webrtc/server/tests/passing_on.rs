@@ -1,4 +1,4 @@
-//! What clients publish is passed on to those who play it.
+//! Forwarding of published media to players.
 
 use super::*;
 use crate::media::source::{AudioCodec, MediaSource};
@@ -7,7 +7,7 @@ use crate::waiting::{Awaited, Waiting};
 use crate::webrtc::url::Url;
 use measure::units::TimeSpan;
 
-/// What clients publish: sound and pictures.
+/// Media that clients publish: audio and video.
 pub(super) fn made() -> SourceConfig {
     let config = SourceConfig {
         bitrate: Some(BitRate(1_000_000)),
@@ -17,7 +17,7 @@ pub(super) fn made() -> SourceConfig {
     crate::webrtc::config::usual(&config)
 }
 
-/// A client that publishes under that name, sound and pictures.
+/// Client that publishes audio and video under a name.
 fn publisher(name: &str, seed: u64) -> Client {
     publisher_by(ClientConfig::default(), name, seed)
 }
@@ -28,7 +28,7 @@ fn publisher_by(config: ClientConfig, name: &str, seed: u64) -> Client {
     client.publishing(Arc::new(source.expect("it can be made")))
 }
 
-/// A client that waits for the stream of that name.
+/// Client that waits until a stream is published.
 fn waiting(client: Client, name: &str) -> Waiting {
     let url = Url::parse(&url("whep", name)).expect("it is one");
     let awaited = Awaited::stream(url.topic());
@@ -41,8 +41,8 @@ fn player(name: &str, seed: u64, nack: bool) -> Waiting {
     waiting(client.looking_for_codes(), name)
 }
 
-/// A publisher and two players, for some seconds, and then no more publisher; what the server did
-/// for the publisher, and for the players.
+/// Runs a publisher and two players for some seconds, then stops the publisher. Returns the run,
+/// the publisher's record and the players' records.
 fn meet(settings: PairSettings, faults: &[&str]) -> (Played, ServedPeer, Vec<ServedPeer>) {
     let nack = !faults.is_empty();
     let mut played = Played::begin(settings, publisher("own", 1), server(faults));
@@ -66,7 +66,7 @@ fn meet(settings: PairSettings, faults: &[&str]) -> (Played, ServedPeer, Vec<Ser
 }
 
 #[test]
-fn of_a_simulcast_that_is_not_taken_the_best_layer_is_sent() {
+fn refused_simulcast_sends_the_best_layer() {
     let source = SourceConfig {
         simulcast: true,
         ..made()
@@ -93,12 +93,13 @@ fn of_a_simulcast_that_is_not_taken_the_best_layer_is_sent() {
 }
 
 #[test]
-fn every_packet_is_passed_on_to_each_player_and_time_codes_with_it() {
+fn every_packet_reaches_each_player_with_its_time_code() {
     let (mut played, publisher, players) = meet(settings(1), &[]);
     let received = publisher.received.expect("it published");
     assert_eq!(received.received, played.count(m::SENT_PACKETS));
     assert_eq!((received.lost, received.forwarded), (0, received.received));
-    // Both players want a key frame when they come, at once: the second has its own.
+    // Both players request a key frame at the same time. The second request gets a key frame of its
+    // own.
     assert_eq!(received.pictures_asked, 2);
     assert_eq!(played.count(m::KEY_FRAME_REQUESTS), received.pictures_asked);
     assert!(played.count(m::RECEIVER_REPORTS) > 0);
@@ -130,12 +131,12 @@ fn every_packet_is_passed_on_to_each_player_and_time_codes_with_it() {
         played.count(rtp::FRAMES_PUBLISHED)
     );
     assert!(played.count(rtp::SENDER_REPORTS) > 2);
-    // Its name is free again.
+    // The name is free again.
     assert!(played.server.0.publication("own").is_none());
 }
 
 #[test]
-fn a_publisher_sends_reports_unless_they_are_switched_off() {
+fn publisher_sends_sender_reports_unless_disabled() {
     for sender_reports in [true, false] {
         let config = ClientConfig {
             sender_reports,
@@ -150,14 +151,14 @@ fn a_publisher_sends_reports_unless_they_are_switched_off() {
         assert_eq!(played.pair.outcome(viewer), Some(&Outcome::Completed));
         assert!(played.count(rtp::RECEIVED) > 300);
         let reports = played.count(rtp::SENDER_REPORTS);
-        // One a second for sound and one for pictures, which the server passes on.
+        // One report a second on audio and one on video, which the server forwards.
         let expected = if sender_reports { 12..=16 } else { 0..=0 };
         assert!(expected.contains(&reports), "{reports}");
     }
 }
 
 #[test]
-fn what_is_lost_on_either_side_is_asked_for_on_that_side() {
+fn losses_are_recovered_on_each_side_separately() {
     for seed in 0..8 {
         let link = LinkSettings {
             delay: Duration::from_millis(5),
@@ -188,7 +189,7 @@ fn what_is_lost_on_either_side_is_asked_for_on_that_side() {
 }
 
 #[test]
-fn a_stream_that_is_published_and_never_comes_is_told_of() {
+fn published_stream_without_media_counts_as_silent() {
     for (faults, silent) in [(&[][..], 0), (&["silent=audio"], 2), (&["silent=video"], 2)] {
         for publisher_first in [false, true] {
             let mut played = Played::begin(settings(1), publisher("own", 1), server(faults));
@@ -210,7 +211,7 @@ fn a_stream_that_is_published_and_never_comes_is_told_of() {
             assert_eq!(found, silent, "{faults:?} {publisher_first}");
         }
     }
-    // Nobody is known to send it.
+    // No publisher is known to send audio.
     let config = ClientConfig::default();
     let alone = client(config, &url("whep", "own"), 2);
     let mut played = Played::begin(settings(1), alone, server(&["silent=audio"]));
@@ -218,7 +219,7 @@ fn a_stream_that_is_published_and_never_comes_is_told_of() {
     assert_eq!(played.count(rtp::STREAMS_SILENT), 0);
 }
 
-/// A client that publishes a voice, which talks for about half the time.
+/// Client that publishes a voice, which talks for about half of the time.
 fn voice(name: &str, seed: u64) -> Client {
     let talk = TalkConfig {
         speakers: 0.5,
@@ -237,11 +238,11 @@ fn voice(name: &str, seed: u64) -> Client {
 }
 
 #[test]
-fn players_read_who_talks_and_silence_is_no_lost_stream() {
+fn players_read_audio_levels_and_tolerate_silence() {
     let mut with_silence = 0;
     for seed in 0..12 {
         let mut played = Played::begin(settings(seed), voice("own", seed), server(&[]));
-        // Headers are enough: they are not encrypted.
+        // Headers are sufficient, because they are not encrypted.
         let config = receiving(Receive::Headers, false);
         let player = waiting(client(config, &url("whep", "own"), 99), "own");
         let player = played.pair.add_client(Box::new(player));
@@ -256,7 +257,7 @@ fn players_read_who_talks_and_silence_is_no_lost_stream() {
         assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
         assert_eq!(played.pair.outcome(player), Some(&Outcome::Stopped));
         let sent = played.count(m::SENT_VOICE_PACKETS);
-        // The player comes up to 2 s late, and leaves 2 s before.
+        // The player joins up to 2 s late and leaves 2 s early.
         assert!(
             heard > 200 && heard <= sent && sent < heard + 250,
             "{heard} of {sent}"
@@ -271,7 +272,7 @@ fn players_read_who_talks_and_silence_is_no_lost_stream() {
 }
 
 #[test]
-fn a_stream_is_published_by_one_at_a_time() {
+fn stream_has_one_publisher_at_a_time() {
     let mut played = Played::begin(settings(1), publisher("own", 1), server(&[]));
     played.pair.run(Duration::from_secs(1));
     let second = played.pair.add_client(Box::new(publisher("own", 2)));
@@ -289,12 +290,12 @@ fn a_stream_is_published_by_one_at_a_time() {
 }
 
 #[test]
-fn a_publisher_that_never_comes_keeps_its_name_for_some_seconds_only() {
+fn publisher_that_never_starts_releases_its_name() {
     let config = server(&["silent=ice"]);
     let mut played = Played::begin(settings(1), publisher("own", 1), config);
     played.pair.run(Duration::from_secs(5));
     assert!(played.server.0.publication("own").is_some());
-    // It says that it leaves, once it has given up.
+    // The publisher deletes its session after it has given up.
     played.pair.run(Duration::from_secs(60));
     assert!(played.server.0.publication("own").is_none());
     assert_eq!(played.server.door().never_came, 1);

@@ -1,4 +1,4 @@
-//! Clients of Janus in rooms of the server.
+//! Janus clients in rooms of the server.
 
 use super::passing_on::made;
 use super::*;
@@ -18,7 +18,7 @@ fn person(subscribe: Subscribe, seed: u64) -> Client {
     client.publishing(Arc::new(source)).looking_for_codes()
 }
 
-/// Four people of whom one comes each second, and the first leaves before the others do.
+/// Runs four participants: one joins each second, and the first leaves before the others.
 fn meet(settings: PairSettings, subscribe: Subscribe) -> Played {
     let mut played = Played::begin(settings, person(subscribe, 1), server(&[]));
     let mut people = vec![CLIENT];
@@ -38,7 +38,7 @@ fn meet(settings: PairSettings, subscribe: Subscribe) -> Played {
 }
 
 #[test]
-fn everybody_in_a_room_receives_everybody_else_until_they_leave() {
+fn room_participants_receive_all_others_until_they_leave() {
     for (subscribe, peers) in [(Subscribe::Together, 2 * 4), (Subscribe::Each, 4 + 3 * 4)] {
         let mut played = meet(settings(1), subscribe);
         assert_eq!(played.count(m::PEERS_CONNECTED), peers, "{subscribe:?}");
@@ -50,14 +50,15 @@ fn everybody_in_a_room_receives_everybody_else_until_they_leave() {
         let published = served.iter().filter_map(|peer| peer.received);
         let came: u64 = published.map(|received| received.received).sum();
         assert_eq!(came, played.count(m::SENT_PACKETS));
-        // Three others receive each, but for who came later or left before.
+        // Each packet goes to three participants, except those who joined later or left earlier.
         assert!(
             all.sent > 2 * came && all.sent < 3 * came,
             "{} of {came}",
             all.sent
         );
         let received = played.count(rtp::RECEIVED);
-        // What is on its way to who leaves is counted by nobody: a picture from each of the others.
+        // Packets on their way to a leaving participant are not counted: one frame of each
+        // publisher.
         assert!(
             received <= all.sent && all.sent - received < 40,
             "{received} of {}",
@@ -72,14 +73,14 @@ fn everybody_in_a_room_receives_everybody_else_until_they_leave() {
             assert_eq!(played.count(id), expected, "{id:?} {subscribe:?}");
         }
         assert!(played.count(rtp::FRAMES_DELIVERED) > 300);
-        // No name is taken any more.
+        // All names are free again.
         assert!(played.server.0.publications().is_empty());
         assert!(played.server.0.rooms().has_nothing_to_do());
     }
 }
 
 #[test]
-fn over_a_bad_network_rooms_go_on() {
+fn rooms_work_over_a_lossy_network() {
     for (seed, subscribe) in (0..12).zip([Subscribe::Together, Subscribe::Each].into_iter().cycle())
     {
         let link = LinkSettings {
@@ -96,7 +97,7 @@ fn over_a_bad_network_rooms_go_on() {
 }
 
 #[test]
-fn who_stays_alone_receives_who_comes_after() {
+fn remaining_participant_receives_later_ones() {
     for subscribe in [Subscribe::Together, Subscribe::Each] {
         let mut played = Played::begin(settings(1), person(subscribe, 1), server(&[]));
         let mut received = Vec::new();
@@ -104,7 +105,7 @@ fn who_stays_alone_receives_who_comes_after() {
             let next = played.pair.add_client(Box::new(person(subscribe, seed)));
             played.pair.run(Duration::from_secs(4));
             played.pair.stop(next, Duration::from_secs(2));
-            // Nobody else is there for longer than a PeerConnection of nothing would stay.
+            // The remaining participant is alone for longer than an idle PeerConnection would last.
             played.pair.run(Duration::from_secs(9));
             assert_eq!(played.pair.outcome(next), Some(&Outcome::Stopped));
             received.push(played.count(rtp::RECEIVED));
@@ -112,7 +113,7 @@ fn who_stays_alone_receives_who_comes_after() {
         played.pair.stop(CLIENT, Duration::from_secs(2));
         played.pair.run(Duration::from_secs(3));
         assert_eq!(played.pair.outcome(CLIENT), Some(&Outcome::Stopped));
-        // Each heard each other, every time.
+        // All participants received each other, every time.
         let each = received[0];
         assert!(each > 500 && received[2] > 5 * each / 2, "{received:?}");
         let people = if subscribe == Subscribe::Together {
@@ -125,7 +126,7 @@ fn who_stays_alone_receives_who_comes_after() {
 }
 
 #[test]
-fn the_end_of_who_receives_is_said_in_the_room() {
+fn end_of_a_subscriber_is_announced_in_the_room() {
     let server = Server::new(server(&[])).expect("it can be made");
     let now = Time::from_nanos(1_000_000_000);
     let begun = server.0.begin_to_offer(now, ([10, 0, 0, 2], 554).into());
@@ -141,7 +142,7 @@ fn the_end_of_who_receives_is_said_in_the_room() {
     };
     let number = waiting.number;
     let mut peer = session::PeerSession::new(now, server.0.clone(), waiting, 0);
-    // It has something to do yet.
+    // A change is pending.
     let more = vec![crate::webrtc::server::rooms::More::Stops(1)];
     server.0.rooms().plays_more(number, more);
     let mut out = std::collections::VecDeque::new();

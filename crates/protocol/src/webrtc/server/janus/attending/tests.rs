@@ -1,4 +1,4 @@
-//! Offers that cross what changes in a room.
+//! Offers that overlap with changes in a room.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::webrtc::server::{CATALOGUE, Server, ServerConfig};
 
 const NOW: Time = Time::from_nanos(1_000_000_000);
 
-/// What somebody publishes over that PeerConnection: pictures.
+/// Publication of a video track by a participant over PeerConnection `number`.
 fn feed(person: u64, number: u64) -> BTreeMap<u64, Arc<Publication>> {
     let track = Track {
         kind: MediaKind::Video,
@@ -30,7 +30,7 @@ fn feed(person: u64, number: u64) -> BTreeMap<u64, Arc<Publication>> {
     BTreeMap::from([(person, Arc::new(publication))])
 }
 
-/// The answer of who receives all.
+/// Answer of a client that accepts everything.
 fn answer(offer: &str) -> String {
     let offer = SessionDescription::parse(offer).expect("it is right");
     let config = PeerConfig::new(Arc::new(Certificate::generate(3)), 3);
@@ -63,7 +63,7 @@ fn subscribe(
     Ok(())
 }
 
-/// The publishers of what is to be played, in the order in which it was agreed upon.
+/// Publishers of the streams to be played, in the order of their negotiation.
 fn plays(attending: &Attending) -> Vec<u64> {
     let mut registry = attending.shared.registry();
     let Some(Waiting {
@@ -78,7 +78,7 @@ fn plays(attending: &Attending) -> Vec<u64> {
 }
 
 #[test]
-fn who_comes_while_an_offer_is_out_is_in_the_next_one() {
+fn publisher_joining_during_an_offer_is_in_the_next_one() {
     let server = Server::new(ServerConfig::default()).expect("it can be made");
     let shared = server.0.clone();
     let begun = shared.begin_to_offer(NOW, ([127, 0, 0, 1], 8889).into());
@@ -92,7 +92,7 @@ fn who_comes_while_an_offer_is_out_is_in_the_next_one() {
     assert!(attending.sections.is_empty() && attending.offer_again().is_none());
     assert_eq!(subscribe(&mut attending, &first, &wants(1)), Ok(()));
     let (offer, _) = attending.offer();
-    // What is no answer changes nothing.
+    // An invalid answer changes nothing.
     assert_eq!(answered(&mut attending, None), Err(code::INVALID_SDP));
     let wrong = answer(&offer).replace("a=ice-pwd", "a=nice-pwd");
     assert_eq!(
@@ -101,7 +101,7 @@ fn who_comes_while_an_offer_is_out_is_in_the_next_one() {
     );
     assert_eq!(answered(&mut attending, Some(&answer(&offer))), Ok(()));
     assert_eq!(plays(&attending), [10]);
-    // The first one leaves, and another comes before who receives has answered that.
+    // The first publisher leaves, and another one joins before the subscriber has answered.
     attending.forget_who_left(&BTreeMap::new());
     let (offer, _) = attending.offer_again().expect("something has changed");
     assert!(offer.contains("a=inactive"), "{offer}");
@@ -113,12 +113,12 @@ fn who_comes_while_an_offer_is_out_is_in_the_next_one() {
     assert_eq!(streams[0]["feed_id"], 2);
     assert_eq!(answered(&mut attending, Some(&answer(&offer))), Ok(()));
     assert_eq!(plays(&attending), [10, 11]);
-    // It is in the place of the first, and there is nothing more to say.
+    // The new track reuses the section of the first one, and there is nothing more to offer.
     assert!(attending.sections.len() == 1 && attending.offer_again().is_none());
 }
 
 #[test]
-fn nothing_is_kept_for_who_is_over() {
+fn ended_subscriber_leaves_no_pending_state() {
     let server = Server::new(ServerConfig::default()).expect("it can be made");
     let shared = server.0.clone();
     let begun = shared.begin_to_offer(NOW, ([127, 0, 0, 1], 8889).into());
@@ -138,7 +138,7 @@ fn nothing_is_kept_for_who_is_over() {
     let number = attending.number;
     assert!(shared.rooms().take_more(number).is_empty());
     assert!(shared.rooms().take_answer(number).is_none());
-    // Nor for one that never came.
+    // A PeerConnection that never started leaves nothing behind either.
     let begun = shared.begin_to_offer(NOW, ([127, 0, 0, 1], 8889).into());
     let begun = begun.expect("there is room");
     let attending = Attending::new(shared.clone(), (Id::Number(7), String::new()), begun);
@@ -149,5 +149,5 @@ fn nothing_is_kept_for_who_is_over() {
     assert!(shared.rooms().has_nothing_to_do());
 }
 
-/// That it has not come by then.
+/// Time after which a PeerConnection that has not started expires.
 const CONNECTED_LATER: std::time::Duration = std::time::Duration::from_secs(60);

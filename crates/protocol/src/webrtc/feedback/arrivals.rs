@@ -1,4 +1,4 @@
-//! When packets arrived, until it is said.
+//! Arrival times of packets that have not been reported yet.
 
 use std::collections::VecDeque;
 
@@ -6,53 +6,52 @@ use measure::Time;
 
 use super::transport_cc::{TICK, TICKS_OF_REFERENCE, TransportCc};
 
-/// The most packets that are kept: at 25,000 packets a
-/// second those of 80 ms.
+/// Maximum number of pending arrivals: 80 ms at 25,000 packets per second.
 const KEPT_MAX: usize = 2000;
 
-/// The most packets of which one message says something, so that it fits into a datagram of 1,200
-/// bytes whatever it says.
+/// Maximum number of packet statuses in one message, so that any message fits into a datagram of
+/// 1,200 bytes.
 const SAID_MAX: usize = 450;
 
-/// How far back it is known which packets were said to have arrived, and how many of the others may
-/// come late between two messages.
+/// Number of packets before `base` whose reported status is remembered, and maximum number of late
+/// arrivals between two messages.
 const SAID_KEPT: u16 = 512;
 const LATE_MAX: usize = 16;
 
-/// What became of arrivals.
+/// Counts of reported and unreported arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArrivalsCounts {
-    /// Packets whose arrival was said.
+    /// Packets whose arrival was reported.
     pub said: u64,
-    /// Packets that came too late to be said, came before, or jumped too far ahead.
+    /// Duplicates, packets that arrived too late to be reported, and pending packets discarded at a
+    /// jump of the sequence numbers.
     pub left_out: u64,
-    /// Messages.
+    /// Messages written.
     pub messages: u64,
 }
 
-/// The arrivals of a transport's packets. Nothing is allocated for a packet once there is room.
+/// Pending arrivals of one transport. A packet causes no allocation once the queue has grown to its
+/// working size.
 #[derive(Debug, Default)]
 pub struct Arrivals {
-    /// The number of the first packet that is kept, once one came.
+    /// Sequence number of the first entry of `kept`; `None` before the first packet.
     base: Option<u16>,
     kept: VecDeque<Option<Time>>,
-    /// Packets that came after it was said that those behind them had, in the order in which they
-    /// came.
+    /// Packets that arrived after they had been reported as not received, in order of arrival.
     late: VecDeque<(u16, Time)>,
-    /// Of the last packets before `base`, which have come: a bit for each, at its number's
-    /// remainder.
+    /// Status reported for the last packets before `base`: one bit per packet, set if it was
+    /// received, indexed by sequence number modulo `SAID_KEPT`.
     said: [u64; SAID_KEPT as usize / 64],
     number: u8,
     counts: ArrivalsCounts,
 }
 
 impl Arrivals {
-    /// What became of arrivals so far.
     pub fn counts(&self) -> ArrivalsCounts {
         self.counts
     }
 
-    /// The packet of that number has arrived.
+    /// Records the arrival of a packet.
     #[inline]
     pub fn packet(&mut self, number: u16, at: Time) {
         let base = *self.base.get_or_insert(number);
@@ -70,7 +69,8 @@ impl Arrivals {
         }
     }
 
-    /// One that was said already, or so far ahead that the other side began anew.
+    /// Handles a packet that an earlier message covered, or one so far ahead that the sender must
+    /// have restarted.
     fn jumped(&mut self, number: u16, at: Time) {
         let base = self.base.unwrap_or(number);
         if number.wrapping_sub(base) >= 1 << 15 {
@@ -88,7 +88,7 @@ impl Arrivals {
         self.counts.left_out += kept as u64;
         self.kept.clear();
         self.late.clear();
-        // Nothing is known of those before, so that none of them is late.
+        // The status of earlier packets is unknown, so none of them may count as late.
         self.said = [u64::MAX; SAID_KEPT as usize / 64];
         self.base = Some(number);
         self.kept.push_back(Some(at));
@@ -112,19 +112,21 @@ impl Arrivals {
         }
     }
 
-    /// Whether a packet ever came.
+    /// Returns `true` once a packet has arrived.
     pub fn has_begun(&self) -> bool {
         self.base.is_some()
     }
 
-    /// Whether anything is there to be said.
+    /// Returns `true` if no arrivals are pending.
     pub fn is_empty(&self) -> bool {
         self.late.is_empty() && self.kept.iter().all(Option::is_none)
     }
 
-    /// Appends a message with what is kept, which is then forgotten. Says whether there was
-    /// anything. What differs by more than 8 s from the packet before it begins another message,
-    /// and so does each that came late: call again until there is nothing.
+    /// Appends a message with pending arrivals and removes them. Returns `false` if there were
+    /// none.
+    ///
+    /// An arrival that differs by more than 8 s from the one before it begins another message, and
+    /// each late arrival has a message of its own: call again until the result is `false`.
     pub fn write(&mut self, sender: u32, media: u32, out: &mut Vec<u8>) -> bool {
         let (Some(base), Some(place)) = (self.base, self.kept.iter().position(Option::is_some))
         else {
@@ -134,14 +136,14 @@ impl Arrivals {
             }
             return late.is_some();
         };
-        // What is missing before the first that came is said with the next one's message, if any.
+        // Packets missing before the first arrival are reported in the message of that arrival.
         let first = self.kept[place].map_or(0, ticks);
         let reference = first / TICKS_OF_REFERENCE;
         let mut message = TransportCc {
             sender,
             media,
             base,
-            // 24 bits with a sign go around after 12 days.
+            // 24 signed bits wrap around after 12 days.
             reference: ((reference << 40) >> 40) as i32,
             number: self.number,
             arrivals: vec![None; place],
@@ -164,7 +166,7 @@ impl Arrivals {
             };
             message.arrivals.push(delta);
         }
-        // Trailing ones that are missing may still come.
+        // Missing packets at the end may still arrive.
         while message.arrivals.last() == Some(&None) {
             message.arrivals.pop();
         }
@@ -181,7 +183,7 @@ impl Arrivals {
         true
     }
 
-    /// Writes that one packet has arrived of which it was said that it had not.
+    /// Writes a message for one packet that was reported earlier as not received.
     fn write_late(&mut self, sender: u32, media: u32, number: u16, at: Time, out: &mut Vec<u8>) {
         let ticks = ticks(at);
         let reference = ticks / TICKS_OF_REFERENCE;

@@ -1,91 +1,91 @@
-//! How much a sender may send, by what its receiver says: how the delay grows, and how much is
-//! lost.
+//! Estimates the bandwidth available to a sender from its receiver's feedback: growth of the delay,
+//! and loss.
 //!
-//! A small relative of what browsers do (draft-ietf-rmcat-gcc-02). It begins with what it is given
-//! and never probes for more than it has seen pass.
+//! A small relative of the algorithm in browsers (draft-ietf-rmcat-gcc-02). It starts at a given
+//! rate and does not probe for more than the media needs.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use measure::Time;
 
-/// Packets that leave within so long belong together: they queue behind each other anyway.
+/// Packets sent within this interval form a group: they queue behind each other anyway.
 const GROUP: Duration = Duration::from_millis(5);
 
-/// Of how many groups the growth of the delay is found.
+/// Number of groups over which the growth of the delay is determined.
 const GROUPS: usize = 20;
 
-/// How much of a new delay counts, against those before.
+/// Weight of a new delay in the smoothed one.
 const SMOOTHING: f64 = 0.1;
 
-/// What a growth of the delay is multiplied by before it is compared, so that a queue that grows by
-/// 1 % of the time is found.
+/// Factor applied to the growth of the delay before it is compared, so that a queue that grows by 1
+/// % of the elapsed time is detected.
 const GAIN: f64 = 4.0;
 
-/// The bound that it is compared with, in milliseconds: where it begins, its limits, and how fast
-/// it follows what is above it and below it, for each millisecond (draft-ietf-rmcat-gcc-02, 5.4).
+/// Threshold for the growth of the delay, in milliseconds: initial value, limits, and the speed per
+/// millisecond at which it adapts upwards and downwards (draft-ietf-rmcat-gcc-02, 5.4).
 const BOUND: f64 = 12.5;
 const BOUND_LIMITS: (f64, f64) = (6.0, 600.0);
 const BOUND_UP: f64 = 0.01;
 const BOUND_DOWN: f64 = 0.000_18;
 
-/// For how long the delay has to grow before that counts.
+/// Time for which the delay must grow before the growth counts.
 const GROWS_FOR: Duration = Duration::from_millis(10);
 
-/// Over how long the rate is measured at which packets arrive.
+/// Window over which the arrival rate is measured.
 const MEASURED: Duration = Duration::from_millis(500);
 
-/// The most arrivals that are kept for that, whatever times the receiver tells: those of 190 Mb/s.
+/// Maximum number of arrivals in that window, whatever times the receiver reports: enough for 190
+/// Mb/s.
 const ARRIVALS_MAX: usize = 8192;
 
-/// What remains of the measured rate when the delay has grown (5.5).
+/// Factor applied to the measured rate when the delay grows (5.5).
 const LOWERED: f64 = 0.85;
 
-/// By how much the rate grows in a second, and by how much near where it was too much.
+/// Growth of the rate per second: normally, and near the rate that was last too high.
 const GROWTH: f64 = 0.08;
 const GROWTH_NEAR: f64 = 0.02;
 
-/// How much more than what arrives may be estimated.
+/// Maximum ratio of the estimate to the arrival rate.
 const AHEAD: f64 = 1.5;
 
-/// How long nothing is lowered again: what left before is still on its way.
+/// Minimum interval between two reductions: packets sent before the first are still in flight.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Over how many packets, and how long, loss is measured; the share up to which the rate may grow,
-/// and above which it is lowered (6).
+/// Minimum number of packets and minimum time for a loss measurement; the loss up to which the rate
+/// may grow, and above which it is reduced (6).
 const LOSS_OF: u64 = 20;
 const LOSS_EVERY: Duration = Duration::from_millis(500);
 const LOSS_BORNE: f64 = 0.02;
 const LOSS_TOO_MUCH: f64 = 0.1;
 
-/// A delay that is so much longer than the least, in milliseconds, is that of a queue. With a full
-/// one the delay grows no more, and what is lost is its overflow. The least grows with the time, as
-/// far as clocks may differ.
+/// Delay above the minimum, in milliseconds, that indicates a queue. Behind a full queue the delay
+/// no longer grows, and loss is its overflow. The minimum rises by `DRIFT` milliseconds per
+/// millisecond, the possible difference between the clocks.
 const QUEUE: f64 = 60.0;
 const DRIFT: f64 = 0.000_5;
 
-/// How much shorter a delay is, in milliseconds, behind a queue that drains because less is sent;
-/// and how often the rate is lowered at most if it is not.
+/// Decrease of the delay, in milliseconds, that shows that a queue drains after a reduction; and
+/// the number of reductions without it after which the delay is attributed to the path.
 const DRAINED: f64 = 10.0;
 const IN_VAIN: u8 = 1;
 
-/// A jump of the receiver's clock, after which nothing before can be compared.
+/// Jump of the receiver's clock after which earlier times cannot be compared.
 const JUMP_NANOS: i64 = 3_000_000_000;
 
-/// A packet that was sent, as the receiver tells of it.
+/// A sent packet with the status that the receiver reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// When it was sent.
     pub sent: Time,
-    /// How long it is, headers included.
+    /// Length, headers included.
     pub bytes: u32,
-    /// When it arrived, in nanoseconds of the receiver's clock; none where it did not.
+    /// Arrival time in nanoseconds of the receiver's clock; `None` if the packet did not arrive.
     pub arrived: Option<i64>,
-    /// Whether the receiver had said before that it had not.
+    /// True if the receiver had reported the packet as lost before.
     pub was_lost: bool,
 }
 
-/// Packets that left together.
+/// Packets sent within [`GROUP`].
 #[derive(Clone, Copy, Debug)]
 struct Group {
     first_sent: Time,
@@ -93,7 +93,7 @@ struct Group {
     arrived: i64,
 }
 
-/// What the delay does.
+/// Trend of the delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delay {
     Stays,
@@ -101,44 +101,44 @@ enum Delay {
     Shrinks,
 }
 
-/// An estimate of what can be sent.
+/// Bandwidth estimator of a sender.
 #[derive(Debug)]
 pub struct Estimator {
-    /// In bits per second.
+    /// Bits per second.
     rate: f64,
     limits: (f64, f64),
-    /// What the receiver said that it can take.
+    /// The receiver's last REMB, in bits per second.
     remb: Option<f64>,
     group: Option<Group>,
     before: Option<Group>,
-    /// The delay against the first group, in milliseconds, as it is and smoothed.
+    /// Delay relative to the first group, in milliseconds: latest and smoothed.
     delay: f64,
     smoothed: f64,
-    /// The least that it was.
+    /// Minimum of `smoothed`, corrected for clock drift.
     least_delay: f64,
-    /// What it was when the rate was last lowered because of a full queue, and how often in a row
-    /// it had not become less since the time before.
+    /// `smoothed` at the last reduction because of a full queue, and the number of consecutive
+    /// reductions that did not shorten it.
     full: Option<(f64, u8)>,
-    /// When groups arrived, in milliseconds, and their smoothed delay.
+    /// Arrival times of groups in milliseconds, with their smoothed delays.
     delays: VecDeque<(f64, f64)>,
     bound: f64,
     grows_since: Option<i64>,
     state: Delay,
-    /// When packets arrived, and their bytes.
+    /// Arrival times of packets in nanoseconds, with their lengths.
     arrivals: VecDeque<(i64, u32)>,
     arrived_bytes: u64,
     first_arrival: Option<i64>,
-    /// The rate that was measured when it was last too much.
+    /// Arrival rate measured when the rate was last too high.
     too_much: Option<f64>,
     lowered_at: Option<Time>,
     grown_at: Option<Time>,
-    /// Packets, and those of them that were lost, since then; and the last share.
+    /// Running loss measurement: its start, packets, and packets lost.
     loss_of: (Time, u64, u64),
     loss: f64,
 }
 
 impl Estimator {
-    /// One that begins with `rate` and stays between `least` and `most`, in bits per second.
+    /// Starts at `rate` and stays between `least` and `most`, all in bits per second.
     pub fn new(now: Time, rate: u64, least: u64, most: u64) -> Estimator {
         Estimator {
             rate: rate as f64,
@@ -165,7 +165,7 @@ impl Estimator {
         }
     }
 
-    /// The estimate, in bits per second.
+    /// Returns the estimate in bits per second.
     pub fn estimate(&self) -> u64 {
         let (least, _) = self.limits;
         self.remb
@@ -173,14 +173,13 @@ impl Estimator {
             .max(least) as u64
     }
 
-    /// The receiver says how much it can take, in bits per second.
+    /// Sets the receiver's REMB, in bits per second.
     pub fn remb(&mut self, bitrate: u64) {
         self.remb = Some(bitrate as f64);
     }
 
-    /// The receiver says how many packets were sent, and how many of them lost, since it said so
-    /// last, over all streams: for receivers that do not tell of each packet. Of few packets too
-    /// little is known: they count with those of the next time.
+    /// Records packets sent and lost since the last report, over all streams, for receivers that
+    /// send no per-packet feedback. Counts are accumulated until they suffice for a measurement.
     pub fn reported(&mut self, now: Time, packets: u64, lost: u64) {
         self.loss_of.1 += packets;
         self.loss_of.2 += lost.min(packets);
@@ -189,11 +188,12 @@ impl Estimator {
         }
     }
 
-    /// The receiver tells of packets, in the order in which they were sent.
+    /// Records per-packet feedback, in order of sending.
     pub fn told(&mut self, now: Time, packets: &[Told]) {
         for packet in packets {
             match packet.arrived {
-                // Others have overtaken it: it tells how much arrives, but nothing of the delay.
+                // The packet was overtaken: it counts towards the arrival rate, but not towards the
+                // delay.
                 Some(at) if packet.was_lost => {
                     self.loss_of.2 = self.loss_of.2.saturating_sub(1);
                     self.count_arrival(at, packet.bytes);
@@ -217,7 +217,8 @@ impl Estimator {
         self.grow(now);
     }
 
-    /// Finds which share was lost, if it is time for that, and heeds it; says so.
+    /// Measures the loss if enough packets and time have passed, and applies it to the rate.
+    /// Returns `true` if it did.
     fn find_loss(&mut self, now: Time) -> bool {
         let (since, all, lost) = self.loss_of;
         if all < LOSS_OF || now.since(since) < LOSS_EVERY {
@@ -256,8 +257,8 @@ impl Estimator {
         }
     }
 
-    /// Whether the delay stays though the rate was lowered again and again: then it is the path
-    /// that is longer now, and no queue.
+    /// Returns `true` if the delay persists after reductions of the rate: then the path has become
+    /// longer, and no queue exists.
     fn is_no_queue(&mut self) -> bool {
         let before = self.full.map_or(f64::MAX, |(delay, _)| delay);
         let in_vain = match self.smoothed > before - DRAINED {
@@ -283,15 +284,16 @@ impl Estimator {
         let seconds = now.since(since).as_secs_f64().min(1.0);
         let grown = self.rate * (1.0 + growth * seconds);
         let most = self.measured().map_or(self.limits.1, |rate| rate * AHEAD);
-        // What is estimated already is not taken back: less may have been sent than could be.
+        // Growth never lowers the estimate: the sender may have sent less than the path allows.
         self.rate = grown.min(most.max(self.rate)).min(self.limits.1);
-        // It passes what was too much by far: the path has changed.
+        // The rate is far above the one that was too high: the path has changed.
         if self.too_much.is_some_and(|much| self.rate > 1.3 * much) {
             self.too_much = None;
         }
     }
 
-    /// The rate at which packets arrive, in bits per second.
+    /// Returns the arrival rate in bits per second, or `None` if arrivals do not span the window
+    /// yet.
     fn measured(&self) -> Option<f64> {
         let newest = self.arrivals.back()?.0;
         let long = MEASURED.as_nanos() as i64;
@@ -328,9 +330,9 @@ impl Estimator {
         self.before = whole;
     }
 
-    /// Counts what arrives.
+    /// Adds an arrival to the measured window.
     fn count_arrival(&mut self, at: i64, bytes: u32) {
-        // One that is told of late counts as of now.
+        // A packet reported late counts as arriving now.
         let at = self.arrivals.back().map_or(at, |(last, _)| at.max(*last));
         self.first_arrival.get_or_insert(at);
         self.arrivals.push_back((at, bytes));
@@ -343,8 +345,8 @@ impl Estimator {
         }
     }
 
-    /// What was known of arrivals holds no more: the receiver tells of them no longer, or its clock
-    /// has jumped.
+    /// Discards the history of delays and arrivals: the receiver no longer reports arrivals, or its
+    /// clock jumped.
     pub fn forget_delay(&mut self) {
         (self.group, self.before) = (None, None);
         (self.delay, self.smoothed, self.least_delay) = (0.0, 0.0, 0.0);
@@ -357,7 +359,7 @@ impl Estimator {
         self.first_arrival = None;
     }
 
-    /// A group is whole: whether the delay grows.
+    /// Updates the delay trend with a complete group.
     fn delayed(&mut self, before: &Group, group: &Group) {
         let nanos = (group.arrived - before.arrived) - group.last_sent.nanos_from(before.last_sent);
         self.delay += nanos as f64 / 1e6;
@@ -365,7 +367,7 @@ impl Estimator {
         let span = ((group.arrived - before.arrived) as f64 / 1e6).clamp(0.0, 100.0);
         self.least_delay = (self.least_delay + span * DRIFT).min(self.smoothed);
         if self.smoothed - self.least_delay <= QUEUE {
-            // It has drained: the next one is another.
+            // The queue has drained; the next one is a new queue.
             self.full = None;
         }
         let at = group.arrived as f64 / 1e6;
@@ -390,7 +392,7 @@ impl Estimator {
                 false => Delay::Stays,
             }
         };
-        // A sudden jump is no sign of what is usual.
+        // A sudden jump is not representative.
         if growth.abs() <= self.bound + 15.0 {
             let speed = if growth.abs() > self.bound {
                 BOUND_UP
@@ -403,7 +405,7 @@ impl Estimator {
     }
 }
 
-/// By how much the second grows for each of the first: that of the straight line that is nearest.
+/// Returns the slope of the least-squares line through the points.
 fn slope(points: &VecDeque<(f64, f64)>) -> f64 {
     let count = points.len() as f64;
     let (x, y) = points

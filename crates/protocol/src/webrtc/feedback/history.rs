@@ -1,4 +1,4 @@
-//! What a source has sent, for those who ask for it again.
+//! Recently sent packets of a source, kept for retransmission requests.
 
 use std::time::Duration;
 
@@ -7,35 +7,34 @@ use measure::Time;
 
 use crate::session::PacketHeader;
 
-/// A packet that was sent, before it was sealed.
+/// A sent packet, as it was before encryption.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// Its header of RTP.
     pub header: PacketHeader,
-    /// Its payload, which other receivers of the same media may share.
+    /// May be shared with other receivers of the same media.
     pub payload: Bytes,
     sequence: u16,
-    /// When it was last sent again.
+    /// Time of the last retransmission.
     again: Option<Time>,
 }
 
-/// What became of questions for packets.
+/// Counts of retransmission requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistoryCounts {
-    /// Packets that were asked for, each time.
+    /// Packets requested, counting every request.
     pub asked: u64,
-    /// Packets that were sent again.
+    /// Packets retransmitted.
     pub sent_again: u64,
-    /// Packets that were asked for again before an answer could have come.
+    /// Packets requested again before a retransmission could have arrived.
     pub too_soon: u64,
-    /// Packets that are not kept any more, or never were.
+    /// Packets no longer in the history, or never sent.
     pub unknown: u64,
 }
 
-/// The last packets of a source: as many as it was made for, and no more.
+/// The most recent packets of a source, up to a fixed number.
 #[derive(Debug)]
 pub struct History {
-    /// At their sequence numbers' remainders.
+    /// Indexed by sequence number modulo `length`.
     kept: Vec<Option<Sent>>,
     length: usize,
     pause: Duration,
@@ -43,32 +42,32 @@ pub struct History {
 }
 
 impl History {
-    /// The last packets, as many as the next power of two of `length`, at most 4,096.
+    /// Keeps `length` packets, rounded up to a power of two, at most 4,096.
     pub fn new(length: usize) -> History {
         History {
             kept: Vec::new(),
-            // A divisor of all sequence numbers, so that each has one place.
+            // A power of two divides the sequence number space, so that each number has one slot.
             length: length.clamp(1, 4096).next_power_of_two(),
             pause: Duration::from_millis(5),
             counts: HistoryCounts::default(),
         }
     }
 
-    /// How long an answer takes: what is asked for again before is left out. At least 5 ms.
+    /// Sets the round-trip time, which counts as 5 ms if shorter. Requests for a packet that was
+    /// retransmitted less than this time ago are ignored.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.pause = round_trip.max(Duration::from_millis(5));
     }
 
-    /// What became of questions so far.
     pub fn counts(&self) -> HistoryCounts {
         self.counts
     }
 
-    /// A packet leaves for the first time.
+    /// Stores a packet that is sent for the first time.
     pub fn sent(&mut self, sequence: u16, header: PacketHeader, payload: Bytes) {
         let place = usize::from(sequence) % self.length;
         if self.kept.len() <= place {
-            // Room for all at once: it is taken once in the life of a source that is long enough.
+            // All slots are allocated at once, with the first packet.
             self.kept.resize_with(self.length, || None);
         }
         self.kept[place] = Some(Sent {
@@ -79,7 +78,7 @@ impl History {
         });
     }
 
-    /// The packet that is asked for, if it is to be sent again. It then counts as sent.
+    /// Returns a requested packet if it should be retransmitted, and counts it as retransmitted.
     pub fn again(&mut self, sequence: u16, now: Time) -> Option<&Sent> {
         self.counts.asked += 1;
         let place = usize::from(sequence) % self.length;
@@ -88,7 +87,7 @@ impl History {
             self.counts.unknown += 1;
             return None;
         };
-        // What is asked for the first time was not there in time, however soon that is.
+        // A first request is always answered, however early: the packet did not arrive in time.
         if sent.again.is_some_and(|at| now.since(at) < self.pause) {
             self.counts.too_soon += 1;
             return None;

@@ -1,58 +1,55 @@
-//! Reading feedback out of compounds.
+//! Parses the feedback messages of compound packets.
 
 use super::formats::{APPLICATION, FIR, NACK, PAYLOAD, PLI, REMB, TRANSPORT, TRANSPORT_CC};
 use super::transport_cc::TransportCc;
 use crate::media::rtcp::RtcpError;
 
-/// The most missing packets that one message may name; those after them are left out. A datagram of
-/// 1,500 bytes names as many at most.
+/// Maximum number of missing packets taken from one message; more are ignored. A datagram of 1,500
+/// bytes cannot name more.
 const MISSING_MAX: usize = 17 * 366;
 
-/// One message of feedback.
+/// A feedback message. `sender` is the SSRC of the message's sender, `media` that of the source it
+/// concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Packets that did not arrive (generic NACK).
+    /// Missing packets (generic NACK).
     Nack {
-        /// Who says it.
         sender: u32,
-        /// The source whose packets they are.
         media: u32,
-        /// Their sequence numbers.
+        /// Sequence numbers of the missing packets.
         missing: Vec<u16>,
     },
-    /// A picture is lost: a key frame is needed.
+    /// Picture loss indication (PLI): the receiver needs a key frame.
     PictureLoss {
-        /// Who says it.
         sender: u32,
-        /// The source.
+        /// SSRC of the source.
         media: u32,
     },
-    /// A key frame is demanded of some sources.
+    /// Full intra requests (FIR): the receiver demands key frames of some sources.
     FullIntra {
-        /// Who says it.
         sender: u32,
-        /// The sources, each with a number that grows with each new demand.
+        /// SSRCs, each with a sequence number that grows with each new request.
         demands: Vec<(u32, u8)>,
     },
-    /// How much the receiver thinks it can take.
+    /// Receiver estimated maximum bitrate (REMB).
     Remb {
-        /// Who says it.
         sender: u32,
-        /// In bits per second.
+        /// Bits per second.
         bitrate: u64,
-        /// The sources that are to share it.
+        /// SSRCs of the sources that share the bitrate.
         sources: Vec<u32>,
     },
-    /// When packets arrived.
+    /// Arrival times of packets.
     TransportCc(TransportCc),
 }
 
-/// The feedback of a compound, in order; other packets are left out. Ends after the first error.
+/// Returns the feedback messages of a compound, in order. Other packets are skipped. The iterator
+/// ends after the first error.
 pub fn messages(compound: &[u8]) -> Messages<'_> {
     Messages { rest: compound }
 }
 
-/// Iterator over the feedback of a compound; see [`messages`].
+/// Iterator over the feedback messages of a compound; see [`messages`].
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
@@ -76,7 +73,7 @@ impl Iterator for Messages<'_> {
     }
 }
 
-/// Takes one packet off; nothing, where it is no feedback that is known.
+/// Takes the next packet off `rest`. Returns `None` if it is not a known feedback message.
 fn take(rest: &mut &[u8]) -> Result<Option<Message>, RtcpError> {
     let [first, packet_type, l0, l1] = *rest.first_chunk().ok_or(RtcpError::Truncated)?;
     if first >> 6 != 2 {
@@ -119,7 +116,8 @@ fn word(body: &mut &[u8]) -> Result<u32, RtcpError> {
     Ok(u32::from_be_bytes(*word))
 }
 
-/// Each entry names a packet, and by a bit each of the 16 after it (RFC 4585, 6.2.1).
+/// Parses NACK entries. Each names one packet and, in a bit mask, any of the 16 after it (RFC 4585,
+/// 6.2.1).
 fn missing(mut body: &[u8]) -> Result<Vec<u16>, RtcpError> {
     let mut missing = Vec::new();
     while !body.is_empty() && missing.len() < MISSING_MAX {
@@ -142,7 +140,7 @@ fn demands(mut body: &[u8]) -> Result<Vec<(u32, u8)>, RtcpError> {
     Ok(demands)
 }
 
-/// A count of sources, an exponent of 6 bits, a mantissa of 18, and the sources
+/// Parses the number of sources, an exponent of 6 bits, a mantissa of 18 bits, and the sources
 /// (draft-alvestrand-rmcat-remb-03, 2.2).
 fn remb(sender: u32, mut body: &[u8]) -> Result<Message, RtcpError> {
     let head = word(&mut body)?;
@@ -150,7 +148,7 @@ fn remb(sender: u32, mut body: &[u8]) -> Result<Message, RtcpError> {
     let sources: Result<Vec<u32>, RtcpError> = (0..head >> 24).map(|_| word(&mut body)).collect();
     Ok(Message::Remb {
         sender,
-        // What does not fit is as much as can be said.
+        // A bitrate that overflows becomes the maximum.
         bitrate: mantissa
             .checked_shl(exponent)
             .filter(|bitrate| bitrate >> exponent == mantissa)

@@ -1,35 +1,37 @@
-//! Which packets of a source are missing and are to be asked for.
+//! Detects missing packets of a source and schedules NACKs for them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use measure::Time;
 
-/// The most packets that are waited for. With more missing, only a key frame helps.
+/// Maximum number of missing packets that are tracked. If more are missing, only a key frame helps.
 const MISSING_MAX: usize = 1000;
 
-/// How far behind the highest a packet may be and still be waited for.
+/// Maximum distance of a tracked packet from the highest sequence number.
 const AGE_MAX: u16 = 10_000;
 
-/// How often a packet is asked for, as browsers do.
+/// Maximum number of NACKs for one packet, as in browsers.
 const ASKED_MAX: u8 = 10;
 
-/// A round trip where none is known, and the least that is waited between two questions.
+/// Round-trip time assumed while it is unknown, and minimum interval between two NACKs for a
+/// packet.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 
-/// What became of missing packets.
+/// Counts of missing packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MissingCounts {
-    /// Packets that were missing when later ones came.
+    /// Packets that were missing when a later one arrived.
     pub missing: u64,
-    /// Questions: packets that were asked for, each time.
+    /// Packets requested, counting every request.
     pub asked: u64,
-    /// Packets that came after they had been asked for.
+    /// Packets that arrived after they had been requested.
     pub recovered: u64,
-    /// Packets that came by themselves before they were asked for.
+    /// Packets that arrived out of order, before they were requested.
     pub reordered: u64,
-    /// Packets that were asked for in vain, and those that were too many or too old.
+    /// Packets given up: requested without success, too old, too many at once, or missing when the
+    /// source restarted.
     pub given_up: u64,
 }
 
@@ -40,25 +42,26 @@ struct Entry {
     next: Time,
 }
 
-/// The missing packets of one source. What comes in order costs a comparison.
+/// Missing packets of one source. A packet in order costs one comparison.
 #[derive(Debug, Default)]
 pub struct Missing {
     highest: Option<u16>,
-    /// In order.
+    /// In sequence order.
     entries: VecDeque<Entry>,
     round_trip: Option<Duration>,
-    /// How long a packet may be late before it is asked for.
+    /// Time a packet may be late before it is requested.
     tolerance: Duration,
-    /// The next number and the highest, where one came that is far behind: two in a row, and none
-    /// that is ahead between them, are those of a source that begins anew (RFC 3550, A.1).
+    /// Expected next number and current highest number, set by a packet far behind the highest. Two
+    /// consecutive such packets, without a newer one in between, mean that the source restarted
+    /// (RFC 3550, A.1).
     anew: Option<(u16, u16)>,
     key_frame_needed: bool,
     counts: MissingCounts,
 }
 
 impl Missing {
-    /// One that asks for a packet as soon as a later one has come by `tolerance` ago. Browsers wait
-    /// for nothing.
+    /// Requests a missing packet once `tolerance` has passed since a later one arrived. Browsers
+    /// use zero.
     pub fn new(tolerance: Duration) -> Missing {
         Missing {
             tolerance,
@@ -66,17 +69,16 @@ impl Missing {
         }
     }
 
-    /// How long an answer takes: a packet is asked for again after that.
+    /// Sets the round-trip time, after which a packet is requested again.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = Some(round_trip);
     }
 
-    /// What became of missing packets so far.
     pub fn counts(&self) -> MissingCounts {
         self.counts
     }
 
-    /// A packet has come. Says whether it was asked for before.
+    /// Records an arrival. Returns `true` if the packet had been requested.
     #[inline]
     pub fn packet(&mut self, sequence: u16, at: Time) -> bool {
         let Some(highest) = self.highest else {
@@ -103,7 +105,7 @@ impl Missing {
         let gap = u64::from(ahead) - 1;
         self.counts.missing += gap;
         if gap as usize > MISSING_MAX {
-            // The source began anew, or so much is lost that asking is of no use.
+            // The source restarted, or too much is lost for retransmissions to help.
             self.counts.given_up += gap + self.entries.len() as u64;
             self.entries.clear();
             self.key_frame_needed = true;
@@ -147,7 +149,8 @@ impl Missing {
         was_asked
     }
 
-    /// One came that is not waited for, and is behind.
+    /// Handles a packet behind the highest that is not missing, and detects a restart of the
+    /// source.
     fn behind(&mut self, sequence: u16) {
         let Some(highest) = self.highest else {
             return;
@@ -164,14 +167,14 @@ impl Missing {
         }
     }
 
-    /// Whether there is something to ask for, now or later.
+    /// Returns `true` if packets or a key frame must be requested, now or later.
     #[inline]
     pub fn has_questions(&self) -> bool {
         !self.entries.is_empty() || self.key_frame_needed
     }
 
-    /// The oldest packet that was asked for and has not come: the one that an answer is of if it
-    /// does not say so itself.
+    /// Returns the oldest requested packet that has not arrived. It is taken for the original of a
+    /// retransmission that does not name its original.
     pub fn oldest_asked(&self) -> Option<u16> {
         let mut entries = self.entries.iter();
         entries
@@ -179,12 +182,12 @@ impl Missing {
             .map(|entry| entry.sequence)
     }
 
-    /// When something is next to be asked for.
+    /// Returns the time of the next request.
     pub fn due(&self) -> Option<Time> {
         self.entries.iter().map(|entry| entry.next).min()
     }
 
-    /// Adds to `out` what is to be asked for now, in order; it counts as asked for.
+    /// Appends to `out` the packets to request now, in order, and counts them as requested.
     pub fn take_due(&mut self, now: Time, out: &mut Vec<u16>) {
         let pause = self.round_trip.unwrap_or(ROUND_TRIP).max(PAUSE_MIN);
         let counts = &mut self.counts;
@@ -204,7 +207,7 @@ impl Missing {
         });
     }
 
-    /// Whether so much was missing that a key frame should be asked for; says so once.
+    /// Returns `true` once after so many packets were missing that a key frame should be requested.
     pub fn take_key_frame_needed(&mut self) -> bool {
         std::mem::take(&mut self.key_frame_needed)
     }

@@ -1,7 +1,8 @@
-//! What receivers tell senders in RTCP beyond reports: what is missing, that a key frame is needed,
-//! when packets arrived, how much they can take. And what both sides keep for it, bounded.
+//! RTCP feedback from receivers to senders: missing packets (NACK), key frame requests (PLI, FIR),
+//! packet arrival times (transport-wide congestion control) and bandwidth estimates (REMB). Also
+//! the bounded state that both sides keep for it.
 //!
-//! Reports are those of [`crate::media::rtcp`].
+//! Sender and receiver reports are in [`crate::media::rtcp`].
 
 mod arrivals;
 mod estimate;

@@ -1,24 +1,21 @@
-//! The stream that packets are sent again in (RFC 4588).
+//! Retransmission streams (RFC 4588).
 
 use bytes::BytesMut;
 
 use crate::session::PacketHeader;
 
-/// The source of retransmissions of one other source.
+/// Retransmission stream of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retransmissions {
-    /// Its synchronisation source.
     pub ssrc: u32,
-    /// Its payload type.
     pub payload_type: u8,
-    /// The sequence number of its next packet.
+    /// Sequence number of the next packet.
     pub next: u16,
 }
 
 impl Retransmissions {
-    /// Makes the packet that carries another again: appends its payload, which is the other's
-    /// sequence number and payload (RFC 4588, 4), and gives its header. What is no header of RTP is
-    /// not carried.
+    /// Wraps a packet for retransmission: appends its sequence number and payload to `out` (RFC
+    /// 4588, 4) and returns the header. Returns `None` if `header` is too short for RTP.
     pub fn carry(
         &mut self,
         header: &PacketHeader,
@@ -41,8 +38,8 @@ impl Retransmissions {
     }
 }
 
-/// What a payload of retransmissions carries: the sequence number of the packet that is sent again,
-/// and its payload. `None` where it is padding alone (RFC 4588, 4).
+/// Splits the payload of a retransmission into the original sequence number and payload. Returns
+/// `None` if the payload is only padding (RFC 4588, 4).
 pub fn original(payload: &[u8]) -> Option<(u16, &[u8])> {
     let (sequence, payload) = payload.split_first_chunk()?;
     Some((u16::from_be_bytes(*sequence), payload))

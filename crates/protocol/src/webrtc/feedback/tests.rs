@@ -1,4 +1,4 @@
-//! What is written is read, and both sides of each kind of feedback against each other.
+//! Round trips of the codec, and both sides of each kind of feedback against each other.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ fn at(micros: u64) -> Time {
 }
 
 #[test]
-fn feedback_is_written_as_the_standards_draw_it() {
+fn feedback_has_the_standard_wire_format() {
     let mut out = Vec::new();
     write_nack(&mut out, 1, 2, &[65_535, 0, 15, 16]);
-    // 0, 15 are 1 and 16 behind the first; 16 is the first of the next entry.
+    // 0 and 15 are 1 and 16 after the first; 16 begins the next entry.
     assert_eq!(
         out,
         [
@@ -53,9 +53,9 @@ fn feedback_is_written_as_the_standards_draw_it() {
     assert!(out.is_empty());
 }
 
-/// The message of the draft's own kind: a run, a vector of bits and one of pairs.
+/// One chunk of each type: a run, a one-bit vector and a two-bit vector.
 #[test]
-fn arrivals_are_read_out_of_each_kind_of_chunk() {
+fn arrivals_parse_from_every_chunk_type() {
     let body = [
         0x8f,
         205,
@@ -78,11 +78,11 @@ fn arrivals_are_read_out_of_each_kind_of_chunk() {
         0xfe,
         7, // head
         0x20,
-        0x03, // three that came
+        0x03, // run: three received
         0b1010_0000,
-        0b0000_0001, // the first and the last of fourteen
+        0b0000_0001, // one-bit vector: first and last of fourteen
         0b1100_0110,
-        0b0000_0000, // of seven, cut off after four: one of them late
+        0b0000_0000, // two-bit vector, four of seven used: one small, one large delta
         1,
         2,
         3,
@@ -189,7 +189,7 @@ fn write(out: &mut Vec<u8>, message: &Message) {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(written in prop::collection::vec(any_message(), 0..5)) {
+    fn written_feedback_parses_back(written in prop::collection::vec(any_message(), 0..5)) {
         let mut compound = Vec::new();
         write_receiver_report(&mut compound, 5, &[]);
         for message in &written {
@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_is_read_without_harm(
+    fn arbitrary_bytes_do_not_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..200), format in 0u8..32, payload: bool,
     ) {
         let mut bytes = bytes;
@@ -219,10 +219,10 @@ proptest! {
     }
 }
 
-/// Packets go over a network that loses and reorders; what is missing is asked for, and sent again
-/// in the stream that is for it, until all is there.
+/// Over a lossy and reordering network, missing packets are requested and retransmitted in the
+/// retransmission stream until all have arrived.
 #[test]
-fn what_is_lost_is_asked_for_and_sent_again() {
+fn lost_packets_are_requested_and_retransmitted() {
     for seed in 0..200 {
         let mut random = Pcg64::seed_from_u64(seed);
         let (lose, first) = (0.3 * (seed % 8) as f64 / 8.0, random.random::<u16>());
@@ -241,7 +241,7 @@ fn what_is_lost_is_asked_for_and_sent_again() {
         for step in 0..2000u32 {
             let now = at(u64::from(step) * 2000);
             let sequence = first.wrapping_add(step as u16);
-            // The last ones reach for sure, so that what is missing before them is seen.
+            // The last packets always arrive, so that gaps before them are detected.
             if step < 1500 {
                 let header = PacketHeader::EMPTY
                     .with(&[0x80, 0x80 | 96])
@@ -285,7 +285,7 @@ fn what_is_lost_is_asked_for_and_sent_again() {
                 came.insert(sequence);
             }
         }
-        // All within ten questions each, but for one in a hundred thousand.
+        // All within ten requests each, except one in a hundred thousand.
         assert!(came.len() >= 1499, "case {seed}: {}", came.len());
         let counts = missing.counts();
         let found = counts.recovered + counts.reordered + counts.given_up;
@@ -300,13 +300,13 @@ fn what_is_lost_is_asked_for_and_sent_again() {
 }
 
 #[test]
-fn a_source_that_begins_anew_is_asked_for_what_it_misses_then() {
+fn restarted_source_gets_nacks_for_new_gaps() {
     let mut missing = Missing::new(Duration::ZERO);
     let mut asked = Vec::new();
     for sequence in [40_000, 40_001, 40_003] {
         missing.packet(sequence, at(0));
     }
-    // One alone may be of long ago, and so may two that are not next to each other.
+    // A single packet may be a straggler, and so may two that are not consecutive.
     for sequence in [30_000, 20_000, 25_000, 40_004, 25_001, 40_005] {
         missing.packet(sequence, at(1));
     }
@@ -319,7 +319,7 @@ fn a_source_that_begins_anew_is_asked_for_what_it_misses_then() {
     missing.take_due(at(500), &mut asked);
     assert_eq!(asked, [20_102]);
     assert_eq!(missing.counts().given_up, 1);
-    // Two that come twice, far behind, are none of a new source while its own go on.
+    // Two consecutive stragglers do not mean a restart while newer packets keep arriving.
     missing.packet(20_104, at(600));
     let before = missing.counts();
     for sequence in [5_000, 20_105, 5_001, 20_106] {
@@ -329,7 +329,7 @@ fn a_source_that_begins_anew_is_asked_for_what_it_misses_then() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn receiver_and_sender_state_is_bounded() {
     let mut missing = Missing::new(Duration::ZERO);
     let mut arrivals = Arrivals::default();
     let mut random = Pcg64::seed_from_u64(1);
@@ -345,7 +345,7 @@ fn what_is_kept_is_bounded() {
     let mut out = Vec::new();
     assert!(arrivals.write(1, 2, &mut out));
     assert!(out.len() < 8000, "{}", out.len());
-    // After ten questions nothing is asked for any more.
+    // After ten requests a packet is given up.
     for turn in 0..12 {
         asked.clear();
         missing.take_due(at(1_000_000 * (turn + 1)), &mut asked);
@@ -360,9 +360,9 @@ fn what_is_kept_is_bounded() {
     assert_eq!(kept.count(), 128);
 }
 
-/// Packets that others overtake are said once each, whenever they come.
+/// Overtaken packets are reported once each, whenever they arrive.
 #[test]
-fn what_was_overtaken_is_said_late_and_once() {
+fn overtaken_packets_are_reported_once() {
     for seed in 0..200u64 {
         let mut random = Pcg64::seed_from_u64(seed);
         let mut arrivals = Arrivals::default();
@@ -378,7 +378,7 @@ fn what_was_overtaken_is_said_late_and_once() {
         let mut said = Vec::new();
         for (step, &(_, number)) in order.iter().enumerate() {
             arrivals.packet(number, at(step as u64));
-            // One that comes twice is said once.
+            // A duplicate is reported once.
             if random.random_bool(0.05) {
                 arrivals.packet(number, at(step as u64));
             }
@@ -402,9 +402,9 @@ fn what_was_overtaken_is_said_late_and_once() {
     }
 }
 
-/// What is said of arrivals is what happened, to a quarter of a millisecond, in each packet once.
+/// Reported arrivals match the real ones to 250 µs, and each packet is reported once.
 #[test]
-fn arrivals_are_said_as_they_were() {
+fn reported_arrivals_match_real_ones() {
     for seed in 0..200u64 {
         let mut random = Pcg64::seed_from_u64(seed);
         let mut arrivals = Arrivals::default();
@@ -449,7 +449,7 @@ fn arrivals_are_said_as_they_were() {
         for ((number, at), (said_number, ticks)) in truth.iter().zip(&said) {
             assert_eq!(number, said_number);
             let nanos = (at.as_nanos() / 250_000) as i64;
-            // The reference has 24 bits of 64 ms.
+            // The reference time has 24 bits of 64 ms.
             let turn = (1 << 24) * 256;
             assert_eq!(
                 nanos.rem_euclid(turn),

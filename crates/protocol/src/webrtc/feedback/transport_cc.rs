@@ -1,5 +1,5 @@
-//! When packets arrived, by the numbers that all packets of a transport share
-//! (draft-holmer-rmcat-transport-wide-cc-extensions-01, 3.1).
+//! Transport-wide congestion control feedback: arrival times of packets by their transport-wide
+//! sequence numbers (draft-holmer-rmcat-transport-wide-cc-extensions-01, 3.1).
 
 use std::time::Duration;
 
@@ -7,35 +7,35 @@ use super::formats::{TRANSPORT, TRANSPORT_CC};
 use super::write::write_head;
 use crate::media::rtcp::RtcpError;
 
-/// What differences of time are counted in.
+/// Resolution of receive deltas.
 pub const TICK: Duration = Duration::from_micros(250);
 
-/// Ticks in what the reference time is counted in: 64 ms.
+/// Resolution of the reference time in ticks: 64 ms.
 pub(super) const TICKS_OF_REFERENCE: i64 = 256;
 
-/// What is said of a packet, in a status chunk.
+/// Packet status symbols.
 const NOT_RECEIVED: u8 = 0;
 const SMALL: u8 = 1;
 const LARGE: u8 = 2;
 
-/// The longest run that a chunk can say.
+/// Maximum length of a run in one chunk.
 const RUN_MAX: usize = 0x1fff;
 
-/// One message: the arrivals of packets that are numbered in a row.
+/// A feedback message: arrivals of consecutively numbered packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransportCc {
-    /// Who says it.
+    /// SSRC of the sender of this message.
     pub sender: u32,
-    /// A source of the transport; which one means nothing.
+    /// SSRC of any source of the transport; it has no further meaning.
     pub media: u32,
-    /// The number of the first packet.
+    /// Transport-wide sequence number of the first packet.
     pub base: u16,
-    /// What the first difference counts from, in 64 ms: 24 bits, signed.
+    /// Reference time of the first delta, in units of 64 ms: 24 bits, signed.
     pub reference: i32,
-    /// Which message it is.
+    /// Number of this message (feedback packet count).
     pub number: u8,
-    /// For each packet how long after the one before it that arrived, in ticks of 250 µs; `None`
-    /// where it did not. At most 65,535.
+    /// Receive delta of each packet: time since the arrival of the previously received packet, in
+    /// ticks of 250 µs. `None` if the packet was not received. At most 65,535 entries.
     pub arrivals: Vec<Option<i16>>,
 }
 
@@ -48,7 +48,7 @@ fn status(arrival: Option<i16>) -> u8 {
 }
 
 impl TransportCc {
-    /// Reads what stands behind both sources.
+    /// Parses the part of a message that follows both SSRCs.
     pub(super) fn parse(sender: u32, media: u32, body: &[u8]) -> Result<TransportCc, RtcpError> {
         let (head, mut rest) = body.split_first_chunk::<8>().ok_or(RtcpError::Counts)?;
         let [b0, b1, c0, c1, r0, r1, r2, number] = *head;
@@ -61,7 +61,7 @@ impl TransportCc {
             let left = count - statuses.len();
             if chunk & 0x8000 == 0 {
                 let run = usize::from(chunk & 0x1fff).min(left);
-                // A run of none would never end.
+                // A run of length 0 would loop forever.
                 if run == 0 {
                     return Err(RtcpError::Counts);
                 }
@@ -95,20 +95,20 @@ impl TransportCc {
             sender,
             media,
             base: u16::from_be_bytes([b0, b1]),
-            // Shifted up and down again, so that the sign of 24 bits becomes that of 32.
+            // Shifted left and right to extend the sign from 24 to 32 bits.
             reference: i32::from_be_bytes([r0, r1, r2, 0]) >> 8,
             number,
             arrivals: arrivals?,
         })
     }
 
-    /// Appends it.
+    /// Appends the message to `out`.
     ///
     /// # Panics
-    /// If it has more arrivals than can be said: 65,535, or fewer where they would make it longer
-    /// than RTCP can be (256 KiB).
+    /// Panics if there are more than 65,535 arrivals, or if the message would exceed the maximum
+    /// length of an RTCP packet (256 KiB).
     pub fn write(&self, out: &mut Vec<u8>) {
-        let count = u16::try_from(self.arrivals.len()).expect("it says at most 65,535 arrivals");
+        let count = u16::try_from(self.arrivals.len()).expect("at most 65,535 arrivals");
         let statuses: Vec<u8> = self
             .arrivals
             .iter()
@@ -130,7 +130,7 @@ impl TransportCc {
         body.resize(body.len() + padding, 0);
         let begin = out.len();
         let words = body.len() / 4;
-        assert!(words + 2 <= usize::from(u16::MAX), "RTCP can be that long");
+        assert!(words + 2 <= usize::from(u16::MAX), "too long for RTCP");
         write_head(
             out,
             TRANSPORT,
@@ -146,7 +146,8 @@ impl TransportCc {
     }
 }
 
-/// Runs of one status by their lengths, others by a vector of 14 that are short, or of 7.
+/// Writes packet status chunks: a run length chunk for a run of one symbol, else a status vector
+/// chunk of 14 one-bit or 7 two-bit symbols.
 fn write_statuses(out: &mut Vec<u8>, mut statuses: &[u8]) {
     while let [first, ..] = statuses {
         let alike = |status: &&u8| *status == first;

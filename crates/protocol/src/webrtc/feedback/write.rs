@@ -1,12 +1,12 @@
-//! Writing feedback. Everything is appended; a compound begins with a report, unless both sides
-//! agreed on less (RFC 5506).
+//! Writes feedback messages. Each function appends to a compound packet, which must begin with a
+//! report unless both sides negotiated reduced-size RTCP (RFC 5506).
 
 use super::formats::{APPLICATION, FIR, NACK, PAYLOAD, PLI, REMB, TRANSPORT};
 
-/// The most entries of a message: what fits into a datagram of 1,500 bytes with a report.
+/// Maximum number of entries in one NACK: with a report they fit into a datagram of 1,500 bytes.
 const ENTRIES_MAX: usize = 300;
 
-/// The header of a packet, and both sources; `words` follow.
+/// Writes the common header and both SSRCs of a packet; `words` 32-bit words follow.
 pub(super) fn write_head(
     out: &mut Vec<u8>,
     packet_type: u8,
@@ -20,8 +20,8 @@ pub(super) fn write_head(
     out.extend_from_slice(&media.to_be_bytes());
 }
 
-/// Says which packets of a source are missing. They are given in order, as the source numbered
-/// them; of more than fit, the first are written. Nothing is, where none is missing.
+/// Writes a NACK for missing packets of a source, given in sequence order. Packets that exceed the
+/// maximum number of entries are left out. Writes nothing if `missing` is empty.
 pub fn write_nack(out: &mut Vec<u8>, sender: u32, media: u32, missing: &[u16]) {
     let mut entries: Vec<(u16, u16)> = Vec::new();
     for &sequence in missing {
@@ -44,21 +44,21 @@ pub fn write_nack(out: &mut Vec<u8>, sender: u32, media: u32, missing: &[u16]) {
     }
 }
 
-/// Says that a picture of a source is lost.
+/// Writes a picture loss indication for a source.
 pub fn write_pli(out: &mut Vec<u8>, sender: u32, media: u32) {
     write_head(out, PAYLOAD, PLI, (sender, media), 0);
 }
 
-/// Demands a key frame of a source. The number grows with each new demand, and stays for one that
-/// is repeated.
+/// Writes a full intra request for a source. `number` grows with each new request and stays the
+/// same for a repeated one.
 pub fn write_fir(out: &mut Vec<u8>, sender: u32, media: u32, number: u8) {
     write_head(out, PAYLOAD, FIR, (sender, 0), 2);
     out.extend_from_slice(&media.to_be_bytes());
     out.extend_from_slice(&[number, 0, 0, 0]);
 }
 
-/// Says how much can be taken, in bits per second, of these sources together; of more than 255 the
-/// first. Of what has more than 18 digits in binary the rest is cut off.
+/// Writes a REMB for `sources`, of which only the first 255 are used. `bitrate` is in bits per
+/// second and is rounded down to 18 significant bits.
 pub fn write_remb(out: &mut Vec<u8>, sender: u32, bitrate: u64, sources: &[u32]) {
     let sources = &sources[..sources.len().min(255)];
     let exponent = (64 - bitrate.leading_zeros()).saturating_sub(18);

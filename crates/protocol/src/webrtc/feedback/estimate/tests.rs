@@ -4,8 +4,8 @@ use super::*;
 
 const START: Time = Time::from_nanos(1_000_000_000);
 
-/// A path of so many bits per second with a queue of 200 ms, a delay, and by chance a
-/// loss, one in so many.
+/// A path with a rate in bits per second, a queue of 200 ms, a delay in seconds, and a loss of
+/// every `one_in`th packet.
 struct Path {
     rate: f64,
     delay: f64,
@@ -29,8 +29,8 @@ impl Path {
     }
 }
 
-/// Sends 1,000 bytes at a time at the rate that is estimated, and hears of them every 50 ms. Gives
-/// what is estimated at the end of each second.
+/// Sends packets of 1,000 bytes at the estimated rate, with feedback every 50 ms. Returns the
+/// estimate at the end of each second.
 fn follow(path: &mut Path, from: &mut Estimator, begin: f64, seconds: u32) -> Vec<u64> {
     let (mut at, mut waiting) = (begin, Vec::new());
     let mut found = Vec::new();
@@ -65,7 +65,7 @@ fn path(rate: f64) -> Path {
 }
 
 #[test]
-fn an_estimate_finds_the_rate_of_the_path_and_stays_there() {
+fn estimate_converges_to_the_path_rate() {
     for rate in [300_000, 800_000, 1_500_000] {
         let mut estimator = Estimator::new(START, 2_000_000, 50_000, 2_000_000);
         let found = follow(&mut path(rate as f64), &mut estimator, 0.0, 60);
@@ -83,7 +83,7 @@ fn an_estimate_finds_the_rate_of_the_path_and_stays_there() {
 }
 
 #[test]
-fn an_estimate_grows_again_where_the_path_is_wider() {
+fn estimate_grows_when_the_path_widens() {
     let mut estimator = Estimator::new(START, 400_000, 50_000, 2_000_000);
     let mut narrow = path(400_000.0);
     let found = follow(&mut narrow, &mut estimator, 0.0, 20);
@@ -95,7 +95,7 @@ fn an_estimate_grows_again_where_the_path_is_wider() {
 }
 
 #[test]
-fn much_loss_lowers_an_estimate_and_little_does_not() {
+fn only_heavy_loss_lowers_the_estimate() {
     for (one_in, expected) in [
         (5, 50_000..300_000),
         (20, 1_000_000..1_100_000),
@@ -109,7 +109,7 @@ fn much_loss_lowers_an_estimate_and_little_does_not() {
         let found = follow(&mut lossy, &mut estimator, 0.0, 20);
         assert!(expected.contains(&found[19]), "{one_in}: {found:?}");
     }
-    // Of receivers that tell of shares alone.
+    // Receivers that report loss ratios only.
     let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
     for second in 1..10 {
         estimator.reported(START + Duration::from_secs(second), 100, 20);
@@ -118,7 +118,7 @@ fn much_loss_lowers_an_estimate_and_little_does_not() {
 }
 
 #[test]
-fn a_longer_way_is_no_queue() {
+fn longer_path_is_not_taken_for_a_queue() {
     let mut estimator = Estimator::new(START, 1_000_000, 30_000, 1_000_000);
     let mut lossy = Path {
         one_in: Some(33),
@@ -127,13 +127,13 @@ fn a_longer_way_is_no_queue() {
     let before = follow(&mut lossy, &mut estimator, 0.0, 20)[19];
     lossy.delay = 0.17;
     let found = follow(&mut lossy, &mut estimator, 20.0, 60);
-    // It is taken for one once, and some times for a delay that grows, which it does.
+    // It is taken for a queue once, and several times for a growing delay, which it is.
     let least = before as f64 * 0.5;
     assert!(found.iter().all(|own| *own as f64 > least), "{found:?}");
 }
 
 #[test]
-fn a_queue_that_fills_again_is_a_queue_again() {
+fn refilled_queue_lowers_the_estimate_again() {
     let mut estimator = Estimator::new(START, 1_000_000, 50_000, 1_000_000);
     let queue = |estimator: &mut Estimator, delay: f64| {
         estimator.smoothed = delay;
@@ -149,7 +149,7 @@ fn a_queue_that_fills_again_is_a_queue_again() {
         estimator.estimate() < before
     };
     assert!(queue(&mut estimator, 200.0));
-    // It drains.
+    // The queue drains.
     let group = Group {
         first_sent: START,
         last_sent: START,
@@ -159,13 +159,13 @@ fn a_queue_that_fills_again_is_a_queue_again() {
     estimator.delay = 10.0;
     estimator.delayed(&group, &group);
     assert!(queue(&mut estimator, 195.0));
-    // It does not, though less is sent: it is none.
+    // The delay stays although less is sent: not a queue.
     assert!(!queue(&mut estimator, 195.0));
     assert!(!queue(&mut estimator, 195.0));
 }
 
 #[test]
-fn what_is_reported_of_streams_counts_by_their_packets_whichever_comes_first() {
+fn loss_reports_count_by_packets_in_any_order() {
     for video_first in [true, false] {
         let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
         for second in 1..20 {
@@ -178,12 +178,12 @@ fn what_is_reported_of_streams_counts_by_their_packets_whichever_comes_first() {
                 estimator.reported(now, packets, lost);
             }
         }
-        // 3.3 % of all: it neither grows nor falls, but for the first report, of which nobody knows
-        // how long it took.
+        // 3.3 % of all packets: the estimate neither grows nor falls, except at the first report,
+        // whose duration is unknown.
         let found = estimator.estimate();
         assert!((990_000..1_100_000).contains(&found), "{found}");
     }
-    // One of two packets of a silent voice: too few to know.
+    // One of two packets of silent audio: too few for a measurement.
     let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
     for second in 1..10 {
         estimator.reported(START + Duration::from_secs(second), 2, 1);
@@ -192,7 +192,7 @@ fn what_is_reported_of_streams_counts_by_their_packets_whichever_comes_first() {
 }
 
 #[test]
-fn what_was_overtaken_is_no_loss() {
+fn overtaken_packets_are_not_losses() {
     let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
     for second in 1..20 {
         let now = START + Duration::from_secs(second);
@@ -213,7 +213,7 @@ fn what_was_overtaken_is_no_loss() {
 }
 
 #[test]
-fn what_a_receiver_can_take_is_not_passed() {
+fn estimate_never_exceeds_the_remb() {
     let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
     estimator.remb(256_000);
     assert_eq!(estimator.estimate(), 256_000);
@@ -224,7 +224,7 @@ fn what_a_receiver_can_take_is_not_passed() {
 }
 
 #[test]
-fn a_receiver_whose_clock_stands_still_takes_no_memory() {
+fn frozen_receiver_clock_does_not_grow_memory() {
     let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
     for millis in 0..20_000 {
         let packet = Told {
@@ -242,7 +242,7 @@ fn a_receiver_whose_clock_stands_still_takes_no_memory() {
 
 proptest::proptest! {
     #[test]
-    fn whatever_is_told_an_estimate_stays_within_its_limits(
+    fn estimate_stays_within_limits_for_any_feedback(
         told in proptest::collection::vec(
             (0_u64..10_000_000, 0_u32..70_000, proptest::option::of(proptest::num::i64::ANY)),
             0..300,
@@ -252,7 +252,7 @@ proptest::proptest! {
         let (mut sent, mut all) = (START, Vec::new());
         for (step, bytes, arrived) in told {
             sent += Duration::from_micros(step);
-            // Times of the receiver have 24 bits of 64 ms, and what is added to them.
+            // Receiver times have 24 bits of 64 ms, plus the deltas.
             let arrived = arrived.map(|at| at >> 12);
             all.push(Told {
                 sent,

@@ -1,4 +1,4 @@
-//! How a peer is to be.
+//! Configuration of a peer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,33 +6,33 @@ use std::time::Duration;
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::sdp::Setup;
 
-/// How a peer is to be.
 #[derive(Clone, Debug)]
 pub struct PeerConfig {
-    /// What it shows in DTLS. Peers may share one.
+    /// DTLS certificate. Peers may share one.
     pub certificate: Arc<Certificate>,
-    /// Its ICE credentials and tie-breaker and what of DTLS can be chosen. Not chosen by it are
-    /// STUN's transaction numbers and DTLS's elliptic-curve keys: no choice depends on them.
+    /// Seed of the ICE credentials, the ICE tie-breaker and those random values of DTLS that can be
+    /// seeded. STUN transaction IDs and the elliptic-curve keys of DTLS are not seeded: no decision
+    /// depends on them.
     pub seed: u64,
-    /// It only answers ICE's checks, as servers do that have a public address. Default: no.
+    /// ICE lite: the peer only answers checks, as servers with a public address do. Default: false.
     pub ice_lite: bool,
-    /// After how long a flight of DTLS is sent again for the first time; then it doubles. Default:
-    /// 50 ms. RFC 6347 (4.2.4.1) has a second, and lets others be chosen where round trips are
-    /// shorter: what is measured here shall not be one lost datagram.
+    /// Delay before a DTLS flight is retransmitted for the first time; it doubles each time.
+    /// Default: 50 ms. RFC 6347 (4.2.4.1) recommends 1 s and allows less for shorter round trips.
+    /// With 1 s, the measured delays would reflect the loss of single datagrams.
     pub dtls_first_retransmission: Duration,
-    /// How long ICE and DTLS may take together, from when the other side's description is there.
-    /// Default: 15 s.
+    /// Timeout for ICE and DTLS together, counted from the remote description. Default: 15 s.
     pub connect_timeout: Duration,
-    /// What an answer says where the offer leaves it open. Default: [`Setup::Active`] (RFC 8842,
-    /// 5.3: it saves a round trip).
+    /// `a=setup` of an answer to an offer that leaves it open. Default: [`Setup::Active`], which
+    /// saves a round trip (RFC 8842, 5.3).
     pub answer_setup: Setup,
-    /// Whether DTLS is kept for a close in order, at the price of some 9 KiB. Default: no; then it
-    /// is dropped once there are keys. A server of DTLS keeps its last flight for 30 s.
+    /// Keep the DTLS state for an authenticated close, at the cost of some 9 KiB. Default: false;
+    /// the state is then dropped once the keys are known. A DTLS server keeps its last flight for
+    /// 30 s.
     pub keep_dtls: bool,
 }
 
 impl PeerConfig {
-    /// The defaults.
+    /// Returns the default configuration.
     pub fn new(certificate: Arc<Certificate>, seed: u64) -> PeerConfig {
         PeerConfig {
             certificate,

@@ -1,4 +1,4 @@
-//! The connection itself.
+//! The peer connection.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,31 +20,31 @@ use crate::webrtc::srtp::{
     RtcpOpener, RtcpSealer, RtpOpener, RtpSealer, SrtpError, SrtpKeys, SrtpProfile,
 };
 
-/// What of a peer's datagrams is media: RTP by its first byte, and not RTCP by its second (RFC
+/// Marks media among a peer's datagrams: RTP by its first byte, and not RTCP by its second (RFC
 /// 7983, 7; RFC 5761, 4).
 pub const MEDIA_MARK: MediaMark = MediaMark {
     first: [128, 191],
     but_second: Some([192, 223]),
 };
 
-/// How long a server of DTLS keeps its last flight for the other side to ask for: as long as
-/// browsers try.
+/// Time for which a DTLS server keeps its last flight for retransmission: as long as browsers
+/// retry.
 const LAST_FLIGHT: Duration = Duration::from_secs(30);
 
-/// The most datagrams that wait to be sent. Whoever drives the peer takes them after each call.
+/// Maximum number of queued datagrams. The caller drains them after each call.
 pub(in crate::webrtc) const OUT_MAX: usize = 64;
 
-/// What an indication of STUN's binding begins with, and how long the head of a message is (RFC
-/// 8489, 5).
+/// Message type of a STUN binding indication, and length of a STUN header (RFC 8489, 5).
 const BINDING_INDICATION: [u8; 2] = [0, 0x11];
 const STUN_HEAD: usize = 20;
 
-/// The content types of an alert and of data, and where a record's epoch ends (RFC 6347, 4.1).
+/// Content types of alerts and application data, and the end of the epoch in a record (RFC 6347,
+/// 4.1).
 const ALERT: u8 = 21;
 const APPLICATION_DATA: u8 = 23;
 const EPOCH_END: usize = 5;
 
-/// What the other side's description said.
+/// Transport parameters of the remote description.
 #[derive(Debug)]
 struct Remote {
     credentials: Credentials,
@@ -59,26 +59,26 @@ pub struct Peer {
     state: PeerState,
     ice: Ice,
     remote: Option<Remote>,
-    /// Whether this side is DTLS's client, once that is agreed.
+    /// True if this side is the DTLS client; `None` before the remote description is set.
     dtls_client: Option<bool>,
     dtls: Option<Box<Dtls>>,
     dtls_seed: u64,
-    /// The other side has shown a certificate that its description named.
+    /// The remote certificate matches a fingerprint of the remote description.
     certified: bool,
     keys: Option<SrtpKeys>,
     rtp_opener_taken: bool,
     rtcp_opener: Option<RtcpOpener>,
     rtcp_sealer: Option<RtcpSealer>,
-    /// Where media goes to.
+    /// Address to which media is sent.
     nominated: Option<SocketAddr>,
-    /// Where the last datagram of DTLS came from: the way back while nothing is nominated.
+    /// Source of the last DTLS datagram: the destination of DTLS while no pair is nominated.
     dtls_from: Option<SocketAddr>,
     connect_by: Option<Time>,
-    /// Until when ICE has to find a way again that has begun anew.
+    /// Deadline of an ICE restart.
     restart_by: Option<Time>,
-    /// What is left of DTLS once it has done its work as a server.
+    /// Remainder of the DTLS state of a server after the handshake.
     last_flight: Option<Box<LastFlight>>,
-    /// Data that comes by DTLS is no surprise.
+    /// DTLS application data is expected and ignored.
     data: bool,
     out: VecDeque<(SocketAddr, Vec<u8>)>,
     events: VecDeque<PeerEvent>,
@@ -88,12 +88,12 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// One that makes the offer.
+    /// Creates the peer that makes the offer.
     pub fn offerer(now: Time, config: &PeerConfig) -> Peer {
         Peer::new(now, config, true)
     }
 
-    /// One that answers an offer.
+    /// Creates the peer that answers an offer.
     pub fn answerer(now: Time, config: &PeerConfig) -> Peer {
         Peer::new(now, config, false)
     }
@@ -133,23 +133,24 @@ impl Peer {
         }
     }
 
-    /// Adds the address of the socket that the peer's datagrams come to. Says whether it can be
-    /// one: a wildcard or multicast address cannot.
+    /// Adds the address of the socket that receives the peer's datagrams. Returns `false` if it
+    /// cannot be a candidate, such as a wildcard or multicast address.
     pub fn add_local_candidate(&mut self, now: Time, address: SocketAddr) -> bool {
         let added = self.ice.add_local(address);
         self.settle(now);
         added
     }
 
-    /// The same with an address at a TURN server: what the peer sends is to be sent from there.
+    /// Adds a relayed address at a TURN server, from which the peer's datagrams must be sent.
+    /// Returns `false` if it cannot be a candidate.
     pub fn add_relayed_candidate(&mut self, now: Time, address: SocketAddr) -> bool {
         let added = self.ice.add_relayed(address);
         self.settle(now);
         added
     }
 
-    /// What this side's description says of its transport. An answer's is there once the offer's is
-    /// known ([`Peer::set_remote`]).
+    /// Returns the transport parameters of the local description. Those of an answer are complete
+    /// after [`Peer::set_remote`] with the offer's.
     pub fn local_transport(&self) -> Transport {
         let Credentials { ufrag, pwd } = self.ice.credentials().clone();
         let relayed = self.ice.is_relayed();
@@ -178,11 +179,11 @@ impl Peer {
         }
     }
 
-    /// Takes in what the other side's description says of its transport. A later description that
-    /// says the same adds candidates; one with other credentials begins ICE anew (RFC 8445, 9).
+    /// Applies the transport parameters of the remote description. A later description with the
+    /// same credentials adds candidates; one with other credentials restarts ICE (RFC 8445, 9).
     ///
     /// # Errors
-    /// No connection can be made by it. The peer is as it was.
+    /// No connection is possible with these parameters. The peer is unchanged.
     pub fn set_remote(&mut self, now: Time, transport: &Transport) -> Result<(), PeerFailure> {
         let credentials = Credentials {
             ufrag: transport.ufrag.clone(),
@@ -209,8 +210,8 @@ impl Peer {
             Some(known) if known.fingerprints != transport.fingerprints => {
                 return Err(PeerFailure::FingerprintChanged);
             }
-            // An offer with other credentials asks for a restart. An answer with them answers ours,
-            // which has changed this side's already.
+            // An offer with other credentials requests a restart. An answer with other credentials
+            // confirms a restart by this side, which has already changed the local credentials.
             Some(known) if known.credentials != credentials && !self.offers => {
                 self.ice.restart();
                 self.restart_by = Some(now + self.config.connect_timeout);
@@ -230,8 +231,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Whether a description says something of the transport that the last one did not: other
-    /// credentials, which ask for ICE to begin anew, or other fingerprints.
+    /// Returns `true` if a description has other ICE credentials than the last one, which requests
+    /// an ICE restart, or other fingerprints. Also `true` if no description is set yet.
     pub fn is_news(&self, transport: &Transport) -> bool {
         self.remote.as_ref().is_none_or(|known| {
             known.credentials.ufrag != transport.ufrag
@@ -240,14 +241,15 @@ impl Peer {
         })
     }
 
-    /// Begins ICE anew with other credentials, which the next offer has to say.
+    /// Restarts ICE with new credentials, which the next offer must contain.
     pub fn restart_ice(&mut self, now: Time) {
         self.ice.restart();
         self.restart_by = Some(now + self.config.connect_timeout);
         self.settle(now);
     }
 
-    /// Adds an address of the other side that came later. Says whether it can be used.
+    /// Adds a remote candidate that arrived later (trickle ICE). Returns `false` if it cannot be
+    /// used.
     pub fn add_remote_candidate(&mut self, now: Time, candidate: &Candidate) -> bool {
         let added = self.ice.add_remote(candidate);
         self.ice.handle_timeout(now);
@@ -255,27 +257,25 @@ impl Peer {
         added
     }
 
-    /// Reason why ICE has no address of the other side to check; `None` if it has one.
+    /// Returns the reason why ICE has no remote address to check, or `None` if it has one.
     pub fn why_no_remote(&self) -> Option<String> {
         self.ice.why_no_remote()
     }
 
-    /// The other side has data channels, and nobody here looks at what comes on them.
+    /// Ignores DTLS application data: the remote side has data channels that are not read here.
     pub fn ignore_data(&mut self) {
         self.data = true;
     }
 
-    /// How far it is.
     pub fn state(&self) -> PeerState {
         self.state
     }
 
-    /// Where media goes to, once ICE is through.
+    /// Returns the address to which media is sent, once ICE is connected.
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.nominated
     }
 
-    /// What became of datagrams so far.
     pub fn counts(&self) -> PeerCounts {
         let opener = self.rtcp_opener.as_ref();
         PeerCounts {
@@ -284,30 +284,31 @@ impl Peer {
         }
     }
 
-    /// Which ciphers protect media, once that is agreed.
+    /// Returns the SRTP profile, once it is negotiated.
     pub fn srtp_profile(&self) -> Option<SrtpProfile> {
         self.keys.map(|keys| keys.profile())
     }
 
-    /// The keys of media, once that is agreed.
+    /// Returns the SRTP keys, once they are negotiated.
     pub fn srtp_keys(&self) -> Option<SrtpKeys> {
         self.keys
     }
 
-    /// What opens the other side's media; once, when connected.
+    /// Returns the opener of the remote side's media: once, after the connection is established.
     pub fn take_rtp_opener(&mut self) -> Option<RtpOpener> {
         let keys = self.keys.filter(|_| !self.rtp_opener_taken)?;
         self.rtp_opener_taken = true;
         Some(keys.rtp_opener())
     }
 
-    /// What seals this side's media, once connected. There may be several, for several threads or
-    /// streams; but all packets of a source must be sealed by the same (RFC 3711, 3.2.1 and 9.1).
+    /// Returns a new sealer for this side's media, once connected. Several may be in use, for
+    /// several threads or streams, but all packets of a source must be sealed by the same one (RFC
+    /// 3711, 3.2.1 and 9.1).
     pub fn rtp_sealer(&self) -> Option<RtpSealer> {
         self.keys.map(|keys| keys.rtp_sealer())
     }
 
-    /// Takes in a datagram that came to the peer's socket.
+    /// Processes a datagram received on the peer's socket.
     pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
         if matches!(self.state, PeerState::Failed | PeerState::Closed) {
             return Received::Dropped(Dropped::NoKeys);
@@ -363,7 +364,7 @@ impl Peer {
             self.counts.dtls += 1;
             return Received::Handled;
         }
-        // The other side may begin before this one knows that ICE is through.
+        // The remote side may start DTLS before this side knows that ICE is connected.
         let awaited = self.dtls_client == Some(false) && self.keys.is_none();
         if known && awaited && self.dtls.is_none() {
             self.begin_dtls(now);
@@ -375,7 +376,8 @@ impl Peer {
                 return Received::Handled;
             }
             self.counts.dtls_unexpected += 1;
-            // DTLS was dropped, and so are its keys: that it is an alert is all that can be read.
+            // The DTLS state and its keys are dropped: only the content type of an alert is
+            // readable.
             let epoch_is_later = bytes.get(3..EPOCH_END).is_some_and(|epoch| epoch != [0, 0]);
             if self.nominated == Some(from)
                 && self.state == PeerState::Connected
@@ -402,7 +404,7 @@ impl Peer {
         let opener = self.rtcp_opener.get_or_insert_with(|| keys.rtcp_opener());
         match opener.open(bytes, &mut self.plain) {
             Ok(_) => {
-                // Who seals RTCP has the server's last flight.
+                // A remote side that sends SRTCP has received the server's last flight.
                 self.last_flight = None;
                 Received::Rtcp(&self.plain)
             }
@@ -415,8 +417,8 @@ impl Peer {
         }
     }
 
-    /// Seals a compound of RTCP and has it sent. Says whether it could: there are keys, it is RTCP,
-    /// and not too much waits to be sent already.
+    /// Encrypts an RTCP compound and queues it. Returns `false` if the peer is not connected, the
+    /// compound is malformed or the queue is full.
     pub fn send_rtcp(&mut self, compound: &[u8]) -> bool {
         let (Some(keys), Some(to), PeerState::Connected) = (self.keys, self.nominated, self.state)
         else {
@@ -434,7 +436,8 @@ impl Peer {
         is_sealed
     }
 
-    /// Closes: says so to the other side, where DTLS is still there. Nothing more happens.
+    /// Closes the connection, and notifies the remote side if DTLS state was kept. No event
+    /// follows.
     pub fn close(&mut self, now: Time) {
         if let Some(dtls) = &mut self.dtls {
             dtls.close();
@@ -447,18 +450,18 @@ impl Peer {
         self.deadline = None;
     }
 
-    /// When [`Peer::handle_timeout`] is due.
+    /// Returns the time at which [`Peer::handle_timeout`] is due.
     pub fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// How long the other side took to answer the last check: there and back, with what it takes
-    /// itself. None where this side makes none, or before the first answer.
+    /// Returns the round-trip time of the last answered ICE check, including processing at the
+    /// remote side. `None` if this side sends no checks, or before the first answer.
     pub fn round_trip(&self) -> Option<Duration> {
         self.ice.round_trip()
     }
 
-    /// Time has gone on.
+    /// Processes the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         if matches!(self.state, PeerState::Failed | PeerState::Closed) {
             return;
@@ -477,7 +480,7 @@ impl Peer {
         }
         self.settle(now);
         if self.restart_by.is_some_and(|by| by <= now) {
-            // The consent of before is that of other credentials.
+            // The earlier consent belongs to the old credentials.
             self.fail(PeerFailure::ConsentExpired);
         }
         if self.connect_by.is_some_and(|by| by <= now) {
@@ -488,19 +491,19 @@ impl Peer {
         }
     }
 
-    /// Appends the next datagram to be sent to `out`, and says where to. Without one `out` is left
-    /// as it is.
+    /// Appends the next queued datagram to `out` and returns its destination. Returns `None` and
+    /// leaves `out` unchanged if the queue is empty.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddr> {
         let (to, bytes) = self.out.pop_front()?;
         if self.out.is_empty() {
-            // It is seldom filled, and there are thousands.
+            // Releases the memory: the queue is rarely filled, and there are thousands of peers.
             self.out = VecDeque::new();
         }
         out.extend_from_slice(&bytes);
         Some(to)
     }
 
-    /// What has happened since the last call.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<PeerEvent> {
         let event = self.events.pop_front()?;
         if self.events.is_empty() {
@@ -515,7 +518,7 @@ impl Peer {
         }
     }
 
-    /// Sends DTLS's last flight again if that datagram asks for it.
+    /// Retransmits the last DTLS flight if a datagram requests it.
     fn send_last_flight(&mut self, to: SocketAddr, bytes: &[u8]) {
         let last = self.last_flight.as_mut();
         let again = last.map(|last| last.answer(bytes).to_vec());
@@ -560,7 +563,7 @@ impl Peer {
         let Err(error) = result else {
             return;
         };
-        // What it was there for is done: media goes on without it.
+        // DTLS has served its purpose: media continues without it.
         if self.keys.is_some() {
             self.dtls = None;
             return;
@@ -571,7 +574,7 @@ impl Peer {
         });
     }
 
-    /// Takes from ICE and DTLS what they have to send and to say, and finds the next deadline.
+    /// Collects the datagrams and events of ICE and DTLS, and updates the deadline.
     fn settle(&mut self, now: Time) {
         if matches!(self.state, PeerState::Failed | PeerState::Closed) {
             return;
@@ -633,7 +636,8 @@ impl Peer {
         }
     }
 
-    /// `flight` is what DTLS has sent right before, if that was its last flight as a server.
+    /// `flight` holds the datagrams that DTLS sent before the event, if they are its last flight as
+    /// a server.
     fn dtls_event(&mut self, now: Time, event: DtlsEvent, flight: &mut Vec<Vec<u8>>) {
         match event {
             DtlsEvent::Certificate(certificate) => {
@@ -654,7 +658,8 @@ impl Peer {
                 self.events.push_back(PeerEvent::DtlsConnected);
                 if !self.config.keep_dtls {
                     self.dtls = None;
-                    // A client has the server's last flight: it can ask for nothing more.
+                    // Only a server may have to retransmit: the client has received the last
+                    // flight.
                     if self.dtls_client != Some(true) {
                         let last = LastFlight::new(std::mem::take(flight), now + LAST_FLIGHT);
                         self.last_flight = Some(Box::new(last));

@@ -1,28 +1,28 @@
-//! What a server of DTLS said last. A client that has not heard it says its own last flight again,
-//! and is to get the server's again (RFC 6347, 4.2.4).
+//! Last flight of a DTLS server, kept for retransmission: a client that did not receive it repeats
+//! its own last flight (RFC 6347, 4.2.4).
 //!
-//! The same bytes go out again, as if the network had doubled them: so DTLS itself, which is a
-//! hundred times as large, need not be kept for that.
+//! The same bytes are sent again, as if the network had duplicated them. So the DTLS state, which
+//! is a hundred times as large, need not be kept for this.
 
 use measure::Time;
 
-/// How often it is sent again at most: the client's time to its next attempt doubles.
+/// Maximum number of retransmissions; the client doubles the interval between its attempts.
 const AGAIN_MAX: u8 = 16;
 
-/// The types of two records: the change of cipher, and the handshake (RFC 5246, 6.2.1). How long the
-/// head of a record is, and where in it the epoch and the length are (RFC 6347, 4.1).
+/// Content types change_cipher_spec and handshake (RFC 5246, 6.2.1); length of a record header, and
+/// the positions of epoch and length in it (RFC 6347, 4.1).
 const CHANGE_CIPHER: u8 = 20;
 const HANDSHAKE: u8 = 22;
 const RECORD_HEAD: usize = 13;
 const EPOCH: std::ops::Range<usize> = 3..5;
 const LENGTH: std::ops::Range<usize> = 11..13;
 
-/// The last flight, for as long as it may be asked for.
+/// The last flight, kept as long as the client may request it.
 #[derive(Debug)]
 pub(super) struct LastFlight {
     datagrams: Box<[Vec<u8>]>,
     again: u8,
-    /// When nobody can ask for it any more.
+    /// Time after which the client no longer requests it.
     pub until: Time,
 }
 
@@ -35,14 +35,15 @@ impl LastFlight {
         }
     }
 
-    /// Whether that datagram may be of the last flight of a client that has not heard this one. Such
-    /// a flight may take several datagrams, of which one alone asks for an answer.
+    /// Returns `true` if a datagram may belong to the last flight of a client that has not received
+    /// this one. The client's flight may span several datagrams, of which only one requires an
+    /// answer.
     pub(super) fn may_come(bytes: &[u8]) -> bool {
         matches!(bytes, [CHANGE_CIPHER | HANDSHAKE, ..])
     }
 
-    /// What is to be sent when that datagram came: all of it if a client's last message is in it,
-    /// the one that is encrypted.
+    /// Returns the datagrams to send in answer to `bytes`: the whole flight if `bytes` contains the
+    /// client's last message, the encrypted one; otherwise nothing.
     pub(super) fn answer(&mut self, bytes: &[u8]) -> &[Vec<u8>] {
         if self.again >= AGAIN_MAX || !records(bytes).any(is_finished) {
             return &[];
@@ -56,7 +57,7 @@ fn is_finished(head: &[u8; RECORD_HEAD]) -> bool {
     head[0] == HANDSHAKE && head[EPOCH] == [0, 1]
 }
 
-/// The heads of the records of a datagram, up to the first that is not whole.
+/// Iterates over the record headers of a datagram, up to the first incomplete record.
 fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8; RECORD_HEAD]> {
     std::iter::from_fn(move || {
         let head: &[u8; RECORD_HEAD] = bytes.first_chunk()?;
@@ -84,11 +85,11 @@ mod tests {
     }
 
     #[test]
-    fn only_who_ends_a_handshake_is_answered() {
+    fn only_a_finished_message_is_answered() {
         let finished = record(22, 1, 40);
         let ends = [
             finished.clone(),
-            // With what comes before it: other messages, and the change of cipher.
+            // Preceded by other messages and the change of cipher.
             [record(22, 0, 500), record(20, 0, 1), finished].concat(),
         ];
         for datagram in &ends {
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_whole_asks_for_nothing() {
+    fn truncated_record_is_not_answered() {
         let datagram = [record(20, 0, 1), record(22, 1, 40)].concat();
         for length in 0..datagram.len() {
             assert_eq!(last().answer(&datagram[..length]).len(), 0, "{length}");
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_sent_again_without_end() {
+    fn retransmissions_are_bounded() {
         let mut last = last();
         let finished = record(22, 1, 40);
         let answered = (0..1000).filter(|_| !last.answer(&finished).is_empty());

@@ -1,8 +1,9 @@
-//! One peer connection: ICE, DTLS and the protection of RTCP over one UDP socket.
+//! One peer connection: ICE, DTLS and SRTCP over one UDP socket.
 //!
-//! Change something, then take what is to be sent ([`Peer::poll_transmit`]), what has happened
-//! ([`Peer::poll_event`]) and when to call again ([`Peer::deadline`]). Media does not go through
-//! it: once connected it gives what opens and seals media to those who count and send it.
+//! After each change, drain the datagrams to send ([`Peer::poll_transmit`]) and the events
+//! ([`Peer::poll_event`]), and call again at [`Peer::deadline`]. Media does not pass through the
+//! peer: once connected, it provides the SRTP openers and sealers for the code that counts and
+//! sends media.
 
 mod config;
 mod connection;

@@ -1,4 +1,4 @@
-//! What a peer says.
+//! States, events, failures and counts of a peer.
 
 use std::net::SocketAddr;
 
@@ -6,80 +6,70 @@ use thiserror::Error;
 
 use crate::webrtc::srtp::SrtpCounts;
 
-/// How far a connection is.
+/// State of a peer connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerState {
-    /// The other side's description is not there yet.
+    /// The remote description is not set yet.
     New,
-    /// ICE looks for a way.
+    /// ICE checks candidate pairs.
     Checking,
-    /// DTLS agrees on keys.
+    /// The DTLS handshake is in progress.
     Handshaking,
-    /// Media can flow.
+    /// ICE and DTLS are complete: media can flow.
     Connected,
-    /// It failed.
     Failed,
-    /// One side closed it.
+    /// One side closed the connection.
     Closed,
 }
 
-/// Something has happened.
+/// Event of a peer connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerEvent {
-    /// ICE has found a way, or a better one.
+    /// ICE selected a candidate pair, or a better one than before.
     IceConnected {
-        /// The other side's address: where media goes to.
+        /// Remote address to which media is sent.
         remote: SocketAddr,
     },
-    /// DTLS is through, and the other side has the certificate that its description named. Media
-    /// can flow.
+    /// The DTLS handshake is complete, and the remote certificate matches the remote description.
+    /// Media can flow.
     DtlsConnected,
-    /// The other side has closed. Unless DTLS was kept, the message that says so is believed
-    /// without being authentic; it must come from where media goes to.
+    /// The remote side closed the connection. Unless DTLS state was kept, the alert is accepted
+    /// without authentication, but only from the address to which media is sent.
     Closed,
-    /// It is over. Said once.
     Failed(PeerFailure),
 }
 
-/// Why a connection failed.
+/// Failure of a peer connection.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PeerFailure {
-    /// No check was answered in time.
-    #[error("ICE found no way to the other side in time")]
+    #[error("ICE timed out without a working candidate pair")]
     IceTimedOut,
-    /// The other side answers no more (RFC 7675).
-    #[error("the other side answers ICE's checks no more")]
+    /// The remote side stopped answering checks (RFC 7675).
+    #[error("ICE consent expired: the peer no longer answers checks")]
     ConsentExpired,
-    /// The handshake did not end in time.
-    #[error("DTLS was not through in time")]
+    #[error("the DTLS handshake timed out")]
     DtlsTimedOut,
-    /// The handshake went wrong.
     #[error("DTLS: {0}")]
     DtlsFailed(String),
-    /// The certificate is another than the description named.
-    #[error("the certificate in DTLS is not the one that the session description named")]
+    #[error("the DTLS certificate does not match the fingerprint in the session description")]
     FingerprintMismatch,
-    /// The other side protects media by nothing that is known here.
-    #[error(
-        "DTLS is complete without SRTP: the other side did not answer use_srtp (RFC 5764, 4.1)"
-    )]
+    #[error("DTLS completed without SRTP: the peer did not answer use_srtp (RFC 5764, 4.1)")]
     NoSrtpProfile,
-    /// The description has no user fragment or password as they must be.
-    #[error("ice-ufrag or ice-pwd are not as they must be")]
+    /// The user fragment or password of the description is invalid.
+    #[error("invalid ice-ufrag or ice-pwd")]
     BadIceCredentials,
-    /// The description has no fingerprint of a hash that proves anything.
-    #[error("no fingerprint of SHA-256 or a longer hash")]
+    /// The description has no fingerprint with a collision-resistant hash.
+    #[error("no fingerprint with SHA-256 or a longer hash")]
     UnusableFingerprint,
-    /// The description's `a=setup` leaves nobody, or both, to begin.
-    #[error("setup says of nobody or of both that they begin with DTLS")]
+    /// An answer's `a=setup` is `actpass`, so that no side would start DTLS.
+    #[error("a=setup:actpass in an answer: no side starts DTLS")]
     BadSetup,
-    /// A later description has another certificate.
-    #[error("a later session description has another fingerprint")]
+    #[error("the fingerprint changed in a later session description")]
     FingerprintChanged,
 }
 
 impl PeerFailure {
-    /// A stable name for a report's row.
+    /// Returns a stable name for reports.
     pub fn name(&self) -> &'static str {
         match self {
             PeerFailure::IceTimedOut => "ice_timed_out",
@@ -96,60 +86,59 @@ impl PeerFailure {
     }
 }
 
-/// What a datagram was.
+/// Classification of a received datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// STUN or DTLS; it is dealt with.
+    /// STUN or DTLS, processed by the peer.
     Handled,
-    /// It looks like media (RFC 7983, RFC 5761). It was not looked into.
+    /// Media by its first bytes (RFC 7983, RFC 5761); not inspected further.
     Rtp,
-    /// A compound of RTCP, authentic and decrypted.
+    /// An authentic RTCP compound, decrypted.
     Rtcp(&'a [u8]),
-    /// Nothing was made of it.
     Dropped(Dropped),
 }
 
-/// Why a datagram was dropped.
+/// Reason for dropping a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dropped {
-    /// It is not what its first byte says.
+    /// The contents do not match the type in the first byte.
     Malformed,
-    /// It was not made by the other side.
+    /// Authentication failed.
     Unauthentic,
-    /// It came before.
+    /// The packet was received before.
     Replayed,
-    /// There are no keys for it yet, or no more.
+    /// Keys are not available yet, or no longer.
     NoKeys,
-    /// It is nothing that this connection knows, or from an address that ICE has not seen.
+    /// Unknown protocol, or an address that ICE has not seen.
     Foreign,
-    /// There are as many sources or addresses as may be.
+    /// The maximum number of sources or addresses is reached.
     TooMany,
 }
 
-/// What became of all datagrams but media.
+/// Counts of datagrams that a peer handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounts {
-    /// Messages of STUN that were authentic.
+    /// Authentic STUN messages.
     pub stun: u64,
-    /// Indications of STUN that keep a path open: they want nothing, and prove nothing (RFC 8445,
-    /// 11).
+    /// STUN binding indications, which keep a path open: they require no answer and prove nothing
+    /// (RFC 8445, 11).
     pub stun_indications: u64,
-    /// Messages of STUN that were none, or lacked something.
+    /// Malformed or incomplete STUN messages.
     pub stun_malformed: u64,
-    /// Messages of STUN that were not authentic, or of another session.
+    /// STUN messages that failed authentication, or belong to another session.
     pub stun_unauthentic: u64,
-    /// Messages of STUN from more addresses than are remembered.
+    /// STUN messages from addresses beyond the number that is remembered.
     pub stun_of_too_many_addresses: u64,
-    /// Datagrams of DTLS that were taken in.
+    /// DTLS datagrams processed.
     pub dtls: u64,
-    /// Datagrams of DTLS from addresses that ICE has not seen, or when DTLS was not there.
+    /// DTLS datagrams from addresses that ICE has not seen, or without DTLS state.
     pub dtls_unexpected: u64,
-    /// Datagrams of media that nobody had taken before.
+    /// Media datagrams that no receiver took before the peer.
     pub rtp: u64,
-    /// Compounds of RTCP before there were keys.
+    /// RTCP compounds received before keys were available.
     pub rtcp_without_keys: u64,
-    /// What became of other compounds of RTCP.
+    /// All other RTCP compounds.
     pub rtcp: SrtpCounts,
-    /// Datagrams of no protocol that is known (RFC 7983).
+    /// Datagrams of unknown protocols (RFC 7983).
     pub foreign: u64,
 }

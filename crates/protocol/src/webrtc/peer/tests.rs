@@ -1,5 +1,5 @@
-//! Two peers against each other, in virtual time, over a network that loses, delays, reorders and
-//! repeats; and peers whose other side is hostile.
+//! Two peers against each other in virtual time, over a network that loses, delays, reorders and
+//! duplicates; and peers with a hostile remote side.
 
 mod connecting;
 mod hostile;

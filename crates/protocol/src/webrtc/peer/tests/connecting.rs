@@ -1,4 +1,4 @@
-//! Peers that mean well.
+//! Well-behaved peers.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::webrtc::peer::{PeerEvent, PeerFailure, PeerState, Received};
 use crate::webrtc::sdp::Setup;
 
 #[test]
-fn peers_connect_within_some_round_trips() {
+fn peers_connect_within_a_few_round_trips() {
     let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
     pair.negotiate(false);
     let took = pair.connect(Duration::from_secs(5)).expect("they connect");
@@ -37,7 +37,7 @@ fn peers_connect_over_ipv6() {
     for seed in 0..10 {
         let configs = [0, 1].map(|side| config(side, seed));
         let mut pair = Pair::at([one, other], configs, FINE, seed);
-        // An address of the other family, by which nobody is reached.
+        // A local address of the other family, which reaches no peer.
         let now = pair.now;
         let stray = "10.0.0.1:5000".parse().unwrap();
         assert!(pair.peers[0].add_local_candidate(now, stray));
@@ -53,7 +53,7 @@ fn peers_connect_over_ipv6() {
 }
 
 #[test]
-fn addresses_that_nobody_can_send_to_are_none_of_a_peer() {
+fn unusable_addresses_are_not_local_candidates() {
     let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
     let now = pair.now;
     for wrong in [
@@ -69,7 +69,7 @@ fn addresses_that_nobody_can_send_to_are_none_of_a_peer() {
 }
 
 #[test]
-fn either_side_can_be_the_client_of_dtls() {
+fn either_side_can_be_the_dtls_client() {
     for answer_setup in [Setup::Active, Setup::Passive] {
         let mut configs = [0, 1].map(|side| config(side, 2));
         configs[1].answer_setup = answer_setup;
@@ -85,7 +85,7 @@ fn either_side_can_be_the_client_of_dtls() {
 }
 
 #[test]
-fn a_side_that_only_answers_is_connected_to() {
+fn full_peer_connects_to_ice_lite_peer() {
     for lite in [0, 1] {
         let mut configs = [0, 1].map(|side| config(side, 3));
         configs[lite].ice_lite = true;
@@ -106,7 +106,7 @@ fn a_side_that_only_answers_is_connected_to() {
 }
 
 #[test]
-fn a_network_that_loses_reorders_and_repeats_keeps_nobody_away() {
+fn peers_connect_over_a_lossy_reordering_network() {
     let mut times = Vec::new();
     for seed in 0..200 {
         let part = |modulus: u64| (seed % modulus) as f64 / modulus as f64;
@@ -125,8 +125,7 @@ fn a_network_that_loses_reorders_and_repeats_keeps_nobody_away() {
         let took = took.unwrap_or_else(|| panic!("case {seed}: {:?}", pair.events));
         times.push(took);
         pair.exchange_media();
-        // Nothing is taken for a failure by that, and RTCP comes through as often as it is not
-        // lost.
+        // The peers stay connected despite this, and RTCP arrives unless it is lost.
         pair.run_for(Duration::from_secs(3));
         for side in [0, 1] {
             assert_eq!(
@@ -146,20 +145,20 @@ fn a_network_that_loses_reorders_and_repeats_keeps_nobody_away() {
             assert_eq!((rtcp.unauthentic, rtcp.malformed), (0, 0));
         }
     }
-    // Of five datagrams up to one is lost, and the time to the next attempt doubles.
+    // Up to one in five datagrams is lost, and the retransmission interval doubles each time.
     times.sort();
     assert!(times[180] < Duration::from_secs(3), "{:?}", &times[150..]);
 }
 
-/// Of RFC 6347's second, a lost datagram would make a connection take a second longer.
+/// With the 1 s of RFC 6347, a lost datagram would delay the connection by a second.
 #[test]
-fn a_lost_flight_is_sent_again_soon() {
+fn lost_first_flight_is_retransmitted_soon() {
     let mut pair = Pair::new([0, 1].map(|side| config(side, 4)), FINE, 4);
     pair.negotiate(false);
     while pair.events[1].is_empty() {
         pair.run_for(Duration::from_millis(1));
     }
-    // The answerer begins with DTLS: its first flight is lost.
+    // The answerer starts DTLS: its first flight is lost.
     pair.silent[1] = true;
     pair.run_for(Duration::from_millis(20));
     pair.silent[1] = false;
@@ -167,15 +166,16 @@ fn a_lost_flight_is_sent_again_soon() {
     assert!(took < Duration::from_millis(150), "{took:?}");
 }
 
-/// The last flight of DTLS's server is lost: the client asks for it again.
+/// The last flight of the DTLS server is lost: the client requests it again.
 #[test]
-fn the_last_flight_is_sent_again_when_it_is_lost() {
+fn lost_last_flight_is_retransmitted() {
     for seed in 0..20 {
         let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);
         pair.negotiate(false);
         while pair.peers[0].state() != PeerState::Connected {
             pair.run_for(Duration::from_micros(100));
-            // What the server says right before it is connected is lost with what follows.
+            // The datagrams sent right before the server is connected are lost, and those that
+            // follow.
             pair.silent[0] = pair.peers[0].state() == PeerState::Connected;
         }
         pair.run_for(Duration::from_millis(20));
@@ -189,10 +189,10 @@ fn the_last_flight_is_sent_again_when_it_is_lost() {
     }
 }
 
-/// Not any more once the client has shown that it came, nor half a minute later.
+/// The last flight is dropped once the client has shown that it received it, or after 30 s.
 #[test]
-fn the_last_flight_is_given_up_when_nobody_can_want_it() {
-    // The head of a record of the handshake in epoch 1, and what it says is its content.
+fn last_flight_is_dropped_when_no_longer_needed() {
+    // Header of a handshake record in epoch 1, followed by its contents.
     let mut finished = vec![22, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 0, 0, 40];
     finished.resize(53, 7);
     for is_heard in [true, false] {
@@ -205,7 +205,7 @@ fn the_last_flight_is_given_up_when_nobody_can_want_it() {
             matches!(received, Received::Handled)
         };
         assert!(asks(&mut pair));
-        // What comes before it in a flight of several datagrams is expected too.
+        // The datagrams before it in a flight of several datagrams are expected too.
         let now = pair.now;
         let hello = [22, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let cipher = [20, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -229,7 +229,7 @@ fn the_last_flight_is_given_up_when_nobody_can_want_it() {
 }
 
 #[test]
-fn a_side_that_falls_silent_loses_its_consent() {
+fn silent_peer_loses_consent() {
     let mut pair = Pair::new([0, 1].map(|side| config(side, 5)), FINE, 5);
     pair.negotiate(false);
     pair.connect(Duration::from_secs(5)).expect("they connect");
@@ -246,7 +246,7 @@ fn a_side_that_falls_silent_loses_its_consent() {
 }
 
 #[test]
-fn a_side_that_never_answers_is_given_up() {
+fn unanswered_checks_time_out() {
     let mut pair = Pair::new([0, 1].map(|side| config(side, 6)), FINE, 6);
     pair.silent = [false, true];
     pair.negotiate(false);
@@ -260,13 +260,13 @@ fn a_side_that_never_answers_is_given_up() {
 }
 
 #[test]
-fn another_certificate_than_was_named_is_refused() {
+fn certificate_with_wrong_fingerprint_is_refused() {
     for side in [0, 1] {
         let mut pair = Pair::new([0, 1].map(|side| config(side, 7)), FINE, 7);
         for other in [0, 1] {
             let mut transport = pair.peers[other].local_transport();
             if other != side {
-                // This one's own.
+                // The peer's own fingerprints.
                 transport.fingerprints = pair.peers[side].local_transport().fingerprints;
             }
             let now = pair.now;
@@ -283,9 +283,9 @@ fn another_certificate_than_was_named_is_refused() {
     }
 }
 
-/// Who only answers asks nobody for consent: whoever serves him decides how long he waits.
+/// A lite peer does not check for consent: its caller decides how long to wait.
 #[test]
-fn a_lite_peer_that_is_not_checked_for_a_while_goes_on() {
+fn lite_peer_survives_missing_checks() {
     for lite in [false, true] {
         let mut configs = [0, 1].map(|side| config(side, 5));
         configs[1].ice_lite = lite;
@@ -304,7 +304,7 @@ fn a_lite_peer_that_is_not_checked_for_a_while_goes_on() {
     }
 }
 
-/// Both think that they decide: an answerer whose offerer is an answerer too, as far as ICE goes.
+/// Both peers claim the controlling role: the second is an offerer too, as far as ICE is concerned.
 #[test]
 fn conflicting_roles_are_resolved() {
     for seed in 0..20 {
@@ -328,7 +328,7 @@ fn conflicting_roles_are_resolved() {
 }
 
 #[test]
-fn ice_begins_anew_while_media_goes_on() {
+fn ice_restart_does_not_interrupt_media() {
     for seed in 0..20 {
         let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);
         pair.negotiate(false);
@@ -339,7 +339,7 @@ fn ice_begins_anew_while_media_goes_on() {
             .map(|peer| peer.local_transport().ufrag);
         let now = pair.now;
         pair.peers[0].restart_ice(now);
-        // The offerer has another address by now.
+        // The offerer has moved to another address.
         let moved = ([127, 0, 0, 9], 6000).into();
         pair.addresses[0] = moved;
         pair.peers[0].add_local_candidate(now, moved);
@@ -366,7 +366,7 @@ fn ice_begins_anew_while_media_goes_on() {
 }
 
 #[test]
-fn a_later_description_that_says_the_same_changes_nothing() {
+fn repeated_description_changes_nothing() {
     let mut pair = Pair::new([0, 1].map(|side| config(side, 8)), FINE, 8);
     pair.negotiate(false);
     pair.connect(Duration::from_secs(5)).expect("they connect");
@@ -382,7 +382,7 @@ fn a_later_description_that_says_the_same_changes_nothing() {
 }
 
 #[test]
-fn a_close_is_heard() {
+fn close_reaches_the_other_peer() {
     for keep_dtls in [false, true] {
         let configs = [0, 1].map(|side| super::super::PeerConfig {
             keep_dtls: side == 0 || keep_dtls,
@@ -391,7 +391,7 @@ fn a_close_is_heard() {
         let mut pair = Pair::new(configs, FINE, 9);
         pair.negotiate(false);
         pair.connect(Duration::from_secs(5)).expect("they connect");
-        // DTLS's server has kept it: it closes, and the client hears of it in either case.
+        // The DTLS server kept its state. Its close reaches the client in either case.
         let now = pair.now;
         pair.peers[0].close(now);
         assert_eq!(pair.peers[0].state(), PeerState::Closed);
@@ -402,9 +402,9 @@ fn a_close_is_heard() {
     }
 }
 
-/// Once connected, checks for consent are all that is sent: one in 3 s, with its answer.
+/// Once connected, a peer sends only consent checks, one in 3 s, and answers.
 #[test]
-fn a_connection_without_media_costs_little() {
+fn idle_connection_sends_only_consent_checks() {
     let mut pair = Pair::new([0, 1].map(|side| config(side, 10)), FINE, 10);
     pair.negotiate(false);
     pair.connect(Duration::from_secs(5)).expect("they connect");

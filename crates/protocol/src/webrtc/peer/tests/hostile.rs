@@ -1,4 +1,4 @@
-//! Peers that are sent what they should not be.
+//! Peers that receive hostile or unexpected datagrams.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn stranger() -> SocketAddr {
     ([127, 9, 9, 9], 9999).into()
 }
 
-/// A binding request with everything but a message integrity that is right.
+/// A binding request that is correct except for its message integrity.
 fn forged_check(username: &str) -> Vec<u8> {
     let mut body = Vec::new();
     let mut attribute = |kind: u16, value: &[u8]| {
@@ -40,7 +40,7 @@ fn forged_check(username: &str) -> Vec<u8> {
     message
 }
 
-/// What is longer than the library can use is refused, and what is as long as it can is used.
+/// User fragments up to the maximum length of the ICE library are used, longer ones refused.
 #[test]
 fn a_long_user_fragment_is_used_or_refused() {
     for (length, is_used) in [(119, true), (120, false), (256, false)] {
@@ -74,7 +74,7 @@ fn a_long_user_fragment_is_used_or_refused() {
 }
 
 #[test]
-fn checks_say_whom_they_are_for_and_whether_their_sender_knows_the_password() {
+fn check_names_its_addressee_and_proves_the_password() {
     fn addressed_to(bytes: &[u8]) -> Option<&str> {
         Check::parse(bytes).map(|check| check.addressed_to())
     }
@@ -112,7 +112,7 @@ fn connected(seed: u64) -> Pair {
 }
 
 #[test]
-fn a_flood_of_stun_is_counted_and_answered_by_nothing() {
+fn forged_stun_flood_is_counted_and_not_answered() {
     for negotiated in [false, true] {
         let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
         if negotiated {
@@ -150,10 +150,10 @@ fn a_flood_of_stun_is_counted_and_answered_by_nothing() {
 }
 
 #[test]
-fn a_peer_of_many_addresses_is_remembered_by_some_of_them() {
+fn remembered_remote_addresses_are_bounded() {
     let mut pair = connected(2);
     let now = pair.now;
-    // The other side's own checks, from ever other addresses: they are authentic.
+    // Authentic checks of the other side, each from another address.
     let mut checks = Vec::new();
     let began = pair.now;
     let mut at = began;
@@ -185,10 +185,10 @@ fn a_peer_of_many_addresses_is_remembered_by_some_of_them() {
 }
 
 #[test]
-fn an_answer_tells_of_some_addresses_of_ours_and_no_more() {
+fn mapped_addresses_in_answers_are_bounded() {
     let mut pair = connected(2);
     let (mut at, mut check) = (pair.now, Vec::new());
-    // Until it makes a check.
+    // Runs until the peer sends a check.
     while !check.starts_with(&[0, 1]) {
         at += Duration::from_secs(1);
         pair.peers[0].handle_timeout(at);
@@ -215,7 +215,7 @@ fn an_answer_tells_of_some_addresses_of_ours_and_no_more() {
 }
 
 #[test]
-fn dtls_of_strangers_is_not_looked_into() {
+fn dtls_from_unknown_addresses_is_dropped() {
     let mut pair = Pair::new([0, 1].map(|side| config(side, 3)), FINE, 3);
     pair.negotiate(false);
     pair.run_for(Duration::ZERO);
@@ -230,7 +230,7 @@ fn dtls_of_strangers_is_not_looked_into() {
 }
 
 #[test]
-fn garbage_among_the_flights_of_dtls_breaks_nothing() {
+fn garbage_records_do_not_break_the_handshake() {
     for seed in 0..30 {
         let mut configs = [0, 1].map(|side| config(side, seed));
         configs[1].answer_setup = [Setup::Active, Setup::Passive][(seed % 2) as usize];
@@ -246,7 +246,7 @@ fn garbage_among_the_flights_of_dtls_breaks_nothing() {
             turn = turn.wrapping_add(1);
             assert!(turn < 200, "case {seed}: {:?}", pair.events);
             for side in [0, 1] {
-                // Records of each type, of no length, cut off, and of a later epoch.
+                // Records of each type: empty, truncated, or of a later epoch.
                 let kind = 20 + turn % 6;
                 let epoch = turn % 2;
                 let record = [kind, 254, 253, 0, epoch, 0, 0, 0, 0, 0, turn, 0, 3, 9, 9, 9];
@@ -261,7 +261,7 @@ fn garbage_among_the_flights_of_dtls_breaks_nothing() {
 }
 
 #[test]
-fn rtcp_that_is_not_the_other_sides_is_counted() {
+fn invalid_rtcp_is_dropped_and_counted() {
     let mut pair = connected(4);
     let mut sealed = Vec::new();
     assert!(pair.peers[1].send_rtcp(&REPORT));
@@ -288,7 +288,7 @@ fn rtcp_that_is_not_the_other_sides_is_counted() {
 }
 
 #[test]
-fn rtcp_before_there_are_keys_is_dropped() {
+fn rtcp_before_keys_is_dropped() {
     let mut peer = Peer::offerer(NOW, &config(0, 5));
     peer.add_local_candidate(NOW, address(0));
     let received = peer.handle_datagram(NOW, address(1), &[0x80, 201, 0, 1, 0, 0, 0, 9, 1, 2]);
@@ -297,7 +297,7 @@ fn rtcp_before_there_are_keys_is_dropped() {
 }
 
 #[test]
-fn descriptions_that_no_connection_can_be_made_by_are_refused() {
+fn unusable_descriptions_are_refused() {
     let answerer = Peer::answerer(NOW, &config(1, 6));
     let fine = answerer.local_transport();
     for (change, failure) in [
@@ -338,10 +338,10 @@ fn candidates_are_bounded() {
 }
 
 #[test]
-fn an_alert_closes_only_from_where_media_goes_to() {
+fn alert_closes_only_from_the_media_address() {
     let mut pair = connected(8);
     let now = pair.now;
-    // The answerer is DTLS's client and has dropped it.
+    // The answerer is the DTLS client and has dropped its DTLS state.
     let alert = [21, 254, 253, 0, 1, 0, 0, 0, 0, 0, 1, 0, 2, 1, 0];
     let clear = [21, 254, 253, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 1, 0];
     for (from, bytes, state) in [
@@ -355,10 +355,10 @@ fn an_alert_closes_only_from_where_media_goes_to() {
 }
 
 #[test]
-fn data_that_nobody_looks_at_is_no_surprise() {
+fn ignored_data_is_not_counted_as_unexpected() {
     let mut pair = connected(8);
     let now = pair.now;
-    // The answerer has dropped DTLS.
+    // The answerer has dropped its DTLS state.
     let data = [23, 254, 253, 0, 1, 0, 0, 0, 0, 0, 1, 0, 2, 1, 0];
     pair.peers[1].handle_datagram(now, address(0), &data);
     let unexpected = pair.peers[1].counts().dtls_unexpected;
@@ -374,10 +374,10 @@ fn data_that_nobody_looks_at_is_no_surprise() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Anything at all, to a peer in any state, from anywhere: it is counted, time goes on, and
-    /// what is sent is bounded.
+    /// Arbitrary datagrams from any address to a peer in any state: they are counted, time
+    /// advances, and the number of datagrams sent is bounded.
     #[test]
-    fn any_datagrams_are_survived(
+    fn arbitrary_datagrams_do_no_harm(
         seed: u64, runs in 0u64..60,
         datagrams in prop::collection::vec(
             (any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..120), 0u8..4),

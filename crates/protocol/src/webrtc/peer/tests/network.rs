@@ -12,17 +12,17 @@ use rand_pcg::Pcg64;
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::peer::{Peer, PeerConfig, PeerEvent, PeerState, Received};
 
-/// Making one takes as long as some cases.
+/// Shared by all cases, as generating a certificate takes as long as some cases.
 pub(super) static CERTIFICATES: LazyLock<[Arc<Certificate>; 2]> =
     LazyLock::new(|| [1, 2].map(|seed| Arc::new(Certificate::generate(seed))));
 
-/// What the network does.
+/// Impairments of the network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wrongs {
     pub(super) lose: f64,
     pub(super) duplicate: f64,
     pub(super) delay: Duration,
-    /// Up to as much more, by which datagrams overtake each other.
+    /// Maximum additional delay, by which datagrams overtake each other.
     pub(super) jitter: Duration,
 }
 
@@ -33,10 +33,10 @@ pub(super) const FINE: Wrongs = Wrongs {
     jitter: Duration::ZERO,
 };
 
-/// A datagram on its way: who sent it, from where, to where.
+/// A datagram in flight: sending side, source, destination and contents.
 type OnItsWay = (usize, SocketAddr, SocketAddr, Vec<u8>);
 
-/// Two peers; 0 makes the offer.
+/// Two peers; peer 0 makes the offer.
 pub(super) struct Pair {
     pub(super) now: Time,
     pub(super) peers: [Peer; 2],
@@ -48,7 +48,7 @@ pub(super) struct Pair {
     on_its_way: BTreeMap<(Time, u64), OnItsWay>,
     number: u64,
     random: Pcg64,
-    /// Whose datagrams vanish.
+    /// Sides whose datagrams are lost.
     pub(super) silent: [bool; 2],
 }
 
@@ -95,7 +95,8 @@ impl Pair {
         }
     }
 
-    /// Offer and answer, at once. Candidates come with them, or a moment later.
+    /// Exchanges offer and answer at once. They contain the candidates, which with `trickle` follow
+    /// 30 ms later.
     pub(super) fn negotiate(&mut self, trickle: bool) {
         let mut candidates = [Vec::new(), Vec::new()];
         for side in [0, 1] {
@@ -136,7 +137,7 @@ impl Pair {
         }
     }
 
-    /// Puts a datagram on its way, as if that side had sent it.
+    /// Sends a datagram as if that side had sent it.
     pub(super) fn put(&mut self, side: usize, to: SocketAddr, bytes: Vec<u8>) {
         if self.silent[side] {
             return;
@@ -155,7 +156,8 @@ impl Pair {
         }
     }
 
-    /// One thing happens: a datagram arrives, or time has come for a peer. Nothing does after `by`.
+    /// Processes the next event up to `by`: a datagram arrives, or a peer's deadline is due.
+    /// Returns `false` if no event is due by then.
     fn step(&mut self, by: Time) -> bool {
         let arrival = self.on_its_way.first_key_value().map(|((at, _), _)| *at);
         let deadlines = self.peers.each_ref().map(|peer| peer.deadline());
@@ -202,7 +204,8 @@ impl Pair {
         }
     }
 
-    /// Runs until both are connected. How long that took.
+    /// Runs until both peers are connected. Returns the time taken, or `None` if `within` has
+    /// passed.
     pub(super) fn connect(&mut self, within: Duration) -> Option<Duration> {
         let began = self.now;
         let by = self.now + within;
@@ -219,7 +222,7 @@ impl Pair {
         Some(self.now.since(began))
     }
 
-    /// Each side's media and RTCP is opened by the other, and by nobody else.
+    /// Checks that each side decrypts the other's media, and that both use the same profile.
     pub(super) fn exchange_media(&mut self) {
         for side in [0, 1] {
             let mut sealer = self.peers[side].rtp_sealer().expect("it is connected");

@@ -1,60 +1,57 @@
-//! What both descriptions come to.
+//! Result of a negotiation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::codec::Codec;
 use super::description::{Direction, Extension, MediaKind, MediaSection, SessionDescription};
 
-/// A source of the other side, as far as its description names it.
+/// A source of the other side, if its description names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteSource {
-    /// Its synchronisation source.
     pub ssrc: u32,
-    /// That of its retransmissions.
+    /// SSRC of its retransmissions.
     pub rtx_ssrc: Option<u32>,
 }
 
-/// One section that both sides take.
+/// A media section that both sides accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// Its place among the sections.
+    /// Index of the section.
     pub place: usize,
-    /// What names it.
     pub mid: String,
-    /// Sound or pictures.
     pub kind: MediaKind,
-    /// Who sends, as this side sees it.
+    /// Direction as seen by this side.
     pub direction: Direction,
     /// Codecs in order of preference, with the payload types of the answer. For media that this
     /// side offered to receive, the payload types are those of the offer (RFC 3264, 5.1).
     pub codecs: Vec<Codec>,
-    /// Header extensions, under the answer's numbers.
+    /// Header extensions with the IDs of the answer.
     pub extensions: Vec<Extension>,
-    /// The name that the other side has for its track (`a=msid`, RFC 8830, 2).
+    /// Track ID of the other side (`a=msid`, RFC 8830, 2).
     pub track: Option<String>,
-    /// The other side's sources; none where it does not name them (simulcast by RID).
+    /// Sources of the other side; empty if it does not name them (simulcast by RID).
     pub remote_sources: Vec<RemoteSource>,
-    /// The layers of a simulcast that the other side receives, by RID, as it names them (RFC 8853,
-    /// 5.1): of alternatives the first. None where it takes one stream.
+    /// RIDs of the simulcast layers that the other side receives, in its order (RFC 8853, 5.1); the
+    /// first of each set of alternatives. Empty if it receives a single stream.
     pub layers: Vec<String>,
 }
 
 impl Agreed {
-    /// Whether a codec has that feedback, by its words in `a=rtcp-fb`.
+    /// Returns `true` if any codec has that feedback, by its value in `a=rtcp-fb`.
     pub fn has_feedback(&self, words: &str) -> bool {
         let mut all = self.codecs.iter().flat_map(|codec| &codec.feedback);
         all.any(|own| own == words)
     }
 
-    /// The number of a header extension.
+    /// Returns the ID of a header extension.
     pub fn extension_id(&self, uri: &str) -> Option<u16> {
         let mut extensions = self.extensions.iter();
         extensions.find(|own| own.uri == uri).map(|own| own.id)
     }
 }
 
-/// What both sides take: the sections of media that neither refuses. `answer` is the one of both
-/// that was made last; the other side's is `remote`.
+/// Returns the media sections that both sides accepted. `local_is_answer` is true if this side's
+/// description is the answer, and false if `remote` is.
 pub fn agreed(
     local: &SessionDescription,
     remote: &SessionDescription,
@@ -86,9 +83,9 @@ pub fn agreed(
     agreed.collect()
 }
 
-/// Codecs of a section that was offered to be received: all offered codecs with their payload
-/// types, whatever the answer says, as in browsers. Feedback is that of the same codec in the
-/// answer.
+/// Returns the codecs of a section that was offered to be received: all offered codecs with their
+/// payload types, whatever the answer contains, as in browsers. The feedback is that of the same
+/// codec in the answer.
 fn received(offered: &MediaSection, answer: &MediaSection) -> Vec<Codec> {
     let codec = |own: &Codec| Codec {
         feedback: counterpart(own, &answer.codecs)
@@ -98,8 +95,8 @@ fn received(offered: &MediaSection, answer: &MediaSection) -> Vec<Codec> {
     offered.codecs.iter().map(codec).collect()
 }
 
-/// Finds the codec in the answer. Servers alter parameters and payload types: among several, the
-/// one with the same payload type or parameters is taken.
+/// Finds an offered codec in the answer. Servers change parameters and payload types, so the codec
+/// with the same payload type or parameters is preferred among several.
 fn counterpart<'a>(offered: &Codec, answered: &'a [Codec]) -> Option<&'a Codec> {
     let same = |own: &&Codec| own.is(&offered.name) && own.clock_rate == offered.clock_rate;
     let mut all = answered.iter().filter(same);
@@ -114,11 +111,11 @@ fn track(section: &MediaSection) -> Option<String> {
     words.nth(1).map(str::to_owned)
 }
 
-/// The most layers that are looked at.
+/// Maximum number of layers that are returned.
 const LAYERS_MAX: usize = 16;
 
-/// What stands behind `recv` in `a=simulcast`. A layer that begins with `~` is not to be sent until
-/// it is asked for (RFC 8853, 5.1), for which nothing is agreed upon here: it is left out.
+/// Returns the layers after `recv` in `a=simulcast`. A layer with a leading `~` is initially paused
+/// (RFC 8853, 5.1); resuming it is not negotiated here, so it is left out.
 fn layers(section: &MediaSection) -> Vec<String> {
     let mut words = section.simulcast.iter();
     let mut words = words
@@ -143,7 +140,7 @@ fn sources(section: &MediaSection) -> Vec<RemoteSource> {
         ("FID", [of, rtx]) => Some((*of, *rtx)),
         _ => None,
     });
-    // A description may name thousands. Of those that are named twice the first counts.
+    // A description may name thousands of sources. The first of several groups for a source counts.
     let mut of: BTreeMap<u32, u32> = BTreeMap::new();
     let mut repairs: BTreeSet<u32> = BTreeSet::new();
     for (ssrc, rtx) in groups {

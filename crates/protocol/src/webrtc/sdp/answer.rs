@@ -1,4 +1,4 @@
-//! Answers of this side (RFC 8829, 5.3).
+//! Answers made by this side (RFC 8829, 5.3).
 
 use super::codec::known;
 use super::description::{Direction, MediaKind, MediaSection, SessionDescription};
@@ -6,30 +6,31 @@ use super::feedback::Feedback;
 use super::source::LocalSource;
 use super::transport::Transport;
 
-/// What an answer takes of an offer.
+/// Parts of an offer that an answer accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerConfig {
-    /// The number that names the session on this side.
+    /// Session ID of this side.
     pub session_id: u64,
-    /// One more with each answer of the same session.
+    /// Session version, incremented with each answer of a session.
     pub version: u64,
-    /// Whether media is received.
+    /// True to receive media.
     pub receive: bool,
-    /// What is sent: each in the first section of its kind that has nothing yet and is to receive.
+    /// Sources to send. Each is assigned to the first section of its kind that has no source yet
+    /// and that the other side receives.
     pub sources: Vec<(MediaKind, LocalSource)>,
-    /// The codecs that are taken, by name; empty for all that are known here.
+    /// Names of accepted codecs; empty to accept all known ones.
     pub codecs: Vec<String>,
-    /// The header extensions that are taken, by URI; empty for all that are offered.
+    /// URIs of accepted header extensions; empty to accept all offered ones.
     pub extensions: Vec<String>,
-    /// The feedback that is taken.
+    /// Accepted feedback.
     pub feedback: Feedback,
-    /// Whether a section of data channels is taken, as far as its transport goes: a server may
-    /// offer it first and alone, and media over the same transport later (RFC 8841). Default: no.
+    /// Accept a data channel section, as far as its transport is concerned: a server may offer it
+    /// first and alone, and later media over the same transport (RFC 8841). Default: false.
     pub data: bool,
 }
 
 impl AnswerConfig {
-    /// One that receives all that can be counted, and sends nothing.
+    /// Receives everything that can be counted, and sends nothing.
     pub fn receive_all(session_id: u64) -> AnswerConfig {
         AnswerConfig {
             session_id,
@@ -58,10 +59,10 @@ impl AnswerConfig {
 }
 
 impl SessionDescription {
-    /// The answer to this offer, of a peer with that transport. It has a section for each of the
-    /// offer's, in the same order (RFC 3264, 6). Refused are data channels unless they are taken,
-    /// sections without a codec that is taken, and sections that do not share the first one's
-    /// transport.
+    /// Creates the answer to this offer, for a peer with that transport. The answer has a section
+    /// for each offered one, in the same order (RFC 3264, 6). It rejects data channels unless
+    /// `data` is set, sections without an accepted codec, and sections that do not share the
+    /// transport of the first one.
     pub fn answer(&self, config: &AnswerConfig, transport: &Transport) -> SessionDescription {
         let mut answer = SessionDescription {
             session_id: config.session_id,
@@ -89,8 +90,8 @@ impl SessionDescription {
                 section.extensions.clear();
             } else {
                 section.carry(transport);
-                // Sections of one transport have its addresses once (RFC 9143, 10.1.2); servers
-                // complain of the same ones again.
+                // Sections of one transport list its addresses once (RFC 9143, 10.1.2); servers
+                // complain about repeated ones.
                 let is_bundled = self.bundle.contains(&offered.mid);
                 if is_bundled && !answer.bundle.is_empty() {
                     section.candidates.clear();
@@ -106,7 +107,7 @@ impl SessionDescription {
     }
 }
 
-/// Takes of an offered section what can be taken.
+/// Copies the accepted parts of an offered section to the answer's section.
 fn take(
     offered: &MediaSection,
     config: &AnswerConfig,
@@ -116,7 +117,7 @@ fn take(
     let takes = |name: &str| config.takes_codec(offered.kind, name);
     let codecs = offered.codecs.iter().filter(|codec| takes(&codec.name));
     section.codecs = codecs.cloned().collect();
-    // Retransmissions of what is not taken.
+    // Drops retransmissions of codecs that are not accepted.
     let kept: Vec<u8> = section
         .codecs
         .iter()
@@ -144,7 +145,7 @@ fn take(
     }
 }
 
-/// Takes all layers that are offered (RFC 8853, 5.3.2).
+/// Accepts all offered layers (RFC 8853, 5.3.2).
 fn answer_simulcast(offered: &MediaSection, section: &mut MediaSection) {
     let layers = offered.rids.iter().filter(|rid| rid.sends);
     let mut layers: Vec<_> = layers.cloned().collect();

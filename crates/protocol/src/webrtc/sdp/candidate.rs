@@ -1,22 +1,22 @@
-//! Addresses at which a peer can perhaps be reached (RFC 8839, 5.1).
+//! ICE candidates (RFC 8839, 5.1).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Longest text of a candidate.
+/// Maximum length of a candidate, in bytes.
 const LENGTH_MAX: usize = 1024;
 
-/// How a candidate came about.
+/// Type of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CandidateKind {
-    /// An address of the peer's machine.
+    /// Address of a local interface.
     Host,
-    /// What a STUN server saw.
+    /// Address seen by a STUN server.
     ServerReflexive,
-    /// What the other peer saw.
+    /// Address seen by the other peer.
     PeerReflexive,
-    /// An address at a TURN server.
+    /// Address at a TURN server.
     Relayed,
 }
 
@@ -37,42 +37,37 @@ impl CandidateKind {
     }
 }
 
-/// Where a candidate is.
+/// Connection address of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CandidateAddress {
-    /// An address.
     Ip(IpAddr),
-    /// A name, which browsers put for addresses that they hide (`...local`). It is not looked up.
+    /// A hostname, with which browsers hide addresses (`...local`). It is not resolved.
     Name(String),
 }
 
-/// A candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Candidate {
-    /// Alike for candidates of one kind and base.
+    /// The same for candidates with the same type and base.
     pub foundation: String,
-    /// 1 is RTP, and RTCP with it; 2 is RTCP alone.
+    /// 1 for RTP, with RTCP multiplexed; 2 for RTCP alone.
     pub component: u16,
-    /// `udp` or `tcp`, in small letters.
+    /// `udp` or `tcp`, in lower case.
     pub transport: String,
-    /// Higher is better.
+    /// Higher values are preferred.
     pub priority: u32,
-    /// Where.
     pub address: CandidateAddress,
-    /// Port.
     pub port: u16,
-    /// How it came about.
     pub kind: CandidateKind,
-    /// The address that it stands for.
+    /// Related address.
     pub related: Option<(String, u16)>,
-    /// `active`, `passive` or `so`, of those over TCP.
+    /// `active`, `passive` or `so`, for TCP candidates.
     pub tcp_type: Option<String>,
-    /// The user fragment it belongs to.
+    /// User fragment of the ICE session.
     pub ufrag: Option<String>,
 }
 
 impl Candidate {
-    /// An address of this machine over UDP, the `number`th of this peer.
+    /// Creates the `number`th host candidate of this peer, over UDP.
     pub fn host(address: SocketAddr, number: u16) -> Candidate {
         // RFC 8445, 5.1.2.1: type preference, local preference, component.
         let priority = 126 << 24 | u32::from(u16::MAX - number) << 8 | 255;
@@ -90,13 +85,13 @@ impl Candidate {
         }
     }
 
-    /// An address at a TURN server, the `number`th of this peer. What it stands for is not told, as
-    /// browsers do.
+    /// Creates the `number`th candidate of this peer, with an address at a TURN server. Its related
+    /// address is hidden, as in browsers.
     pub fn relayed(address: SocketAddr, number: u16) -> Candidate {
         let hidden = if address.is_ipv4() { "0.0.0.0" } else { "::" };
         let host = Candidate::host(address, number);
         Candidate {
-            // The type preference of relayed ones is 0 (RFC 8445, 5.1.2.2).
+            // The type preference of relayed candidates is 0 (RFC 8445, 5.1.2.2).
             priority: host.priority & 0x00ff_ffff,
             kind: CandidateKind::Relayed,
             related: Some((hidden.to_owned(), 0)),
@@ -104,7 +99,7 @@ impl Candidate {
         }
     }
 
-    /// Its address, if it is one over UDP for media.
+    /// Returns the address of a UDP candidate for media, or `None` for any other candidate.
     pub fn udp(&self) -> Option<SocketAddr> {
         match (&self.address, &self.transport[..], self.component) {
             (CandidateAddress::Ip(ip), "udp", 1) => Some(SocketAddr::new(*ip, self.port)),
@@ -145,15 +140,15 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// Not a candidate.
+/// Parse error of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no ICE candidate: it is `candidate:1 1 udp 2130706431 192.0.2.1 5000 typ host`")]
+#[error("not an ICE candidate; example: `candidate:1 1 udp 2130706431 192.0.2.1 5000 typ host`")]
 pub struct BadCandidate;
 
 impl FromStr for Candidate {
     type Err = BadCandidate;
 
-    /// With or without `a=` and `candidate:` before it.
+    /// Parses a candidate with or without a leading `a=` and `candidate:`.
     fn from_str(text: &str) -> Result<Candidate, BadCandidate> {
         if text.len() > LENGTH_MAX {
             return Err(BadCandidate);
@@ -191,7 +186,7 @@ impl FromStr for Candidate {
             ufrag: None,
         };
         let mut related = None;
-        // Extensions: pairs of a name and a value. A last name without a value is left out.
+        // Extensions are pairs of name and value. A trailing name without a value is ignored.
         while let (Some(name), Some(value)) = (words.next(), words.next()) {
             match name {
                 "raddr" => related = Some(value.to_owned()),

@@ -1,20 +1,18 @@
-//! Rules that an answer must keep. They are those of Chromium, which refuses every answer that is
-//! refused here (libwebrtc, `ValidateSessionDescription`).
+//! Checks an answer against its offer. The rules are those of Chromium, which refuses every answer
+//! that is refused here (libwebrtc, `ValidateSessionDescription`).
 
 use std::fmt;
 
 use super::description::{MediaKind, MediaSection, SessionDescription};
 
-/// Longest `a=mid` of browsers, in bytes.
+/// Maximum length of `a=mid` in browsers, in bytes.
 const MID_MAX: usize = 16;
 
 /// The rule that an answer breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerFault {
-    /// All media sections are refused.
     #[error("all {0} media sections are refused: their port is 0 (RFC 3264, 6)")]
     AllRefused(usize),
-    /// The number of sections differs from the offer.
     #[error("{answered} media sections, {offered} were offered (RFC 3264, 6)")]
     Count {
         /// Sections of the offer.
@@ -22,39 +20,34 @@ pub enum AnswerFault {
         /// Sections of the answer.
         answered: usize,
     },
-    /// A section is of another kind of media than the offered one.
     #[error("{place} was offered as {offered}: sections keep their order (RFC 3264, 6)")]
     Kind {
-        /// The section.
         place: Place,
         /// Kind of the offered section.
         offered: &'static str,
     },
-    /// A section has another name than the offered one.
     #[error("{place} has mid `{mid}`, `{offered}` was offered (RFC 5888, 9.1)")]
     Mid {
-        /// The section.
         place: Place,
         /// `a=mid` of the section.
         mid: String,
-        /// The offered one.
+        /// `a=mid` of the offered section.
         offered: String,
     },
-    /// The bundle names a section that is not there.
     #[error("BUNDLE names mid `{0}`, which no media section has (RFC 9143, 7.3)")]
     BundledNothing(String),
-    /// Several sections, which do not share one transport.
+    /// One of several sections does not share the transport of the others.
     #[error(
-        "{0} is not in the BUNDLE group, and its transport was offered for all (RFC 9143, 7.3)"
+        "{0} is not in the BUNDLE group, but all sections must share one transport (RFC 9143, 7.3)"
     )]
     NotBundled(Place),
-    /// RTCP would come on another port.
+    /// RTCP would use another port.
     #[error("{0} has no rtcp-mux (RFC 8834, 4.5; RFC 8858, 4)")]
     NoRtcpMux(Place),
-    /// A section is received where nothing is sent, or the other way.
+    /// The direction does not fit the offered one: a section receives what is not sent, or sends
+    /// what is not received.
     #[error("{place} is {direction}, {offered} was offered (RFC 3264, 6.1)")]
     Direction {
-        /// The section.
         place: Place,
         /// Direction in the answer.
         direction: &'static str,
@@ -63,12 +56,11 @@ pub enum AnswerFault {
     },
 }
 
-/// Names a media section in a message.
+/// Position and kind of a media section, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Position among the media sections, from 0.
+    /// Index of the section, from 0.
     pub index: usize,
-    /// Kind of its media.
     pub kind: MediaKind,
 }
 
@@ -84,11 +76,11 @@ impl fmt::Display for Place {
 }
 
 impl SessionDescription {
-    /// Checks that this answer can be an answer to `offer`. Names that it leaves out become those
-    /// of the offer, as in browsers.
+    /// Checks this answer against `offer`. A missing `a=mid` is replaced by that of the offer, as
+    /// in browsers.
     ///
     /// # Errors
-    /// The first rule that it breaks.
+    /// The first rule that the answer breaks.
     pub fn check_answer(&mut self, offer: &SessionDescription) -> Result<(), AnswerFault> {
         if self.media.len() != offer.media.len() {
             return Err(AnswerFault::Count {

@@ -1,24 +1,23 @@
-//! What media may be coded with.
+//! Codecs in session descriptions.
 
-/// A codec under the payload type that it has in one section (RFC 8866, 6.6).
+/// A codec with its payload type in one section (RFC 8866, 6.6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Codec {
-    /// Its number in RTP.
     pub payload_type: u8,
-    /// Its name, as it was written: `VP8`. Names are compared without regard to case.
+    /// Name as written, such as `VP8`. Names are compared case-insensitively.
     pub name: String,
-    /// Timestamps count so often in a second.
+    /// Clock rate of RTP timestamps, in Hz.
     pub clock_rate: u32,
-    /// Channels of sound, where there is more than one.
+    /// Number of audio channels, if given.
     pub channels: Option<u8>,
-    /// Parameters (`a=fmtp`).
+    /// Format parameters (`a=fmtp`).
     pub parameters: Option<String>,
-    /// Feedback that it takes (`a=rtcp-fb`, RFC 4585, 4.2): `nack pli`.
+    /// Supported feedback (`a=rtcp-fb`, RFC 4585, 4.2), such as `nack pli`.
     pub feedback: Vec<String>,
 }
 
 impl Codec {
-    /// One without parameters and feedback.
+    /// Creates a codec without parameters or feedback.
     pub fn new(payload_type: u8, name: &str, clock_rate: u32) -> Codec {
         Codec {
             payload_type,
@@ -30,19 +29,19 @@ impl Codec {
         }
     }
 
-    /// The same with parameters.
+    /// Returns the codec with these parameters.
     #[must_use]
     pub fn with_parameters(self, parameters: &str) -> Codec {
         let parameters = Some(parameters.to_owned());
         Codec { parameters, ..self }
     }
 
-    /// Whether it has that name.
+    /// Returns `true` if the codec has that name, ignoring case.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
 
-    /// The value of one of its parameters.
+    /// Returns the value of a format parameter.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let parameters = self.parameters.as_deref()?.split(';');
         parameters
@@ -51,7 +50,7 @@ impl Codec {
             .map(|(_, value)| value)
     }
 
-    /// The payload type whose packets it sends again, where it is for that (RFC 4588, 8.1).
+    /// Returns the payload type that this codec retransmits, if it is RTX (RFC 4588, 8.1).
     pub fn retransmits(&self) -> Option<u8> {
         match self.is("rtx") {
             true => self.parameter("apt")?.parse().ok(),
@@ -60,11 +59,11 @@ impl Codec {
     }
 }
 
-/// Codecs whose packets can be counted here, as they are offered.
+/// Codecs that can be counted, as they are offered.
 pub mod known {
     use super::Codec;
 
-    /// Names of sound.
+    /// Names of audio codecs.
     pub const AUDIO: &[&str] = &[
         "opus",
         "PCMU",
@@ -75,7 +74,7 @@ pub mod known {
         "CN",
     ];
 
-    /// Names of pictures, and of what repairs them.
+    /// Names of video codecs and their repair formats.
     pub const VIDEO: &[&str] = &[
         "VP8",
         "VP9",
@@ -88,7 +87,6 @@ pub mod known {
         "flexfec-03",
     ];
 
-    /// Opus.
     pub fn opus() -> Codec {
         let opus = Codec {
             channels: Some(2),
@@ -97,12 +95,11 @@ pub mod known {
         opus.with_parameters("minptime=10;useinbandfec=1")
     }
 
-    /// G.711, both laws.
+    /// G.711, μ-law and A-law.
     pub fn g711() -> Vec<Codec> {
         vec![Codec::new(0, "PCMU", 8000), Codec::new(8, "PCMA", 8000)]
     }
 
-    /// VP8.
     pub fn vp8() -> Codec {
         Codec::new(96, "VP8", 90_000)
     }
@@ -112,35 +109,33 @@ pub mod known {
         Codec::new(98, "VP9", 90_000).with_parameters("profile-id=0")
     }
 
-    /// H.264, constrained baseline, in packets that may be of several units.
+    /// H.264 constrained baseline, packetization mode 1.
     pub fn h264() -> Codec {
         let parameters = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f";
         Codec::new(102, "H264", 90_000).with_parameters(parameters)
     }
 
-    /// H.265.
     pub fn h265() -> Codec {
         Codec::new(104, "H265", 90_000)
             .with_parameters("level-id=93;profile-id=1;tier-flag=0;tx-mode=SRST")
     }
 
-    /// AV1.
     pub fn av1() -> Codec {
         Codec::new(45, "AV1", 90_000)
     }
 
-    /// Retransmissions of a codec, under the next payload type.
+    /// RTX for a codec, with the next payload type.
     pub fn rtx(of: &Codec) -> Codec {
         Codec::new(of.payload_type + 1, "rtx", of.clock_rate)
             .with_parameters(&format!("apt={}", of.payload_type))
     }
 
-    /// All sound, the best first.
+    /// All audio codecs, best first.
     pub fn all_audio() -> Vec<Codec> {
         [vec![opus()], g711()].concat()
     }
 
-    /// All pictures, each with its retransmissions.
+    /// All video codecs, each followed by its RTX.
     pub fn all_video() -> Vec<Codec> {
         let codecs = [h264(), vp8(), vp9(), av1(), h265()];
         let both = |codec: Codec| {

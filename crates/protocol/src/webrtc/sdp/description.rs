@@ -1,41 +1,37 @@
-//! A session description, as far as WebRTC needs it.
+//! Session descriptions, as far as WebRTC needs them.
 
 use super::candidate::Candidate;
 use super::codec::Codec;
 use super::transport_lines::TransportLines;
 
-/// A session description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionDescription {
-    /// The number that names the session (`o=`).
+    /// Session ID (`o=`).
     pub session_id: u64,
-    /// Which version of the description it is (`o=`).
+    /// Session version (`o=`).
     pub version: u64,
-    /// The peer only answers ICE's checks.
+    /// The peer is an ICE lite agent.
     pub ice_lite: bool,
-    /// The sections that share one transport, by their `mid`.
+    /// Sections that share one transport, by `mid`.
     pub bundle: Vec<String>,
-    /// Extension headers of one and of two bytes may be mixed (RFC 8285, 6).
+    /// One-byte and two-byte header extensions may be mixed (RFC 8285, 6).
     pub extmap_allow_mixed: bool,
-    /// What is said of the transport for all sections.
+    /// Transport attributes at session level.
     pub transport: TransportLines,
-    /// The media.
     pub media: Vec<MediaSection>,
 }
 
-/// What a section is of.
+/// Kind of a media section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MediaKind {
-    /// Sound.
     Audio,
-    /// Pictures.
     Video,
-    /// A data channel, which is refused here.
+    /// A data channel.
     Application,
 }
 
 impl MediaKind {
-    /// As on a media line.
+    /// Returns the name used on a media line.
     pub fn name(self) -> &'static str {
         match self {
             MediaKind::Audio => "audio",
@@ -45,22 +41,18 @@ impl MediaKind {
     }
 }
 
-/// Who sends, as the one who says it sees it.
+/// Direction of media, as seen by the author of the description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Both.
     #[default]
     SendRecv,
-    /// The one who says it.
     SendOnly,
-    /// The other.
     RecvOnly,
-    /// Nobody.
     Inactive,
 }
 
 impl Direction {
-    /// All of them.
+    /// All directions.
     pub const ALL: [Direction; 4] = [
         Direction::SendRecv,
         Direction::SendOnly,
@@ -68,7 +60,7 @@ impl Direction {
         Direction::Inactive,
     ];
 
-    /// As the attribute is called.
+    /// Returns the name of the attribute.
     pub fn name(self) -> &'static str {
         match self {
             Direction::SendRecv => "sendrecv",
@@ -78,7 +70,7 @@ impl Direction {
         }
     }
 
-    /// Of one who sends, and receives, or not.
+    /// Returns the direction of a side that sends and receives as given.
     pub fn of(sends: bool, receives: bool) -> Direction {
         match (sends, receives) {
             (true, true) => Direction::SendRecv,
@@ -88,118 +80,108 @@ impl Direction {
         }
     }
 
-    /// Whether the one who says it sends.
+    /// Returns `true` if the author of the description sends.
     pub fn sends(self) -> bool {
         matches!(self, Direction::SendRecv | Direction::SendOnly)
     }
 
-    /// Whether the one who says it receives.
+    /// Returns `true` if the author of the description receives.
     pub fn receives(self) -> bool {
         matches!(self, Direction::SendRecv | Direction::RecvOnly)
     }
 }
 
-/// A header extension and the number it has (RFC 8285, 5).
+/// A header extension and its ID (RFC 8285, 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// Its number: 1 to 255.
+    /// Local identifier: 1 to 255.
     pub id: u16,
-    /// What it is.
     pub uri: String,
 }
 
-/// Header extensions that are known here.
+/// URIs of the known header extensions.
 pub mod extension {
-    /// How loud a packet's sound is (RFC 6464).
+    /// Audio level of a packet (RFC 6464).
     pub const AUDIO_LEVEL: &str = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
-    /// Which section a packet is of (RFC 9143, 15).
+    /// Section to which a packet belongs (RFC 9143, 15).
     pub const MID: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
-    /// Which layer of a simulcast a packet is of (RFC 8852).
+    /// Simulcast layer to which a packet belongs (RFC 8852).
     pub const RID: &str = "urn:ietf:params:rtp-hdrext:sdes:rtp-stream-id";
-    /// Which layer a retransmission is of (RFC 8852).
+    /// Simulcast layer to which a retransmission belongs (RFC 8852).
     pub const REPAIRED_RID: &str = "urn:ietf:params:rtp-hdrext:sdes:repaired-rtp-stream-id";
-    /// A number for each packet of a transport
-    /// (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+    /// Transport-wide sequence number (draft-holmer-rmcat-transport-wide-cc-extensions-01).
     pub const TRANSPORT_CC: &str =
         "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
-    /// When a packet was sent, in 24 bits.
+    /// Send time of a packet, in 24 bits.
     pub const ABS_SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
 }
 
-/// An attribute of a source (RFC 5576, 4.1), gathered.
+/// Attributes of one source (`a=ssrc`, RFC 5576, 4.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceAttributes {
-    /// Synchronisation source.
     pub ssrc: u32,
-    /// Its canonical name.
+    /// Canonical name.
     pub cname: Option<String>,
-    /// Stream and track that it belongs to.
+    /// Media stream and track.
     pub msid: Option<String>,
 }
 
-/// Sources that belong together (RFC 5576, 4.2).
+/// A group of sources (RFC 5576, 4.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceGroup {
-    /// `FID`: the second is of retransmissions. `SIM`: layers of a simulcast.
+    /// `FID`: the second source retransmits the first. `SIM`: simulcast layers.
     pub semantics: String,
-    /// The sources.
     pub ssrcs: Vec<u32>,
 }
 
-/// A layer of a simulcast (RFC 8851).
+/// A simulcast layer (RFC 8851).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rid {
-    /// Its name.
     pub id: String,
-    /// Whether the one who says it sends it.
+    /// True if the author of the description sends this layer.
     pub sends: bool,
-    /// What it is restricted to; empty where it is not.
+    /// Restrictions, as written; may be empty.
     pub restrictions: String,
 }
 
-/// One media line with what belongs to it.
+/// A media line with its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaSection {
-    /// What it is of.
     pub kind: MediaKind,
-    /// What names it.
+    /// Identification tag of the section.
     pub mid: String,
-    /// It is refused, or ended: its port is 0 and it is in no bundle.
+    /// The section is rejected or closed: its port is 0, and it is in no bundle.
     pub rejected: bool,
-    /// The transport as the media line names it: `UDP/TLS/RTP/SAVPF`.
+    /// Transport protocol of the media line: `UDP/TLS/RTP/SAVPF`.
     pub protocol: String,
-    /// The formats of a section that is not of RTP: the words behind the protocol.
+    /// Formats of a section that is not RTP: the words after the protocol.
     pub formats: Vec<String>,
-    /// Who sends.
     pub direction: Direction,
-    /// What media may be coded with, the best first.
+    /// Codecs in order of preference.
     pub codecs: Vec<Codec>,
-    /// Header extensions.
     pub extensions: Vec<Extension>,
-    /// Sources of the one who says it.
+    /// Sources of the author of the description.
     pub ssrcs: Vec<SourceAttributes>,
-    /// Which of them belong together.
     pub ssrc_groups: Vec<SourceGroup>,
-    /// Stream and track (RFC 8830).
+    /// Media stream and track (RFC 8830).
     pub msid: Option<String>,
-    /// Layers of a simulcast.
+    /// Simulcast layers.
     pub rids: Vec<Rid>,
-    /// Which layers are alternatives (RFC 8853).
+    /// Value of `a=simulcast` (RFC 8853).
     pub simulcast: Option<String>,
-    /// RTCP may lack its reports (RFC 5506).
+    /// Reduced-size RTCP: compounds need not contain reports (RFC 5506).
     pub rtcp_reduced_size: bool,
-    /// RTCP comes on the port of RTP.
+    /// RTCP shares the port of RTP.
     pub rtcp_mux: bool,
-    /// What is said of the transport for this section.
+    /// Transport attributes at media level.
     pub transport: TransportLines,
-    /// Where the peer can perhaps be reached.
     pub candidates: Vec<Candidate>,
     /// No more candidates follow.
     pub end_of_candidates: bool,
 }
 
 impl MediaSection {
-    /// One without anything.
+    /// Creates an active section without codecs, sources or transport.
     pub fn new(kind: MediaKind, mid: &str) -> MediaSection {
         MediaSection {
             kind,
@@ -223,13 +205,13 @@ impl MediaSection {
         }
     }
 
-    /// The codec with that payload type.
+    /// Returns the codec of a payload type.
     pub fn codec(&self, payload_type: u8) -> Option<&Codec> {
         let mut codecs = self.codecs.iter();
         codecs.find(|codec| codec.payload_type == payload_type)
     }
 
-    /// The payload type of retransmissions of that one.
+    /// Returns the payload type of retransmissions for a payload type.
     pub fn retransmissions_of(&self, payload_type: u8) -> Option<u8> {
         let mut codecs = self.codecs.iter();
         codecs
@@ -237,7 +219,7 @@ impl MediaSection {
             .map(|codec| codec.payload_type)
     }
 
-    /// The number of a header extension.
+    /// Returns the ID of a header extension.
     pub fn extension_id(&self, uri: &str) -> Option<u16> {
         let mut extensions = self.extensions.iter();
         extensions

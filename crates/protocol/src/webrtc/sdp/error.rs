@@ -1,18 +1,17 @@
-//! Why a description is refused.
+//! Errors of session descriptions.
 
 use thiserror::Error;
 
-/// Why a text is no session description that a connection can be made of.
+/// A text is not a usable session description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{}{reason}", of_line(*line))]
 pub struct SdpError {
-    /// The line, counted from 1; 0 where it is about the whole.
+    /// Line number from 1, or 0 if the error concerns the whole description.
     pub line: usize,
-    /// What is wrong.
     pub reason: SdpReason,
 }
 
-/// The line in front of a message, where it is about one.
+/// Returns the prefix of a message that concerns one line.
 fn of_line(line: usize) -> String {
     match line {
         0 => String::new(),
@@ -20,48 +19,40 @@ fn of_line(line: usize) -> String {
     }
 }
 
-/// What is wrong with a session description.
+/// Reason why a session description is not usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum SdpReason {
-    /// It is longer than is read.
     #[error("more than 1 MiB")]
     TooLong,
-    /// It has more lines than are read.
     #[error("more than 40,000 lines")]
     TooManyLines,
-    /// It describes more media than are read.
     #[error("more than 512 media sections")]
     TooManySections,
-    /// A line is not `x=value`.
     #[error("not of the form x=value")]
     NoLine,
-    /// It does not begin with `v=0`.
-    #[error("it does not begin with v=0")]
+    #[error("does not begin with v=0")]
     NotVersion0,
-    /// A media line cannot be read.
-    #[error("no media line of RTP or of a data channel")]
+    #[error("unsupported media line: neither RTP nor a data channel")]
     MediaLine,
-    /// An attribute cannot be read.
-    #[error("a wrong value of {0}")]
+    #[error("invalid value of {0}")]
     Attribute(&'static str),
-    /// There is nothing that a connection could be made by.
-    #[error("no media section that is not refused")]
+    #[error("all media sections are rejected, or there are none")]
     NoMedia,
-    /// What ICE needs is not there (RFC 8839, 5.4).
-    #[error("no ice-ufrag and ice-pwd")]
+    /// The ICE credentials are missing (RFC 8839, 5.4).
+    #[error("ice-ufrag or ice-pwd is missing")]
     NoIce,
-    /// What DTLS needs is not there (RFC 8842, 5).
-    #[error("no fingerprint")]
+    /// The DTLS fingerprint is missing (RFC 8842, 5).
+    #[error("the fingerprint is missing")]
     NoFingerprint,
 }
 
 impl SdpReason {
-    /// At that line.
+    /// Returns the error for that line.
     pub(super) fn at(self, line: usize) -> SdpError {
         SdpError { line, reason: self }
     }
 
-    /// About the whole.
+    /// Returns the error for the whole description.
     pub(super) fn of_all(self) -> SdpError {
         self.at(0)
     }

@@ -1,23 +1,24 @@
-//! Which feedback is agreed on.
+//! Negotiation of RTCP feedback.
 
 use super::codec::Codec;
 use super::description::{MediaKind, MediaSection, extension};
 
-/// Feedback that a receiver gives and a sender heeds. Default: all of it, as browsers do.
+/// Feedback that a receiver sends and a sender acts on. Default: all, as in browsers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
-    /// Packets that are missing are asked for (RFC 4585, 6.2.1).
+    /// Missing packets are requested (RFC 4585, 6.2.1).
     pub nack: bool,
-    /// They come as a stream of their own (RFC 4588). Without it they come in the stream itself.
+    /// Retransmissions have a stream of their own (RFC 4588). Without it, they are sent in the
+    /// original stream.
     pub rtx: bool,
-    /// A key frame is asked for by what is lost (RFC 4585, 6.3.1).
+    /// Key frames are requested by picture loss indication (RFC 4585, 6.3.1).
     pub pli: bool,
-    /// A key frame is asked for by command (RFC 5104, 4.3.1).
+    /// Key frames are requested by full intra request (RFC 5104, 4.3.1).
     pub fir: bool,
-    /// When each packet of a transport arrived
+    /// Arrival times of all packets of a transport are reported
     /// (draft-holmer-rmcat-transport-wide-cc-extensions-01).
     pub transport_cc: bool,
-    /// How much the receiver thinks it can take (draft-alvestrand-rmcat-remb-03).
+    /// The receiver's bandwidth estimate is reported (draft-alvestrand-rmcat-remb-03).
     pub remb: bool,
 }
 
@@ -35,7 +36,7 @@ impl Default for Feedback {
 }
 
 impl Feedback {
-    /// None of it.
+    /// No feedback.
     pub const NONE: Feedback = Feedback {
         nack: false,
         rtx: false,
@@ -45,7 +46,7 @@ impl Feedback {
         remb: false,
     };
 
-    /// Whether one of them is wanted, by its words in `a=rtcp-fb`.
+    /// Returns `true` if a feedback type is enabled, by its value in `a=rtcp-fb`.
     pub fn wants(self, words: &str) -> bool {
         match words {
             "nack" => self.nack,
@@ -57,7 +58,7 @@ impl Feedback {
         }
     }
 
-    /// The words of those that are wanted for a codec of that kind.
+    /// Returns the `a=rtcp-fb` values of the enabled types for a codec of that kind.
     fn words(self, kind: MediaKind) -> Vec<String> {
         let all: &[&str] = match kind {
             MediaKind::Video => &["goog-remb", "transport-cc", "ccm fir", "nack", "nack pli"],
@@ -68,7 +69,7 @@ impl Feedback {
         wanted.map(|words| (*words).to_owned()).collect()
     }
 
-    /// Says in an offered section what is wanted.
+    /// Adds the enabled feedback to an offered section.
     pub(super) fn offer(self, section: &mut MediaSection) {
         section.codecs.retain(|codec| self.rtx || !codec.is("rtx"));
         for codec in section.codecs.iter_mut().filter(|codec| is_media(codec)) {
@@ -77,7 +78,7 @@ impl Feedback {
         self.restrict_extensions(section);
     }
 
-    /// Leaves in an answer what is wanted of what was offered.
+    /// Removes from an answered section all feedback that is not enabled.
     pub(super) fn restrict(self, section: &mut MediaSection) {
         section.codecs.retain(|codec| self.rtx || !codec.is("rtx"));
         for codec in &mut section.codecs {
@@ -93,7 +94,7 @@ impl Feedback {
     }
 }
 
-/// Whether a codec is of media, and not of what repairs it.
+/// Returns `true` for a media codec, `false` for repair, comfort noise and DTMF formats.
 fn is_media(codec: &Codec) -> bool {
     ![
         "rtx",

@@ -1,30 +1,28 @@
-//! Candidates on their own (RFC 8840): what WHIP's and WHEP's PATCH carries.
+//! SDP fragments with candidates (RFC 8840), the body of a PATCH in WHIP and WHEP.
 
 use std::fmt::{Display, Formatter, Result as FmtResult};
 
 use super::candidate::Candidate;
 
-/// The most lines of a fragment.
+/// Maximum number of lines that are parsed.
 const LINES_MAX: usize = 500;
 
-/// A fragment of a description (`application/trickle-ice-sdpfrag`).
+/// SDP fragment (`application/trickle-ice-sdpfrag`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
-    /// The user fragment that it belongs to, or the new one of a restart.
+    /// User fragment of the ICE session, or the new one after an ICE restart.
     pub ufrag: Option<String>,
-    /// The password that goes with it.
     pub pwd: Option<String>,
-    /// The section that the candidates are of.
+    /// Media section of the candidates.
     pub mid: Option<String>,
-    /// The candidates.
     pub candidates: Vec<Candidate>,
-    /// No more follow.
+    /// No more candidates follow.
     pub end_of_candidates: bool,
 }
 
 impl Fragment {
-    /// Reads one; lines that say nothing of this are left out, as are candidates that cannot be
-    /// read, and what is behind the 500th line.
+    /// Parses a fragment. Unknown lines, malformed candidates and lines after the 500th are
+    /// ignored.
     pub fn parse(text: &str) -> Fragment {
         let mut fragment = Fragment::default();
         for line in text.lines().take(LINES_MAX) {
@@ -55,7 +53,7 @@ impl Display for Fragment {
         if let Some(pwd) = &self.pwd {
             write!(out, "a=ice-pwd:{pwd}\r\n")?;
         }
-        // Which kind of media the section is of means nothing here (RFC 8840, 9).
+        // The media kind of the section has no meaning here (RFC 8840, 9).
         if let Some(mid) = &self.mid {
             write!(out, "m=audio 9 RTP/AVP 0\r\na=mid:{mid}\r\n")?;
         }

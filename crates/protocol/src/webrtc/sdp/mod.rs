@@ -1,8 +1,8 @@
-//! What two peers agree on before they connect: session descriptions (RFC 8866) as WebRTC uses
-//! them (RFC 8829), in offers and answers (RFC 3264).
+//! Session descriptions (RFC 8866) as WebRTC uses them (RFC 8829), in offers and answers (RFC
+//! 3264).
 //!
-//! All media of a connection share one transport (RFC 9143): other offers get an answer that
-//! takes the first section and refuses what does not share with it.
+//! All media of a connection share one transport (RFC 9143). For an offer with several transports,
+//! the answer accepts the first section and rejects those that do not share its transport.
 
 mod agreed;
 mod answer;

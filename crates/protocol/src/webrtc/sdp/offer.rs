@@ -1,4 +1,4 @@
-//! Offers of this side.
+//! Offers made by this side.
 
 use super::codec::Codec;
 use super::description::{Direction, Extension, MediaKind, MediaSection, SessionDescription};
@@ -6,35 +6,34 @@ use super::feedback::Feedback;
 use super::source::LocalSource;
 use super::transport::Transport;
 
-/// One section of an offer.
+/// A media section of an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedMedia {
-    /// Sound or pictures.
     pub kind: MediaKind,
-    /// Who sends, as this side sees it.
+    /// Direction as seen by this side.
     pub direction: Direction,
-    /// What with, the best first. See [`super::known`].
+    /// Codecs in order of preference. See [`super::known`].
     pub codecs: Vec<Codec>,
-    /// Header extensions. Those of all sections are numbered from 1 in the order in which they first
-    /// come: sections of one transport have the same number for the same one (RFC 9143, 9.2).
+    /// Header extensions by URI. The extensions of all sections are numbered from 1 in order of
+    /// first appearance: sections of one transport must use the same ID for the same extension (RFC
+    /// 9143, 9.2).
     pub extensions: Vec<String>,
-    /// What is sent.
+    /// Source to send.
     pub source: Option<LocalSource>,
 }
 
-/// An offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferConfig {
-    /// The number that names the session: below 2^63 (RFC 8829, 5.2.1).
+    /// Session ID, below 2^63 (RFC 8829, 5.2.1).
     pub session_id: u64,
-    /// The sections, which are named by their places.
+    /// Media sections. Their index becomes their mid.
     pub media: Vec<OfferedMedia>,
-    /// Which feedback is offered.
+    /// Feedback to offer.
     pub feedback: Feedback,
 }
 
 impl SessionDescription {
-    /// The offer of a peer with that transport.
+    /// Creates the offer of a peer with that transport.
     pub fn offer(config: &OfferConfig, transport: &Transport) -> SessionDescription {
         let mut offer = SessionDescription {
             session_id: config.session_id,
@@ -73,7 +72,7 @@ impl SessionDescription {
 }
 
 impl MediaSection {
-    /// Says in a section how to reach this side.
+    /// Sets the transport attributes of a section.
     pub(super) fn carry(&mut self, transport: &Transport) {
         self.transport.ufrag = Some(transport.ufrag.clone());
         self.transport.pwd = Some(transport.pwd.clone());

@@ -1,5 +1,5 @@
-//! Reading descriptions of others. What is not known is left out; what is known and wrong is an
-//! error with its line. Everything is bounded.
+//! Parses session descriptions. Unknown lines are ignored; a malformed known line is an error with
+//! its line number. Everything is bounded.
 
 use std::str::FromStr;
 
@@ -13,23 +13,24 @@ use super::error::{SdpError, SdpReason};
 use super::setup::Setup;
 use super::transport_lines::TransportLines;
 
-/// Bounds. For each participant with sound and pictures Janus writes some 80 lines and LiveKit 100.
+/// Limits. Per participant with audio and video, Janus writes some 80 lines and LiveKit 100.
 const BYTES_MAX: usize = 1 << 20;
 const LINES_MAX: usize = 40_000;
-/// Sources of one section: they are looked up in turn.
+/// Maximum number of sources in one section, which are searched linearly.
 const SOURCES_MAX: usize = 256;
 const SECTIONS_MAX: usize = 512;
-/// Kinds of feedback of one codec: a line can be of all codecs. Those after them are left out.
+/// Maximum number of feedback types of one codec, as one line may apply to all codecs. More are
+/// ignored.
 const FEEDBACK_MAX: usize = 32;
 
-/// What an attribute's value comes to, or that it is wrong.
+/// Result of parsing an attribute.
 type Taken = Result<(), SdpReason>;
 
 impl SessionDescription {
-    /// Reads one.
+    /// Parses a session description.
     ///
     /// # Errors
-    /// What is wrong, and in which line.
+    /// Returns the number of the first invalid line, and the reason.
     pub fn parse(text: &str) -> Result<SessionDescription, SdpError> {
         if text.len() > BYTES_MAX {
             return Err(SdpReason::TooLong.of_all());
@@ -63,7 +64,7 @@ impl SessionDescription {
             "o" => {
                 let mut words = value.split_ascii_whitespace().skip(1);
                 let mut number = || words.next().and_then(|word| word.parse().ok());
-                // Both may be of any length (RFC 8866, 5.2): longer ones say nothing here.
+                // Both may be of any length (RFC 8866, 5.2); longer ones are not needed here.
                 self.session_id = number().unwrap_or(0);
                 self.version = number().unwrap_or(0);
                 Ok(())
@@ -110,7 +111,7 @@ fn media_line(value: &str) -> Result<MediaSection, SdpReason> {
         "application" => MediaKind::Application,
         _ => return Err(SdpReason::MediaLine),
     };
-    // A port may stand with a count (RFC 8866, 5.14), which WebRTC has no use for.
+    // The syntax allows a port with a count (RFC 8866, 5.14), which WebRTC does not use.
     let port: u16 = word()?.parse().map_err(|_| SdpReason::MediaLine)?;
     let protocol = word()?.to_owned();
     let mut section = MediaSection::new(kind, "");
@@ -139,7 +140,7 @@ fn media_line(value: &str) -> Result<MediaSection, SdpReason> {
     Ok(section)
 }
 
-/// What a payload type is without `a=rtpmap` (RFC 3551, 6).
+/// Returns the codec of a payload type without `a=rtpmap` (RFC 3551, 6).
 fn static_codec(kind: MediaKind, payload_type: u8) -> Codec {
     match (kind, payload_type) {
         (MediaKind::Audio, 0) => Codec::new(0, "PCMU", 8000),
@@ -174,7 +175,7 @@ fn wrong(attribute: &'static str) -> SdpReason {
     SdpReason::Attribute(attribute)
 }
 
-/// A number, and what stands behind it.
+/// Splits a value into a number and the remaining text.
 fn number_and<'a, N: FromStr>(
     value: &'a str,
     name: &'static str,
@@ -238,11 +239,11 @@ fn take_codec(media: &mut MediaSection, value: &str) -> Taken {
         return Err(wrong("rtpmap"));
     };
     let channels = match parts.next() {
-        // Browsers take a slash at the end for nothing.
+        // Browsers ignore a trailing slash.
         None | Some("") => None,
         Some(channels) => Some(channels.parse().map_err(|_| wrong("rtpmap"))?),
     };
-    // One that no media line names says nothing.
+    // An `a=rtpmap` for a payload type that is not on the media line is ignored.
     if let Some(codec) = codec_mut(media, payload_type) {
         codec.name = name.to_owned();
         codec.clock_rate = clock_rate;
@@ -267,8 +268,8 @@ fn take_feedback(media: &mut MediaSection, value: &str) -> Taken {
     Ok(())
 }
 
-/// A number, perhaps with a direction, a URI, and perhaps attributes, which none has that is known
-/// here (RFC 8285, 8).
+/// Parses a number with an optional direction, a URI, and optional attributes, which no known
+/// extension uses (RFC 8285, 8).
 fn take_extension(media: &mut MediaSection, value: &str) -> Taken {
     let (id, rest) = value.split_once(' ').ok_or(wrong("extmap"))?;
     let id = id.split('/').next().unwrap_or(id);

@@ -1,18 +1,18 @@
-//! Who begins with DTLS.
+//! DTLS roles.
 
-/// Who begins with DTLS (RFC 8842, 5.2; RFC 4145, 4).
+/// DTLS role of a side (RFC 8842, 5.2; RFC 4145, 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Setup {
-    /// The one who says it: it is DTLS's client.
+    /// The author of the description is the DTLS client.
     Active,
-    /// The other.
+    /// The other side is the DTLS client.
     Passive,
-    /// As the answer says: in offers alone.
+    /// The answer decides. Only valid in offers.
     ActPass,
 }
 
 impl Setup {
-    /// As in `a=setup`.
+    /// Returns the value of `a=setup`.
     pub fn name(self) -> &'static str {
         match self {
             Setup::Active => "active",
@@ -21,7 +21,7 @@ impl Setup {
         }
     }
 
-    /// Of that name.
+    /// Parses the value of `a=setup`.
     pub(super) fn named(name: &str) -> Option<Setup> {
         let mut all = [Setup::Active, Setup::Passive, Setup::ActPass].into_iter();
         all.find(|setup| setup.name() == name)

@@ -1,27 +1,26 @@
-//! What this side sends in a section.
+//! Source that this side describes in a section.
 
 use super::description::{MediaSection, Rid, SourceAttributes, SourceGroup};
 
 /// A source of this side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalSource {
-    /// Its synchronisation source.
     pub ssrc: u32,
-    /// That of its retransmissions.
+    /// SSRC of its retransmissions.
     pub rtx_ssrc: Option<u32>,
-    /// The canonical name, alike for all sources of a client (RFC 7022).
+    /// Canonical name, the same for all sources of a client (RFC 7022).
     pub cname: String,
-    /// The stream that it belongs to.
+    /// Media stream ID, the first part of the msid.
     pub stream: String,
-    /// The track that it is.
+    /// Track ID, the second part of the msid.
     pub track: String,
-    /// Layers of a simulcast, the best first; empty where there is one alone.
+    /// Simulcast layers by RID, best first; empty without simulcast.
     pub layers: Vec<String>,
 }
 
 impl LocalSource {
-    /// Says it in a section. Layers of a simulcast are named by RID: their sources are not said
-    /// (RFC 8853).
+    /// Adds the attributes of the source to a section. Simulcast layers are identified by RID, and
+    /// their SSRCs are not signalled (RFC 8853).
     pub(super) fn describe(&self, section: &mut MediaSection) {
         let msid = format!("{} {}", self.stream, self.track);
         section.msid = Some(msid.clone());

@@ -1,4 +1,4 @@
-//! Descriptions that others made, and those of this side read again.
+//! Descriptions of other implementations, and round trips of this side's own.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::webrtc::fingerprint::Fingerprint;
 
 const JANUS: &str = include_str!("testdata/janus_streaming_offer.sdp");
-/// Of Chromium 156: sound to receive, a simulcast to send, and a data channel.
+/// Offer of Chromium 156: audio to receive, simulcast video to send, and a data channel.
 const CHROMIUM: &str = include_str!("testdata/chromium_offer.sdp");
 const MEDIAMTX: &str = include_str!("testdata/mediamtx_whep_answer.sdp");
 
@@ -27,7 +27,7 @@ fn parse(text: &str) -> SessionDescription {
 }
 
 #[test]
-fn an_offer_of_janus_is_read_and_answered() {
+fn janus_offer_is_parsed_and_answered() {
     let offer = parse(JANUS);
     assert_eq!(offer.bundle, ["v"]);
     let media = &offer.media[0];
@@ -66,7 +66,7 @@ fn an_offer_of_janus_is_read_and_answered() {
 }
 
 #[test]
-fn an_offer_of_chromium_is_read_and_answered() {
+fn chromium_offer_is_parsed_and_answered() {
     let offer = parse(CHROMIUM);
     let kinds: Vec<_> = offer.media.iter().map(|media| media.kind).collect();
     assert_eq!(
@@ -91,7 +91,7 @@ fn an_offer_of_chromium_is_read_and_answered() {
     assert!(offer.transport().expect("it is whole").fingerprints[0].is_usable());
     let answer = offer.answer(&AnswerConfig::receive_all(1), &transport());
     let directions: Vec<_> = answer.media.iter().map(|media| media.direction).collect();
-    // It sends no sound, and data channels are refused.
+    // The other side sends no audio, and data channels are refused.
     let expected = [
         Direction::Inactive,
         Direction::RecvOnly,
@@ -104,14 +104,14 @@ fn an_offer_of_chromium_is_read_and_answered() {
 }
 
 #[test]
-fn an_answer_of_mediamtx_is_read() {
+fn mediamtx_answer_is_parsed() {
     let answer = parse(MEDIAMTX);
     let theirs = answer.transport().expect("it is whole");
     assert_eq!(
         (&theirs.ufrag[..], theirs.setup),
         ("PNBzzuyGvrvKnntS", Setup::Active)
     );
-    // The second is of another component, which says nothing where RTCP comes with RTP.
+    // The second candidate is for another component, which does not count with rtcp-mux.
     let usable: Vec<_> = theirs
         .candidates
         .iter()
@@ -153,7 +153,7 @@ fn receiving(feedback: Feedback) -> SessionDescription {
 }
 
 #[test]
-fn feedback_that_is_not_wanted_is_neither_offered_nor_taken() {
+fn disabled_feedback_is_neither_offered_nor_accepted() {
     let all = receiving(Feedback::default());
     let none = receiving(Feedback::NONE);
     let text = none.to_string();
@@ -174,7 +174,7 @@ fn feedback_that_is_not_wanted_is_neither_offered_nor_taken() {
 }
 
 #[test]
-fn what_is_sent_is_described_and_found_again() {
+fn offered_sources_are_found_by_the_answerer() {
     let source = |ssrc, layers: &[&str]| LocalSource {
         ssrc,
         rtx_ssrc: Some(ssrc + 1),
@@ -213,14 +213,14 @@ fn what_is_sent_is_described_and_found_again() {
         .map(|media| media.remote_sources.clone())
         .collect();
     let found = |ssrc, rtx_ssrc| vec![RemoteSource { ssrc, rtx_ssrc }];
-    // Sound has no retransmissions here; layers are known by their names.
+    // Audio has no retransmissions here; layers are identified by RID.
     assert_eq!(sources, [found(10, None), found(20, Some(21)), Vec::new()]);
     assert_eq!(answer.media[2].simulcast.as_deref(), Some("recv h;m;l"));
     assert!(answer.media[2].rids.iter().all(|rid| !rid.sends));
 }
 
 #[test]
-fn an_answerer_sends_where_the_offer_receives() {
+fn answerer_sends_where_the_offer_receives() {
     let offer = receiving(Feedback::default());
     let source = |ssrc| LocalSource {
         ssrc,
@@ -237,7 +237,7 @@ fn an_answerer_sends_where_the_offer_receives() {
         ..AnswerConfig::receive_all(1)
     };
     let answer = offer.answer(&config, &transport());
-    // No sound is taken: its codecs are none of those that are.
+    // Audio is rejected: the answer accepts none of its codecs.
     assert!(answer.media[0].rejected && !answer.media[1].rejected);
     assert_eq!(answer.bundle, ["1"]);
     assert_eq!(answer.media[1].direction, Direction::SendOnly);
@@ -253,7 +253,7 @@ fn an_answerer_sends_where_the_offer_receives() {
 }
 
 #[test]
-fn what_does_not_share_the_transport_is_refused() {
+fn sections_with_other_transports_are_rejected() {
     let mut offer = receiving(Feedback::default());
     offer
         .media
@@ -276,7 +276,7 @@ fn what_does_not_share_the_transport_is_refused() {
 }
 
 #[test]
-fn data_channels_are_taken_where_media_is_to_share_their_transport() {
+fn data_channel_is_accepted_for_its_transport() {
     let offer = parse(concat!(
         "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0 1\r\n",
         "m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\na=mid:0\r\na=sctp-port:5000\r\n",
@@ -293,7 +293,7 @@ fn data_channels_are_taken_where_media_is_to_share_their_transport() {
     let answer = parse(&text);
     assert_eq!(answer.bundle, ["0", "1"]);
     assert_eq!(answer.transport(), Ok(transport()));
-    // Nothing of media is in it.
+    // The result contains no data channel.
     let agreed = agreed(&answer, &offer, true);
     let names: Vec<_> = agreed.iter().map(|own| (own.place, &own.mid[..])).collect();
     assert_eq!(names, [(1, "1")]);
@@ -317,7 +317,7 @@ fn descriptions_are_bounded() {
         (517, SdpReason::TooManySections)
     );
     assert_eq!(error(&"a".repeat((1 << 20) + 1)), (0, SdpReason::TooLong));
-    // Of the sources of a section some are known, each of two lines.
+    // The number of sources in a section is limited; each has two lines.
     let mut many = format!("{head}m=audio 9 UDP/TLS/RTP/SAVPF 0\r\n");
     for ssrc in (1..10_000).flat_map(|ssrc| [ssrc, ssrc]) {
         many.push_str(&format!("a=ssrc:{ssrc} cname:a\r\n"));
@@ -326,9 +326,9 @@ fn descriptions_are_bounded() {
     assert_eq!(description.media[0].ssrcs.len(), 256);
 }
 
-/// As LiveKit offers a room: all codecs in each section, three of four kinds of feedback each.
+/// A LiveKit room: all codecs in each section, three of four feedback types each.
 #[test]
-fn a_room_of_250_with_sound_and_pictures_is_read() {
+fn offer_of_room_with_250_participants_is_parsed() {
     let mut offer = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n".to_owned();
     for mid in 0..500 {
         offer.push_str("m=video 9 UDP/TLS/RTP/SAVPF 96 97\r\n");
@@ -352,7 +352,7 @@ fn a_room_of_250_with_sound_and_pictures_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn errors_name_the_invalid_line() {
     let head = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
     let media = "m=video 9 UDP/TLS/RTP/SAVPF 96\r\n";
     for (text, line, reason) in [
@@ -413,7 +413,7 @@ fn what_is_wrong_is_said_with_its_line() {
         let error = SessionDescription::parse(&text).expect_err("it is wrong");
         assert_eq!((error.line, error.reason), (line, reason), "{text}");
     }
-    // What says nothing of a transport can be read, and no connection be made of it.
+    // A description without transport attributes can be parsed, but allows no connection.
     for (text, reason) in [
         (head.to_owned(), SdpReason::NoMedia),
         (format!("{head}{media}"), SdpReason::NoIce),
@@ -430,7 +430,7 @@ fn what_is_wrong_is_said_with_its_line() {
 }
 
 #[test]
-fn a_slash_behind_the_clock_rate_is_nothing() {
+fn slash_after_the_clock_rate_is_ignored() {
     let text = "v=0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96 97\r\na=rtpmap:96 VP8/90000/\r\n\
                 a=rtpmap:97 rtx/90000/\r\n";
     let read = parse(text);
@@ -452,7 +452,7 @@ fn fragments_carry_candidates() {
 }
 
 #[test]
-fn candidates_of_others_are_read() {
+fn candidates_of_other_implementations_are_parsed() {
     for (text, udp) in [
         (
             "candidate:1467250027 1 udp 2122260223 192.168.0.196 46243 typ host generation 0",
@@ -541,7 +541,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_description_parses_back(
         session_id: u64, version: u64, ice_lite: bool, extmap_allow_mixed: bool,
         media in (0usize..4).prop_flat_map(|count| (0..count).map(any_section).collect::<Vec<_>>()),
     ) {
@@ -559,9 +559,9 @@ proptest! {
         prop_assert_eq!(SessionDescription::parse(&written.to_string()), Ok(written));
     }
 
-    /// What can be read at all is answered, and the answer is read as it was written.
+    /// Every description that can be parsed can be answered, and the answer can be parsed.
     #[test]
-    fn anything_that_is_read_can_be_answered(
+    fn any_parsed_offer_can_be_answered(
         lines in prop::collection::vec(prop::sample::select(
             &[
                 "m=audio 9 UDP/TLS/RTP/SAVPF 111 0", "m=video 0 RTP/SAVPF 96 97",
@@ -589,7 +589,7 @@ proptest! {
 }
 
 #[test]
-fn the_layers_that_an_answer_takes_are_those_behind_recv() {
+fn accepted_simulcast_layers_follow_recv() {
     let transport = transport();
     let offered = OfferedMedia {
         kind: MediaKind::Video,
@@ -620,7 +620,7 @@ fn the_layers_that_an_answer_takes_are_those_behind_recv() {
         },
         &transport,
     );
-    // The same extension has one number, and no two have the same.
+    // An extension has the same ID in all sections, and no two extensions share an ID.
     let number = |place: usize, uri| offer.media[place].extension_id(uri);
     assert_eq!(number(0, extension::MID), Some(1));
     assert_eq!(number(1, extension::MID), Some(1));

@@ -1,4 +1,4 @@
-//! How to reach a peer and whom to expect there: the same for all media of a connection.
+//! Transport parameters of a peer, the same for all media of a connection.
 
 use super::candidate::Candidate;
 use super::description::SessionDescription;
@@ -6,31 +6,30 @@ use super::error::{SdpError, SdpReason};
 use super::setup::Setup;
 use crate::webrtc::fingerprint::Fingerprint;
 
-/// The most candidates of a bundle that are gathered from its sections.
+/// Maximum number of candidates collected from the sections of a bundle.
 const CANDIDATES_MAX: usize = 64;
 
-/// What one side says of its transport.
+/// Transport parameters of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// ICE's user fragment.
+    /// ICE user fragment.
     pub ufrag: String,
-    /// ICE's password.
+    /// ICE password.
     pub pwd: String,
-    /// It only answers checks (RFC 8445, 2.5).
+    /// ICE lite: the peer only answers checks (RFC 8445, 2.5).
     pub lite: bool,
-    /// What its certificate is known by. One of several is enough (RFC 8122, 5).
+    /// Certificate fingerprints, of which one must match (RFC 8122, 5).
     pub fingerprints: Vec<Fingerprint>,
-    /// Who begins with DTLS.
+    /// DTLS role.
     pub setup: Setup,
-    /// Where it can perhaps be reached. More may follow.
+    /// Candidates known at this time; more may follow.
     pub candidates: Vec<Candidate>,
-    /// No more candidates follow.
     pub end_of_candidates: bool,
 }
 
 impl SessionDescription {
-    /// Leaves this side's addresses in the first section alone: the others share its transport (RFC
-    /// 9143, 7.2), and Janus complains of each address that it is told again.
+    /// Keeps this side's candidates only in the first accepted section: the other sections share
+    /// its transport (RFC 9143, 7.2), and Janus logs a warning for each repeated candidate.
     pub fn tell_addresses_once(&mut self) {
         let taken = self.media.iter_mut().filter(|media| !media.rejected);
         for media in taken.skip(1) {
@@ -39,13 +38,13 @@ impl SessionDescription {
         }
     }
 
-    /// The transport that all media share: that of the section that the bundle names first (RFC
-    /// 9143, 7.3.2), or else of the first one that is not refused, completed by what is said for
-    /// all sections. Candidates of the bundle's other sections are added. Without `a=setup` it is
-    /// the protocol's default (RFC 4145, 4).
+    /// Returns the transport that all media share: that of the section that the bundle names first
+    /// (RFC 9143, 7.3.2), otherwise that of the first section that is not rejected. Missing
+    /// attributes are taken from session level. Candidates of the other sections of the bundle are
+    /// added. Without `a=setup`, the protocol's default applies (RFC 4145, 4).
     ///
     /// # Errors
-    /// Parts of it are missing.
+    /// ICE credentials or fingerprints are missing, or no section is accepted.
     pub fn transport(&self) -> Result<Transport, SdpError> {
         let mut taken = self.media.iter().filter(|media| !media.rejected);
         let tagged = self.bundle.first().and_then(|mid| {

@@ -1,16 +1,16 @@
-//! What is said of the transport, for one section or for all.
+//! Transport attributes of a session description.
 
 use super::setup::Setup;
 use crate::webrtc::fingerprint::Fingerprint;
 
-/// Attributes of the transport, at one of the places where they may stand.
+/// Transport attributes, at session level or at media level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransportLines {
     /// `a=ice-ufrag`.
     pub ufrag: Option<String>,
     /// `a=ice-pwd`.
     pub pwd: Option<String>,
-    /// `a=ice-options:trickle`: candidates may follow.
+    /// `a=ice-options:trickle`: more candidates may follow.
     pub trickle: bool,
     /// `a=fingerprint`.
     pub fingerprints: Vec<Fingerprint>,

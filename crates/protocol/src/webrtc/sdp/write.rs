@@ -1,4 +1,4 @@
-//! Writing descriptions.
+//! Writes session descriptions.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
@@ -6,7 +6,7 @@ use super::codec::Codec;
 use super::description::{MediaKind, MediaSection, SessionDescription};
 use super::transport_lines::TransportLines;
 
-/// The port of SCTP inside of DTLS that is usual (RFC 8841, 5).
+/// Usual SCTP port inside DTLS (RFC 8841, 5).
 const SCTP_PORT: u16 = 5000;
 
 impl Display for SessionDescription {
@@ -51,7 +51,7 @@ pub(super) fn write_transport(out: &mut dyn Write, lines: &TransportLines) -> Re
     Ok(())
 }
 
-/// The media line. A section of RTP without codecs is refused, and needs a format all the same.
+/// Writes the media line. A rejected RTP section without codecs still needs a format.
 fn write_media_line(out: &mut dyn Write, media: &MediaSection) -> Result {
     let port = if media.rejected { 0 } else { 9 };
     write!(out, "m={} {port} {}", media.kind.name(), media.protocol)?;

@@ -1,4 +1,4 @@
-//! Answers that browsers refuse, and odd ones that they take.
+//! Answers that browsers refuse, and unusual ones that they accept.
 
 use super::*;
 use crate::webrtc::fingerprint::Fingerprint;
@@ -19,7 +19,7 @@ fn transport() -> Transport {
     }
 }
 
-/// The offer of a player, of sound and pictures.
+/// A player's offer of audio and video.
 fn offer() -> SessionDescription {
     let media = |kind, codecs| OfferedMedia {
         kind,
@@ -39,7 +39,7 @@ fn offer() -> SessionDescription {
     SessionDescription::offer(&config, &transport())
 }
 
-/// A good answer to it.
+/// A valid answer to that offer.
 fn answer() -> String {
     let source = |ssrc| LocalSource {
         ssrc,
@@ -71,7 +71,7 @@ fn swapped(text: &str) -> String {
 }
 
 #[test]
-fn answers_that_browsers_refuse_are_refused_by_the_rule() {
+fn answer_that_browsers_refuse_names_the_broken_rule() {
     let good = answer();
     assert!(good.contains("a=group:BUNDLE 0 1\r\n") && good.contains("a=sendonly\r\n"));
     let video = good.rfind("m=").expect("it has media");
@@ -79,8 +79,8 @@ fn answers_that_browsers_refuse_are_refused_by_the_rule() {
     for (text, said) in [
         (
             good.replace("a=group:BUNDLE 0 1\r\n", ""),
-            "media section 1 (audio) is not in the BUNDLE group, and its transport was offered for \
-             all (RFC 9143, 7.3)",
+            "media section 1 (audio) is not in the BUNDLE group, but all sections must share one \
+             transport (RFC 9143, 7.3)",
         ),
         (
             good.replace("BUNDLE 0 1", "BUNDLE 0"),
@@ -135,7 +135,7 @@ fn answers_that_browsers_refuse_are_refused_by_the_rule() {
 }
 
 #[test]
-fn odd_answers_that_browsers_take_are_taken() {
+fn unusual_answers_that_browsers_accept_are_accepted() {
     let good = answer();
     let (sound, pictures) = good.split_at(good.rfind("m=").expect("it has media"));
     let refused = sound
@@ -144,18 +144,18 @@ fn odd_answers_that_browsers_take_are_taken() {
         .replace("m=audio 9", "m=audio 0");
     for (text, taken) in [
         (good.clone(), 2),
-        // Names that are missing are those of the offer.
+        // A missing mid is that of the offer.
         (
             good.replace("a=mid:0\r\n", "").replace("a=mid:1\r\n", ""),
             2,
         ),
-        // One section needs no bundle.
+        // A single section needs no bundle.
         (
             good.replace("a=group:BUNDLE 0 1\r\n", "")
                 .replace("m=audio 9", "m=audio 0"),
             1,
         ),
-        // A refused section may say anything.
+        // A rejected section may contain anything.
         (format!("{refused}{pictures}"), 1),
         (good.replace("a=sendonly", "a=inactive"), 2),
     ] {
@@ -165,11 +165,11 @@ fn odd_answers_that_browsers_take_are_taken() {
 }
 
 #[test]
-fn media_comes_by_the_numbers_of_the_offer() {
+fn received_media_uses_payload_types_of_the_offer() {
     let text = answer();
     let (vp8, rtx) = (known::vp8(), known::rtx(&known::vp8()));
     assert!(text.contains("a=rtpmap:96 VP8/90000"), "{text}");
-    // Another number, which the offer has for another codec; and other parameters.
+    // Another payload type, which the offer uses for another codec; and other parameters.
     for other in ["122", "98"] {
         let vp8_line = format!("a=rtpmap:{other} VP8/90000\r\n");
         let text = text
@@ -199,7 +199,7 @@ fn media_comes_by_the_numbers_of_the_offer() {
 }
 
 #[test]
-fn the_transport_is_that_of_the_bundle_s_first_section() {
+fn first_bundled_section_determines_the_transport() {
     let good = answer();
     let text = good.replace("BUNDLE 0 1", "BUNDLE 1 0");
     let video = text.rfind("m=").expect("it has media");

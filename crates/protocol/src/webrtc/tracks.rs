@@ -1,5 +1,4 @@
-//! What counts the media of a PeerConnection: all that comes on one socket, told apart by the
-//! synchronisation source.
+//! Counts the media of a PeerConnection: all packets that arrive on one socket, separated by SSRC.
 
 use std::time::Duration;
 
@@ -28,58 +27,56 @@ use check::{CHECKED, Check, Checked};
 pub(super) use key_frame::VideoCodec;
 pub(super) use silent::{Course, Section};
 
-/// The most streams that are told apart: what is beyond is counted as unknown media.
+/// Maximum number of streams. Packets of further streams count as unknown media.
 const TRACKS_MAX: usize = 1024;
 
-/// How many streams are reported on before what was written is sent.
+/// Maximum number of streams whose reports or requests are written in one call.
 pub(super) const AT_ONCE: usize = 32;
 
-/// Padding is said by this bit of the first byte (RFC 3550, 5.1).
+/// Padding bit of the first byte (RFC 3550, 5.1).
 const PADDING: u8 = 0x20;
 
-/// The most bytes of padding that a packet can have (RFC 3550, 5.1).
+/// Maximum length of a packet's padding in bytes (RFC 3550, 5.1).
 const PADDING_MAX: usize = 255;
 
-/// The most of a packet that is looked at where only its header is.
+/// Maximum number of bytes of a packet that are used if only its header is read.
 const HEADER_MAX: usize = 96;
 
 /// Maximum delay from arrival to counting. Browsers send a NACK within some 20 ms of a gap.
 pub(super) const FEEDBACK_WITHIN: Duration = Duration::from_millis(8);
 
 /// Share of packets that a packet ring keeps whole, so that streams can be authenticated: one in 64
-/// (two to the power of this). More would cost memory bandwidth; fewer would notice plain media and
+/// (two to the power of this). More would cost memory bandwidth; fewer would detect plain media and
 /// foreign keys later.
 pub(super) const AUTHENTICATED_SAMPLE: u8 = 6;
 
-/// Unknown media above this part of all packets (a tenth), and of at least this number, fails a
-/// client.
+/// A client fails if unknown media is more than this part of all packets (a tenth) and has at least
+/// this number of packets.
 const UNKNOWN_PART: u64 = 10;
 const UNKNOWN_LEAST: u64 = 20;
 
-/// The most payload types of unknown media that are named.
+/// Maximum number of payload types in a message about unknown media.
 const NUMBERS_TOLD: usize = 4;
 
-/// What a payload type means.
+/// A negotiated payload type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreed {
-    /// The payload type.
     pub(super) payload_type: u8,
-    /// What it carries.
     pub(super) kind: MediaKind,
-    /// How, if it is video whose key frames can be told.
+    /// Codec, if it is video whose key frames can be detected.
     pub(super) codec: Option<VideoCodec>,
-    /// The clock of its timestamps in Hz.
+    /// RTP clock rate in Hz.
     pub(super) clock_rate: u32,
-    /// Whether it carries retransmissions (RFC 4588), and of which other.
+    /// True for retransmissions (RFC 4588); `apt` is the payload type of the originals.
     pub(super) is_rtx: bool,
     pub(super) apt: Option<u8>,
-    /// Whether the other side sends again what it is asked for (RFC 4585, 4.2).
+    /// True if the other side retransmits requested packets (RFC 4585, 4.2).
     pub(super) nack: bool,
-    /// How it may be asked for a key frame.
+    /// Message that requests a key frame, if one is negotiated.
     pub(super) asks_by: Option<KeyFrameRequest>,
 }
 
-/// How a sender is asked for a key frame.
+/// RTCP message that requests a key frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyFrameRequest {
     /// Picture loss indication (RFC 4585, 6.3.1).
@@ -89,8 +86,8 @@ pub(super) enum KeyFrameRequest {
 }
 
 impl KeyFrameRequest {
-    /// The one that browsers use where that feedback is agreed on. A server may agree to more than
-    /// it was offered, so it must be wanted here too.
+    /// Chooses the message that browsers use. A server may accept more feedback than it was
+    /// offered, so it must be enabled on this side too.
     pub(super) fn agreed(feedback: &[String], wanted: Feedback) -> Option<KeyFrameRequest> {
         let has = |own: &str| feedback.iter().any(|words| words == own);
         match (wanted.pli && has("nack pli"), wanted.fir && has("ccm fir")) {
@@ -101,30 +98,30 @@ impl KeyFrameRequest {
     }
 }
 
-/// A stream, by its source.
+/// A stream, identified by its SSRC.
 #[derive(Debug)]
 struct Track {
     ssrc: u32,
-    /// With which it began.
+    /// Payload type of the first packet.
     payload_type: u8,
     kind: MediaKind,
     codec: Option<VideoCodec>,
-    /// The timestamp of the newest key frame.
+    /// RTP timestamp of the newest key frame.
     key_frame: Option<u32>,
     /// Number of packets that are still to be authenticated.
     unchecked: u8,
     /// True if the latest whole packet was not authentic and no earlier one was. No packet of the
     /// stream counts then.
     foreign: bool,
-    /// None where it carries retransmissions.
+    /// `None` for retransmissions.
     receiver: Option<Box<RtpReceiver>>,
-    /// What is to be asked for; none where nothing is.
+    /// Missing packets; `None` if they are not requested.
     missing: Option<Box<Missing>>,
-    /// How a key frame may be asked for.
+    /// Message that requests a key frame.
     asks_by: Option<KeyFrameRequest>,
-    /// How often that was done by [`KeyFrameRequest::Fir`]: the number of the last one.
+    /// Sequence number of the last [`KeyFrameRequest::Fir`].
     demands: u8,
-    /// Whether its source has said goodbye.
+    /// True if the source sent a BYE.
     gone: bool,
 }
 
@@ -132,68 +129,67 @@ struct Track {
 #[derive(Debug)]
 pub(super) struct Tracks {
     agreed: Vec<Agreed>,
-    /// In which media is to come.
+    /// Sections in which media is expected.
     sections: Vec<Section>,
-    /// When packets came, where that is told.
+    /// Arrival times, if they are reported to the sender.
     transport: Option<Box<transport::Transport>>,
-    /// The number of the header extension that tells how loud sound is.
+    /// ID of the header extension with the audio level.
     level: Option<u8>,
-    /// What had come at the last estimate of what can be taken.
+    /// Counts at the last bandwidth estimate.
     estimated: transport::Estimated,
-    /// Room for a packet that came again.
+    /// Buffer for a restored packet.
     restored: Vec<u8>,
-    /// By their sources.
+    /// Sorted by SSRC.
     tracks: Vec<Track>,
-    /// Where the stream of the last packet stands.
+    /// Index of the stream of the last packet.
     last: usize,
-    /// What SRTP adds behind the payload; nothing where it was taken off.
+    /// Number of bytes that SRTP appends to the payload; 0 if packets are decrypted.
     trailer: usize,
-    /// Decrypts the first packets of each stream, if the others are not decrypted; and its result
-    /// for the first packet of a new stream.
+    /// Decrypts the first packets of each stream, if the others are not decrypted. `first_checked`
+    /// is the result for the first packet of a new stream.
     check: Option<Box<Check>>,
     first_checked: Checked,
-    /// What opens packets, where they come encrypted and are to be opened.
+    /// Decrypts all packets, if that is enabled.
     opening: Option<Box<Opening>>,
     key_frames: Option<KeyFrames>,
     playout_buffer: Duration,
-    /// What the wall clock showed, since 1970, when time began, where frames may bear time codes
-    /// and are decrypted.
+    /// Wall clock time since 1970 at time zero, if frames are decrypted and may carry time codes.
     codes_from: Option<Duration>,
     began: bool,
-    /// Whether missing packets are asked for, and key frames where that is of no use.
+    /// Enables requests for missing packets, and for key frames if too many are missing.
     asks: bool,
     /// True if the next gap is reported to the session. The NACK then includes later gaps.
     listens: bool,
-    /// At which stream to go on where not of all could be asked at once.
+    /// Index of the stream with which the next requests begin, if the last ones did not cover all.
     ask_from: usize,
-    /// What was added to the figures of what was asked for, and came.
+    /// Requested and recovered packets that are already in the metrics.
     counted: (u64, u64),
     unknown: Unknown,
 }
 
-/// Packets that belong to none of the media agreed upon.
+/// Packets that belong to no negotiated media.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unknown {
     packets: u64,
-    /// A bit for each of their payload types.
+    /// One bit for each payload type.
     payload_types: u128,
 }
 
-/// What opens packets.
+/// Decryption of all packets.
 #[derive(Debug)]
 struct Opening {
-    /// None before there are keys.
+    /// `None` before keys are available.
     opener: Option<RtpOpener>,
-    /// Room for an opened packet.
+    /// Buffer for a decrypted packet.
     plain: Vec<u8>,
 }
 
-/// What is known of key frames, where payloads can be read.
+/// Key frames received, if payloads can be read.
 #[derive(Debug)]
 struct KeyFrames {
-    /// Since when.
+    /// Time from which the first key frame is awaited.
     since: Time,
-    /// Whether one has come.
+    /// True after the first key frame.
     came: bool,
 }
 
@@ -203,7 +199,7 @@ impl Sink for Tracks {
             return self.count(arrival, recorder);
         };
         let opener = opening.opener.as_mut();
-        // What cannot be opened is in the opener's counts.
+        // Packets that cannot be decrypted appear in the opener's counts.
         let plain = opener.and_then(|own| own.open(arrival.bytes, &mut opening.plain).ok());
         let event = plain.and_then(|bytes| {
             let own = Arrival {
@@ -253,13 +249,13 @@ impl Tracks {
         };
         match event {
             None if first_number => self.first_number(),
-            // One event a packet: the next number tells of itself.
+            // One event per packet: the next number is reported instead.
             event => event,
         }
     }
 
-    /// True if a packet counts although only its header is read. The first packets of a stream have
-    /// to be authentic.
+    /// Returns `true` if a packet may count although only its header is read. The first packets of
+    /// a stream must be authentic.
     #[inline]
     fn is_believed(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
         match self.tracks.get(self.last) {
@@ -296,12 +292,12 @@ impl Tracks {
         believed
     }
 
-    /// Says which header extension tells how loud sound is, from now on.
+    /// Sets the ID of the header extension with the audio level.
     pub(super) fn read_levels(&mut self, extension: Option<u8>) {
         self.level = extension;
     }
 
-    /// Counts how loud the sound of a packet is, where it says so (RFC 6464, 3).
+    /// Records the audio level of a packet that carries one (RFC 6464, 3).
     fn count_level(&self, packet: &[u8], recorder: &mut Recorder) {
         let level = self.level.and_then(|id| extension::find(packet, id));
         if let Some(&[level, ..]) = level {
@@ -310,7 +306,7 @@ impl Tracks {
         }
     }
 
-    /// Takes in a packet of media of the stream at `at`.
+    /// Counts a media packet of the stream at `at`.
     #[inline]
     fn media(
         &mut self,
@@ -355,8 +351,9 @@ impl Tracks {
     }
 }
 
-/// Takes in a packet with padding, whose length is encrypted with it. Where all behind the header
-/// may be padding, it is: WebRTC's senders pad only packets without payload, which probe the path.
+/// Counts a packet with padding whose length is encrypted. If everything after the header can be
+/// padding, it is counted as padding: WebRTC senders pad only packets without payload, which probe
+/// the path.
 #[cold]
 fn encrypted_padding(
     receiver: &mut RtpReceiver,
@@ -381,8 +378,8 @@ fn encrypted_padding(
 }
 
 impl Track {
-    /// Counts a key frame by its first packet. One that comes later than a newer one is none to
-    /// begin with.
+    /// Counts a key frame at its first packet. A packet that is not newer than the last key frame
+    /// begins no other.
     #[inline]
     fn look_for_key_frame(
         &mut self,
@@ -411,7 +408,7 @@ impl Track {
     }
 }
 
-/// The source and the payload type of a packet (RFC 3550, 5.1).
+/// Returns the SSRC and the payload type of a packet (RFC 3550, 5.1).
 fn source(bytes: &[u8]) -> Option<(u32, u8)> {
     let fixed: &[u8; FIXED_LENGTH] = bytes.first_chunk()?;
     let [.., a, b, c, d] = *fixed;
@@ -419,8 +416,7 @@ fn source(bytes: &[u8]) -> Option<(u32, u8)> {
 }
 
 impl Tracks {
-    /// Of a PeerConnection over which nothing has come. `trailer` is how many bytes SRTP adds to a
-    /// packet, where what comes is not decrypted.
+    /// Creates the state of a PeerConnection without media.
     pub(super) fn new(playout_buffer: Duration) -> Tracks {
         Tracks {
             agreed: Vec::new(),
@@ -447,24 +443,24 @@ impl Tracks {
         }
     }
 
-    /// Has it keep what is missing, to be asked for.
+    /// Enables requests for missing packets.
     pub(super) fn ask_for_missing(&mut self) {
         self.asks = true;
     }
 
-    /// Has time codes looked for in frames, which have to be decrypted. `wall_clock` is what it
-    /// showed, since 1970, when time began.
+    /// Enables the search for time codes in frames, which must be decrypted. `wall_clock` is the
+    /// time since 1970 at time zero.
     pub(super) fn look_for_codes(&mut self, wall_clock: Duration) {
         self.codes_from = Some(wall_clock);
     }
 
-    /// Says what payload types mean from now on. Streams that have begun go on as they are.
+    /// Sets the negotiated payload types. Streams that have begun are unchanged.
     pub(super) fn agree(&mut self, mut agreed: Vec<Agreed>) {
         agreed.shrink_to_fit();
         self.agreed = agreed;
     }
 
-    /// Has it open what comes, once there are keys.
+    /// Enables decryption of all packets, which starts when keys are available.
     pub(super) fn open_packets(&mut self) {
         self.opening = Some(Box::new(Opening {
             opener: None,
@@ -472,7 +468,7 @@ impl Tracks {
         }));
     }
 
-    /// There are keys to open packets with, from now on.
+    /// Sets the opener with which packets are decrypted from now on.
     pub(super) fn set_opener(&mut self, now: Time, opener: Option<RtpOpener>) {
         self.key_frames = opener.as_ref().map(|_| KeyFrames {
             since: now,
@@ -488,7 +484,7 @@ impl Tracks {
         self.check = keys.map(|keys| Box::new(Check::new(keys)));
     }
 
-    /// What became of packets that were to be opened.
+    /// Returns the counts of decryption, including first packets that were not authentic.
     pub(super) fn opener_counts(&self) -> SrtpCounts {
         let opener = self.opening.as_ref().and_then(|own| own.opener.as_ref());
         let mut counts = opener.map(RtpOpener::counts).unwrap_or_default();
@@ -496,12 +492,13 @@ impl Tracks {
         counts
     }
 
-    /// Says how many bytes SRTP adds to each packet, where they are not taken off.
+    /// Sets the number of bytes that SRTP appends to each packet, if packets are not decrypted.
     pub(super) fn set_trailer(&mut self, trailer: usize) {
         self.trailer = trailer;
     }
 
-    /// Where the stream of that source stands; it begins where it is new.
+    /// Returns the index of a source's stream, which is created if it is new. Returns `None` for
+    /// unknown media.
     fn find(&mut self, ssrc: u32, payload_type: u8) -> Option<usize> {
         let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
         let at = match place {
@@ -513,7 +510,7 @@ impl Tracks {
         if self.tracks.len() >= TRACKS_MAX {
             return None;
         }
-        // Payload types may differ within a stream: any of its kind is taken.
+        // The payload type may change within a stream: any of its kind is accepted.
         let receiver = (!agreed.is_rtx).then(|| {
             let receiver = RtpReceiver::new(&ReceiverConfig {
                 clock_rate: agreed.clock_rate,
@@ -527,7 +524,7 @@ impl Tracks {
                 None => receiver,
             })
         });
-        // Most have one, and room for four would be made.
+        // Most clients have one stream; `insert` alone would reserve space for four.
         self.tracks
             .reserve_exact(usize::from(self.tracks.is_empty()));
         self.tracks.insert(
@@ -562,7 +559,7 @@ impl Tracks {
         self.tracks.iter().filter_map(media)
     }
 
-    /// Takes what the other side says in a compound.
+    /// Processes the sender reports and BYEs of a compound.
     pub(super) fn reports(&mut self, compound: &[u8], at: Time, recorder: &mut Recorder) {
         for packet in rtcp::packets(compound) {
             match packet {
@@ -582,7 +579,7 @@ impl Tracks {
         }
     }
 
-    /// A source says that it leaves (RFC 3550, 6.6).
+    /// Handles the BYE of a source (RFC 3550, 6.6).
     fn goodbye(&mut self, ssrc: u32) {
         let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
         let Some(track) = place.ok().map(|place| &mut self.tracks[place]) else {
@@ -594,14 +591,14 @@ impl Tracks {
         }
     }
 
-    /// Whether media has come, and each of its sources has said goodbye.
+    /// Returns `true` if media has arrived and all its sources have sent a BYE.
     pub(super) fn are_gone(&self) -> bool {
         let mut media = self.tracks.iter().filter(|track| track.receiver.is_some());
         let first = media.next().is_some_and(|track| track.gone);
         first && media.all(|track| track.gone)
     }
 
-    /// Describes unknown media, if it is more than a tenth of all packets.
+    /// Returns a description of unknown media if it is more than a tenth of all packets.
     pub(super) fn much_unknown(&self) -> Option<String> {
         let Unknown {
             packets,
@@ -633,19 +630,19 @@ impl Tracks {
         self.tracks[place.ok()?].receiver.as_deref_mut()
     }
 
-    /// When media came first.
+    /// Returns the arrival time of the first media packet.
     pub(super) fn first_arrival(&self) -> Option<Time> {
         let all = self.receivers();
         all.filter_map(|(_, own)| own.first_arrival()).min()
     }
 
-    /// When media came last.
+    /// Returns the arrival time of the last media packet.
     pub(super) fn last_arrival(&self) -> Option<Time> {
         let all = self.receivers();
         all.filter_map(|(_, own)| own.last_arrival()).max()
     }
 
-    /// The longest time without a packet of the stream that had the shortest.
+    /// Returns the longest gap between packets, of the stream for which it is shortest.
     pub(super) fn longest_gap(&self) -> Duration {
         let all = self.receivers();
         all.map(|(_, own)| own.longest_gap())
@@ -653,8 +650,8 @@ impl Tracks {
             .unwrap_or_default()
     }
 
-    /// Hands in what is only known at the end; of media that was to come on, what is missing up to
-    /// `silent_until` counts.
+    /// Records the figures that are only known at the end. For media that should have continued,
+    /// the gap up to `silent_until` counts.
     pub(super) fn finish(&mut self, silent_until: Option<Time>, recorder: &mut Recorder) {
         self.count_questions(recorder);
         for track in &mut self.tracks {
@@ -666,7 +663,7 @@ impl Tracks {
         }
     }
 
-    /// The rows of its streams.
+    /// Returns a report row for each stream.
     pub(super) fn rows(&self, url: &str) -> Vec<StreamSummary> {
         let row = |(kind, receiver)| StreamSummary::new(kind, url, receiver);
         self.receivers().map(row).collect()

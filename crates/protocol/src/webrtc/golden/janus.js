@@ -1,12 +1,12 @@
-// Joins a room of Janus' VideoRoom, or watches a mount point of its Streaming, as a web page does.
+// Joins a room of the Janus VideoRoom plugin, or watches a mount point of the Streaming plugin.
 
 const NO_SUCH_ROOM = 426;
 const ROOM_EXISTS = 427;
 const NO_SUCH_FEED = 428;
 const NO_SUCH_MOUNTPOINT = 455;
 
-// A description with all addresses that Janus has a use for: of UDP, of IPv6 only where it has one
-// of that itself, and none of the loopback interface. Of others it complains in its log.
+// Returns the local description with those candidates that Janus can use: UDP, IPv6 only if Janus
+// is reached over IPv6, and no loopback addresses. Janus logs a warning for any other candidate.
 async function described(peer) {
   await gathered(peer);
   const isV4 = /^[0-9.]+$/.test(new URL(plan.url).hostname);
@@ -42,7 +42,7 @@ class Janus {
     const socket = new WebSocket(url, "janus-protocol");
     await new Promise((done, refused) => {
       socket.onopen = done;
-      socket.onerror = () => refused(new Error("no WebSocket to the server"));
+      socket.onerror = () => refused(new Error("cannot open a WebSocket to the server"));
     });
     const janus = new Janus(socket);
     janus.session = (await janus.ask("create")).data.id;
@@ -91,7 +91,7 @@ class Janus {
     return id;
   }
 
-  // Asks a plug-in something: what it says, and the description that goes with it.
+  // Sends a request to a plugin. Returns the plugin's data and session description.
   async say(handle, body, jsep) {
     const answer = await this.ask("message", { handle_id: handle, body, ...(jsep && { jsep }) });
     const data = answer.plugindata ? answer.plugindata.data : {};
@@ -111,7 +111,7 @@ class Janus {
   }
 }
 
-// What may come later is asked for until it is there.
+// Repeats a request while its object is missing, because it may be created later.
 async function untilThere(missing, ask) {
   for (;;) {
     try {
@@ -136,7 +136,7 @@ class Room {
   constructor(janus) {
     this.janus = janus;
     this.pin = plan.pin ? { pin: plan.pin } : {};
-    // Those who publish, and of these those that are not asked for yet.
+    // IDs of the publishers, and those among them that are not subscribed to yet.
     this.feeds = new Set();
     this.wanted = new Set();
     this.busy = false;
@@ -176,7 +176,7 @@ class Room {
     await peer.setRemoteDescription(answer.jsep);
     const refused = peer.getTransceivers().filter((one) => one.currentDirection === "inactive");
     for (const { sender } of refused) {
-      note(`the room takes no ${sender.track.kind} that this browser can send`);
+      note(`the room accepts no ${sender.track.kind} that this browser can send`);
     }
   }
 
@@ -194,7 +194,7 @@ class Room {
     if (plan.receive) this.subscribe().catch(failed);
   }
 
-  // Has one PeerConnection bring all who publish, one change of it at a time.
+  // Subscribes to all publishers over one PeerConnection, one renegotiation at a time.
   async subscribe() {
     if (this.busy) return;
     this.busy = true;
@@ -234,7 +234,7 @@ class Room {
       this.receiver = connection();
       return answer;
     } catch (error) {
-      // Whoever it was has left meanwhile; those who are still there are asked for again.
+      // One of the publishers has left: subscribes again to the others.
       if (error.code !== NO_SUCH_FEED) throw error;
       for (const { feed } of streams) if (this.feeds.has(feed)) this.wanted.add(feed);
       await pause(300);
@@ -247,7 +247,7 @@ class Room {
   }
 
   async leave() {
-    // Who leaves nobody behind takes a room of the run away.
+    // The last participant destroys a room that the run created.
     if (plan.made && this.feeds.size === 0) {
       const body = { request: "destroy", room: plan.room };
       await this.janus.say(this.participant, body).catch(() => {});

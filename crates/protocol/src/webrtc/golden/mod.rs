@@ -1,6 +1,6 @@
-//! The pages by which a real browser does what the clients of a population do: it plays from WHEP,
-//! watches a mount point of Janus, or meets others in its rooms. All is written into one document,
-//! which needs nothing but the server.
+//! Web pages with which a real browser does what the clients of a population do: it plays from
+//! WHEP, watches a mount point of Janus, or joins a room of Janus. Each page is one document that
+//! needs only the server.
 
 use serde_json::{Value, json};
 
@@ -14,14 +14,14 @@ const COMMON: &str = include_str!("page.js");
 const WHEP: &str = include_str!("whep.js");
 const JANUS: &str = include_str!("janus.js");
 
-/// Where the head has a place for what the page is to do.
+/// Placeholder in the head for the page's plan.
 const PLAN: &str = "{PLAN}";
 
-/// The picture of a camera where the scenario says nothing.
+/// Video size if the scenario gives none.
 const WIDTH: u32 = 640;
 const HEIGHT: u32 = 360;
 
-/// The page of a browser that is sent to this URL.
+/// Returns the page for a browser that connects to this URL.
 ///
 /// # Errors
 /// A browser cannot do what the population does.
@@ -29,13 +29,13 @@ pub(super) fn page(config: &ClientConfig, url: &str) -> Result<Page, String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     if config.tls.ca.is_some() && url.at.is_secure() {
         return Err(
-            "a browser trusts whom this machine trusts, or with `tls: {verify: false}` \
-                    everybody: it knows nothing of `tls.ca`"
+            "golden browsers do not use `tls.ca`: add the CA to the trusted certificates of this \
+             machine, or set `tls: {verify: false}`"
                 .to_owned(),
         );
     }
     if url.long_poll {
-        return Err("a browser enters rooms by a WebSocket: write janus+ws".to_owned());
+        return Err("golden browsers join rooms over a WebSocket: use janus+ws".to_owned());
     }
     let (authority, target) = (url.at.authority(), url.at.target());
     let address = |scheme: &str| {
@@ -45,11 +45,11 @@ pub(super) fn page(config: &ClientConfig, url: &str) -> Result<Page, String> {
     let (script, mut plan) = match &url.place {
         Place::Whip => {
             return Err(
-                "a browser plays and takes part in rooms: it does not publish by WHIP".to_owned(),
+                "golden browsers do not publish over WHIP: they play or join rooms".to_owned(),
             );
         }
         Place::LiveKit(_) => {
-            return Err("a browser does not take part in rooms of LiveKit".to_owned());
+            return Err("golden browsers do not support LiveKit rooms".to_owned());
         }
         Place::Whep => (WHEP, json!({"url": address("http")})),
         Place::Mountpoint(id) => (
@@ -103,7 +103,7 @@ fn room(config: &ClientConfig, id: Value, url: &str) -> Value {
 }
 
 fn document(plan: &Value, script: &str) -> String {
-    // The end of a script may not stand in it.
+    // The plan must not contain the end tag of the script.
     let plan = plan.to_string().replace('<', "\\u003c");
     let head = HEAD.replace(PLAN, &plan);
     format!("{head}{COMMON}{script}</script>\n</body>\n</html>\n")
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_knows_where_to_go_and_what_to_do_there() {
+    fn page_contains_its_url_and_plan() {
         let whep = page(
             &config(r#"{"token":"a<b"}"#),
             "whep+http://127.0.0.1:8889/cam/whep",
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_cannot_do_is_refused() {
+    fn unsupported_population_is_refused() {
         for (keys, url) in [
             ("{}", "whip+http://h/a/whip"),
             (r#"{"token":"a"}"#, "livekit+ws://h/room"),

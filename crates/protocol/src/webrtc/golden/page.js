@@ -1,6 +1,6 @@
-// What every page does: it waits for the run, shows what it receives, and tells once a second what
-// getStats says. Totals are added up here, because what is said of a stream goes when the stream
-// goes.
+// Common part of all pages: waits for the start of the run, plays the received media, and posts the
+// figures of getStats once a second. The page keeps the totals, because the statistics of a stream
+// disappear with the stream.
 
 const EVERY = 1000;
 const COUNTS = [
@@ -35,7 +35,7 @@ let number = 0;
 const pause = (time) => new Promise((done) => setTimeout(done, time));
 
 function failed(error) {
-  // Who leaves is hung up.
+  // A hang-up is expected while leaving.
   if (leaving) return;
   state = "failed";
   text = String(error && error.message ? error.message : error);
@@ -45,7 +45,7 @@ function note(words) {
   if (state !== "failed") text = words;
 }
 
-// A PeerConnection of which the figures count.
+// Creates a PeerConnection that is included in the figures.
 function connection() {
   const ways = plan.turn ? { iceServers: [plan.turn], iceTransportPolicy: "relay" } : {};
   const peer = new RTCPeerConnection({ bundlePolicy: "max-bundle", ...ways });
@@ -59,7 +59,7 @@ function connection() {
   return peer;
 }
 
-// Until the addresses of the browser are known.
+// Waits until the browser has gathered its candidates, at most 2 s.
 async function gathered(peer) {
   if (peer.iceGatheringState === "complete") return;
   const all = new Promise((done) => {
@@ -68,7 +68,7 @@ async function gathered(peer) {
   await Promise.race([all, pause(2000)]);
 }
 
-// Media is decoded as for a person: each track is played.
+// Plays a track, so that the browser decodes it as for a user.
 function show(track) {
   const element = document.createElement(track.kind === "video" ? "video" : "audio");
   element.autoplay = true;
@@ -84,7 +84,7 @@ function show(track) {
   };
 }
 
-// By how much a count has grown since it was looked at last.
+// Returns the growth of a count since the last call with this key.
 function growth(key, value) {
   const grown = (value || 0) - (before.get(key) || 0);
   before.set(key, value || 0);
@@ -99,7 +99,7 @@ async function figures() {
     try { report = await peer.getStats(); } catch { continue; }
     for (const stat of report.values()) {
       const grow = (name) => growth(`${peer.figuresKey} ${stat.id} ${name}`, stat[name]);
-      // Counts that are totals too are followed a second time.
+      // A separate key, because the count may be part of the totals too.
       const mean = (into, time, count) => {
         const key = `${peer.figuresKey} ${stat.id} mean ${count}`;
         const [seconds, things] = [grow(time), growth(key, stat[count])];
@@ -158,7 +158,7 @@ async function main(join) {
   }
   leaving = true;
   if (leave) await Promise.race([leave().catch(() => {}), pause(2000)]);
-  // What was said last is said again for a while.
+  // getStats repeats its last result for a short time.
   await pause(100);
   if (state !== "failed") state = "left";
   await post().catch(() => {});

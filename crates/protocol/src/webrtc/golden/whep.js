@@ -11,7 +11,7 @@ async function join() {
   let answer;
   for (;;) {
     answer = await fetch(plan.url, { method: "POST", headers, body: peer.localDescription.sdp });
-    // What is to be played may come later, and a server that is full may have room.
+    // The stream may appear later, and a full server may have room again.
     if (answer.ok || ![404, 409, 503].includes(answer.status)) break;
     await pause(500);
   }

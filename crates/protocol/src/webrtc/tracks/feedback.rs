@@ -1,4 +1,4 @@
-//! What is said to the server of streams: reports on them, and what of them is missing.
+//! Feedback to the server: receiver reports and requests for missing packets.
 
 use std::time::Duration;
 
@@ -9,16 +9,18 @@ use crate::media::rtcp;
 use crate::webrtc::feedback;
 use crate::webrtc::metrics as m;
 
-/// For how long a stream is reported on after its last packet, as browsers do. RFC 3550, 6.4 wants
-/// it of those heard since the last report: then a stream of which all is lost would seem well.
+/// Time for which a stream is reported after its last packet, as in browsers. RFC 3550, 6.4 limits
+/// reports to sources heard since the last one; a stream that is lost entirely would then seem
+/// healthy.
 const HEARD_WITHIN: Duration = Duration::from_secs(8);
 
-/// The least that is waited for an answer before a packet is asked for again, as browsers do: a
-/// server may read what is asked for as seldom as that.
+/// Minimum interval between requests for the same packet, as in browsers: a server may process
+/// requests only this often.
 const ANSWER_MIN: Duration = Duration::from_millis(100);
 
 impl Track {
-    /// Whether something is to be said of it: not where its source has said goodbye.
+    /// Returns `true` if the stream must be reported: it has recent packets, and its source sent no
+    /// BYE.
     pub(super) fn is_heard(&self, now: Time) -> bool {
         let last = self.receiver.as_ref().and_then(|own| own.last_arrival());
         !self.gone && last.is_some_and(|last| now.since(last) < HEARD_WITHIN)
@@ -26,9 +28,9 @@ impl Track {
 }
 
 impl Tracks {
-    /// Writes a report on each stream, as a compound of its own: Janus takes what follows in a
-    /// compound for the first of its streams. It begins with the stream at `from` and writes
-    /// [`AT_ONCE`] at most; says where to go on. `send` may add to what it is given.
+    /// Writes a report on each stream, in a compound of its own: Janus assigns the rest of a
+    /// compound to the first of its streams. Begins with the stream at `from`, covers at most
+    /// [`AT_ONCE`] streams and returns where to continue. `send` may append to the compound.
     pub(in crate::webrtc) fn write_reports(
         &mut self,
         now: Time,
@@ -53,7 +55,7 @@ impl Tracks {
         Some(from + AT_ONCE).filter(|next| *next < self.tracks.len())
     }
 
-    /// Whether there is media of which packets may be asked for.
+    /// Returns `true` if missing packets may be requested.
     pub(in crate::webrtc) fn may_ask(&self) -> bool {
         self.asks && self.agreed.iter().any(|agreed| agreed.nack)
     }
@@ -70,14 +72,15 @@ impl Tracks {
         all.any(|missing| missing.has_questions())
     }
 
-    /// Whether the last call of [`Tracks::write_questions`] left streams to the next one.
+    /// Returns `true` if the last call of [`Tracks::write_questions`] left streams for the next
+    /// one.
     pub(in crate::webrtc) fn has_more_questions(&self) -> bool {
         self.ask_from > 0
     }
 
-    /// Asks for what is missing, in a compound for each stream, of [`AT_ONCE`] streams at most: the
-    /// others have their turn the next time. What was asked for is asked for again after a
-    /// `round_trip`. Says how often key frames were asked for.
+    /// Requests missing packets, in a compound for each stream, for at most [`AT_ONCE`] streams;
+    /// the others follow in the next call. A packet is requested again after `round_trip`. Returns
+    /// the number of key frame requests.
     pub(in crate::webrtc) fn write_questions(
         &mut self,
         now: Time,
@@ -129,13 +132,12 @@ impl Tracks {
         pictures
     }
 
-    /// How many packets were asked for, each time, and how many came then: up to when they were
-    /// counted last.
+    /// Returns the numbers of requested and recovered packets when they were last counted.
     pub(in crate::webrtc) fn questions(&self) -> (u64, u64) {
         self.counted
     }
 
-    /// Adds what was asked for and came since the last time.
+    /// Adds the packets requested and recovered since the last call to the metrics.
     pub(in crate::webrtc) fn count_questions(&mut self, recorder: &mut Recorder) {
         let all = self
             .tracks

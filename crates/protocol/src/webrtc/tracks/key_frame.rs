@@ -1,6 +1,6 @@
-//! Where key frames begin, by the first bytes of a packet's payload.
+//! Detects key frames by the first bytes of a packet's payload.
 
-/// How video is coded, of those whose payload formats are known.
+/// Video codecs with known payload formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webrtc) enum VideoCodec {
     /// RFC 6184.
@@ -15,11 +15,11 @@ pub(in crate::webrtc) enum VideoCodec {
     Av1,
 }
 
-/// The most units of an aggregation that are looked through.
+/// Maximum number of units of an aggregation packet that are inspected.
 const UNITS_MAX: usize = 32;
 
 impl VideoCodec {
-    /// The codec of that name in a description.
+    /// Returns the codec with that name in a description.
     pub(in crate::webrtc) fn of(name: &str) -> Option<VideoCodec> {
         let all = [
             ("h264", VideoCodec::H264),
@@ -34,7 +34,7 @@ impl VideoCodec {
         known.map(|(_, codec)| *codec)
     }
 
-    /// Whether the payload is the beginning of a key frame, or of one of its slices.
+    /// Returns `true` if the payload begins a key frame, or one of its slices.
     pub(super) fn begins_key_frame(self, payload: &[u8]) -> bool {
         match self {
             VideoCodec::H264 => h264(payload),
@@ -47,8 +47,8 @@ impl VideoCodec {
     }
 }
 
-/// A slice of an IDR picture, alone, in an aggregation (STAP-A), or the first fragment of one
-/// (FU-A; RFC 6184, 5.6 to 5.8).
+/// A slice of an IDR picture: alone, in an aggregation packet (STAP-A), or in the first fragment of
+/// one (FU-A; RFC 6184, 5.6 to 5.8).
 fn h264(payload: &[u8]) -> bool {
     const IDR: u8 = 5;
     let Some((&header, rest)) = payload.split_first() else {
@@ -64,8 +64,8 @@ fn h264(payload: &[u8]) -> bool {
     }
 }
 
-/// The same of pictures at which decoding may begin (IRAP; ITU-T H.265, table 7-1), in AP and FU
-/// (RFC 7798, 4.4).
+/// A slice of a picture at which decoding may begin (IRAP; ITU-T H.265, table 7-1): alone, in an
+/// AP, or in the first FU (RFC 7798, 4.4).
 fn h265(payload: &[u8]) -> bool {
     let is_start = |kind: u8| (16..=21).contains(&kind);
     let [header, _, rest @ ..] = payload else {
@@ -80,7 +80,7 @@ fn h265(payload: &[u8]) -> bool {
     }
 }
 
-/// The units of an aggregation, each behind its length.
+/// Iterates over the units of an aggregation packet, each preceded by its length.
 fn units(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     let next = move || {
         let (length, behind) = rest.split_first_chunk::<2>()?;
@@ -91,7 +91,7 @@ fn units(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(next).take(UNITS_MAX)
 }
 
-/// The beginning of the first partition (RFC 7741, 4.2), of a frame that needs no other (RFC 6386,
+/// The beginning of the first partition (RFC 7741, 4.2) of a frame without prediction (RFC 6386,
 /// 9.1).
 fn vp8(payload: &[u8]) -> Option<bool> {
     let (&first, mut rest) = payload.split_first()?;
@@ -111,7 +111,7 @@ fn vp8(payload: &[u8]) -> Option<bool> {
     Some(rest.first()? & 0x01 == 0)
 }
 
-/// The beginning of a frame that is not predicted, of the lowest spatial layer (RFC 9628, 4.2).
+/// The beginning of a frame without prediction, in the lowest spatial layer (RFC 9628, 4.2).
 fn vp9(payload: &[u8]) -> Option<bool> {
     let (&first, mut rest) = payload.split_first()?;
     if first & 0x48 != 0x08 {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_frames_begin_where_each_payload_format_says() {
+    fn key_frames_are_detected_in_each_payload_format() {
         use VideoCodec::{Av1, H264, H265, Vp8, Vp9};
         let cases: [(VideoCodec, &[u8], bool); 33] = [
             // A slice of an IDR picture, another slice, parameter sets.
@@ -191,7 +191,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_payload_is_told_without_a_panic(payload: Vec<u8>) {
+        fn arbitrary_payload_does_not_panic(payload: Vec<u8>) {
             use VideoCodec::{Av1, H264, H265, Vp8, Vp9};
             for codec in [H264, H265, Vp8, Vp9, Av1] {
                 codec.begins_key_frame(&payload);

@@ -1,4 +1,4 @@
-//! Packets that come again in a stream of their own (RFC 4588), and become what they were.
+//! Packets retransmitted in a stream of their own (RFC 4588), which are turned into the originals.
 
 use measure::Recorder;
 
@@ -9,17 +9,17 @@ use crate::session::{Arrival, MediaEvent};
 use crate::webrtc::feedback::original;
 use crate::webrtc::metrics as m;
 
-/// Bits of the first byte that say there is padding, and of the second that are the marker.
+/// Padding bit of the first byte, and marker bit of the second.
 const PADDING: u8 = 0x20;
 const MARKER: u8 = 0x80;
 
-/// The bytes that a packet of retransmissions has more than the original: its sequence number.
+/// Length of the original sequence number at the start of a retransmission's payload.
 const NUMBER: usize = 2;
 
 impl Tracks {
-    /// Takes in a packet of the stream of retransmissions at `at`. It counts for the stream that it
-    /// belongs to, as if it had come there. It counts as nothing if it is padding, or if it cannot
-    /// be told what it carries and nothing that was asked for is missing.
+    /// Counts a packet of the retransmission stream at `at` in the repaired stream, as if it had
+    /// arrived there. The packet is not counted there if it is padding, or if its original cannot
+    /// be determined and no requested packet is missing.
     pub(super) fn again(
         &mut self,
         at: usize,
@@ -85,7 +85,7 @@ impl Tracks {
         out: &mut Vec<u8>,
     ) -> Option<(usize, usize)> {
         let (place, payload_type) = self.repaired(at, payload_type)?;
-        // Bit rates are probed with packets of padding alone.
+        // Bandwidth is probed with packets that contain only padding.
         if arrival.bytes[0] & PADDING != 0 || arrival.length < FIXED_LENGTH + self.trailer + NUMBER
         {
             return None;
@@ -109,7 +109,8 @@ impl Tracks {
         header[8..12].copy_from_slice(&self.tracks[place].ssrc.to_be_bytes());
     }
 
-    /// The track that is repaired by packets of the one at `at`, and the payload type of its own.
+    /// Returns the track that is repaired by the one at `at`, and the payload type of the
+    /// originals.
     fn repaired(&self, at: usize, payload_type: u8) -> Option<(usize, u8)> {
         let mut agreed = self.agreed.iter();
         let repairs = agreed.find(|own| own.is_rtx && own.payload_type == payload_type)?;
@@ -117,8 +118,8 @@ impl Tracks {
         Some((place, repairs.apt?))
     }
 
-    /// The stream that is repaired by that one: as the description says, or else the only one of
-    /// that payload type.
+    /// Returns the stream that an RTX source repairs: the one that the description names, otherwise
+    /// the only one with that payload type.
     fn repaired_by(&self, rtx: u32, payload_type: u8) -> Option<usize> {
         let mut sources = self.sections.iter().flat_map(|section| &section.sources);
         if let Some((ssrc, _)) = sources.find(|(_, own)| *own == Some(rtx)) {

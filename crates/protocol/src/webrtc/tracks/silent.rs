@@ -1,4 +1,4 @@
-//! Sections of the agreed descriptions, and whether media comes in each of them.
+//! Negotiated media sections, and whether media arrives in each of them.
 
 use std::time::Duration;
 
@@ -8,39 +8,37 @@ use super::{Track, Tracks};
 use crate::media::sdp::MediaKind;
 use crate::media::silence;
 
-/// A section in which media is to come.
+/// A section in which media is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::webrtc) struct Section {
-    /// What names it.
     pub(in crate::webrtc) mid: String,
-    /// Sound or pictures.
     pub(in crate::webrtc) kind: MediaKind,
-    /// The name of the server's track.
+    /// Track ID given by the server.
     pub(in crate::webrtc) track: Option<String>,
-    /// The sources that the server named, each with that of its retransmissions; none where it
-    /// named none.
+    /// Sources named by the server, each with the SSRC of its retransmissions; empty if it named
+    /// none.
     pub(in crate::webrtc) sources: Vec<(u32, Option<u32>)>,
-    /// Since when it has been agreed.
+    /// Time of negotiation.
     pub(in crate::webrtc) since: Time,
 }
 
-/// What comes in a section.
+/// Media status of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webrtc) enum Course {
-    /// Media, or it did until its source said goodbye.
+    /// Media arrives, or arrived until its source sent a BYE.
     Goes,
-    /// Nothing for so long, after there was some.
+    /// No media has arrived for this time, after some had.
     Stopped(Duration),
-    /// Nothing for as long as the section could have had media.
+    /// Media never arrived, for this time since it was possible.
     NeverCame(Duration),
-    /// Nothing is to come: who sends it has muted it.
+    /// No media is expected: the sender has muted the track.
     Muted,
-    /// It cannot be told which streams are in it.
+    /// The streams of the section cannot be determined.
     Unknown,
 }
 
 impl Tracks {
-    /// Says in which sections media is to come from now on.
+    /// Sets the sections in which media is expected.
     pub(in crate::webrtc) fn expect(&mut self, mut sections: Vec<Section>) {
         for section in &mut sections {
             let mut known = self.sections.iter();
@@ -49,14 +47,14 @@ impl Tracks {
                 section.since = same.since;
             }
         }
-        // Nearly all clients have one or two, and they stay.
+        // Nearly all clients have one or two sections, which stay.
         sections.shrink_to_fit();
         self.sections = sections;
     }
 
-    /// What comes in each section, over a PeerConnection that has stood since `stood`. `silence` is
-    /// the configured time after which media counts as stopped, `muted_until` says until when a
-    /// track was muted ([`Time::NEVER`] while it is).
+    /// Returns the status of each section, for a PeerConnection that connected at `stood`.
+    /// `silence` is the configured time after which media counts as stopped. `muted_until` returns
+    /// the end of the last mute of a track ([`Time::NEVER`] while it is muted).
     pub(in crate::webrtc) fn courses(
         &self,
         now: Time,
@@ -99,7 +97,7 @@ impl Tracks {
         courses.collect()
     }
 
-    /// The only section of a kind, where there is one and it names no sources.
+    /// Returns the section of a kind, if it is the only one and names no sources.
     fn only_section(&self, kind: MediaKind) -> Option<usize> {
         let sections = self.sections.iter().enumerate();
         let mut of_kind = sections.filter(|(_, section)| section.kind == kind);
@@ -113,7 +111,7 @@ impl Track {
         self.receiver.as_ref()?.last_arrival()
     }
 
-    /// Whether it goes on, in a section that was agreed at `since`: again, perhaps.
+    /// Returns the status of the track in a section that was negotiated, perhaps again, at `since`.
     fn course(&self, now: Time, since: Time, silence: Duration) -> Course {
         let receiver = self.receiver.as_ref();
         let ends = receiver.and_then(|own| own.first_arrival().zip(own.last_arrival()));

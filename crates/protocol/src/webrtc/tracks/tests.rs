@@ -67,7 +67,7 @@ fn take(tracks: &mut Tracks, recorder: &mut Recorder, bytes: &[u8], ms: u64) -> 
 }
 
 #[test]
-fn packets_are_opened_once_there_are_keys_and_what_is_not_authentic_counts_nowhere_else() {
+fn only_authentic_packets_are_counted() {
     let keys = |client| SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
     let mut sealer = keys(false).expect("it is long enough").rtp_sealer();
     let (mut tracks, mut recorder) = tracks();
@@ -90,7 +90,7 @@ fn packets_are_opened_once_there_are_keys_and_what_is_not_authentic_counts_nowhe
     assert_eq!(take(&mut tracks, &mut recorder, &forged, 3), None);
     assert_eq!(take(&mut tracks, &mut recorder, &second, 4), None);
     assert_eq!(recorder.counter(rtp::RECEIVED), 1);
-    // All that was on the wire, and the payload alone.
+    // Wire bytes include the encryption overhead, payload bytes do not.
     assert_eq!(recorder.counter(rtp::WIRE_BYTES), second.len() as u64 + 28);
     assert_eq!(recorder.counter(rtp::PAYLOAD_BYTES), 116);
     let counts = tracks.opener_counts();
@@ -98,7 +98,7 @@ fn packets_are_opened_once_there_are_keys_and_what_is_not_authentic_counts_nowhe
 }
 
 #[test]
-fn streams_are_told_apart_by_their_source() {
+fn streams_are_separated_by_ssrc() {
     let (mut tracks, mut recorder) = tracks();
     let first = take(&mut tracks, &mut recorder, &packet(0x80, 96, 7, 50), 1);
     assert_eq!(
@@ -132,7 +132,7 @@ fn streams_are_told_apart_by_their_source() {
 }
 
 #[test]
-fn padding_is_not_read_where_it_is_encrypted() {
+fn encrypted_padding_is_not_malformed() {
     let (mut tracks, mut recorder) = tracks();
     take(&mut tracks, &mut recorder, &packet(0xa0, 96, 7, 50), 1);
     let rows = tracks.rows("");
@@ -140,7 +140,7 @@ fn padding_is_not_read_where_it_is_encrypted() {
 }
 
 #[test]
-fn encrypted_padding_is_media_only_if_there_is_more_than_padding() {
+fn padded_packet_is_media_if_longer_than_any_padding() {
     let (mut tracks, mut recorder) = tracks();
     take(&mut tracks, &mut recorder, &packet(0xa0, 96, 7, 50), 1);
     assert_eq!(tracks.first_arrival(), None);
@@ -155,7 +155,7 @@ fn encrypted_padding_is_media_only_if_there_is_more_than_padding() {
 }
 
 #[test]
-fn strangers_make_it_grow_no_further() {
+fn number_of_streams_is_bounded() {
     let (mut tracks, mut recorder) = tracks();
     for ssrc in 0..2 * TRACKS_MAX as u32 {
         take(&mut tracks, &mut recorder, &packet(0x80, 96, 1, ssrc), 1);
@@ -165,7 +165,7 @@ fn strangers_make_it_grow_no_further() {
 }
 
 #[test]
-fn each_stream_has_a_report_of_its_own() {
+fn each_stream_has_its_own_report() {
     let (mut tracks, mut recorder) = tracks();
     for (payload_type, ssrc) in [(96, 50), (111, 20), (97, 60)] {
         let bytes = packet(0x80, payload_type, 1, ssrc);
@@ -192,12 +192,12 @@ fn each_stream_has_a_report_of_its_own() {
         from = tracks.write_reports(Time::from_nanos(9), (1, "me"), at, said);
         pieces.push(count);
     }
-    // One of the first is of retransmissions.
+    // One of the first streams contains retransmissions.
     assert_eq!(pieces, [31, 32, 19]);
 }
 
 #[test]
-fn what_is_missing_is_asked_for_where_that_was_agreed_upon() {
+fn missing_packets_are_requested_if_negotiated() {
     let (mut tracks, mut recorder) = tracks();
     tracks.ask_for_missing();
     for (payload_type, sequence, ssrc) in [(96, 1, 50), (111, 1, 20), (96, 4, 50), (111, 4, 20)] {
@@ -220,14 +220,14 @@ fn what_is_missing_is_asked_for_where_that_was_agreed_upon() {
     tracks.finish(None, &mut recorder);
     assert_eq!(recorder.counter(m::ASKED_PACKETS), 2);
     assert_eq!(recorder.counter(m::RECOVERED_PACKETS), 1);
-    // So much that asking is of no use: a picture is asked for, of video alone.
+    // Too many are missing for requests: a key frame is requested, for video only.
     take(&mut tracks, &mut recorder, &packet(0x80, 96, 2000, 50), 4);
     let pictures = tracks.write_questions(Time::from_nanos(5_000_000), (1, None), |_| ());
     assert_eq!(pictures, 1);
 }
 
 #[test]
-fn a_picture_is_asked_for_where_that_was_agreed_upon() {
+fn key_frame_is_requested_by_the_negotiated_message() {
     for asks_by in [Some(KeyFrameRequest::Pli), Some(KeyFrameRequest::Fir), None] {
         let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
         let mut tracks = Tracks::new(Duration::from_secs(1));
@@ -258,11 +258,11 @@ fn a_picture_is_asked_for_where_that_was_agreed_upon() {
 }
 
 #[test]
-fn all_streams_have_their_turn_to_be_asked_for_and_are_waited_for_a_round_trip() {
+fn requests_rotate_over_streams_and_wait_a_round_trip() {
     let (mut tracks, mut recorder) = tracks();
     tracks.ask_for_missing();
     for (sequence, ssrc) in [1, 3].into_iter().flat_map(|number| {
-        // More than are asked for at once.
+        // More streams than one call covers.
         (1000..1080).map(move |ssrc| (number, ssrc))
     }) {
         let bytes = packet(0x80, 96, sequence, ssrc);
@@ -280,7 +280,7 @@ fn all_streams_have_their_turn_to_be_asked_for_and_are_waited_for_a_round_trip()
         about
     };
     assert!(ask(&mut tracks, 10).into_iter().eq(1000..1032));
-    // A new gap of the first ones does not go before those that have not had their turn.
+    // A new gap in the first streams must not delay those that still wait for their turn.
     for ssrc in 1000..1032 {
         take(&mut tracks, &mut recorder, &packet(0x80, 96, 5, ssrc), 20);
     }
@@ -293,7 +293,7 @@ fn all_streams_have_their_turn_to_be_asked_for_and_are_waited_for_a_round_trip()
 }
 
 #[test]
-fn streams_that_are_over_have_no_reports() {
+fn ended_streams_are_not_reported() {
     let (mut tracks, mut recorder) = tracks();
     for (ssrc, ms) in [(50, 1), (60, 1), (70, 9_000)] {
         take(&mut tracks, &mut recorder, &packet(0x80, 96, 1, ssrc), ms);
@@ -310,7 +310,7 @@ fn streams_that_are_over_have_no_reports() {
     tracks.reports(&goodbye, Time::from_nanos(0), &mut recorder);
     assert_eq!(about(&mut tracks, 7_000), 2);
     assert_eq!(about(&mut tracks, 9_000), 1);
-    // Nor does an estimate name them.
+    // Bandwidth estimates do not name them either.
     let mut named = |ms: u64| {
         let (now, mut message) = (Time::from_nanos(ms * 1_000_000), Vec::new());
         tracks.write_remb(now, 1, &mut message);
@@ -335,8 +335,8 @@ fn section(mid: &str, kind: MediaKind, sources: &[u32]) -> Section {
     }
 }
 
-/// What comes in each section at that time, where packets of these sources came, with their payload
-/// types, every 20 ms up to then.
+/// Returns the status of each section at a time, if packets of the given sources and payload types
+/// arrived every 20 ms up to the times given.
 fn courses(sections: &[Section], came: &[(u32, u8, u64)], at: u64) -> Vec<Course> {
     let (mut tracks, mut recorder) = tracks();
     tracks.expect(sections.to_vec());
@@ -354,7 +354,7 @@ fn courses(sections: &[Section], came: &[(u32, u8, u64)], at: u64) -> Vec<Course
 }
 
 #[test]
-fn a_section_whose_media_stops_or_never_comes_is_found() {
+fn section_without_media_is_detected() {
     use MediaKind::{Audio, Video};
     let stopped = |ms| Course::Stopped(Duration::from_millis(ms));
     let never = |ms| Course::NeverCame(Duration::from_millis(ms));
@@ -372,20 +372,20 @@ fn a_section_whose_media_stops_or_never_comes_is_found() {
             assert_eq!(found, [Course::Goes, expected], "{until}");
         }
     }
-    // Which of two sections a stream is in is not known.
+    // The section of a stream is ambiguous.
     let two = [section("0", Video, &[]), section("1", Video, &[51])];
     assert_eq!(
         courses(&two, &[(50, 96, 5_000)], 8_000),
         [Course::Unknown, Course::Unknown]
     );
-    // Of two sources of one section the newest counts.
+    // The newest of two sources of a section counts.
     let both = [section("0", Video, &[50, 51])];
     let came = [(50, 96, 2_000), (51, 96, 8_000)];
     assert_eq!(courses(&both, &came, 8_000), [Course::Goes]);
 }
 
 #[test]
-fn a_section_whose_track_is_muted_is_not_silent_and_has_its_time_again_when_it_is_not() {
+fn muted_section_is_not_silent_and_gets_time_after_unmute() {
     let (mut tracks, mut recorder) = tracks();
     tracks.expect(vec![
         section("0", MediaKind::Audio, &[20]),
@@ -418,7 +418,7 @@ fn a_section_whose_track_is_muted_is_not_silent_and_has_its_time_again_when_it_i
 }
 
 #[test]
-fn a_source_that_has_said_goodbye_is_not_silent() {
+fn source_that_sent_bye_is_not_silent() {
     let (mut tracks, mut recorder) = tracks();
     tracks.expect(vec![section("0", MediaKind::Video, &[50])]);
     for ms in (0..2000).step_by(20) {
@@ -430,7 +430,7 @@ fn a_source_that_has_said_goodbye_is_not_silent() {
         tracks.courses(now, Time::ZERO, Duration::from_secs(10), |_| None)[0].1
     };
     assert!(matches!(courses(&tracks), Course::Stopped(_)));
-    // One that was agreed only now, again, has time to come.
+    // A renegotiated section has time for its media to arrive.
     let again = Section {
         since: Time::from_nanos(8_000_000_000),
         ..section("7", MediaKind::Video, &[50])
@@ -442,7 +442,7 @@ fn a_source_that_has_said_goodbye_is_not_silent() {
     assert_eq!(courses(&tracks), Course::Goes);
 }
 
-/// A packet that carries another of that number and source again.
+/// A retransmission of a packet, with that SSRC and sequence number.
 fn again(rtx: u32, sequence: u16, of: &[u8]) -> Vec<u8> {
     let mut bytes = vec![of[0], of[1] & 0x80 | 97];
     bytes.extend(sequence.to_be_bytes());
@@ -454,8 +454,8 @@ fn again(rtx: u32, sequence: u16, of: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_comes_again_in_a_stream_of_its_own_is_part_of_what_it_repairs() {
-    // The description says which it repairs; or there is but one that it can.
+fn rtx_packets_count_in_the_repaired_stream() {
+    // The description names the repaired stream, or only one stream is possible.
     for sources in [&[(50, Some(60)), (51, Some(61))][..], &[]] {
         let (mut tracks, mut recorder) = tracks();
         tracks.set_trailer(0);
@@ -485,7 +485,8 @@ fn what_comes_again_in_a_stream_of_its_own_is_part_of_what_it_repairs() {
         let carried = packet(0x80, 96, 3, 50);
         let rtx = again(60, 900, &carried);
         take(&mut tracks, &mut recorder, &rtx, 3);
-        // One of padding alone, as bit rates are probed with, and one that came before.
+        // A packet with only padding, as sent to probe the bandwidth; and one that has arrived
+        // before.
         let mut padding = packet(0xa0, 97, 901, 60);
         *padding.last_mut().expect("it is long") = 116;
         take(&mut tracks, &mut recorder, &padding, 3);
@@ -507,7 +508,7 @@ fn what_comes_again_in_a_stream_of_its_own_is_part_of_what_it_repairs() {
 }
 
 #[test]
-fn retransmissions_that_belong_nowhere_are_only_counted() {
+fn unassignable_retransmissions_are_only_counted() {
     let (mut tracks, mut recorder) = tracks();
     tracks.set_trailer(0);
     let of = packet(0x80, 96, 3, 50);
@@ -531,7 +532,7 @@ fn retransmissions_that_belong_nowhere_are_only_counted() {
 }
 
 #[test]
-fn what_can_be_taken_is_half_as_much_again_as_came() {
+fn remb_is_one_and_a_half_times_the_received_rate() {
     let (mut tracks, mut recorder) = tracks();
     let mut said = Vec::new();
     let mut estimate = |tracks: &mut Tracks, ms: u64| {
@@ -542,7 +543,7 @@ fn what_can_be_taken_is_half_as_much_again_as_came() {
         estimate
     };
     assert_eq!(estimate(&mut tracks, 0), None);
-    // 156 bytes on the wire every ms: 1.248 Mb/s. Then every fifth is lost.
+    // 156 bytes on the wire every ms: 1.248 Mb/s. Then every fifth packet is lost.
     for ms in 0..1000 {
         take(
             &mut tracks,
@@ -564,7 +565,7 @@ fn what_can_be_taken_is_half_as_much_again_as_came() {
     }
     let lowered = estimate(&mut tracks, 2000).expect("media came");
     assert!((1_340_000..1_360_000).contains(&lowered), "{lowered}");
-    // Nothing comes: enough to begin with.
+    // No packets arrive: the minimum.
     assert_eq!(estimate(&mut tracks, 3000), Some(300_000));
     let first = said.first().expect("it was written");
     assert!(
@@ -575,7 +576,7 @@ fn what_can_be_taken_is_half_as_much_again_as_came() {
 }
 
 #[test]
-fn key_frames_are_counted_once_each_and_the_first_one_has_its_delay() {
+fn key_frames_count_once_and_first_delay_is_recorded() {
     let keys = |client| SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
     let mut sealer = keys(false).expect("it is long enough").rtp_sealer();
     let (mut tracks, mut recorder) = tracks();
@@ -583,8 +584,7 @@ fn key_frames_are_counted_once_each_and_the_first_one_has_its_delay() {
     tracks.open_packets();
     let opener = keys(true).expect("it is long enough").rtp_opener();
     tracks.set_opener(Time::from_nanos(1_000_000), Some(opener));
-    // A picture that is predicted, then two slices of a key frame, another picture, and a key
-    // frame.
+    // A predicted picture, two slices of a key frame, another predicted picture, and a key frame.
     let pictures = [(0x41, 1u32), (0x65, 2), (0x65, 2), (0x41, 3), (0x65, 4)];
     for (number, (unit, timestamp)) in (1..).zip(pictures) {
         let mut bytes = packet(0x80, 96, number, 50);
@@ -599,7 +599,7 @@ fn key_frames_are_counted_once_each_and_the_first_one_has_its_delay() {
 }
 
 #[test]
-fn a_key_frame_is_asked_for_by_what_both_want() {
+fn key_frame_request_uses_feedback_enabled_on_both_sides() {
     let wanted = |pli, fir| Feedback {
         pli,
         fir,
@@ -614,7 +614,7 @@ fn a_key_frame_is_asked_for_by_what_both_want() {
     for (agreed, wanted, by) in [
         (&both[..], wanted(true, true), pli),
         (&both[2..], wanted(true, true), fir),
-        // A server that agrees to more than it was offered.
+        // A server that accepts more than it was offered.
         (&both[..], wanted(false, true), fir),
         (&both[..], wanted(false, false), None),
         (&both[2..], wanted(true, false), None),
@@ -625,7 +625,7 @@ fn a_key_frame_is_asked_for_by_what_both_want() {
 }
 
 #[test]
-fn a_tenth_of_unknown_media_is_not_much_and_more_is() {
+fn more_than_a_tenth_of_unknown_media_is_described() {
     for (unknown, much) in [
         (0, false),
         (20, false),
@@ -657,7 +657,7 @@ fn a_tenth_of_unknown_media_is_not_much_and_more_is() {
 }
 
 #[test]
-fn each_new_gap_is_told_once_while_older_ones_are_open() {
+fn each_new_gap_is_reported_once() {
     let (mut tracks, mut recorder) = tracks();
     tracks.ask_for_missing();
     assert!(!tracks.has_questions());
@@ -674,7 +674,7 @@ fn each_new_gap_is_told_once_while_older_ones_are_open() {
     };
     assert_eq!(event(&mut tracks, 1), None);
     assert_eq!(event(&mut tracks, 3), missing(3));
-    // Both are asked for at once.
+    // Both are requested at once.
     assert_eq!(event(&mut tracks, 5), None);
     let mut asked = 0;
     tracks.write_questions(Time::from_nanos(6_000_000), (1, None), |_| asked += 1);
@@ -682,7 +682,7 @@ fn each_new_gap_is_told_once_while_older_ones_are_open() {
     assert_eq!(event(&mut tracks, 6), None);
     assert_eq!(event(&mut tracks, 8), missing(8));
     assert!(tracks.has_questions());
-    // One that is late, and too much to ask for.
+    // A late packet, and a gap too large for requests.
     assert_eq!(event(&mut tracks, 7), None);
     assert_eq!(event(&mut tracks, 5_000), missing(5_000));
 }
@@ -700,7 +700,7 @@ fn first_packets_of_each_stream_have_to_be_authentic() {
         let mut sealer = keys(own, false).rtp_sealer();
         for (ssrc, number) in (1..=10).flat_map(|number| [(50, number), (60, number)]) {
             let mut bytes = packet(0x80, 96, first.wrapping_add(number), ssrc);
-            // By no keys.
+            // Key 0 means not encrypted.
             if own > 0 {
                 sealer.seal(&mut bytes).expect("it is in order");
             }
@@ -714,7 +714,7 @@ fn first_packets_of_each_stream_have_to_be_authentic() {
                 overhead: 28,
             };
             tracks.packet(&arrival, &mut recorder);
-            // Each that comes twice is a duplicate, also among the first.
+            // A repeated packet is a duplicate, also among the first ones.
             tracks.packet(&arrival, &mut recorder);
         }
         tracks.finish(None, &mut recorder);

@@ -1,4 +1,4 @@
-//! When the packets of a PeerConnection arrived, and how much its receiver can take.
+//! Arrival times of a PeerConnection's packets, and its bandwidth estimate (REMB).
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use crate::session::{Arrival, MediaEvent};
 use crate::webrtc::extension;
 use crate::webrtc::feedback::{self, Arrivals};
 
-/// Of how much less than this share lost an estimate is not lowered, as senders have it too
+/// Loss up to which the estimate is not reduced; senders use the same limit
 /// (draft-ietf-rmcat-gcc-02, 6).
 const LOSS_BORNE: f64 = 0.1;
 
-/// The least that is estimated, in bits per second: enough for a sender to begin with.
+/// Minimum estimate, in bits per second: enough for a sender to start with.
 const LEAST: f64 = 300_000.0;
 
-/// What is kept of the numbers that all packets of a transport share.
+/// Arrivals by transport-wide sequence number.
 #[derive(Debug)]
 pub(super) struct Transport {
-    /// The number of the header extension.
+    /// ID of the header extension.
     extension: u8,
     arrivals: Arrivals,
-    /// The source of the last packet.
+    /// SSRC of the last packet.
     media: u32,
-    /// Whether the session, which looks seldom, is to be told of the first number.
+    /// True if the first number must be reported to the session, which polls rarely.
     tells_first: bool,
 }
 
-/// What came up to an estimate.
+/// Counts at the time of an estimate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Estimated {
     at: Option<Time>,
@@ -39,7 +39,8 @@ pub(super) struct Estimated {
 }
 
 impl Tracks {
-    /// Has it keep when packets arrive, by the numbers in that header extension; or not.
+    /// Enables the recording of arrival times, by the numbers in that header extension; `None`
+    /// disables it.
     pub(in crate::webrtc) fn tell_arrivals(&mut self, extension: Option<u8>) {
         let known = self.transport.as_ref().map(|own| own.extension);
         if known != extension {
@@ -54,14 +55,14 @@ impl Tracks {
         }
     }
 
-    /// Whether arrivals are told.
+    /// Returns `true` if arrival times are recorded.
     pub(in crate::webrtc) fn tells_arrivals(&self) -> bool {
         self.transport.is_some()
     }
 
-    /// Whether arrivals are told, and media has come, but never with a number. Some servers agree to
-    /// numbers and give none, others number pictures and no sound. If so, the session is told when
-    /// the first number comes.
+    /// Returns `true` if arrival times are recorded and media has arrived, but without numbers.
+    /// Some servers negotiate numbers and send none, others number video but not audio. The first
+    /// number is then reported to the session.
     pub(in crate::webrtc) fn lack_numbers(&mut self) -> bool {
         let mut heard = self.tracks.iter().filter_map(|own| own.receiver.as_ref());
         let Some(transport) = &mut self.transport else {
@@ -72,14 +73,14 @@ impl Tracks {
         lacks
     }
 
-    /// What the session is to hear when the first number has come.
+    /// Returns the event for the first number, if the session waits for it.
     pub(super) fn first_number(&mut self) -> Option<MediaEvent> {
         let transport = self.transport.as_mut()?;
         std::mem::take(&mut transport.tells_first).then_some(MediaEvent::Numbered)
     }
 
-    /// Writes compounds that say which packets arrived since the last time, and when; says of how
-    /// many packets those tell that `send` takes.
+    /// Writes compounds with the arrivals since the last call. Returns the number of packets in
+    /// those compounds that `send` accepted.
     pub(in crate::webrtc) fn write_arrivals(
         &mut self,
         own: u32,
@@ -105,9 +106,10 @@ impl Tracks {
         }
     }
 
-    /// Appends a message that says how much can be taken, in bits per second. The estimate is half
-    /// as much again as what came since the last time. With more than 10 % lost it is lowered by
-    /// half of the share that is. None before something came.
+    /// Appends a REMB and returns it, in bits per second. The estimate is 1.5 times the rate
+    /// received since the last call. If more than 10 % of the packets were lost, it is reduced by
+    /// half of that share. Returns `None` on the first call, without recent media, or within 100 ms
+    /// of the last call.
     pub(in crate::webrtc) fn write_remb(
         &mut self,
         now: Time,
@@ -136,7 +138,7 @@ impl Tracks {
         let rate = (sum.bytes - before.bytes) as f64 * 8.0 / span.as_secs_f64();
         let expected = sum.expected.saturating_sub(before.expected);
         let received = sum.received.saturating_sub(before.received);
-        // What came late may be of before.
+        // Late packets may belong to the previous estimate.
         let lost = expected.saturating_sub(received) as f64;
         let loss = if lost > 0.0 {
             lost / expected as f64
@@ -154,7 +156,7 @@ impl Tracks {
 }
 
 impl Transport {
-    /// A packet has come. Says whether the session waits to hear of its number.
+    /// Records the arrival of a packet. Returns `true` if the session waits for its number.
     #[inline]
     pub(super) fn packet(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
         let Some(&[high, low]) = extension::find(arrival.bytes, self.extension) else {

@@ -1,4 +1,4 @@
-//! What is sent again because the other side asked for it.
+//! Retransmissions that the other side requests.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use measure::Time;
 use crate::session::PacketHeader;
 use crate::webrtc::feedback::{History, HistoryCounts, Retransmissions};
 
-/// How many packets are kept: of video of 1 Mb/s some four seconds.
+/// Number of packets kept: some four seconds of 1 Mb/s video.
 const KEPT: usize = 512;
 
-/// The most packets that wait to be sent again. More are asked for once more, if they are still
-/// wanted.
+/// Maximum number of queued retransmissions. The other side requests further packets again if it
+/// still needs them.
 const WAITING_MAX: usize = 256;
 
-/// The longest round trip that is believed: the server makes it as long as it likes.
+/// Upper limit of the round-trip time, which the server can prolong at will.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
-/// The packets of a stream that were sent, and those of them that are to be sent again.
+/// Recently sent packets of a stream, and a queue of retransmissions.
 #[derive(Debug)]
 pub(super) struct Again {
     history: History,
-    /// The stream that they are sent in; without one it is that which they were first sent in.
+    /// Retransmission stream. `None` to retransmit in the original stream.
     stream: Option<Retransmissions>,
-    /// With the time at which each was asked for.
+    /// Sequence numbers, each with the time of its request.
     waiting: VecDeque<(u16, Time)>,
 }
 
@@ -38,12 +38,12 @@ impl Again {
         }
     }
 
-    /// Whether what is sent again has a stream of its own.
+    /// Returns `true` if retransmissions have a stream of their own.
     pub(super) fn has_stream(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// A packet leaves for the first time.
+    /// Stores a packet that is sent for the first time.
     pub(super) fn sent(&mut self, header: &PacketHeader, payload: &Bytes) {
         if let Some(&[high, low]) = header.get(2..4) {
             let sequence = u16::from_be_bytes([high, low]);
@@ -51,7 +51,8 @@ impl Again {
         }
     }
 
-    /// The other side asks for packets; what it asks for again within `round_trip` is on its way.
+    /// Queues requested packets. Packets requested again within `round_trip` are ignored, because
+    /// the retransmission is still in flight.
     pub(super) fn ask(&mut self, missing: &[u16], now: Time, round_trip: Option<Duration>) {
         if let Some(round_trip) = round_trip {
             self.history.set_round_trip(round_trip.min(ROUND_TRIP_MAX));
@@ -61,13 +62,13 @@ impl Again {
         self.waiting.extend(asked.map(|sequence| (*sequence, now)));
     }
 
-    /// When the next packet is to be sent again.
+    /// Returns the time of the oldest request in the queue.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.waiting.front().map(|(_, at)| *at)
     }
 
-    /// The next packet that is to be sent again: its header, with its payload appended to `out`; when
-    /// it was asked for, and by which sequence number.
+    /// Returns the header of the next retransmission, the time of the request and the original
+    /// sequence number. Appends the payload to `out`.
     pub(super) fn next(
         &mut self,
         now: Time,
@@ -92,7 +93,7 @@ impl Again {
         None
     }
 
-    /// What became of questions since the last time.
+    /// Returns the counts of all requests.
     pub(super) fn counts(&self) -> HistoryCounts {
         self.history.counts()
     }
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_question_is_answered_however_soon_it_comes() {
+    fn first_request_is_answered_immediately() {
         let mut again = Again::new(None);
         send(&mut again, 7);
         let round_trip = Some(Duration::from_millis(300));
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_sent_again_once_a_round_trip() {
+    fn requested_packet_is_retransmitted_once_per_round_trip() {
         for stream in [
             None,
             Some(Retransmissions {
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_asks_for_ever_more_is_answered_by_a_bounded_number() {
+    fn number_of_retransmissions_is_bounded() {
         let mut again = Again::new(None);
         let all: Vec<u16> = (0..=u16::MAX).collect();
         for sequence in &all {

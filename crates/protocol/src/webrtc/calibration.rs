@@ -1,8 +1,8 @@
-//! How what is measured of WebRTC is proved.
+//! Calibration trials of WebRTC.
 
 use crate::calibration::{Check, Evidence, Known, Trial, TrialClients, TrialLink};
 
-/// What clients play.
+/// URL that the clients play.
 const MADE: &str = "whep+http://{address}/whep/stream1";
 
 pub(super) static TRIALS: &[Trial] = &[
@@ -182,17 +182,18 @@ pub(super) static TRIALS: &[Trial] = &[
     },
 ];
 
-/// Each way another delay, so that one that was taken for the other shows.
+/// The delays of both directions differ, so that a mix-up shows.
 const LINK: TrialLink = TrialLink { up: 10, down: 25 };
 
-/// How late the server was with the last packet of a frame, and the way from there.
+/// Mean lateness of a frame's last packet at the server, plus the delay from there.
 fn frame_delay(evidence: &Evidence) -> Option<Known> {
     let frames = evidence.sum("/sent/frames")?;
     let late = evidence.sum("/sent/frames_late_nanos")?;
     Some(Known::exactly(late / frames / 1e9) + evidence.down)
 }
 
-/// From when each client was due to when its first packet left the server, and the way from there.
+/// Mean time from a client's planned start to its first packet leaving the server, plus the delay
+/// from there.
 fn startup_delay(evidence: &Evidence) -> Option<Known> {
     let place = "/sent/first_left_nanos";
     let clients = evidence.numbers(place).count() as f64;

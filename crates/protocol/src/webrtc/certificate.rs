@@ -1,5 +1,4 @@
-//! The certificate that a peer shows in DTLS: self-signed, known by its fingerprint alone (RFC
-//! 8827, 6.5).
+//! DTLS certificate of a peer: self-signed, identified only by its fingerprint (RFC 8827, 6.5).
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -7,16 +6,16 @@ use rcgen::{CertificateParams, DnType, KeyPair, SerialNumber};
 
 use super::fingerprint::Fingerprint;
 
-/// What stands in PKCS #8 (RFC 5958) before the number that is a private key on the curve P-256
-/// (RFC 5915); the public key is left out.
+/// PKCS #8 prefix (RFC 5958) of a private key on the curve P-256 (RFC 5915), without the public
+/// key.
 const BEFORE_KEY: [u8; 35] = [
     0x30, 0x41, 0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01,
     0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x04, 0x27, 0x30, 0x25, 0x02, 0x01,
     0x01, 0x04, 0x20,
 ];
 
-/// A certificate with its private key. Making one costs as much as some connections: many peers
-/// share one, as the connections of one browser may.
+/// A certificate with its private key. Generating one costs as much as some connections, so many
+/// peers share one, as the connections of a browser may.
 #[derive(Clone)]
 pub struct Certificate {
     /// In DER.
@@ -35,14 +34,15 @@ impl std::fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Makes one, of ECDSA with P-256, valid at any time that matters. One seed gives one private
-    /// key; the signature has randomness of its own, so the fingerprint differs all the same.
+    /// Generates an ECDSA P-256 certificate that is valid at any realistic time. The seed
+    /// determines the private key. The signature is randomized, so the fingerprint differs even for
+    /// equal seeds.
     pub fn generate(seed: u64) -> Certificate {
         let mut random = Pcg64::seed_from_u64(seed);
         loop {
             let mut number = [0; 32];
             random.fill_bytes(&mut number);
-            // A number beyond the curve's order is no key: one in 2^32 of them.
+            // A number beyond the order of the curve is not a key: one in 2^32.
             if let Some(certificate) = Certificate::with_key(&number, random.next_u64()) {
                 return certificate;
             }
@@ -64,7 +64,7 @@ impl Certificate {
         })
     }
 
-    /// What the other side knows it by.
+    /// Returns the fingerprint by which the other side identifies the certificate.
     pub fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_one_private_key() {
+    fn seed_determines_the_private_key() {
         let [one, same, other] = [1, 1, 2].map(Certificate::generate);
         assert_eq!(one.private_key, same.private_key);
         assert_ne!(one.private_key, other.private_key);

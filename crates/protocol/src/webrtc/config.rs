@@ -1,4 +1,4 @@
-//! The keys that a scenario may set for WebRTC clients.
+//! Scenario keys of WebRTC clients.
 
 use std::time::Duration;
 
@@ -15,53 +15,53 @@ use crate::follow::Follow;
 use crate::media::source::SourceConfig;
 use crate::tls::TlsConfig;
 
-/// What is done with each packet of media that comes.
+/// Processing of received media packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Receive {
-    /// Its header is read, which is not encrypted.
+    /// Only the header is read, which is not encrypted.
     #[default]
     Headers,
-    /// It is authenticated and decrypted.
+    /// Each packet is authenticated and decrypted.
     Decrypted,
 }
 
-/// Which certificate a client shows in DTLS.
+/// DTLS certificates of the clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Certificates {
-    /// That of all clients.
+    /// One certificate for all clients.
     #[default]
     Shared,
-    /// One of its own, made when it begins.
+    /// A certificate for each client, generated when it starts.
     Own,
 }
 
-/// Whether clients that publish send less where the path or the server takes less.
+/// Congestion control of publishing clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
-    /// They send what is written.
+    /// Clients send at the configured bit rate.
     #[default]
     Ignore,
-    /// The video has the bit rate that is estimated, and never more than is written.
+    /// The video follows the estimated bandwidth, up to the configured bit rate.
     Follow,
 }
 
-/// A layer of a simulcast.
+/// Simulcast layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// The best.
+    /// Highest bit rate.
     High,
-    /// That between.
+    /// Middle bit rate.
     Middle,
-    /// The one of the lowest bit rate.
+    /// Lowest bit rate.
     Low,
 }
 
 impl Layer {
-    /// Its number, as Janus and LiveKit have it.
+    /// Returns the layer's number in Janus and LiveKit.
     pub(super) fn number(self) -> u8 {
         match self {
             Layer::High => 2,
@@ -71,19 +71,18 @@ impl Layer {
     }
 }
 
-/// A room of Janus' VideoRoom that the run makes where it is not there.
+/// Room of the Janus VideoRoom plugin that the run creates if it does not exist.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoomConfig {
-    /// How many may publish in it. Default: 1000.
+    /// Maximum number of publishers. Default: 1000.
     pub publishers: u32,
-    /// The bit rate that Janus asks publishers to keep below. Default: none.
+    /// Bit rate limit that Janus requests from publishers. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bitrate: Option<BitRate>,
-    /// The codecs of the video that it takes, such as `h264` or `vp8,h264`. Default:
-    /// h264,vp8,vp9.
+    /// Accepted video codecs, such as `h264` or `vp8,h264`. Default: h264,vp8,vp9.
     pub video_codecs: String,
-    /// The codecs of the audio that it takes, such as `opus` or `pcmu`. Default: pcmu,opus.
+    /// Accepted audio codecs, such as `opus` or `pcmu`. Default: pcmu,opus.
     pub audio_codecs: String,
 }
 
@@ -99,8 +98,9 @@ impl Default for RoomConfig {
 }
 
 impl RoomConfig {
-    /// What the request says that makes it. It tells everybody who talks, after half a second of
-    /// sound that is louder than -50 dBov: whoever else comes may want to know.
+    /// Returns the body of the request that creates the room. The room reports speakers to all
+    /// participants, after half a second of audio louder than -50 dBov, because other participants
+    /// may need these reports.
     fn request(&self) -> Value {
         let bitrate = self.bitrate.map_or(0, |BitRate(rate)| rate);
         json!({
@@ -121,135 +121,137 @@ impl RoomConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// What is done with media that comes: `headers` (default: only its header is read, which is
-    /// not encrypted, by the packet ring where there is one) or `decrypted` (each packet is
-    /// authenticated and decrypted; several times as dear).
+    /// Processing of received media: `headers` (default: only the header is read, which is not
+    /// encrypted, by the packet ring if available) or `decrypted` (each packet is authenticated and
+    /// decrypted, at several times the cost).
     pub receive: Receive,
-    /// How long connecting may take, looking up the name included. Default 5s.
+    /// Timeout for connecting, including name resolution. Default 5s.
     pub connect_timeout: TimeSpan,
-    /// How long each request of the signalling, and each to a TURN server, may take to be answered.
+    /// Timeout for the answer to each signalling request, and to each request to a TURN server.
     /// Default 10s.
     pub request_timeout: TimeSpan,
-    /// How long ICE may take to find a way to the server: then the client has failed with
+    /// Maximum time in which ICE must find a path to the server. After that, the client fails with
     /// `ice_timeout`. Default 10s.
     pub ice_timeout: TimeSpan,
-    /// How long the handshake of DTLS may take after that: then the client has failed with
+    /// Maximum time for the DTLS handshake after ICE. After that, the client fails with
     /// `dtls_timeout`. Default 10s.
     pub dtls_timeout: TimeSpan,
-    /// How long after the handshake the first media may take: then the client has failed with
-    /// `no_media`. In a room that counts only while somebody else publishes there. Default 10s.
+    /// Maximum time from the end of the handshake to the first media packet. After that, the client
+    /// fails with `no_media`. In a room, the time counts only while another participant publishes.
+    /// Default 10s.
     pub no_media: TimeSpan,
-    /// How long no media may come before the client has failed with `media_stopped`. In a room that
-    /// counts only while somebody else publishes there. Default 10s.
+    /// Maximum time without media. After that, the client fails with `media_stopped`. In a room,
+    /// the time counts only while another participant publishes. Default 10s.
     pub silence: TimeSpan,
-    /// The playout buffer for which stalls are counted. Default 1s.
+    /// Playout buffer assumed when counting stalls. Default 1s.
     pub playout_buffer: TimeSpan,
-    /// Whether receiver reports (RTCP) are sent, once a second and a stream. Default true.
+    /// Whether to send receiver reports (RTCP), once a second per stream. Default true.
     pub receiver_reports: bool,
-    /// Whether clients that publish send sender reports (RTCP), once a second and a stream. Default
+    /// Whether publishing clients send sender reports (RTCP), once a second per stream. Default
     /// true.
     pub sender_reports: bool,
-    /// Whether the server is asked for what is missing (NACK) where it agrees to that, each time
+    /// Whether to request missing packets (NACK) if the server supports it. A request is repeated
     /// after 100 ms or a round trip, whichever is longer. Default true.
     pub nack: bool,
-    /// Whether it is asked for a key frame (PLI) where too much is missing to be asked for, and it
-    /// agrees to that. Needs `nack`. Default true.
+    /// Whether to request a key frame (PLI) if too many packets are missing for NACK, and the
+    /// server supports PLI. Needs `nack`. Default true.
     pub pli: bool,
-    /// Whether the request is a full intra request (FIR; RFC 5104, 4.3.1) where it agrees to that
-    /// and not to PLI, as browsers do. Needs `nack`. Default true.
+    /// Whether to request key frames with a full intra request (FIR; RFC 5104, 4.3.1) if the server
+    /// supports FIR and not PLI, as browsers do. Needs `nack`. Default true.
     pub fir: bool,
-    /// Whether retransmissions may come in a stream of their own (RTX), which becomes part of the
-    /// stream that it repairs. Default: as `nack`.
+    /// Whether to accept retransmissions in a stream of their own (RTX). They count in the stream
+    /// that they repair. Default: as `nack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtx: Option<bool>,
-    /// Whether servers that number the packets of a transport are told ten times a second which of
-    /// them arrived, and when (transport-wide congestion control), as browsers do. Default true.
+    /// Whether to report the arrival times of packets to the server ten times a second
+    /// (transport-wide congestion control), if it numbers the packets of a transport, as browsers
+    /// do. Default true.
     pub transport_cc: bool,
-    /// Whether servers are told once a second how much can be taken (REMB), where they agree to
-    /// that and are not told of arrivals: half as much again as came in that second, less half of
-    /// the share that was lost if that is above 10 %. Default true.
+    /// Whether to send a bandwidth estimate to the server once a second (REMB), if it supports that
+    /// and arrival times are not reported: 1.5 times the rate received in that second, reduced by
+    /// half of the share that was lost if that share is above 10 %. Default true.
     pub remb: bool,
-    /// Whether clients that publish send again what the server asks for (NACK): of video in a
-    /// stream of its own (RTX) where the server takes that. Default true.
+    /// Whether publishing clients retransmit packets that the server requests (NACK). Video is
+    /// retransmitted in a stream of its own (RTX) if the server supports that. Default true.
     pub retransmit: bool,
-    /// Whether clients that publish generated video lower its bit rate: `ignore` (default) or
-    /// `follow` (as browsers do: by what the server says of arrivals (transport-wide congestion
-    /// control), of what it can take (REMB) and of loss).
+    /// Whether publishing clients lower the bit rate of generated video on congestion: `ignore`
+    /// (default) or `follow` (as browsers do, based on the server's reports of arrival times
+    /// (transport-wide congestion control), bandwidth (REMB) and loss).
     pub congestion: Control,
-    /// Whether our addresses follow the description in a request of their own (trickle ICE; RFC
-    /// 8838), and are not in it. Default false.
+    /// Whether to send the client's ICE candidates in a separate request after the description
+    /// (trickle ICE; RFC 8838). Default false: the description contains them.
     pub trickle: bool,
-    /// Which certificate clients show in DTLS: `shared` (default: the same one) or `own` (each
-    /// makes one of its own, which takes processor time).
+    /// DTLS certificate of the clients: `shared` (default: one for all) or `own` (each client
+    /// generates its own, which takes processor time).
     pub certificate: Certificates,
-    /// A TURN server by which all media goes, such as
-    /// `{url: "turn:10.0.0.1:3478?transport=udp", user: u, password: p}`: clients have no other
-    /// address then. Default: none.
+    /// TURN server that relays all media, such as
+    /// `{url: "turn:10.0.0.1:3478?transport=udp", user: u, password: p}`: clients then have no
+    /// other candidates. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnConfig>,
-    /// The token that WHIP, WHEP and LiveKit servers are shown (`Authorization: Bearer`), or that
-    /// Janus is told as `token`. Of LiveKit it is one client's: it has the client's name in the
-    /// room. A secret: it is masked in all that a run leaves. Default: none.
+    /// Token for a WHIP, WHEP or LiveKit server (`Authorization: Bearer`), or the `token` of Janus.
+    /// A LiveKit token belongs to one client, because it contains the client's name in the room. A
+    /// secret: it is masked in all output of a run. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The name of LiveKit's API key, by which each client makes a token of its own. Default: none.
+    /// Name of the LiveKit API key, with which each client makes its own token. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
-    /// Janus' API secret, or that of LiveKit's `api_key`. A secret: it is masked in all that a run
-    /// leaves. Default: none.
+    /// Janus API secret, or the secret of LiveKit's `api_key`. A secret: it is masked in all output
+    /// of a run. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_secret: Option<String>,
-    /// The PIN of the room or the mount point of Janus. A secret: it is masked in all that a run
-    /// leaves. Default: none.
+    /// PIN of the Janus room or mount point. A secret: it is masked in all output of a run.
+    /// Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<String>,
-    /// To which hosts the server may direct the client: `same_host` (default: that of the URL, at
-    /// any port), `any`, or `none` for no redirects at all.
+    /// Hosts to which the server may redirect the client: `same_host` (default: the host of the
+    /// URL, any port), `any`, or `none` for no redirects at all.
     pub follow: Follow,
-    /// What the clients publish by WHIP, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all
-    /// defaults. Each publishes to its URL, which is to be its own: `pick` is `own` unless
-    /// something else is written. Default: nothing, they play.
+    /// Media that the clients publish over WHIP, such as `{bitrate: 2Mbps, audio: true}`, or `{}`
+    /// for all defaults. Each client needs a URL of its own, so the default of `pick` is `own`.
+    /// Default: none, the clients play.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish: Option<SourceConfig>,
-    /// What each client publishes in a room of Janus or LiveKit, such as
-    /// `{bitrate: 256kbps, audio: true}`. Default: nothing, they only receive.
+    /// Media that each client publishes in a Janus or LiveKit room, such as
+    /// `{bitrate: 256kbps, audio: true}`. Default: none, the clients only receive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participate: Option<SourceConfig>,
-    /// What each client feeds to a mount point of Janus in plain RTP, such as `{bitrate: 2Mbps,
-    /// audio: true}`: it makes the mount point of its URL, which is to be its own, and takes it
-    /// away at the end. Default: nothing, they play.
+    /// Media that each client sends to a Janus mount point as plain RTP, such as
+    /// `{bitrate: 2Mbps, audio: true}`. The client creates the mount point of its URL, which must
+    /// be its own, and removes it at the end. Default: none, the clients play.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed: Option<SourceConfig>,
-    /// How clients in a room receive the others: `together` (default: all over one
-    /// PeerConnection), `each` (each over one of its own, of Janus alone) or `nobody`.
+    /// How clients in a room receive the others: `together` (default: over one PeerConnection),
+    /// `each` (each participant over its own PeerConnection; Janus only) or `nobody`.
     pub subscribe: Subscribe,
-    /// Which layer of those who send a simulcast clients in a room receive: `high`, `middle` or
-    /// `low`. Default: what the server chooses, mostly the best.
+    /// Simulcast layer that clients in a room receive: `high`, `middle` or `low`. Default: the
+    /// server's choice, usually the highest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
-    /// Of how many of those who talked last clients in a room of Janus receive the video; they
-    /// receive everybody's audio. Who talks is told by the server: a room that the run makes does.
-    /// Needs `subscribe: together`. Default: everybody's.
+    /// Number of the most recent speakers whose video clients in a Janus room receive. Audio is
+    /// received from all participants. The server must report who speaks, as rooms created by the
+    /// run do. Needs `subscribe: together`. Default: the video of all participants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_n: Option<u32>,
-    /// The room of Janus that is made where it is not there, such as
-    /// `{publishers: 100, bitrate: 256kbps}`.
-    /// Who leaves nobody behind in it takes it away. Default: none is made.
+    /// Janus room to create if it does not exist, such as
+    /// `{publishers: 100, bitrate: 256kbps}`. A client that leaves no other client behind destroys
+    /// the room. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room: Option<RoomConfig>,
-    /// Real browsers that do what the clients do, beside them: `{chromium: 1}`. They play from WHEP
-    /// or a mount point, or take part in a room; what they say of themselves stands in the report
-    /// as `NAME_golden`. Default: none.
+    /// Real browsers that do the same as the clients at the same time: `{chromium: 1}`. They play
+    /// from WHEP or a mount point, or take part in a room. Their own statistics appear in the
+    /// report as `NAME_golden`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub golden: Option<Golden>,
-    /// Whether time codes are looked for in the frames where no population of the scenario
-    /// publishes: the server does, or another run on another machine. In a run that publishes they
-    /// always are. Needs `receive: decrypted`. Default false.
+    /// Whether to look for time codes in frames if no population of the scenario publishes: for
+    /// media published by the server, or by another run on another machine. A run that publishes
+    /// always looks for them. Needs `receive: decrypted`. Default false.
     pub time_codes: bool,
-    /// How TLS is spoken with secure URLs: `{verify: false}`, or `{ca: FILE}`. It is the
-    /// signalling's; media is always encrypted.
+    /// TLS settings for secure URLs: `{verify: false}`, or `{ca: FILE}`. They apply to the
+    /// signalling; media is always encrypted.
     pub tls: TlsConfig,
-    /// The text of the `User-Agent` header. Default `streamgauge/` and the version.
+    /// Value of the `User-Agent` header. Default `streamgauge/` and the version.
     pub user_agent: String,
 }
 
@@ -299,7 +301,7 @@ impl Default for ClientConfig {
 }
 
 impl ClientConfig {
-    /// Whether these values make sense together; if not, which key is wrong, and why.
+    /// Checks that the values are consistent. Otherwise returns the invalid key and the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         for (key, span) in [
             ("connect_timeout", self.connect_timeout),
@@ -310,24 +312,24 @@ impl ClientConfig {
             ("silence", self.silence),
         ] {
             if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than nothing")));
+                return Err((key, format!("`{key}` must be greater than 0")));
             }
         }
         let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
         if self.token.as_deref().is_some_and(|token| !plain(token)) {
-            let text = "`token` must be a word without blanks";
+            let text = "`token` must be a non-empty word of printable ASCII without spaces";
             return Err(("token", text.to_owned()));
         }
         if !crate::http1::is_value(&self.user_agent) {
-            let text = "`user_agent` must be one line";
+            let text = "`user_agent` must be one line of printable characters";
             return Err(("user_agent", text.to_owned()));
         }
         if self.time_codes && self.receive != Receive::Decrypted {
-            let text = "`time_codes` needs `receive: decrypted`: they are in what is encrypted";
+            let text = "`time_codes` needs `receive: decrypted`: the payload is encrypted";
             return Err(("time_codes", text.to_owned()));
         }
         if self.rtx == Some(true) && !self.nack {
-            let text = "`rtx` needs `nack`: nothing comes again that nobody asks for";
+            let text = "`rtx` needs `nack`: only requested packets are retransmitted";
             return Err(("rtx", text.to_owned()));
         }
         if let Some(turn) = &self.turn {
@@ -348,15 +350,15 @@ impl ClientConfig {
         }
         let made = self.source().is_some_and(|source| source.file.is_none());
         if self.follows() && !made {
-            let text = "`congestion: follow` needs generated video, by `publish` or `participate`";
+            let text = "`congestion: follow` needs generated video in `publish` or `participate`";
             return Err(("congestion", text.to_owned()));
         }
         if self.follows() && self.source().is_some_and(|source| source.simulcast) {
-            let text = "`congestion: follow` is of one layer; take it or `simulcast` out";
+            let text = "`congestion: follow` supports only one layer; remove it or `simulcast`";
             return Err(("congestion", text.to_owned()));
         }
         if self.layer.is_some() && self.subscribe == Subscribe::Nobody {
-            let text = "`layer` is of those who receive, and `subscribe` is `nobody`";
+            let text = "`layer` has no effect with `subscribe: nobody`; remove one of them";
             return Err(("layer", text.to_owned()));
         }
         if self.last_n == Some(0) {
@@ -369,7 +371,7 @@ impl ClientConfig {
         }
         self.check_feed()?;
         if self.publish.is_some() && self.participate.is_some() {
-            let text = "`publish` is of WHIP and `participate` of rooms; take one out";
+            let text = "`publish` is for WHIP and `participate` for rooms; remove one of them";
             return Err(("participate", text.to_owned()));
         }
         Ok(())
@@ -387,85 +389,85 @@ impl ClientConfig {
             ("congestion", self.follows()),
         ];
         if let Some((key, _)) = with.into_iter().find(|(_, written)| *written) {
-            let text = "it does not go with `feed`, which is plain RTP to a mount point; take one \
-                        out";
+            let text = "this key cannot be combined with `feed`, which sends plain RTP to a mount \
+                        point; remove one of them";
             return Err((key, text.to_owned()));
         }
         if source.simulcast || source.talk.is_some() {
-            let text = "`simulcast` and `talk` are not fed to a mount point; take them out";
+            let text = "`feed` supports neither `simulcast` nor `talk`; remove them";
             return Err(("feed", text.to_owned()));
         }
         Ok(())
     }
 
-    /// Whether these values make sense with a mount point of Janus, or with what is none; if not,
-    /// which key does not, and why.
+    /// Checks the keys for a Janus mount point, or, if `is_one` is false, for any other URL.
+    /// Returns the invalid key and the reason.
     pub(super) fn check_mountpoint(&self, is_one: bool) -> Result<(), (&'static str, String)> {
         if self.feed.is_some() && !is_one {
-            let text = "`feed` is of mount points of Janus (`janus+ws://HOST/streaming/ID`)";
+            let text = "`feed` is for Janus mount points (`janus+ws://HOST/streaming/ID`)";
             return Err(("feed", text.to_owned()));
         }
         if self.participate.is_some() && is_one {
-            let text = "`participate` is of rooms; a mount point is fed: write `feed`";
+            let text = "`participate` is for rooms; use `feed` for a mount point";
             return Err(("participate", text.to_owned()));
         }
         if self.publish.is_some() && is_one {
-            let text = "`publish` is of WHIP; a mount point is fed: write `feed`";
+            let text = "`publish` is for WHIP; use `feed` for a mount point";
             return Err(("publish", text.to_owned()));
         }
         Ok(())
     }
 
-    /// Whether these values make sense in rooms of LiveKit; if not, which key does not, and why.
+    /// Checks the keys for LiveKit rooms. Returns the invalid key and the reason.
     pub(super) fn check_for_livekit(&self) -> Result<(), (&'static str, String)> {
         let has_key = self.api_key.is_some() && self.api_secret.is_some();
         if self.token.is_none() && !has_key {
-            let text = "LiveKit wants to know who comes: write `api_key` and `api_secret`, by \
-                        which each client makes a token, or a `token`";
+            let text = "LiveKit requires a token; set `api_key` and `api_secret`, with which each \
+                        client makes its own, or `token`";
             return Err(("api_key", text.to_owned()));
         }
         if self.subscribe == Subscribe::Each {
-            let text = "LiveKit sends everybody over one PeerConnection: `subscribe` is `together` \
-                        or `nobody` there";
+            let text = "LiveKit sends all media over one PeerConnection; set `subscribe` to \
+                        `together` or `nobody`";
             return Err(("subscribe", text.to_owned()));
         }
         for (key, written) in [("room", self.room.is_some()), ("pin", self.pin.is_some())] {
             if written {
-                let text = format!("`{key}` is of Janus; LiveKit makes a room when somebody comes");
+                let text = format!("`{key}` is for Janus; LiveKit creates rooms on demand");
                 return Err((key, text));
             }
         }
         if self.publish.is_some() {
-            let text = "`publish` is of WHIP; in rooms it is `participate`";
+            let text = "`publish` is for WHIP; use `participate` in rooms";
             return Err(("publish", text.to_owned()));
         }
         Ok(())
     }
 
-    /// What the request says that makes the room, where one is made.
+    /// Returns the body of the request that creates the room, if `room` is set.
     pub(super) fn room_request(&self) -> Option<Value> {
         let room = self.room.as_ref();
         room.map(RoomConfig::request)
     }
 
-    /// Whether these values make sense with URLs that are no rooms of Janus; with `of_livekit` they
-    /// are rooms of LiveKit. If not, which key does not, and why.
+    /// Checks the keys for URLs that are not Janus rooms; `of_livekit` is true for LiveKit rooms.
+    /// Returns the invalid key and the reason.
     pub(super) fn check_without_room(
         &self,
         of_livekit: bool,
     ) -> Result<(), (&'static str, String)> {
         if self.layer.is_some() && !of_livekit {
-            let text = "`layer` is of rooms of Janus or LiveKit; take it out";
+            let text = "`layer` is for rooms of Janus or LiveKit; remove it";
             return Err(("layer", text.to_owned()));
         }
         if self.last_n.is_some() {
-            let text = "`last_n` is of rooms of Janus; take it out";
+            let text = "`last_n` is for Janus rooms; remove it";
             return Err(("last_n", text.to_owned()));
         }
         Ok(())
     }
 
-    /// Which feedback is agreed upon: what is given or heeded here.
+    /// Returns the feedback that is negotiated for received media.
     pub(super) fn feedback(&self) -> Feedback {
         Feedback {
             nack: self.nack,
@@ -477,23 +479,23 @@ impl ClientConfig {
         }
     }
 
-    /// Whether retransmissions may come in a stream of their own.
+    /// Returns `true` if retransmissions may have a stream of their own.
     fn takes_rtx(&self) -> bool {
         self.rtx.unwrap_or(true) && self.nack
     }
 
-    /// Whether what is sent follows what can be taken.
+    /// Returns `true` if sent video follows the estimated bandwidth.
     pub(super) fn follows(&self) -> bool {
         self.congestion == Control::Follow
     }
 
-    /// The most payload of a packet that is sent, in bytes.
+    /// Returns the maximum payload of a sent packet, in bytes.
     pub(super) fn packet(&self) -> usize {
         let source = self.publish.as_ref().or(self.participate.as_ref());
         source.map_or_else(|| SourceConfig::default().mtu, |source| source.mtu)
     }
 
-    /// Which feedback is heeded of what is sent. A file has its key frames where it has them.
+    /// Returns the feedback that is negotiated for sent media. The key frames of a file are fixed.
     pub(super) fn heeded_feedback(&self) -> Feedback {
         let makes_key_frames = self.source().is_none_or(|source| source.file.is_none());
         Feedback {
@@ -506,23 +508,23 @@ impl ClientConfig {
         }
     }
 
-    /// What is sent, be it by WHIP or in a room.
+    /// Returns the media to send: over WHIP, in a room, or to a mount point.
     pub(super) fn source(&self) -> Option<&SourceConfig> {
         let own = self.publish.as_ref().or(self.participate.as_ref());
         own.or(self.feed.as_ref())
     }
 }
 
-/// The longest payload that fits into a datagram of 1,280 bytes, IPv6 and SRTP included.
+/// Maximum payload for a datagram of 1,280 bytes, including IPv6 and SRTP.
 const MTU_MAX: usize = 1200;
 
-/// Whether the keys of a source make sense here.
+/// Checks the keys of a source.
 fn check_source(source: &SourceConfig) -> Result<(), String> {
     source.check_with_audio_codec()?;
     usual(source).check_made()
 }
 
-/// The source with what is usual here where nothing is written: packets that fit into every path.
+/// Returns the source with packets limited to a size that fits every path.
 pub(super) fn usual(source: &SourceConfig) -> SourceConfig {
     let mut source = source.clone();
     source.mtu = source.mtu.min(MTU_MAX);
@@ -540,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_and_senseless_ones_refused() {
+    fn valid_keys_parse_and_inconsistent_ones_are_refused() {
         assert_eq!(read("{}"), Ok(ClientConfig::default()));
         let config = read(
             r#"{"receive":"decrypted","room":{"publishers":30},"participate":{"bitrate":"256kbps"},
@@ -624,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_a_room_of_livekit_has_no_use_for_are_refused() {
+    fn livekit_rooms_refuse_keys_of_other_signalling() {
         let wrong = |text: &str| {
             let config: ClientConfig = serde_json::from_str(text).expect(text);
             config.check_for_livekit().err().map(|(key, _)| key)
@@ -650,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn key_frames_are_asked_for_and_made_where_they_can_be() {
+    fn key_frame_feedback_depends_on_keys_and_source() {
         let config = |text: &str| -> ClientConfig {
             serde_json::from_str(text).expect("it is a configuration")
         };

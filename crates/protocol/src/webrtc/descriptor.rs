@@ -1,4 +1,4 @@
-//! WebRTC as the registry lists it.
+//! Registry entry of WebRTC.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::options::{ClientOption, ClientOptions};
 use crate::session::{Needs, Session};
 use crate::tls::TlsConfig;
 
-/// WebRTC, by WHIP, WHEP, Janus or LiveKit.
+/// WebRTC with signalling by WHIP, WHEP, Janus or LiveKit.
 pub static PROTOCOL: Protocol = Protocol {
     name: "webrtc",
     schemes: SCHEMES,
@@ -38,7 +38,7 @@ pub static PROTOCOL: Protocol = Protocol {
     transport: descriptor::Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &RTP, &WEBRTC]),
     datagrams: Some(Needs {
-        // The length of padding is encrypted: no packet is needed as a whole.
+        // The length of padding is encrypted, so no packet is needed whole.
         whole_if: 0,
         // To authenticate the first ones of each stream.
         whole_sample: Some(AUTHENTICATED_SAMPLE),
@@ -61,19 +61,19 @@ static OPTIONS: ClientOptions = ClientOptions {
             "token",
             "token",
             "TOKEN",
-            "The token that a WHIP, WHEP, Janus or LiveKit server is shown",
+            "Token for a WHIP, WHEP, Janus or LiveKit server",
         ),
         ClientOption::new(
             "api-key",
             "api_key",
             "NAME",
-            "LiveKit's API key, by which each client makes a token",
+            "LiveKit API key, with which each client makes its token",
         ),
         ClientOption::new(
             "api-secret",
             "api_secret",
             "SECRET",
-            "The secret of LiveKit's API key, or of Janus' API",
+            "Secret of the LiveKit API key, or Janus API secret",
         ),
     ],
 };
@@ -82,7 +82,7 @@ fn read_url(text: &str) -> Result<Location, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     Ok(Location {
         is_secure: url.at.is_secure(),
-        // What was written, or what is usual for the scheme.
+        // The port of the URL, or the default port of the scheme.
         default_port: url.at.port(),
         stream: Some(StreamName {
             is_awaited: !url.is_room(),
@@ -122,13 +122,13 @@ impl Keys for ClientConfig {
     }
 
     fn unwritten(&self) -> &'static [&'static str] {
-        // A mount point says nothing of what it receives.
+        // Janus does not report what a mount point receives.
         if self.feed.is_some() {
             return &["sent_packets > 0", "not_taken == 0"];
         }
         match (&self.publish, &self.participate) {
-            // A server says what it receives (RFC 8834, 4.1): of one that says nothing nobody knows
-            // whether it took anything.
+            // A server must report what it receives (RFC 8834, 4.1). Without reports, it is unknown
+            // whether it received anything.
             (Some(_), _) => &["sent_packets > 0", "not_taken == 0", "receiver_reports > 0"],
             (None, Some(_)) => &[
                 "sent_packets > 0",
@@ -141,9 +141,9 @@ impl Keys for ClientConfig {
         }
     }
 
-    /// What is opened is needed as a whole.
+    /// Packets to be decrypted are needed whole.
     fn datagrams(&self) -> Option<Needs> {
-        // Those of a TURN server have media within: only sessions take it out.
+        // Datagrams of a TURN server contain media that only the session can extract.
         match (&self.turn, self.receive) {
             (Some(_), _) => None,
             (None, Receive::Headers) => PROTOCOL.datagrams,
@@ -183,14 +183,14 @@ impl Keys for ClientConfig {
         }))
     }
 
-    /// The signalling, and those of PeerConnections.
+    /// One socket per signalling connection and per PeerConnection.
     fn sockets_per_client(&self, clients: u64) -> u64 {
         // The signalling has at most two connections.
         2 + self.peers_per_client(clients)
     }
 
-    /// A TURN server is reached from any port: a ring shows nothing of it, and of a connection to
-    /// one it shows segments.
+    /// Zero with a TURN server, which is reached from arbitrary ports: the packet ring shows
+    /// nothing of its datagrams, and only segments of a connection to it.
     fn udp_pairs_per_client(&self, clients: u64) -> u64 {
         match self.turn {
             Some(_) => 0,
@@ -233,8 +233,8 @@ impl Keys for ClientConfig {
 }
 
 impl ClientConfig {
-    /// PeerConnections: one for what it sends, and one for all that it receives, or for each of the
-    /// others.
+    /// Number of PeerConnections per client: one to send, and one to receive all others, or one to
+    /// receive each of them.
     fn peers_per_client(&self, clients: u64) -> u64 {
         let sends = u64::from(self.participate.is_some());
         match self.subscribe {
@@ -245,11 +245,11 @@ impl ClientConfig {
     }
 }
 
-/// All clients of all runs show the same certificate, unless each is to have its own: nobody trusts
-/// it for more than that it is the one of which their descriptions tell.
+/// Seed of the certificate that all clients of all runs share, unless each has its own. The
+/// certificate proves only that it is the one in the description.
 const CERTIFICATE_SEED: u64 = 1;
 
-/// What the clients of a population have in common.
+/// Shared state of the clients of a population.
 #[derive(Debug)]
 struct Clients {
     config: Arc<ClientConfig>,
@@ -257,14 +257,13 @@ struct Clients {
     certificate: Arc<Certificate>,
     surroundings: Surroundings,
     talk: Option<TalkConfig>,
-    /// The URLs of the rooms in which they talk; none where all talk together.
+    /// URLs of the rooms in which clients talk; empty if all talk together.
     rooms: Vec<String>,
-    /// How many they are.
     clients: u64,
 }
 
 impl Clients {
-    /// Which of those that talk together sits in that seat, and is sent to `url`.
+    /// Returns the position of a client among those that talk in the same room.
     fn member(&self, url: &str, seat: Seat) -> Member {
         let room = self.rooms.iter().position(|room| room == url);
         let (room, rooms) = match room {
@@ -273,13 +272,13 @@ impl Clients {
         };
         Member {
             seed: mix(&[seat.shared_seed, room]),
-            // One after the other they go to one room after the other.
+            // Consecutive clients are in consecutive rooms.
             place: seat.place / rooms,
             of: self.clients.saturating_sub(room).div_ceil(rooms),
         }
     }
 
-    /// The certificate that a client shows.
+    /// Returns the DTLS certificate of a client.
     fn certificate(&self, seed: u64) -> Arc<Certificate> {
         match self.config.certificate {
             Certificates::Shared => self.certificate.clone(),
@@ -293,15 +292,15 @@ impl MakeClients for Clients {
         let in_rooms = self.config.participate.is_some() && crowd.urls.len() > 1;
         if self.talk.is_some() && in_rooms && !crowd.in_turn {
             return Err(
-                "`talk` in several rooms needs `pick: in_turn` or `pick: own`: else nobody knows \
-                 who is in the same room"
+                "`talk` in several rooms needs `pick: in_turn` or `pick: own`: otherwise it is \
+                 unknown who is in the same room"
                     .to_owned(),
             );
         }
         if self.talk.is_some() && in_rooms && crowd.moves {
             return Err(
-                "`talk` in several rooms with `rejoin` needs `pick: own`: else who takes another's \
-                 place is in another room, where somebody else has the same turns"
+                "`talk` in several rooms with `rejoin` needs `pick: own`: otherwise a replacement \
+                 may join another room, where another participant has the same turns"
                     .to_owned(),
             );
         }
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_show_one_certificate_or_each_its_own() {
+    fn clients_share_a_certificate_or_have_their_own() {
         let mut clients = clients();
         let shown = |clients: &Clients, seed| clients.certificate(seed).fingerprint().clone();
         assert_eq!(shown(&clients, 1), shown(&clients, 2));
@@ -361,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_is_of_its_kind_of_url() {
+    fn keys_are_checked_against_the_kind_of_url() {
         let refused = |text: &str, url: &str| {
             let config: ClientConfig = serde_json::from_str(text).expect("it is one");
             config.check_url(url).err().map(|(key, _)| key)
@@ -391,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn those_in_one_room_talk_together() {
+    fn clients_of_a_room_talk_together() {
         let urls = ["a", "b", "c"].map(str::to_owned);
         let mut clients = clients();
         let crowd = |in_turn, moves| Crowd {
@@ -415,7 +414,7 @@ mod tests {
         };
         let all: Vec<Member> = (0..10).map(member).collect();
         for (at, one) in all.iter().enumerate() {
-            // Ten in three rooms: the first has four.
+            // Ten clients in three rooms: the first room has four.
             let of = if at % 3 == 0 { 4 } else { 3 };
             assert_eq!((one.place, one.of), (at as u64 / 3, of));
             for (other_at, other) in all.iter().enumerate() {

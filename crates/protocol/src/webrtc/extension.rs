@@ -1,21 +1,21 @@
-//! Header extensions of RTP (RFC 8285). SRTP does not encrypt them.
+//! RTP header extensions (RFC 8285). SRTP does not encrypt them.
 
 use crate::media::rtp::header::FIXED_LENGTH;
 use crate::session::PacketHeader;
 
-/// The bit of a packet's first byte that says that an extension follows (RFC 3550, 5.1).
+/// Extension bit in the first byte of a packet (RFC 3550, 5.1).
 pub const EXTENSION: u8 = 0x10;
 
-/// What an extension begins with whose elements have a head of one byte (RFC 8285, 4.2), and, in
-/// the upper 12 bits, one of two (4.3).
+/// Profile of extensions with one-byte element headers (RFC 8285, 4.2), and upper 12 bits of the
+/// profile with two-byte headers (4.3).
 const ONE_BYTE: u16 = 0xbede;
 const TWO_BYTES: u16 = 0x1000;
 
-/// The number that ends the elements of one byte.
+/// ID that ends a list of elements with one-byte headers.
 const END: u8 = 15;
 
-/// What the element of that number holds in a packet, of which its beginning is enough. `None`: it
-/// has none, or not all of it is there.
+/// Returns the data of the element with that ID. The beginning of the packet is sufficient. Returns
+/// `None` if the element is absent or truncated.
 pub fn find(packet: &[u8], id: u8) -> Option<&[u8]> {
     let first = *packet.first()?;
     if first & EXTENSION == 0 {
@@ -51,8 +51,9 @@ pub fn find(packet: &[u8], id: u8) -> Option<&[u8]> {
     }
 }
 
-/// The header with an element more, of one byte or two. `None` where there is no room, or where its
-/// extension is of another form. `header` is of RTP alone, as a packet has it before its payload.
+/// Returns the header with an additional element of one or two bytes. Returns `None` if there is no
+/// room, or if the existing extension has another format. `header` is an RTP header without
+/// payload.
 pub fn add<const LENGTH: usize>(
     header: &PacketHeader,
     id: u8,
@@ -62,7 +63,7 @@ pub fn add<const LENGTH: usize>(
     let &first = header.first()?;
     let begin = FIXED_LENGTH + 4 * usize::from(first & 0x0f);
     let length = LENGTH as u8;
-    // What a short one leaves is padding.
+    // A one-byte element is padded.
     let (one, two) = (data[0], data.get(1).copied().unwrap_or(0));
     let element = |profile: u16| match profile {
         ONE_BYTE => Some([id << 4 | (length - 1), one, two, 0]).filter(|_| (1..END).contains(&id)),
@@ -105,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// A packet with these elements, in the short form or the long one.
+    /// Returns a packet with these elements, with one-byte or two-byte element headers.
     fn write(sources: usize, long: bool, elements: &[(u8, Vec<u8>)]) -> Vec<u8> {
         let mut body = Vec::new();
         for (number, data) in elements {
@@ -127,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_found(
+        fn written_elements_are_found(
             sources in 0_usize..4,
             long: bool,
             elements in vec((1_u8..15, vec(any::<u8>(), 1..17)), 0..6),
@@ -137,13 +138,13 @@ mod tests {
             let packet = write(sources, long, &elements);
             let first = elements.iter().find(|(number, _)| *number == sought);
             prop_assert_eq!(find(&packet, sought), first.map(|(_, data)| &data[..]));
-            // Of what is cut off there is less, and nothing else.
+            // A truncated packet yields the same data or `None`.
             let cut = find(&packet[..packet.len().min(kept)], sought);
             prop_assert!(cut.is_none() || cut == find(&packet, sought));
         }
 
         #[test]
-        fn what_is_added_is_found_and_what_was_there_stays(
+        fn added_element_is_found_and_others_stay(
             sources in 0_usize..2,
             extended: bool,
             long: bool,
@@ -157,7 +158,7 @@ mod tests {
                 false => [&[0x80 | sources as u8][..], &[5; 11], &[6; 4].repeat(sources)].concat(),
             };
             let header = PacketHeader::EMPTY.with(&packet);
-            // A number above 14 does not go with elements of the short form.
+            // An ID above 14 does not fit a one-byte element header.
             let (added, data) = match short {
                 true => (add(&header, id, [data[0]]), &data[..1]),
                 false => (add(&header, id, data), &data[..]),
@@ -177,7 +178,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_others_write_is_read_beyond_its_end(
+        fn arbitrary_packet_does_not_panic(
             packet in vec(any::<u8>(), 0..80),
             id: u8,
         ) {
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_that_ends_a_list_ends_it() {
+    fn end_id_ends_the_elements() {
         let packet = write(0, false, &[(END, vec![1]), (3, vec![2])]);
         assert_eq!(find(&packet, 3), None);
         let plain = [0x80; FIXED_LENGTH];

@@ -1,101 +1,104 @@
-//! The ways in which a client can fail.
+//! Failure reasons of a client.
 
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
 use crate::http1::Malformed;
 
 reasons! {
-    /// Why a client failed: a row of the report.
+    /// Reason why a client failed: a row of the report.
     Failure with Connect(ConnectFailure) {
-        /// A request of the signalling was not answered in time.
+        /// A signalling request was not answered in time.
         RequestTimeout = "request_timeout";
-        /// The connection of the signalling ended, or broke, before an answer or while it was
-        /// needed.
+        /// The signalling connection ended or broke before an answer, or while it was still needed.
         SignallingClosed = "signalling_closed";
-        /// The connection ran over: the server did not read what it was sent.
+        /// The server stopped reading from the connection until the send queue overflowed.
         Stuck = "stuck";
-        /// What the server answered is no HTTP.
+        /// The server's answer is not HTTP.
         NotHttp = "not_http";
-        /// An answer of HTTP that cannot be read.
+        /// An HTTP response could not be parsed.
         MalformedResponse = "malformed_response";
-        /// The server refused the WebSocket, or what it answered makes none.
+        /// The server refused the WebSocket, or its answer to the upgrade is invalid.
         WebsocketRefused = "websocket_refused";
-        /// What came on the WebSocket breaks its rules, or is longer than is taken.
+        /// The server violated the WebSocket protocol, or sent a message that exceeds the size
+        /// limit.
         MalformedMessage = "malformed_message";
-        /// What came is no JSON, or not what the protocol says it is.
+        /// A message is not JSON, or not as the protocol specifies it.
         MalformedJson = "malformed_json";
-        /// The server answered 400: it could not read the request.
+        /// The server answered 400: it could not parse the request.
         BadRequest = "bad_request";
-        /// The server wants to know who asks, or did not accept what it was told (401).
+        /// The server requires authentication, or rejected the credentials (401).
         Unauthorized = "unauthorized";
-        /// The client may not (403).
+        /// The server denied access (403).
         Forbidden = "forbidden";
-        /// There is no such stream, endpoint, room or mount point.
+        /// The stream, endpoint, room or mount point does not exist.
         NotFound = "not_found";
-        /// The server does not take the offer: 406, 415 or 422, it cannot read it, or its answer
-        /// refuses all media.
+        /// The server did not accept the offer: 406, 415 or 422, a parse error, or an answer that
+        /// rejects all media.
         OfferRefused = "offer_refused";
-        /// Somebody else publishes there, or nobody publishes (409), or somebody of the same name
-        /// has come to the room.
+        /// Another client already publishes there, or no client publishes (409), or another
+        /// participant joined the room under the same name.
         Conflict = "conflict";
-        /// The server serves as many as it can (429, 503, or the room is full).
+        /// The server has reached its capacity (429, 503, or the room is full).
         Overloaded = "overloaded";
-        /// The server has an error of its own (5xx).
+        /// The server reported an internal error (5xx).
         ServerError = "server_error";
-        /// The server refused with another status or error, which the detail names.
+        /// The server refused with another status or error, named in the detail.
         Refused = "other_refusal";
-        /// The server sent the client elsewhere with a place that cannot be read, or without one.
+        /// The server redirected the client without a `Location`, or with one that could not be
+        /// parsed.
         BadRedirect = "bad_redirect";
-        /// The server sent the client where `follow` does not let it go.
+        /// The server redirected the client to a host that `follow` does not allow.
         RedirectRefused = "redirect_refused";
-        /// The server sent the client to where it had been.
+        /// The server redirected the client to a URL that it had visited before.
         RedirectLoop = "redirect_loop";
-        /// The server sent the client on too often.
+        /// The server redirected the client too often.
         TooManyRedirects = "too_many_redirects";
-        /// The server's description cannot be used: it cannot be read, has no media, lacks what the
-        /// connection needs, or breaks a rule of answers that browsers enforce.
+        /// The server's session description is not usable: it could not be parsed, has no media,
+        /// lacks parameters of the transport, or breaks a rule of answers that browsers enforce.
         BadSdp = "bad_sdp";
-        /// The server's description is longer than is taken.
+        /// The server's session description exceeds the size limit.
         SdpTooLong = "sdp_too_long";
-        /// The server hung the PeerConnection up, with the reason that the detail names. Not with
-        /// `leave: at_end` if media had come.
+        /// The server hung up the PeerConnection, for the reason in the detail. With `leave:
+        /// at_end`, a hang-up after media was received is no failure.
         HungUp = "hung_up";
-        /// The server ended the session of the signalling, because it heard nothing in time.
+        /// The server ended the signalling session because it received no keep-alive in time.
         SessionTimeout = "session_timeout";
-        /// No way to the server was found by ICE in time.
+        /// ICE found no path to the server in time.
         IceTimeout = "ice_timeout";
-        /// ICE failed, or the way that it had found answered no more (RFC 7675).
+        /// ICE failed, or the selected path stopped answering checks (RFC 7675).
         IceFailed = "ice_failed";
-        /// The server gave no address that the client may send to: none, or only over TCP, by
-        /// names, or at addresses that are never checked. The detail says which.
+        /// The server gave no candidate that the client can use: none at all, or only TCP
+        /// candidates, hostnames, or addresses that are never checked. The detail says which.
         NoCandidates = "no_candidates";
-        /// The TURN server refused a relayed address, or lets it send to none of the server's.
+        /// The TURN server refused to allocate a relayed address, or to relay to any of the
+        /// server's addresses.
         TurnRefused = "turn_refused";
-        /// The TURN server did not take name and password.
+        /// The TURN server rejected the name and password.
         TurnUnauthorized = "turn_unauthorized";
         /// The TURN server did not answer in time.
         TurnTimeout = "turn_timeout";
-        /// The TURN server ended the connection, or did not renew what it had granted.
+        /// The TURN server closed the connection, or did not renew an allocation or permission.
         TurnLost = "turn_lost";
-        /// The handshake of DTLS came to no end in time.
+        /// The DTLS handshake did not complete in time.
         DtlsTimeout = "dtls_timeout";
-        /// The handshake of DTLS failed.
+        /// The DTLS handshake failed.
         DtlsFailed = "dtls_failed";
-        /// The certificate is not the one of which the description tells (RFC 8122).
+        /// The certificate does not match the fingerprint in the session description (RFC 8122).
         FingerprintMismatch = "fingerprint_mismatch";
-        /// Both sides have no protection of media in common (RFC 5764).
+        /// The client and the server have no SRTP profile in common (RFC 5764).
         NoSrtpProfile = "no_srtp_profile";
-        /// The server closed DTLS. Not with `leave: at_end` if media had come.
+        /// The server closed DTLS. With `leave: at_end`, a close after media was received is no
+        /// failure.
         DtlsClosed = "dtls_closed";
-        /// The server ended all streams (BYE) before the client was to leave. Not with `leave:
-        /// at_end`.
+        /// The server ended all streams (BYE) before the client was due to leave. Not a failure
+        /// with `leave: at_end`.
         EndedByServer = "ended_by_server";
-        /// The connection stood, and then no media came in time.
+        /// The PeerConnection was established, but no media arrived in time.
         NoMedia = "no_media";
-        /// More than a tenth of the packets of a PeerConnection belongs to none of the media agreed
-        /// upon: a player would throw them away. The detail names their payload types.
+        /// More than a tenth of the packets of a PeerConnection belong to no negotiated media; a
+        /// player would discard them. The detail names their payload types.
         UnknownMedia = "unknown_media";
-        /// Media came to a stop.
+        /// Media stopped.
         MediaStopped = "media_stopped";
         /// Nothing can be sent.
         NotSent = "not_sent";
@@ -103,7 +106,7 @@ reasons! {
 }
 
 impl Failure {
-    /// Whether the server ended the session in good order, if media had come.
+    /// Returns `true` if the server ended the session in order, provided that media was received.
     pub const fn is_end(self) -> bool {
         matches!(
             self,
@@ -111,7 +114,7 @@ impl Failure {
         )
     }
 
-    /// Of an answer's status.
+    /// Returns the failure for the status of an answer.
     pub const fn of_status(status: u16) -> Failure {
         match status {
             400 => Failure::BadRequest,
@@ -126,7 +129,7 @@ impl Failure {
         }
     }
 
-    /// Of an answer that cannot be read.
+    /// Returns the failure for an answer that could not be parsed.
     pub const fn of_malformed(malformed: Malformed) -> Failure {
         match malformed {
             Malformed::NotHttp => Failure::NotHttp,

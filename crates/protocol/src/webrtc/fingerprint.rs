@@ -1,4 +1,4 @@
-//! What a peer's certificate is known by (RFC 8122, 5).
+//! Fingerprint of a certificate (RFC 8122, 5).
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,20 +6,21 @@ use std::str::FromStr;
 use aws_lc_rs::digest::{self, Algorithm, SHA256, SHA384, SHA512};
 use thiserror::Error;
 
-/// The hash of a certificate, with the hash's name.
+/// Hash of a certificate, with the name of the hash function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
-    /// As in the registry of hash functions, in small letters: `sha-256`.
+    /// Name in the IANA registry, in lower case: `sha-256`.
     hash: String,
     digest: Vec<u8>,
 }
 
-/// Why a text is no fingerprint.
+/// Parse error of a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("no fingerprint of a certificate: it is `sha-256 AB:CD:...`")]
+#[error("not a certificate fingerprint; example: `sha-256 AB:CD:...`")]
 pub struct BadFingerprint;
 
-/// Hashes that a certificate is compared by. SHA-1 and MD5 prove nothing (RFC 8122, 5.1).
+/// Returns a hash function that is accepted for certificates. SHA-1 and MD5 prove nothing (RFC
+/// 8122, 5.1).
 fn algorithm(hash: &str) -> Option<&'static Algorithm> {
     match hash {
         "sha-256" => Some(&SHA256),
@@ -30,7 +31,7 @@ fn algorithm(hash: &str) -> Option<&'static Algorithm> {
 }
 
 impl Fingerprint {
-    /// Of a certificate in DER, by SHA-256.
+    /// Computes the SHA-256 fingerprint of a certificate in DER.
     pub fn of(certificate: &[u8]) -> Fingerprint {
         Fingerprint {
             hash: "sha-256".to_owned(),
@@ -38,12 +39,12 @@ impl Fingerprint {
         }
     }
 
-    /// Whether it can be compared at all: it is of a hash that is known, and as long as one.
+    /// Returns `true` if the hash function is accepted and the digest has its length.
     pub fn is_usable(&self) -> bool {
         algorithm(&self.hash).is_some_and(|known| known.output_len() == self.digest.len())
     }
 
-    /// Whether that certificate, in DER, has it.
+    /// Returns `true` if the fingerprint matches a certificate in DER.
     pub fn is_of(&self, certificate: &[u8]) -> bool {
         algorithm(&self.hash)
             .is_some_and(|known| digest::digest(known, certificate).as_ref() == self.digest)
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_are_read_as_they_are_written() {
+    fn written_fingerprint_parses_back() {
         let fingerprint = Fingerprint::of(b"a certificate");
         let text = fingerprint.to_string();
         assert_eq!(text.parse(), Ok(fingerprint.clone()));
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_that_prove_nothing_are_of_no_certificate() {
+    fn weak_hashes_match_no_certificate() {
         for weak in ["sha-1 AB:CD", "sha-256 AB:CD"] {
             let weak: Fingerprint = weak.parse().expect("it is written as one");
             assert!(!weak.is_usable() && !weak.is_of(b"a certificate"));

@@ -1,12 +1,11 @@
-//! WebRTC: peer connections without input and output, how both sides agree on them, and clients
-//! that play and publish over them.
+//! WebRTC: sans-IO peer connections, signalling, and clients that play and publish.
 //!
-//! [`peer::Peer`] is fed datagrams and times, and gives datagrams, a deadline and events. It finds
-//! its way by ICE ([`ice`], RFC 8445), agrees on keys by DTLS ([`dtls`], RFC 5764) and keeps the
-//! secrets of media ([`srtp`], RFC 3711). What both sides agree on beforehand is [`sdp`]; how they
-//! tell it each other is [`signalling`]; what they tell of media while it flows is [`feedback`].
-//! A [`client`] has all of that, and so has a reference [`server`]. Between the two there may be a
-//! server that relays all ([`turn`], RFC 8656).
+//! [`peer::Peer`] takes datagrams and times, and returns datagrams, a deadline and events. It finds
+//! a path with ICE ([`ice`], RFC 8445), negotiates keys with DTLS ([`dtls`], RFC 5764) and protects
+//! RTCP and media with SRTP ([`srtp`], RFC 3711). [`sdp`] contains session descriptions,
+//! [`signalling`] their exchange, and [`feedback`] the RTCP feedback on media. A [`client`]
+//! combines them, and so does the reference [`server`]. A TURN server may relay all datagrams
+//! between the two ([`turn`], RFC 8656).
 
 mod again;
 mod calibration;

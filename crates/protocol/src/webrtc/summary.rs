@@ -1,15 +1,15 @@
-//! What the summary of a run shows of WebRTC.
+//! WebRTC rows in the summary of a run.
 
 use measure::SummaryRow;
 use measure::summary::{Part, When};
 
-/// How many PeerConnections there were, and how they came about.
+/// Number of PeerConnections, and the delays of ICE and DTLS.
 pub(super) const PEERS: &[SummaryRow] = &[
     SummaryRow::text(
         "connections",
         &[When::Above("peers")],
         &[
-            Part::Text("{peers_connected} of {peers} stood"),
+            Part::Text("{peers_connected} of {peers} connected"),
             Part::If("refusals", "; {} requests refused"),
             Part::If("unauthentic", "; {} datagrams unauthentic"),
             Part::If("replayed", "; {} replayed"),
@@ -19,16 +19,16 @@ pub(super) const PEERS: &[SummaryRow] = &[
     SummaryRow::distribution("DTLS", &[When::HasData("dtls_delay")], "dtls_delay", "p50"),
 ];
 
-/// Media that was discarded.
+/// Discarded media.
 pub(super) const UNKNOWN: &[SummaryRow] = &[SummaryRow::text(
     "unknown",
     &[When::Above("unknown_media")],
     &[Part::Text(
-        "{unknown_media:packet|packets} of no agreed media, thrown away",
+        "{unknown_media:packet|packets} of no negotiated media, discarded",
     )],
 )];
 
-/// What a population sent.
+/// Rows of a population that publishes.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
         "sent",
@@ -44,35 +44,35 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::text(
-        "server says",
+        "server reports",
         &[When::Above("sent_packets"), When::Above("receiver_reports")],
-        &[Part::Text("{reported_lost} packets lost on the way to it")],
+        &[Part::Text("{reported_lost} packets lost")],
     ),
     SummaryRow::end(&[When::Above("sent_packets"), When::NotAbove("expected")]),
 ];
 
-/// That no packet came.
+/// Row of a population that received no packet.
 pub(super) const NO_MEDIA: &[SummaryRow] = &[
     SummaryRow::text(
         "media",
         &[When::Zero("expected")],
-        &[Part::Text("none came")],
+        &[Part::Text("none received")],
     ),
     SummaryRow::end(&[When::Zero("expected"), When::NotAbove("bitrate")]),
 ];
 
-/// How evenly packets came, and what came besides.
+/// Jitter, retransmissions, speaker switches and slow links.
 pub(super) const TIMES: &[SummaryRow] = &[
     SummaryRow::distribution("jitter", &[When::HasData("jitter")], "jitter", "mean"),
     SummaryRow::text(
         "recovered",
         &[When::Above("asked_packets")],
         &[Part::Text(
-            "{recovered_packets} packets came because the server was asked, {asked_packets} times",
+            "{recovered_packets} packets, after {asked_packets} requests to the server",
         )],
     ),
     SummaryRow::text(
-        "besides",
+        "RTX",
         &[When::Above("rtx_packets")],
         &[Part::Text("{rtx_packets} packets of retransmission")],
     ),
@@ -80,22 +80,21 @@ pub(super) const TIMES: &[SummaryRow] = &[
         "speakers",
         &[When::Above("video_switches")],
         &[
-            Part::Text("{video_switches:video|videos} took the place of another"),
-            Part::IfData("switch_delay", "; agreed after {switch_delay.p50} (p50)"),
+            Part::Text("{video_switches:video|videos} replaced another"),
+            Part::IfData("switch_delay", "; delay {switch_delay.p50} (p50)"),
         ],
     ),
     SummaryRow::text(
-        "server says",
+        "server reports",
         &[When::Above("slow_link_lost")],
         &[Part::Text(
-            "{slow_link_lost} packets lost in {slow_downlinks} slow links to clients and \
-             {slow_uplinks} from them",
+            "{slow_link_lost} packets lost: {slow_downlinks} slow links to clients, \
+             {slow_uplinks} from clients",
         )],
     ),
 ];
 
-/// How long frames of a publisher of ours were on their way, how many did not come, and where
-/// playing would have stood still.
+/// Delay of frames from our own publishers, lost frames, and stalls of playback.
 pub(super) const PLAYING: &[SummaryRow] = &[
     SummaryRow::distribution(
         "frame delay",
@@ -107,8 +106,8 @@ pub(super) const PLAYING: &[SummaryRow] = &[
         "frames lost",
         &[When::Above("frames_published")],
         &[Part::Text(
-            "{frame_loss}   {frames_published-frames_delivered} of {frames_published} did not come \
-             whole",
+            "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing or \
+             incomplete",
         )],
     ),
     SummaryRow::text(

@@ -1,4 +1,4 @@
-//! Numbers that all packets of a transport share, whatever their streams
+//! Transport-wide sequence numbers, which count the packets of all streams of a transport
 //! (draft-holmer-rmcat-transport-wide-cc-extensions-01, 2).
 
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use super::extension;
 use crate::session::PacketHeader;
 
-/// The numbers of one transport. All its streams have the same.
+/// Sequence numbers of one transport, shared by its streams.
 #[derive(Clone, Debug)]
 pub(super) struct TransportNumbers {
-    /// The number of the header extension.
+    /// ID of the header extension.
     extension: u8,
     next: Arc<AtomicU16>,
 }
 
 impl TransportNumbers {
-    /// From 1 on, in the header extension of that number.
+    /// Counts from 1, with the header extension of that ID.
     pub(super) fn new(extension: u8) -> TransportNumbers {
         TransportNumbers {
             extension,
@@ -24,9 +24,10 @@ impl TransportNumbers {
         }
     }
 
-    /// The header with the next number, and which that is. `None` where it has no room.
+    /// Returns the header with the next number, and that number. Returns `None` if the header has
+    /// no room.
     pub(super) fn number(&self, header: &PacketHeader) -> Option<(PacketHeader, u16)> {
-        // Streams of a transport leave by one thread: none overtakes another between the two.
+        // One thread sends all streams of a transport: nothing happens between load and store.
         let number = self.next.load(Ordering::Relaxed);
         let numbered = extension::add(header, self.extension, number.to_be_bytes())?;
         self.next.store(number.wrapping_add(1), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! URLs of what clients play and publish over WebRTC: the scheme says by which signalling.
+//! WebRTC URLs. The scheme selects the signalling.
 
 use std::fmt;
 
@@ -6,7 +6,6 @@ use crate::http1;
 use crate::url::{UrlError, Why, percent_decode};
 use crate::websocket;
 
-/// The schemes.
 pub const SCHEMES: &[&str] = &[
     "whep+http",
     "whep+https",
@@ -20,57 +19,53 @@ pub const SCHEMES: &[&str] = &[
     "livekit+wss",
 ];
 
-/// A place where clients are sent to.
+/// URL of a WebRTC client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Where the signalling goes: of WHIP and WHEP what is posted to, of Janus the WebSocket, or the
-    /// place of its API over HTTP, of LiveKit the WebSocket without what its protocol adds to the
-    /// path.
+    /// Address of the signalling: the WHIP or WHEP endpoint, the WebSocket or HTTP API of Janus, or
+    /// the WebSocket of LiveKit without the path that its protocol appends.
     pub at: http1::Url,
-    /// Whether Janus is spoken to over HTTP.
+    /// True for Janus over HTTP.
     pub long_poll: bool,
-    /// What is there.
     pub place: Place,
 }
 
-/// What is at a URL.
+/// Resource that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// An endpoint of WHEP (draft-ietf-wish-whep): it is played from.
+    /// WHEP endpoint (draft-ietf-wish-whep), from which clients play.
     Whep,
-    /// An endpoint of WHIP (RFC 9725): it is published to.
+    /// WHIP endpoint (RFC 9725), to which clients publish.
     Whip,
-    /// A room of Janus' VideoRoom.
+    /// Room of the Janus VideoRoom plugin.
     Room(Id),
-    /// A mount point of Janus' Streaming.
+    /// Mount point of the Janus Streaming plugin.
     Mountpoint(Id),
-    /// A room of LiveKit.
+    /// LiveKit room, by name.
     LiveKit(String),
 }
 
-/// What Janus calls a room or a mount point by: a number, or a text where it is set up so
-/// (`string_ids`).
+/// ID of a Janus room or mount point: a number, or a string if Janus is configured with
+/// `string_ids`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Id {
-    /// A number.
     Number(u64),
-    /// A text.
     Text(String),
 }
 
-/// The longest number in letters that is taken, in bytes: thousands of them are kept.
+/// Maximum length of a string ID from the server, in bytes: thousands of them are kept.
 const TEXT_MAX: usize = 256;
 
 impl Id {
     fn parse(text: &str) -> Id {
         match text.parse() {
-            // A number with zeros before it is a text: it would be written otherwise.
+            // A number with leading zeros is a string, because it would be formatted differently.
             Ok(number) if text == format!("{number}") => Id::Number(number),
             _ => Id::Text(text.to_owned()),
         }
     }
 
-    /// As JSON has it.
+    /// Returns the ID as a JSON value.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Id::Number(number) => (*number).into(),
@@ -78,7 +73,8 @@ impl Id {
         }
     }
 
-    /// As it stands in JSON; none where it is neither a number nor a text.
+    /// Parses a JSON value. Returns `None` if it is neither an unsigned integer nor a string of at
+    /// most 256 bytes.
     pub fn of_json(value: &serde_json::Value) -> Option<Id> {
         match value {
             serde_json::Value::Number(number) => number.as_u64().map(Id::Number),
@@ -99,20 +95,20 @@ impl fmt::Display for Id {
     }
 }
 
-/// The port of a Janus WebSocket where a URL names none: that of its own configuration.
+/// Default port of Janus over a WebSocket, as in the configuration of Janus.
 pub const JANUS_PORT: u16 = 8188;
 
-/// The same over HTTP.
+/// Default port of Janus over HTTP.
 pub const JANUS_HTTP_PORT: u16 = 8088;
 
-/// The port of a LiveKit WebSocket where a URL names none: that of its own configuration.
+/// Default port of LiveKit, as in its configuration.
 pub const LIVEKIT_PORT: u16 = 7880;
 
-/// The longest name of a LiveKit room that is taken, in bytes: it goes into a token.
+/// Maximum length of the name of a LiveKit room, in bytes: it becomes part of a token.
 const ROOM_MAX: usize = 256;
 
 impl Url {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
     /// # Errors
     /// [`UrlError`].
@@ -127,7 +123,7 @@ impl Url {
             .of(url)
         };
         let (signalling, below) = scheme.split_once('+').ok_or_else(wrong)?;
-        // Its length is that of what was written: schemes are of ASCII.
+        // The lower-case scheme has the length of the original, as schemes are ASCII.
         let rest = &url[scheme.len()..];
         let inner = format!("{below}{rest}");
         match (signalling, below) {
@@ -145,7 +141,7 @@ impl Url {
         }
     }
 
-    /// `ws://host:port[/path]/videoroom/ROOM` or `.../streaming/ID`, or `http://...`.
+    /// Parses `ws://host:port[/path]/videoroom/ROOM` or `.../streaming/ID`, or `http://...`.
     fn of_janus(url: &str, inner: &str) -> Result<Url, UrlError> {
         let other = |text: &str| Why::Other(text.to_owned()).of(url);
         let long_poll = inner.starts_with("http");
@@ -158,13 +154,13 @@ impl Url {
             Some((path, query)) => (path, Some(query)),
             None => (whole.target(), None),
         };
-        // Requests go below that path, and what begins so would be the name of another host.
+        // Requests go below that path, and a path that begins with `//` would name another host.
         if long_poll && path.contains("//") {
             return Err(other(
-                "two slashes follow each other in the path: write one",
+                "the path contains two slashes in a row; write only one",
             ));
         }
-        let no_place = || other("say what is played: /videoroom/ROOM or /streaming/ID");
+        let no_place = || other("the URL must end with /videoroom/ROOM or /streaming/ID");
         let (path, id) = path
             .trim_end_matches('/')
             .rsplit_once('/')
@@ -179,8 +175,8 @@ impl Url {
             "streaming" => Place::Mountpoint(id),
             _ => return Err(no_place()),
         };
-        // What is left is the WebSocket's own.
-        // Where Janus has its API over HTTP unless it is set up otherwise.
+        // The rest of the path is that of the WebSocket or the HTTP API. The default is that of
+        // Janus.
         let (usual, port) = match long_poll {
             true => ("/janus", JANUS_HTTP_PORT),
             false => ("/", JANUS_PORT),
@@ -195,18 +191,18 @@ impl Url {
         })
     }
 
-    /// `ws://host:port[/path]/ROOM`.
+    /// Parses `ws://host:port[/path]/ROOM`.
     fn of_livekit(url: &str, inner: &str) -> Result<Url, UrlError> {
         let other = |text: &str| Why::Other(text.to_owned()).of(url);
         let whole = websocket::parse_url(inner).map_err(|error| error.why.of(url))?;
         let target = whole.target();
         if target.contains('?') {
-            return Err(other("a query is the client's own to make: take it out"));
+            return Err(other("queries are not allowed; remove the query"));
         }
         let (path, room) = target.rsplit_once('/').unwrap_or_default();
         let room = percent_decode(room);
         if room.is_empty() || room.len() > ROOM_MAX {
-            return Err(other("say which room: livekit+ws://host/ROOM"));
+            return Err(other("no valid room; write livekit+ws://host/ROOM"));
         }
         let path = if path.is_empty() { "/" } else { path };
         let at = websocket::parse_url(&format!("{}{path}", origin(inner, LIVEKIT_PORT)));
@@ -217,18 +213,18 @@ impl Url {
         })
     }
 
-    /// Whether what is there is published to, and nothing comes of it.
+    /// Returns `true` if clients publish to this URL and receive nothing.
     pub fn is_published_to(&self) -> bool {
         self.place == Place::Whip
     }
 
-    /// Whether it leads to a room, in which many publish.
+    /// Returns `true` for a room, in which many clients publish.
     pub fn is_room(&self) -> bool {
         matches!(self.place, Place::Room(_) | Place::LiveKit(_))
     }
 
-    /// Topic of messages about what is published there. For WHIP and WHEP, it is the URL without the
-    /// segment that differs between them.
+    /// Returns the topic of messages about media published at this URL. For WHIP and WHEP, it is
+    /// the URL without the segment that differs between them.
     pub fn topic(&self) -> String {
         let (path, query) = self.parts();
         let path = path.join("/");
@@ -242,8 +238,8 @@ impl Url {
         format!("{}:{}/{path}{query}{kind}", self.host(), self.at.port())
     }
 
-    /// Path of the stream on its server, by which other protocols find it. SRS names the stream in
-    /// the query: `?app=live&stream=one`.
+    /// Returns the path of the stream on its server, by which other protocols find it. SRS names
+    /// the stream in the query: `?app=live&stream=one`.
     pub fn stream_path(&self) -> Option<String> {
         if !matches!(self.place, Place::Whep | Place::Whip) {
             return None;
@@ -259,12 +255,12 @@ impl Url {
         })
     }
 
-    /// The server's host, in lower case.
+    /// Returns the host in lower case.
     pub fn host(&self) -> String {
         self.at.host().to_ascii_lowercase()
     }
 
-    /// Segments of the path without `whip` and `whep`, and the query.
+    /// Returns the query, and the segments of the path except `whip` and `whep`.
     fn parts(&self) -> (Vec<&str>, Option<&str>) {
         let (path, query) = match self.at.target().split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -305,7 +301,8 @@ impl fmt::Display for Url {
     }
 }
 
-/// Scheme and authority of a URL, with that port if it names none and its scheme is not secure.
+/// Returns scheme and authority of a URL. Adds the port if the URL has none and its scheme is not
+/// secure.
 fn origin(url: &str, usual_port: u16) -> String {
     let (scheme, after) = url.split_once("://").unwrap_or_default();
     let (authority, _) = crate::url::split_authority(after);
@@ -329,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_says_by_which_signalling() {
+    fn scheme_selects_the_signalling() {
         let url = parse("whep+http://u:p@Host:8889/live/one/whep?x=1");
         assert_eq!(url.place, Place::Whep);
         assert_eq!(url.at.to_string(), "http://Host:8889/live/one/whep?x=1");
@@ -340,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_janus_are_behind_the_websocket() {
+    fn janus_resource_follows_the_websocket_path() {
         let url = parse("janus+ws://10.77.0.1/videoroom/1234");
         assert_eq!(url.place, Place::Room(Id::Number(1234)));
         assert_eq!((url.at.port(), url.at.target()), (JANUS_PORT, "/"));
@@ -363,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn rooms_of_livekit_are_behind_the_websocket() {
+    fn livekit_room_follows_the_websocket_path() {
         let url = parse("livekit+ws://127.0.0.1/a%20room");
         assert_eq!(url.place, Place::LiveKit("a room".to_owned()));
         assert_eq!((url.at.port(), url.at.target()), (LIVEKIT_PORT, "/"));
@@ -375,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn publishers_and_players_of_a_stream_find_each_other() {
+    fn publishers_and_players_of_a_stream_share_a_topic() {
         let name = |url: &str| parse(url).topic();
         assert_eq!(
             name("whep+http://H:8889/live/whep"),
@@ -408,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_password() {
+    fn errors_do_not_contain_the_password() {
         for (url, part) in [
             ("http://h/whep", "is not a valid WebRTC URL"),
             ("whep+ws://h/whep", "is not a valid WebRTC URL"),
@@ -419,7 +416,7 @@ mod tests {
             ("janus+ws://h/echotest/1", "/videoroom/ROOM"),
             ("janus+ws://h/videoroom/", "/videoroom/ROOM"),
             ("livekit+ws://h", "livekit+ws://host/ROOM"),
-            ("livekit+ws://h/room?a=1", "take it out"),
+            ("livekit+ws://h/room?a=1", "remove the query"),
         ] {
             let error = Url::parse(url).expect_err(url).to_string();
             assert!(error.contains(part), "{url}: {error}");

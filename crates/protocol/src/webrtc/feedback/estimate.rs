@@ -2,7 +2,7 @@
 //! and loss.
 //!
 //! A small relative of the algorithm in browsers (draft-ietf-rmcat-gcc-02). It starts at a given
-//! rate and does not probe for more than the media needs.
+//! rate and does not probe for more bandwidth than it has seen in use.
 
 use std::collections::VecDeque;
 use std::time::Duration;

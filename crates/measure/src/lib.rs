@@ -8,6 +8,8 @@
 //! takes a [`Window`] out of it; the windows of all workers are merged into one, written to the run
 //! file, judged by the thresholds, and added to the [`Totals`] of the run.
 
+#![deny(missing_docs)]
+
 pub mod health;
 pub mod histogram;
 pub mod human;

@@ -5,6 +5,8 @@
 //! Pure: bytes go in, bytes come out. What is sent with it, how and when, is the `protocol`
 //! crate's.
 
+#![deny(missing_docs)]
+
 pub mod aac;
 mod audio;
 pub mod clip;

@@ -1,5 +1,7 @@
 //! Declaration of a protocol, made in its own folder. All other code reads it from here.
 
+#![deny(missing_docs)]
+
 use std::fmt::{self, Debug};
 use std::net::IpAddr;
 use std::path::PathBuf;

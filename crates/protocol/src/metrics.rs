@@ -1,5 +1,7 @@
 //! Metrics of every population, whatever its protocol.
 
+#![deny(missing_docs)]
+
 measure::metrics! {
     /// Numbers of clients and how they ended.
     pub CLIENTS after measure::Group::NONE;

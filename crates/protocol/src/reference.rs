@@ -1,6 +1,8 @@
 //! Declaration of a protocol's reference server: the flags of `serve NAME`, how the server is made
 //! from them, and what it counts. The command that runs it knows no protocol.
 
+#![deny(missing_docs)]
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::SocketAddr;

@@ -2,6 +2,8 @@
 //!
 //! Each is one line of `protocols!` below. Its folder declares it as a [`Protocol`].
 
+#![deny(missing_docs)]
+
 use std::ops::{Deref, DerefMut};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};

@@ -17,6 +17,8 @@
 //!   (RTSP's interleaved frames), the session splits the stream and passes the packets to its sinks
 //!   itself: one read already is a batch.
 
+#![deny(missing_docs)]
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

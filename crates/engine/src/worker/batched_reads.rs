@@ -1,12 +1,13 @@
-//! When media sockets are read in batches, and not whenever something comes.
+//! Batched reads of media sockets, in place of reads on readiness.
 //!
-//! To be told of each datagram and to fetch it alone costs more than all else that is done for it.
-//! Arrival times are the kernel's, so that nothing is measured worse if a socket is read every
-//! [`INTERVAL`], and then gives all that has come; of a slow stream less often. From its first
-//! packet on a media socket is read so, if its buffer has room for much more than can be expected
-//! meanwhile; one of a fast stream, which brings many datagrams at once anyway, is not.
+//! An event and a receive call for each datagram cost more than everything else that is done for
+//! it. Arrival times are the kernel's, so measurements do not suffer if a socket is read every
+//! [`INTERVAL`], and a slow stream even less often. A media socket is read in batches from its
+//! first packet on, if its buffer has room for much more than is expected within the interval. A
+//! fast stream, which delivers many datagrams at once anyway, is read on readiness.
 //!
-//! Whatever a session hears, it hears after the media that came before: its sockets are read then.
+//! Before a session receives any input, its sockets are read, so that earlier media is counted
+//! first.
 
 use std::time::Duration;
 
@@ -14,38 +15,39 @@ use measure::Time;
 
 use super::keys::SessionKey;
 
-/// How often a socket is read.
+/// Interval at which a socket is read.
 ///
-/// Measured over loopback with two testers beside each other, 600 clients of 1 Mb/s each (2 cores
-/// of a busy virtual machine, Linux 6.18), processor time a packet against that with 50 ms: at once
-/// 2.4, 25 ms 1.14, 100 ms 0.91.
+/// Processor time for each packet, relative to 50 ms: 2.4 with reads on readiness, 1.14 with 25 ms,
+/// 0.91 with 100 ms. Measured over loopback with two testers at the same time, 600 clients of 1
+/// Mb/s each (2 cores of a busy virtual machine, Linux 6.18).
 pub(super) const INTERVAL: Duration = Duration::from_millis(50);
 
-/// In how many parts the sockets are read, one after the other, so that the loop is never long at
-/// it.
+/// Number of shares that are read one after the other, so that the loop is never busy with reading
+/// for long.
 const SHARES: usize = 5;
 
-/// How large a socket's receive buffer must be for it, as the kernel counts (`SO_RCVBUF`, twice
-/// what was asked for; socket(7)): of usual datagrams it takes 900, more than a stream of 100 Mb/s
-/// brings in one interval.
+/// Minimum receive buffer for batched reads, as the kernel counts it (`SO_RCVBUF`, twice the
+/// requested size; socket(7)). It holds about 900 datagrams of usual size, more than a stream of
+/// 100 Mb/s delivers in one interval.
 pub(super) const ROOM: usize = 2 << 20;
 
-/// A socket that has brought fewer than so many datagrams is read half as often from then on, and
-/// one that has brought more than [`MANY`] twice as often: a look that finds little costs as much
+/// A socket that delivered fewer datagrams than this is read half as often from then on; a socket
+/// that delivered more than [`MANY`] is read twice as often. A read that finds little costs as much
 /// as one that finds much.
 const FEW: usize = 4;
 const MANY: usize = 32;
 
-/// How often that halves: a socket is read every 0.4 s at the least, and at the end of each window.
+/// Maximum number of halvings: a socket is read at least every 0.4 s, and at the end of each
+/// window.
 const LEVELS: u32 = 3;
 
-/// A socket that brings more than so many datagrams at a time, or one of [`FAST_BYTES`], is read at
-/// once from then on.
+/// A socket that delivers more datagrams than this in one read, or more than [`FAST_BYTES`], is
+/// read on readiness from then on.
 pub(super) const FAST: usize = 256;
 pub(super) const FAST_BYTES: usize = ROOM / 8;
 
-/// How many datagrams are read at a time: more than a buffer holds, unless it is larger than need
-/// be.
+/// Maximum number of datagrams in one read: more than a buffer holds, unless it is larger than
+/// necessary.
 pub(super) const MOST: usize = 4096;
 
 /// A socket that is read in batches.
@@ -53,14 +55,14 @@ pub(super) const MOST: usize = 4096;
 pub(super) struct SocketTurn {
     pub(super) place: usize,
     pub(super) key: SessionKey,
-    /// How many turns it sits out before the next.
+    /// Number of turns to skip before the next read.
     idle: u32,
-    /// It is read once in 2 to the power of this many turns.
+    /// The socket is read once in 2 to the power of `level` turns.
     level: u32,
 }
 
 impl SocketTurn {
-    /// Takes in how many datagrams it brought.
+    /// Adapts the interval to the number of datagrams that a read delivered.
     fn brought(&mut self, count: usize) {
         if count < FEW {
             self.level = LEVELS.min(self.level + 1);
@@ -71,10 +73,10 @@ impl SocketTurn {
     }
 }
 
-/// Whether a socket goes on being read in batches.
+/// Result of a batched read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// And has brought so many datagrams.
+    /// Batched reads go on; this one delivered so many datagrams.
     Goes(usize),
     IsFast,
     IsGone,
@@ -84,14 +86,14 @@ pub(super) enum Verdict {
 #[derive(Default)]
 pub(super) struct BatchedReads {
     shares: [Vec<SocketTurn>; SHARES],
-    /// Which share the next socket goes to.
+    /// Share of the next socket.
     next: usize,
-    /// How many shares have had their turn since the run began.
+    /// Number of share turns since the start of the run.
     taken: u64,
 }
 
 impl BatchedReads {
-    /// A socket is read in batches from now on.
+    /// Starts batched reads of a socket.
     pub(super) fn add(&mut self, place: usize, key: SessionKey) {
         let share = self.next % SHARES;
         self.next += 1;
@@ -103,7 +105,7 @@ impl BatchedReads {
         });
     }
 
-    /// When [`BatchedReads::read_due`] finds the next to read.
+    /// Time at which [`BatchedReads::read_due`] next has a socket to read.
     pub(super) fn next(&self) -> Time {
         let length = INTERVAL / SHARES as u32;
         let turns = self.taken..self.taken + SHARES as u64;
@@ -114,11 +116,11 @@ impl BatchedReads {
         })
     }
 
-    /// Has those read whose turn it is.
+    /// Reads the sockets that are due.
     pub(super) fn read_due(&mut self, now: Time, mut read: impl FnMut(&SocketTurn) -> Verdict) {
         let length = INTERVAL / SHARES as u32;
         let turn = now.as_nanos() / length.as_nanos() as u64;
-        // Nobody's turn comes twice because the loop was late.
+        // No socket is read twice because the loop was late.
         let from = self.taken.max(turn.saturating_sub(SHARES as u64));
         self.taken = turn;
         for turn in from..turn {
@@ -139,7 +141,7 @@ impl BatchedReads {
         }
     }
 
-    /// Has all read, whosever turn it is.
+    /// Reads all sockets, due or not.
     pub(super) fn read_all(&mut self, mut read: impl FnMut(&SocketTurn) -> Verdict) {
         for share in &mut self.shares {
             share.retain(|turn| matches!(read(turn), Verdict::Goes(_)));
@@ -153,8 +155,7 @@ mod tests {
 
     const LENGTH: Duration = Duration::from_nanos(INTERVAL.as_nanos() as u64 / SHARES as u64);
 
-    /// Reads what is due turn by turn, so many turns long; says after which of them something was
-    /// read.
+    /// Reads what is due for `turns` turns. Returns the turns in which something was read.
     fn read(reads: &mut BatchedReads, turns: u32, verdict: Verdict) -> Vec<u32> {
         let begun = u32::try_from(reads.taken).expect("few");
         let mut read = Vec::new();
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_brings_little_is_read_half_as_often_and_half_of_that() {
+    fn socket_with_little_data_is_read_less_and_less_often() {
         let mut reads = BatchedReads::default();
         assert_eq!(reads.next(), Time::NEVER);
         reads.add(7, SessionKey::NOBODY);
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_turn_comes_twice_because_the_loop_was_late() {
+    fn late_loop_reads_each_socket_once() {
         let mut reads = BatchedReads::default();
         reads.add(7, SessionKey::NOBODY);
         let mut count = 0;
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_fast_or_gone_is_read_so_no_more() {
+    fn batched_reads_end_for_fast_and_closed_sockets() {
         for verdict in [Verdict::IsFast, Verdict::IsGone] {
             let mut reads = BatchedReads::default();
             reads.add(7, SessionKey::NOBODY);

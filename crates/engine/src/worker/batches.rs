@@ -1,16 +1,16 @@
-//! The memory that datagrams are read into, which the UDP sockets of a worker share.
+//! Receive batches that the UDP sockets of a worker share.
 
 use net::ReceiveBatch;
 
-/// Whoever reads takes a batch, and puts it back. Where it is gone, somebody is hearing what it
-/// holds.
+/// A reader takes a batch and puts it back. A batch is `None` while its datagrams are being
+/// delivered.
 pub(super) struct Batches {
-    /// Of sockets that are polled.
+    /// For polled sockets.
     pub(super) polled: Option<ReceiveBatch>,
-    /// The same for the clients that are traced, of whose datagrams every byte is kept; memory is
-    /// taken when they come.
+    /// For polled sockets of traced clients. Keeps every datagram whole; allocates its memory on
+    /// first use.
     pub(super) traced: Option<ReceiveBatch>,
-    /// Of media sockets that are read in batches, and of groups.
+    /// For media sockets that are read in batches, and for multicast groups.
     pub(super) media: Option<ReceiveBatch>,
 }
 
@@ -24,13 +24,14 @@ impl Batches {
     }
 }
 
-/// What a look at a socket brought.
+/// Result of one receive call on a socket.
 pub(super) enum Look {
     Filled {
-        /// Whether there may be more.
+        /// True if the socket may hold more datagrams.
         more: bool,
     },
     Nothing,
-    /// An error, which stands for one datagram or none; those behind it are not told of again.
+    /// An error, which stands for one datagram or none. Datagrams behind it are not announced
+    /// again.
     Error,
 }

@@ -1,4 +1,4 @@
-//! What a worker is started with.
+//! Configuration of a worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use super::populations::PopulationPlan;
 use crate::messages::{Command, WorkerReport};
 use crate::resolver::Resolver;
 
-/// Makes the sessions of a reference server, one a connection.
+/// Creates the session of a reference server for one accepted connection.
 pub(crate) type Accept = Arc<dyn Fn(u64) -> Box<dyn Session> + Send + Sync>;
 
-/// A reference server's part of a worker.
+/// The TCP part of a reference server on a worker.
 pub(crate) struct Serving {
-    /// Whether each datagram leaves by itself.
+    /// True if datagrams are not joined for segmentation by the kernel (`UDP_SEGMENT`).
     pub(crate) apart: bool,
-    /// Whether its worker has a table of descriptors of its own, and with it the process's limit to
-    /// itself.
+    /// True if the worker's thread has its own file descriptor table, and so the process's
+    /// descriptor limit for itself.
     pub(crate) own_files: bool,
-    /// Maximum number of sessions of its worker.
+    /// Maximum number of sessions of this worker.
     pub(crate) max_sessions: usize,
     pub(crate) accept: Accept,
-    /// What it speaks TLS with; none where its connections are plain.
+    /// TLS configuration; `None` for plain connections.
     pub(crate) tls: Option<net::tls::Server>,
 }
 
@@ -49,7 +49,7 @@ impl From<RingSettings> for RingPlan {
     }
 }
 
-/// Everything a worker needs, as it can be sent to its thread.
+/// Everything a worker needs; can be sent to its thread.
 pub(crate) struct Config {
     pub(crate) index: u32,
     pub(crate) commands: Receiver<Command>,
@@ -58,22 +58,22 @@ pub(crate) struct Config {
     pub(crate) resolver: Resolver,
     pub(crate) mailbox: Mailbox,
     pub(crate) ports: PortRange,
-    /// Whether it goes before others that want the same processor.
+    /// True if the worker's thread gets a higher scheduling priority (nice value).
     pub(crate) goes_first: bool,
-    /// Whether what it paces goes before all else on this machine.
+    /// True if the worker's pacer runs with real-time scheduling (`SCHED_FIFO`).
     pub(crate) in_real_time: bool,
-    /// The packet ring by which media is received; none where it is received by sockets.
+    /// Packet ring that receives media; `None` if media is received from sockets.
     pub(crate) ring: Option<RingPlan>,
     pub(crate) populations: Vec<PopulationPlan>,
     pub(crate) serving: Vec<(std::net::TcpListener, Serving)>,
-    /// Reference servers over UDP.
+    /// UDP ports of reference servers.
     pub(crate) endpoints: Vec<EndpointPlan>,
     pub(crate) stop_timeout: Duration,
     pub(crate) seed: u64,
 }
 
 impl Config {
-    /// What others wake the worker by, and what it wakes others by.
+    /// Wakers of this worker and of the others.
     pub(crate) fn wakers(&self) -> Vec<Arc<Waker>> {
         let mailboxes = self.others.iter().chain([&self.mailbox]);
         mailboxes.map(|mailbox| mailbox.waker.clone()).collect()

@@ -1,4 +1,4 @@
-//! What counting a packet of media needs, beside what its socket knows.
+//! Context for counting a media packet.
 
 use std::net::IpAddr;
 
@@ -10,14 +10,14 @@ use super::keys::SessionKey;
 use super::populations::Populations;
 use super::runtime::Runtime;
 
-/// The sinks, and where what they count goes.
+/// The sinks and the recorders they write to.
 pub(super) struct Counting<'a> {
     pub(super) sinks: &'a mut Sinks,
     pub(super) populations: &'a mut Populations,
     pub(super) runtime: &'a mut Runtime,
 }
 
-/// What counts media on a worker, the rest of which can be used beside it.
+/// Borrows the fields of a worker that counting needs, leaving the others usable.
 macro_rules! counting {
     ($worker:ident) => {
         &mut $crate::worker::counting::Counting {
@@ -29,7 +29,8 @@ macro_rules! counting {
 }
 pub(super) use counting;
 
-/// Counts a datagram from another address than the server's. Tells the session of the first one.
+/// Counts a datagram from an address other than the server's. Notifies the session of the first
+/// one.
 #[cold]
 pub(super) fn foreign(
     is_known: &mut bool,
@@ -45,8 +46,8 @@ pub(super) fn foreign(
 }
 
 impl Counting<'_> {
-    /// Counts a packet. What its session is to hear of it is pending then; says whether it is
-    /// anything.
+    /// Counts a packet. Queues the resulting media event for the session and returns `true` if
+    /// there is one.
     #[inline]
     pub(super) fn packet(
         &mut self,

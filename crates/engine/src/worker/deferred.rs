@@ -1,11 +1,11 @@
-//! What sessions are to hear, and do not hear before the packet ring has handed over all that came
+//! Session inputs that are deferred until the packet ring has delivered everything that arrived
 //! earlier.
 //!
-//! A ring's packets are counted some time after they have arrived; a control connection and RTCP
-//! are heard at once. So that no session takes leave of a stream (a BYE, the answer to TEARDOWN)
-//! before it has been counted to the end, what a session hears waits until the ring has handed over
-//! all that had arrived before: RTCP and the end of a connection always, bytes of a connection once
-//! media has begun. Before that they do not wait: the delay of a start-up is not prolonged.
+//! Packets of a ring are counted some time after their arrival, but control connections and RTCP
+//! are read immediately. A session must not close a stream (BYE, response to TEARDOWN) before all
+//! its packets are counted. RTCP and the end of a connection are therefore always deferred until
+//! the ring has delivered everything that arrived before them; bytes of a connection are deferred
+//! once media has begun. Before that they are not, so that start-up delays are not prolonged.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -17,15 +17,14 @@ use protocol::session::{ChannelId, Closed, Port};
 
 use super::keys::SessionKey;
 
-/// How long anything waits for the ring at most. That long only where the kernel's count of what
-/// arrived and ours do not agree.
+/// Maximum time that an input is deferred. It is reached only if the kernel's packet count and ours
+/// disagree.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many bytes of what sessions are yet to hear may wait. Beyond that they hear all of it at
-/// once.
+/// Maximum number of deferred bytes. Beyond it, all deferred inputs are delivered at once.
 const WAITING_BYTES: usize = 16 << 20;
 
-/// How much the rings had taken in at a moment, and when that was.
+/// Number of packets that the kernel had put into the rings at a certain time.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     counts: [u64; 2],
@@ -41,20 +40,21 @@ impl Mark {
         self.counts
     }
 
-    /// When what waits for it has to be heard though the ring has not brought all before it.
+    /// Time after which inputs deferred to this mark are delivered even if the ring has not reached
+    /// it.
     pub(super) fn patience_ends(&self) -> Time {
         self.at + PATIENCE
     }
 }
 
-/// What waits, in its order, each until the rings have brought all up to its mark.
+/// Deferred inputs in order of arrival, each with the mark that the rings must reach first.
 #[derive(Default)]
 pub(super) struct DeferredInputs {
     entries: VecDeque<(Mark, Deferred<'static>)>,
     bytes: usize,
 }
 
-/// Something that may have to wait.
+/// An input or action that can be deferred.
 pub(super) enum Deferred<'a> {
     Bytes {
         session: SessionKey,
@@ -66,7 +66,7 @@ pub(super) enum Deferred<'a> {
     Datagram {
         session: SessionKey,
         channel: ChannelId,
-        /// None of a single socket.
+        /// `None` for a single socket.
         port: Option<Port>,
         from: SocketAddr,
         bytes: Cow<'a, [u8]>,
@@ -77,15 +77,16 @@ pub(super) enum Deferred<'a> {
         channel: ChannelId,
         how: Closed,
     },
-    /// The end of a connection that is read seldom, and what has come before it.
+    /// End of a connection with periodic reads, and the data before it.
     End {
         place: usize,
         session: SessionKey,
         channel: ChannelId,
     },
-    /// A media socket that nobody wants any more; the kernel has counted so many datagrams for it.
+    /// Release of a media socket of a pair. `arrived` is the kernel's datagram count for it.
     Port { place: usize, arrived: u32 },
-    /// The port of a single socket that has been closed, which had counted so many datagrams.
+    /// Release of the port of a closed single socket. `arrived` is the kernel's datagram count for
+    /// it.
     SinglePort { port: u16, arrived: u32 },
 }
 
@@ -100,7 +101,7 @@ impl Deferred<'_> {
         }
     }
 
-    /// With bytes of its own.
+    /// Returns the input with owned bytes.
     fn kept(self) -> Deferred<'static> {
         match self {
             Deferred::Bytes {
@@ -160,13 +161,13 @@ impl DeferredInputs {
         self.entries.is_empty()
     }
 
-    /// How many wait.
+    /// Number of deferred inputs.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether no more may wait.
+    /// Returns `true` if no more inputs may be deferred.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= WAITING_BYTES
     }
@@ -186,7 +187,7 @@ impl DeferredInputs {
         self.entries.front().map(|(mark, _)| mark)
     }
 
-    /// When the first has to be heard, whatever the rings have brought.
+    /// Time at which the first input must be delivered, whatever the rings have delivered.
     pub(super) fn ends(&self) -> Time {
         self.first().map_or(Time::NEVER, Mark::patience_ends)
     }
@@ -197,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_deferred_comes_out_in_its_order_and_its_bytes_are_bounded() {
+    fn deferred_inputs_keep_their_order_and_are_bounded() {
         let mut deferred = DeferredInputs::default();
         let bytes = vec![7; WAITING_BYTES / 2];
         for number in 0..2 {

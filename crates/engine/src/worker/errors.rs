@@ -1,11 +1,11 @@
-//! What errors mean for a channel.
+//! Maps errors of the operating system and of TLS to channel errors.
 
 use std::io;
 
 use net::tls::Reason;
 use protocol::session::{ChannelError, TlsError};
 
-/// What an error of the operating system means for a channel.
+/// Returns the channel error for an error of the operating system.
 pub(super) fn channel_error(error: &io::Error) -> ChannelError {
     const EMFILE: i32 = 24;
     const ENFILE: i32 = 23;
@@ -23,7 +23,7 @@ pub(super) fn channel_error(error: &io::Error) -> ChannelError {
     }
 }
 
-/// What a fault means for a channel.
+/// Returns the channel's TLS error for a failure reason of TLS.
 pub(super) fn tls_error(reason: Reason) -> TlsError {
     match reason {
         Reason::Expired => TlsError::Expired,

@@ -1,7 +1,8 @@
-//! What leaves by itself: media of flows, packet by packet when it is due.
+//! Sending of media flows: each packet leaves when it is due.
 //!
-//! Datagrams are sent by the [`Pacer`]. Packets that are interleaved in a connection are sent here:
-//! they share its queue with what the session says, and so its socket with this thread.
+//! Datagrams are sent by the [`Pacer`]. Packets that are interleaved in a connection are sent here,
+//! because they share the connection's queue with the control messages of the session, and
+//! therefore its socket with this thread.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -21,46 +22,45 @@ use super::keys::{Place, SentBy, SessionKey};
 use super::pacer::{How, LastSent, News, Pacer, Whose};
 use super::runtime::Runtime;
 
-/// Flows are looked after at most this often: what falls due in between leaves together, at most
-/// this much late, which saves most of the waking up.
+/// Minimum interval between turns of sending. Packets that fall due within it leave together, late
+/// by at most this time, which saves most wake-ups.
 const TICK: Duration = Duration::from_micros(250);
 
-/// How many packets a flow may send in one turn: one that was held up must not keep the others
-/// waiting.
+/// Maximum number of packets of one flow in a turn. A flow that was held up must not delay the
+/// others.
 const PACKETS_A_TURN: usize = 256;
 
-/// How often a connection that is full is looked at, for a flow that waits for room on it.
+/// Interval at which a full connection is checked, for a flow that waits for room.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(2);
 
 /// The flows that are sending.
 #[derive(Default)]
 pub(super) struct Sending {
-    /// Sends datagrams; there from the first flow on that needs it.
+    /// Sends datagrams; started with the first flow that needs it.
     pacer: Option<Pacer>,
-    /// How it does that.
+    /// Options of the pacer.
     how: How,
-    /// The sockets that sessions share, as the pacer has them, by their place. They are open as
-    /// long as the worker is.
+    /// The pacer's descriptors of sockets that sessions share. They stay open as long as the worker
+    /// runs.
     shared: HashMap<Place, Arc<OwnedFd>>,
-    /// Those that are interleaved in a connection.
+    /// Flows that are interleaved in a connection.
     active: Slab<Active>,
     due: BinaryHeap<Reverse<(Time, usize, u64)>>,
     serial: u64,
-    /// How many turns there were.
+    /// Number of turns so far.
     turn: u64,
     last_turn: Time,
-    /// Connections that were given packets in this turn.
+    /// Connections that received packets in this turn.
     touched: Vec<usize>,
-    /// Packets given to connections in this turn, and when; without a time those that found no
-    /// room.
+    /// Packets handed to connections in this turn, with the time; `None` if the queue had no room.
     queued: Vec<(FlowId, Tag, Option<Time>)>,
-    /// Packets of flows that wait for room, of which the kernel has not taken all.
+    /// Packets of flows that wait for room, not yet taken completely by the kernel.
     held: Vec<Held>,
 }
 
-/// A packet of which a connection has not taken all.
+/// A packet that its connection has not taken completely.
 struct Held {
-    /// The flow's place, and its number there.
+    /// Index and serial number of the flow.
     place: usize,
     serial: u64,
     tag: Tag,
@@ -71,17 +71,17 @@ struct Active {
     serial: u64,
     flow: FlowId,
     session: SessionKey,
-    /// The connection's place.
+    /// Index of the connection.
     socket: usize,
-    /// The time of its entry among those that are due. Entries of other times are left over.
+    /// Time of the flow's entry in `due`. Entries with another time are obsolete.
     due: Time,
     last: LastSent,
-    /// Until when the connection was full, of a flow that waits for room.
+    /// Latest time at which the connection was full, for a flow that waits for room.
     full_until: Time,
 }
 
 impl Sending {
-    /// When flows have to be looked after next.
+    /// Time of the next turn.
     pub(super) fn next(&self) -> Time {
         let due = match self.due.peek() {
             Some(Reverse((at, ..))) => (*at).max(self.last_turn + TICK),
@@ -93,7 +93,7 @@ impl Sending {
         }
     }
 
-    /// Has an active flow looked after at that time; never is no time.
+    /// Schedules a flow for `due`, unless that is [`Time::NEVER`].
     fn arm(&mut self, place: usize, due: Time) {
         if let Some(active) = self.active.get_mut(place) {
             active.due = due;
@@ -103,7 +103,7 @@ impl Sending {
         }
     }
 
-    /// No flow yet, and whether what is sent goes before all else on this machine.
+    /// Creates an empty list; `in_real_time` selects real-time scheduling of the pacer.
     pub(super) fn new(in_real_time: bool) -> Sending {
         Sending {
             how: How {
@@ -114,23 +114,23 @@ impl Sending {
         }
     }
 
-    /// Whether each datagram is to leave by itself from now on. To be said before any is sent.
+    /// Disables joining of datagrams (`UDP_SEGMENT`). Has an effect only before the first flow.
     pub(super) fn send_apart(&mut self, apart: bool) {
         self.how.apart = apart;
     }
 
-    /// Processor time that the pacer used since the last time, in nanoseconds.
+    /// Returns the processor time used by the pacer since the last call, in nanoseconds.
     pub(super) fn take_pacer_cpu(&mut self) -> u64 {
         self.pacer.as_mut().map_or(0, Pacer::take_cpu)
     }
 
-    /// What the pacer measured since the last time.
+    /// Returns the pacer's metrics since the last call.
     pub(super) fn take_pacer_window(&mut self) -> Option<Window> {
         self.pacer.as_mut().map(Pacer::take_window)
     }
 
-    /// The socket of that place, as the pacer has it; `open` gives a descriptor of its own, because
-    /// a session may close its channel at any time, and whether sessions share the socket.
+    /// Returns the pacer's descriptor of a socket. `open` duplicates the descriptor, because a
+    /// session may close its channel at any time, and returns whether sessions share the socket.
     pub(super) fn socket(
         &mut self,
         place: Place,
@@ -147,7 +147,7 @@ impl Sending {
         Ok(socket)
     }
 
-    /// Lends a flow that is here to the pacer of that worker; none where it is lent already.
+    /// Moves a flow to the pacer. Returns `None` if the pacer already has it.
     pub(super) fn lend(
         &mut self,
         flows: &mut Flows,
@@ -168,7 +168,7 @@ impl Sending {
         Ok(lease.map(SentBy::Pacer))
     }
 
-    /// Sends a flow in a connection from now on; none where it has nothing to send.
+    /// Starts sending a flow in a connection. Returns `None` if the flow has nothing to send.
     pub(super) fn interleave(
         &mut self,
         flows: &mut Flows,
@@ -191,8 +191,8 @@ impl Sending {
         Some(SentBy::Loop(place))
     }
 
-    /// A session may have given its flows something to send before what comes next. Those that are
-    /// lent to the pacer are looked at there.
+    /// Reschedules a session's flows whose next packet has become due earlier. Flows on the pacer
+    /// are rescheduled there.
     pub(super) fn look_at(&mut self, flows: &mut Flows, of_session: &[(FlowId, SentBy)]) {
         for &(flow, sent_by) in of_session {
             if let SentBy::Loop(place) = sent_by
@@ -205,13 +205,13 @@ impl Sending {
         }
     }
 
-    /// Lets a flow send no more.
+    /// Stops a flow.
     pub(super) fn release(&mut self, flows: &mut Flows, flow: FlowId, sent_by: SentBy) {
         match sent_by {
             SentBy::Loop(place) => {
                 self.active.try_remove(place);
             }
-            // Its session may have taken it out, and another one's be in its place.
+            // Its session may have removed the flow, and another session's flow may have its id.
             SentBy::Pacer(lease) => {
                 if self.pacer.as_ref().is_some_and(|pacer| pacer.has(lease)) {
                     flows.take_back(flow);
@@ -220,8 +220,7 @@ impl Sending {
         }
     }
 
-    /// Takes up which of the paced flows have come to their end, and which sockets have said that
-    /// nobody is there.
+    /// Returns the events of the pacer: flows that ended, and sockets whose peer is unreachable.
     pub(super) fn take_news(&self) -> News {
         self.pacer
             .as_ref()
@@ -229,7 +228,7 @@ impl Sending {
             .unwrap_or_default()
     }
 
-    /// Sends what is due in connections.
+    /// Sends the packets that are due in connections.
     pub(super) fn send(
         &mut self,
         now: Time,
@@ -286,7 +285,7 @@ impl Sending {
         sent
     }
 
-    /// Sends what is due of a flow that waits for room, as far as its connection takes it.
+    /// Sends the due packets of a flow that waits for room, as far as its connection takes them.
     fn send_in_order(
         &mut self,
         place: usize,
@@ -319,7 +318,8 @@ impl Sending {
                 sent.broken.push(socket);
                 return;
             }
-            // What a full connection holds back is not this program's lateness.
+            // Time during which a full connection held the packet back does not count as lateness
+            // of the tester.
             let could = packet.due.max(active.full_until);
             let late = now.since(could).as_nanos() as u64;
             runtime.tester.record(tester::SEND_LATENESS, late);
@@ -347,7 +347,7 @@ impl Sending {
         }
     }
 
-    /// Tells flows that wait for room of packets that have left by now.
+    /// Notifies flows that wait for room of packets that have left by now.
     fn look_for_room(&mut self, now: Time, flows: &mut Flows, connections: &Connections) {
         let mut held = std::mem::take(&mut self.held);
         held.retain(|held| {
@@ -373,7 +373,7 @@ impl Sending {
         self.held = held;
     }
 
-    /// Puts a packet of the flow in that place onto its connection.
+    /// Queues a packet of a flow on its connection.
     fn emit(
         &mut self,
         place: usize,
@@ -391,11 +391,11 @@ impl Sending {
         let burst = active.last.is_burst(turn, packet.due);
         let left = connections.get_mut(socket).is_some_and(|stream| {
             let parts = [&packet.header[..], &packet.payload];
-            // What was queued in this turn has not been offered to the kernel yet: a large picture
-            // that is sent at once, or what a late turn makes up for, may fill the queue alone.
+            // What was queued in this turn has not been offered to the kernel yet. A large picture
+            // that is sent at once, or the backlog of a late turn, may fill the queue alone.
             stream.queue(parts) || (stream.flush().is_ok() && stream.queue(parts))
         });
-        // When it really left is known once the connection was flushed.
+        // The actual time is known only after the connection was flushed.
         let began = match wants_times {
             true => runtime.clock.now(),
             false => now,
@@ -416,12 +416,12 @@ impl Sending {
     }
 }
 
-/// What came of sending in connections.
+/// Result of a turn of sending in connections.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// The flows that have sent their last packet.
+    /// Flows that have sent their last packet.
     pub(super) ended: Vec<(SessionKey, FlowId, SentBy)>,
-    /// The connections that broke.
+    /// Connections that broke.
     pub(super) broken: Vec<usize>,
 }
 
@@ -432,7 +432,7 @@ mod tests {
 
     use super::*;
 
-    /// Has a packet at each of these times, and hears of each whether it left.
+    /// A flow with packets at given times, which records for each whether it left.
     #[derive(Debug)]
     struct Planned {
         dues: Vec<Time>,
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_looked_after_when_its_next_packet_is_due_and_told_what_did_not_leave() {
+    fn flow_is_served_when_due_and_notified_of_unsent_packets() {
         let mut bench = Bench::new();
         let (flow, sent_by) = bench.begin(&[10, 20]);
         let sent_by = sent_by.expect("it has something to send");
@@ -509,7 +509,7 @@ mod tests {
         assert_eq!(bench.sending.next(), at(20));
         let ended = vec![(SessionKey::NOBODY, flow, sent_by)];
         assert_eq!(bench.send(at(25)).ended, ended);
-        // Its connection is not there.
+        // The connection does not exist.
         let left = bench.flows.take::<Planned>(flow).left;
         assert_eq!(left, [false, false]);
         let failed = bench.runtime.tester.take_window();
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_without_anything_to_send_is_not_begun_and_one_that_is_released_is_not_sent() {
+    fn empty_and_released_flows_are_not_sent() {
         let mut bench = Bench::new();
         assert_eq!(bench.begin(&[]).1, None);
         let (flow, sent_by) = bench.begin(&[10]);
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_is_due_earlier_than_the_next_is_seen() {
+    fn packet_inserted_before_the_next_one_is_scheduled() {
         let mut bench = Bench::new();
         let (flow, sent_by) = bench.begin(&[50]);
         let sent_by = sent_by.expect("it has something to send");

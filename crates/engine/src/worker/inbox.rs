@@ -1,5 +1,4 @@
-//! What sessions are to hear once the running call of a session is over, and what the one that is
-//! called wants done.
+//! Session inputs that wait for the current session call to return, and the outputs of that call.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,7 +11,7 @@ use protocol::session::{
 
 use super::keys::SessionKey;
 
-/// An input that came up while another was being worked off.
+/// An input that arose while another one was being processed.
 pub(super) enum Pending {
     Opened {
         channel: ChannelId,
@@ -45,7 +44,7 @@ pub(super) enum Pending {
 }
 
 impl Pending {
-    /// As its session hears it.
+    /// Returns the input to deliver to the session.
     pub(super) fn input(&self) -> Input<'_> {
         match self {
             Pending::Opened {
@@ -79,7 +78,7 @@ impl Pending {
     }
 }
 
-/// Inputs in the order in which they came up.
+/// Pending inputs in order of arrival.
 #[derive(Default)]
 pub(super) struct Inbox {
     waiting: VecDeque<(SessionKey, Pending)>,
@@ -96,11 +95,11 @@ impl Inbox {
     }
 }
 
-/// What a session that is called wants done, and the bytes of the datagrams that it wants sent: the
-/// memory for both is used again and again.
+/// Outputs of the session that is being called, and the bytes of its datagrams. The memory is
+/// reused.
 #[derive(Default)]
 pub(super) struct Outputs {
     pub(super) queue: VecDeque<Output>,
-    /// Away while a session is called.
+    /// Taken out while a session is called.
     pub(super) outbox: Outbox,
 }

@@ -1,13 +1,12 @@
-//! The names by which the parts of a worker know each other's objects.
+//! Identifiers by which the parts of a worker refer to each other's objects.
 
 use mio::Token;
 use protocol::session::ChannelId;
 
-/// The channel of an accepted connection, or of a peer that an endpoint accepted.
+/// Channel of an accepted connection, or of a peer accepted by an endpoint.
 pub(super) const ACCEPTED: ChannelId = ChannelId(0);
 
-/// Names a session for as long as the worker lives: its place may be used again, its serial number
-/// not.
+/// Identifies a session for the lifetime of the worker. `place` may be reused; `serial` is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SessionKey {
     pub(super) place: usize,
@@ -15,53 +14,51 @@ pub(super) struct SessionKey {
 }
 
 impl SessionKey {
-    /// No session.
+    /// Refers to no session.
     pub(super) const NOBODY: SessionKey = SessionKey {
         place: usize::MAX,
         serial: 0,
     };
 }
 
-/// Who sends a flow.
+/// Sender of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SentBy {
-    /// The pacer.
     Pacer(Lease),
-    /// The worker's loop: its place among those that are active.
+    /// The worker's loop. The index is that of the flow among the active ones.
     Loop(usize),
 }
 
-/// Which flow a lent one is to the pacer. Its place may be used again, its serial number not.
+/// Identifies a flow that was lent to the pacer. `place` may be reused; `serial` is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
     pub(super) place: usize,
     pub(super) serial: u64,
 }
 
-/// Which socket of a worker: the place among those of its kind.
+/// Identifies a socket of a worker, by its index among the sockets of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Place {
-    /// One of a session's own pair of UDP sockets.
+    /// One socket of a pair of UDP sockets that belongs to one session.
     Pair(usize),
-    /// One of a pair of UDP sockets that sessions share.
+    /// One socket of a pair of UDP sockets that sessions share.
     Shared(usize),
-    /// One of the pair of UDP sockets of a multicast group.
+    /// One socket of the pair of UDP sockets of a multicast group.
     Group(usize),
-    /// A single UDP socket.
     Single(usize),
     Listener(usize),
     Connection(usize),
 }
 
-/// How many kinds of sockets a token can tell apart. The last two are none: the largest tokens are
-/// those of the timer and the waker.
+/// Number of socket kinds that a token can encode. The last two are unused, because the largest
+/// tokens are those of the timer and the waker.
 const KINDS: usize = 8;
 
 impl Place {
-    /// A token that no socket has.
+    /// A token that belongs to no socket.
     pub(super) const NONE: usize = KINDS - 2;
 
-    /// What it is polled as.
+    /// Returns the poll token of the socket.
     pub(super) fn token(self) -> Token {
         let (kind, place) = match self {
             Place::Pair(place) => (0, place),
@@ -74,7 +71,7 @@ impl Place {
         Token(place * KINDS + kind)
     }
 
-    /// What is polled as that; nothing where it is no socket.
+    /// Returns the socket of a poll token, or `None` if the token is not a socket's.
     pub(super) fn of(Token(token): Token) -> Option<Place> {
         let place = token / KINDS;
         match token % KINDS {
@@ -94,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_names_one_socket_and_the_largest_name_none() {
+    fn token_identifies_one_socket_and_the_largest_none() {
         let kinds = [
             Place::Pair,
             Place::Shared,

@@ -1,4 +1,4 @@
-//! How a worker and the other threads of a run reach each other.
+//! Channels between a worker and the other threads of a run.
 
 use std::io;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use net::Waker;
 
 use crate::messages::{Command, WorkerReport};
 
-/// How many messages of other workers' sessions may wait for a worker.
+/// Maximum number of queued commands at which topic messages of other workers are still accepted.
 const TOLD_WAITING: usize = 1 << 16;
 
-/// How others reach a worker.
+/// Sends commands to a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Mailbox {
     pub(crate) commands: Sender<Command>,
@@ -19,23 +19,25 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// A way to reach a worker, and what the worker has to listen to.
+    /// Creates a mailbox and the receiver of its commands.
     pub(crate) fn new() -> io::Result<(Mailbox, Receiver<Command>)> {
-        // Without a bound, because whoever commands must never wait for a worker that waits for it.
-        // What the coordinator and the resolver say is little; for the rest see `pass_on`.
+        // Unbounded, because a sender of commands must never wait for a worker that may be waiting
+        // for the sender. The coordinator and the resolver send few commands; messages of sessions
+        // are bounded in `pass_on`.
         let (commands, inbox) = crossbeam_channel::unbounded();
         let waker = Arc::new(Waker::new()?);
         Ok((Mailbox { commands, waker }, inbox))
     }
 
     pub(crate) fn tell(&self, command: Command) {
-        // A worker that has ended needs to be told nothing.
+        // Nothing to do if the worker has ended.
         if self.commands.send(command).is_ok() {
             self.waker.wake();
         }
     }
 
-    /// Passes on what a session of another worker said; says whether there was room.
+    /// Forwards a topic message of a session on another worker. Returns `false` if the queue is
+    /// full.
     pub(crate) fn pass_on(&self, topic: &Arc<str>, message: &Arc<str>) -> bool {
         if self.commands.len() >= TOLD_WAITING {
             return false;
@@ -48,9 +50,9 @@ impl Mailbox {
     }
 }
 
-/// How a worker reaches the others.
+/// Channels from a worker to the other threads.
 pub(super) struct Links {
-    /// Which worker it is.
+    /// Index of this worker.
     pub(super) index: u32,
     pub(super) reports: Sender<WorkerReport>,
     pub(super) others: Vec<Mailbox>,
@@ -58,17 +60,18 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// How many workers there are.
+    /// Number of workers.
     pub(super) fn workers(&self) -> usize {
         self.others.len() + 1
     }
 
     pub(super) fn report(&self, report: WorkerReport) {
-        // Without a coordinator nobody wants to know: it is gone only after it has let us end.
+        // The coordinator ends only after it has ended its workers, so a report that cannot be sent
+        // is not needed.
         let _ = self.reports.send(report);
     }
 
-    /// Passes on to all other workers what a session said; says whether each had room.
+    /// Forwards a topic message to all other workers. Returns `false` if the queue of any was full.
     pub(super) fn pass_on(&self, topic: &Arc<str>, message: &Arc<str>) -> bool {
         let others = self.others.iter();
         let full = others.filter(|other| !other.pass_on(topic, message));

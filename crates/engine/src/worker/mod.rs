@@ -1,13 +1,14 @@
-//! A worker: one thread that owns its sessions, their sockets, timers and measurements outright.
+//! A worker: one thread that owns its sessions, their sockets, timers and measurements.
 //!
-//! One loop over readiness. Nothing in it waits, takes a lock or is shared; what other threads have
-//! to say comes as a [`Command`], what it has to say goes out as a [`WorkerReport`]. The loop is
-//! the same for clients and for a reference server's side: both are [`Session`]s.
+//! The worker is a single poll loop. The loop never blocks outside its poll, takes no lock and
+//! shares no state. Commands of other threads arrive as a [`Command`]; results leave as a
+//! [`WorkerReport`]. The loop is the same for clients and for a reference server: both are
+//! [`Session`]s.
 //!
-//! A worker is made of parts. Each owns its state, takes what else it needs as arguments, and says
-//! what has come of it; no part knows the worker. What connects them is in [`wiring`]. This file
-//! has the loop, the order of its turn ([`Worker::run`]), and how a session is called
-//! ([`Worker::deliver`]).
+//! A worker consists of parts. Each part owns its state, takes anything else it needs as arguments,
+//! and returns its results; no part knows the worker. The parts are connected in [`wiring`]. This
+//! file contains the loop, the order of work in an iteration ([`Worker::run`]), and the call of a
+//! session ([`Worker::deliver`]).
 //!
 //! [`Session`]: protocol::session::Session
 
@@ -80,36 +81,35 @@ pub(crate) use windows::WINDOW;
 use windows::Windows;
 
 struct Worker {
-    /// The clock, the polls, the timers, what sessions are to hear, and what parts share besides.
+    /// Clock, polls, timers, pending session inputs, and other state shared by the parts.
     runtime: Runtime,
-    /// How it reaches the other threads, and what they tell it.
+    /// Channels to the other threads and the commands received from them.
     links: Links,
     commands: Receiver<Command>,
     phase: Phase,
     windows: Windows,
     self_stats: SelfStats,
 
-    /// Who is there: the plan's clients and their figures, the sessions, what these tell each
-    /// other.
+    /// The plan's clients and their metrics, the sessions, and the topics between sessions.
     populations: Populations,
     sessions: Sessions,
     topics: Topics,
 
-    /// What sessions have handed over to be counted and sent without them.
+    /// Media receivers and senders that run without calling their session.
     sinks: Sinks,
     flows: Flows,
-    /// What the session that is called wants done.
+    /// Outputs of the session that is being called.
     outputs: Outputs,
 
-    /// Connections: names looked up for them, those that stand, those that are accepted, those that
-    /// sessions have handed over.
+    /// Connections: the name cache, open connections, listeners, and connections handed over by
+    /// sessions.
     names: Names,
     connections: Connections,
     listeners: Listeners,
     exchanges: Exchanges,
 
-    /// Datagrams: the packet rings; pairs of ports; multicast groups; single sockets and endpoints;
-    /// what all sockets are read into.
+    /// Datagrams: packet rings, port pairs, multicast groups, single sockets and endpoints, and the
+    /// receive batches shared by all sockets.
     rings: Option<Rings>,
     pairs: Pairs,
     groups: Groups,
@@ -120,20 +120,21 @@ struct Worker {
     sending: Sending,
 }
 
-/// Whether a worker goes on.
+/// Run state of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Running,
-    /// Nothing begins any more.
+    /// No new clients or connections.
     Stopping,
-    /// It ends at once.
+    /// Stops immediately.
     Killed,
 }
 
-/// Runs a worker on the calling thread until it has nothing left to do, or is told to stop.
+/// Runs a worker on the calling thread until it has nothing left to do or is stopped.
 ///
-/// It says when it stands, and then waits for the run's clock: the run begins for all at once, and
-/// none has to make up for the time that threads take to start. Without a clock there is no run.
+/// The worker reports on `standing` that it is set up, and then waits for the run's clock. All
+/// workers start together, so none has to catch up on the time that starting the threads took.
+/// Returns without running if no clock arrives.
 pub(crate) fn run(
     config: Config,
     ready: io::Result<()>,
@@ -150,7 +151,8 @@ pub(crate) fn run(
         worker.runtime.clock = clock;
         worker.run()
     });
-    // The coordinator waits for this message; without a coordinator there is nobody to tell.
+    // The coordinator waits for this message. If there is no coordinator, the message has no
+    // recipient.
     let _ = reports.send(WorkerReport::Finished {
         worker: index,
         error: result.err(),
@@ -229,17 +231,17 @@ impl Worker {
         }
         let now = self.runtime.clock.now();
         self.runtime.notes.tell_of_left_out(now, self.links.index);
-        // All that came is counted. What is left after the end of a window is one of its own.
+        // All received data has been counted. What remains after the end of a window forms a window
+        // of its own.
         self.windows.close_at_their_end();
         self.keep_time(now);
         self.close_window(now);
         Ok(())
     }
 
-    /// Works off what has arrived: media before what tells of it, and both before what ends
-    /// sessions.
+    /// Processes received data: media first, then RTCP, then anything that can end a session.
     fn work_that_came(&mut self, ready: &Ready) {
-        // First, so that what is heard below finds all counted that the ring has.
+        // First, so that the inputs below are delivered after all packets of the ring are counted.
         self.read_rings();
         for (place, event) in ready.events() {
             if !matches!(place, Place::Connection(_)) {
@@ -249,8 +251,8 @@ impl Worker {
         for place in self.runtime.readiness.take_unread() {
             self.readable(place);
         }
-        // RTCP. After the media of which it tells, and before what ends sessions: a stream's last
-        // report may have come just before that.
+        // RTCP after the media it reports on, and before anything that ends a session: the last
+        // report of a stream may have arrived just before that.
         for (place, event) in ready.control() {
             self.ready(place, event);
         }
@@ -266,7 +268,7 @@ impl Worker {
         self.settle();
     }
 
-    /// Whether there is nothing left to do.
+    /// Returns `true` if there is nothing left to do.
     fn is_done(&self) -> bool {
         if self.phase == Phase::Killed {
             return true;
@@ -280,7 +282,7 @@ impl Worker {
             && !self.connections.any_closes()
     }
 
-    /// Whether something was left for the next turn, so that the loop must not wait.
+    /// Returns `true` if work was left for the next iteration. The loop must then not wait.
     fn has_work_left(&self) -> bool {
         self.runtime.readiness.has_unread()
             || self.exchanges.is_busy()
@@ -288,7 +290,7 @@ impl Worker {
             || self.sessions.has_some_to_stop()
     }
 
-    /// When the loop has to be awake next, whatever arrives.
+    /// Returns the latest time at which the loop must wake up, whatever arrives.
     fn next_work(&mut self) -> Time {
         let (sessions, connections) = (&self.sessions, &self.connections);
         let listeners = &self.listeners;
@@ -308,7 +310,7 @@ impl Worker {
             .min(self.populations.next_due())
     }
 
-    /// Does what is due, media first.
+    /// Does the work that is due, media first.
     fn work_that_is_due(&mut self) {
         let now = self.runtime.clock.now();
         self.runtime.turn = now;
@@ -333,8 +335,8 @@ impl Worker {
         self.settle();
     }
 
-    /// Counts what has come and is not counted as yet, so that what a window holds does not hang on
-    /// when media is read. `end` is the window's, however late the loop comes to it.
+    /// Counts everything that has arrived and is not counted yet, so that window contents do not
+    /// depend on read timing. `end` is the end of the window, however late the loop is.
     fn read_all_media(&mut self, end: Time) {
         self.read_rings_now();
         self.read_all_connections(end);
@@ -343,7 +345,7 @@ impl Worker {
         self.read_all_late();
     }
 
-    /// Closes the windows that are over.
+    /// Closes the windows that have ended.
     fn keep_time(&mut self, now: Time) {
         while let Some(end) = self.windows.beat(now, &mut self.runtime.tester) {
             self.close_window(end);
@@ -399,10 +401,11 @@ impl Worker {
         self.sessions.get_mut(key)
     }
 
-    /// Hands an input to a session and carries out what it wants done.
+    /// Delivers an input to a session and carries out its outputs.
     ///
-    /// What that leads to at once (a channel that could not be opened, say) is kept for
-    /// [`Worker::settle`]: a session is never called while another's outputs are being carried out.
+    /// Inputs that result immediately (for example a channel that could not be opened) are queued
+    /// for [`Worker::settle`]: no session is called while the outputs of another are being carried
+    /// out.
     fn deliver(&mut self, key: SessionKey, input: Input<'_>) {
         if !matches!(input, Input::Media { .. }) {
             self.hear_media_first(key, true);
@@ -410,7 +413,7 @@ impl Worker {
         self.hand_in(key, input);
     }
 
-    /// The same, where all was read that is to be heard before.
+    /// As [`Worker::deliver`], but without reading the session's media first.
     fn hand_in(&mut self, key: SessionKey, input: Input<'_>) {
         let Some(slot) = self.sessions.get_mut(key) else {
             return;
@@ -439,7 +442,7 @@ impl Worker {
         self.arm(key);
     }
 
-    /// Sees to it that a task waits for the session's deadline.
+    /// Schedules a task for the session's deadline.
     fn arm(&mut self, key: SessionKey) {
         let (beat, turn) = (self.windows.heartbeat(), self.runtime.turn);
         if let Some(slot) = self.sessions.get_mut(key)
@@ -449,7 +452,7 @@ impl Worker {
         }
     }
 
-    /// Delivers what has come up, until nothing more comes up.
+    /// Delivers pending inputs until none is left.
     fn settle(&mut self) {
         while let Some((key, pending)) = self.runtime.inbox.pop() {
             self.deliver(key, pending.input());
@@ -465,7 +468,7 @@ impl Worker {
         self.count_losses();
     }
 
-    /// Hands the running window over and begins the next.
+    /// Reports the current window and starts the next one.
     fn close_window(&mut self, end: Time) {
         let begins = self.windows.begins();
         if let Some(moved) = self.runtime.clock.renew() {
@@ -511,15 +514,15 @@ impl Worker {
         self.windows.advance(end);
     }
 
-    /// Notes something, of the population of that place where it is about one.
+    /// Adds a note to the event list, about the population with that index if given.
     fn note(&mut self, kind: &'static str, subject: Option<usize>, text: String) {
         let subject = subject.map(|index| self.populations.name(index));
         self.runtime.note(kind, subject, text);
     }
 }
 
-/// Whether what the task of that time is for is still there and has not come about meanwhile, and
-/// no other task has taken its place.
+/// Returns `true` if the object of the task still exists, the task's purpose is not fulfilled yet,
+/// and no other task has replaced it.
 fn is_wanted(
     at: Time,
     task: &Task,

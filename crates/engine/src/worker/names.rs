@@ -1,4 +1,4 @@
-//! The addresses behind the names that sessions connect to: each is looked up once.
+//! Cache of resolved host names. Each name is resolved once per worker.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,10 +10,10 @@ use super::links::Mailbox;
 use crate::messages::Command;
 use crate::resolver::{Addresses, Answer, Resolver};
 
-/// How many names are known at most.
+/// Maximum number of names in the cache.
 const NAMES: usize = 10_000;
 
-/// A channel that wants to be connected to a port of a named host.
+/// A channel that waits for the addresses of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asking {
     pub(super) session: SessionKey,
@@ -22,28 +22,28 @@ pub(super) struct Asking {
     pub(super) wanted: Wanted,
 }
 
-/// What is to be opened to a named host.
+/// What a channel opens after the name is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// A connection, with TLS or without.
+    /// A TCP connection, with or without TLS.
     Connection,
     /// A UDP socket.
     Datagrams {
-        /// The local port; 0 for any.
+        /// Local port; 0 for any.
         local_port: u16,
         reading: Reading,
         media: Option<Media>,
     },
 }
 
-/// What comes of asking for a name.
+/// Result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LookUp {
-    /// Its addresses; none where it has none.
+    /// Addresses of the name; empty if it has none.
     Known(Vec<SocketAddr>),
-    /// The answer comes as a [`Command::Resolved`].
+    /// The name is being resolved. The answer arrives as [`Command::Resolved`].
     Asked,
-    /// Nobody can be asked.
+    /// The cache or the resolver's queue is full.
     Refused,
 }
 
@@ -52,7 +52,7 @@ enum Name {
     Known(Addresses),
 }
 
-/// The names that a worker knows or has asked for.
+/// Names that are resolved or being resolved.
 pub(super) struct Names {
     resolver: Resolver,
     mailbox: Mailbox,
@@ -60,7 +60,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// No name yet. Answers come into that mailbox.
+    /// Creates an empty cache. Answers of the resolver are sent to `mailbox`.
     pub(super) fn new(resolver: Resolver, mailbox: Mailbox) -> Names {
         Names {
             resolver,
@@ -69,9 +69,10 @@ impl Names {
         }
     }
 
-    /// Looks a name up, which may be an address, for a channel.
+    /// Looks up a host name or address literal for a channel.
     pub(super) fn look_up(&mut self, host: String, asking: Asking) -> LookUp {
-        // A literal with a zone (`fe80::1%eth0`) goes to the resolver, which knows the interfaces.
+        // The resolver handles literals with a zone (`fe80::1%eth0`), because it knows the
+        // interfaces.
         let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
             Some(literal) => literal.to_owned(),
             None => host,
@@ -97,7 +98,8 @@ impl Names {
         }
     }
 
-    /// Takes an answer in; gives the addresses for each channel that waits for it.
+    /// Processes an answer of the resolver. Returns the addresses for each channel that waits for
+    /// them.
     pub(super) fn answered(&mut self, answer: Answer) -> Vec<(Asking, Vec<SocketAddr>)> {
         let Some(Name::Asked(all)) = self.names.remove(&answer.host) else {
             return Vec::new();
@@ -106,7 +108,7 @@ impl Names {
         let each = all.into_iter();
         let each = each.map(|asking| (asking, with_port(&addresses, asking.port)));
         let told = each.collect();
-        // That nothing is known of a name is not kept: the next client asks again.
+        // Failed lookups are not cached: the next client asks the resolver again.
         if !addresses.is_empty() {
             self.names.insert(answer.host, Name::Known(addresses));
         }
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_needs_no_answer() {
+    fn address_literal_needs_no_lookup() {
         let mut names = names();
         for (host, expected) in [("127.0.0.1", "127.0.0.1:7"), ("[::1]", "[::1]:7")] {
             let known = LookUp::Known(vec![address(expected)]);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_ask_for_a_name_get_one_answer_and_it_is_kept() {
+    fn concurrent_lookups_share_one_cached_answer() {
         let mut names = names();
         let host = || "a.example".to_owned();
         for (channel, port) in [(1, 80), (2, 81)] {
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_addresses_is_asked_for_again() {
+    fn failed_lookup_is_not_cached() {
         let mut names = names();
         let host = || "b.example".to_owned();
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! What a worker says for the list of events.
+//! Notes of a worker for the run's list of events.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,11 @@ use measure::Time;
 
 use crate::messages::WorkerReport;
 
-/// How many notes of a kind are passed on one by one; the others are told of together, at the end.
+/// Maximum number of notes of one kind that are reported individually. The rest is summed up at the
+/// end.
 const NOTES_OF_A_KIND: u64 = 100;
 
-/// The notes of a worker, bounded by kind.
+/// Notes of a worker, limited by kind.
 pub(super) struct Notes {
     reports: Sender<WorkerReport>,
     counts: HashMap<&'static str, u64>,
@@ -24,7 +25,7 @@ impl Notes {
         }
     }
 
-    /// Passes a note on, as long as there were not too many of its kind.
+    /// Reports a note unless there were too many of its kind.
     pub(super) fn add(
         &mut self,
         at: Time,
@@ -39,7 +40,7 @@ impl Notes {
         }
     }
 
-    /// Says how many were left out.
+    /// Reports how many notes of each kind were omitted.
     pub(super) fn tell_of_left_out(&mut self, at: Time, worker: u32) {
         for (kind, count) in std::mem::take(&mut self.counts) {
             if let Some(more @ 1..) = count.checked_sub(NOTES_OF_A_KIND) {
@@ -50,7 +51,8 @@ impl Notes {
     }
 
     fn report(&self, at: Time, kind: &'static str, subject: Option<String>, text: String) {
-        // Without a coordinator nobody wants to know: it is gone only after it has let us end.
+        // The coordinator ends only after it has ended its workers, so a report that cannot be sent
+        // is not needed.
         let _ = self.reports.send(WorkerReport::Event {
             at,
             kind,
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_beyond_the_bound_of_their_kind_are_told_of_together() {
+    fn notes_beyond_the_limit_of_their_kind_are_summed_up() {
         let (reports, said) = crossbeam_channel::unbounded();
         let mut notes = Notes::new(reports);
         for _ in 0..NOTES_OF_A_KIND + 3 {

@@ -1,11 +1,11 @@
 //! The thread that sends a worker's datagram flows, each packet when it is due.
 //!
-//! A flow is lent to it ([`Flows::lend`](protocol::session::Flows::lend)) when it starts, and taken
-//! back when it stops. All that both threads touch is behind one lock. The pacer holds it while it
-//! sends a batch, and lets go of it only with no packet in hand: so whoever holds the lock finds
-//! exact counts, and a flow that was taken back has nothing under way. The worker takes it where a
-//! session reaches for a flow, and once a window. It gets it within one batch: the pacer sees that
-//! it waits, and stands back.
+//! A flow is lent to the pacer ([`Flows::lend`](protocol::session::Flows::lend)) when it starts,
+//! and taken back when it stops. All shared state is behind one lock. The pacer holds the lock
+//! while it sends a batch, and releases it only when no packet is in flight. The holder of the lock
+//! therefore sees exact counts, and a flow that was taken back has no packet under way. The worker
+//! takes the lock when a session accesses a flow, and once for each window. It gets the lock within
+//! one batch: the pacer sees that the worker waits, and yields.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -28,63 +28,63 @@ use slab::Slab;
 
 use super::keys::{Lease, SessionKey};
 
-/// Turns begin at least so far apart: what falls due in between leaves together, at most this much
-/// late. So thousands of streams cost no more than 4,000 wake-ups a second and leave in batches,
-/// while a few dozen leave each when it is due.
+/// Minimum interval between turns. Packets that fall due within it leave together, late by at most
+/// this time. Thousands of streams therefore cost at most 4,000 wake-ups a second and leave in
+/// batches, while each packet of a few dozen streams leaves when it is due.
 const TICK: Duration = Duration::from_micros(250);
 
-/// The same where one is among them that wants even spacing. One that was late once is in time
-/// again with its next datagram, and does not stay late by what its distance has over a turn.
+/// Minimum interval between turns if a flow needs even spacing. A flow that was late once is on
+/// time again with its next datagram, instead of staying late by the part of its packet interval
+/// that exceeds a turn.
 const FINE_TICK: Duration = Duration::from_micros(100);
 
-/// The worker's hold on its pacer. Ends the thread when it is dropped.
+/// The worker's handle of its pacer. Ends the thread when dropped.
 pub(super) struct Pacer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Changes places with the recorder in use, so that a window is put together outside of the
-    /// lock.
+    /// Swapped with the recorder in use, so that the window is assembled outside the lock.
     spare: Recorder,
-    /// Processor time that has been taken up.
+    /// Processor time as of the last call of [`Pacer::take_cpu`].
     cpu_nanos: u64,
 }
 
-/// What the two threads share.
+/// State shared by the two threads.
 struct Shared {
     state: Mutex<State>,
-    /// Wakes the pacer, which is the only one that waits for it.
+    /// Wakes the pacer, the only thread that waits on it.
     wake: Condvar,
-    /// Whether the worker waits for the lock.
+    /// True while the worker waits for the lock.
     worker_waits: AtomicBool,
-    /// Whether there is something in [`State::news`].
+    /// True if [`State::news`] is not empty.
     has_news: AtomicBool,
     cpu: OnceLock<CpuClock>,
 }
 
 struct State {
     active: Slab<Active>,
-    /// The flows by when their next packet is due. Of one that was taken back an entry may be left
-    /// over.
+    /// Flows by the time of their next packet. May contain obsolete entries of flows that were
+    /// taken back.
     due: BinaryHeap<Reverse<Due>>,
     serial: u64,
-    /// When the pacer means to work next; none while it is at work.
+    /// Time until which the pacer sleeps; `None` while it works.
     sleeps_until: Option<Time>,
-    /// Whether the pacer stands back to let the worker have the lock.
+    /// True while the pacer yields the lock to the worker.
     stands_back: bool,
     last_turn: Time,
-    /// How far apart turns begin at least.
+    /// Minimum interval between turns.
     tick: Duration,
     recorder: Recorder,
     news: News,
     stop: bool,
 }
 
-/// What the worker has to hear of its pacer.
+/// Events of the pacer for its worker.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
-    /// The flows that have sent their last packet.
+    /// Flows that have sent their last packet.
     pub(super) ended: Vec<(SessionKey, FlowId, Lease)>,
-    /// Channels whose connected socket said to the pacer that nobody is there. The kernel says it
-    /// once, to whoever uses the socket next.
+    /// Channels whose connected socket reported an unreachable peer. The kernel reports it once, to
+    /// the next user of the socket.
     pub(super) refused: Vec<(SessionKey, ChannelId)>,
 }
 
@@ -94,8 +94,8 @@ impl News {
     }
 }
 
-/// When a flow has to be looked after. Ordered by the time alone: this is compared a dozen times
-/// for each packet.
+/// Time at which a flow must be served. Ordered by time only, because entries are compared a dozen
+/// times for each packet.
 #[derive(Clone, Copy)]
 struct Due {
     at: Time,
@@ -127,7 +127,7 @@ impl Eq for Due {}
 struct Active {
     serial: u64,
     flow: Box<dyn Flow>,
-    /// The time of its entry among those that are due. Entries of other times are left over.
+    /// Time of the flow's entry in the queue. Entries with another time are obsolete.
     due: Time,
     whose: Whose,
     socket: Arc<OwnedFd>,
@@ -135,22 +135,22 @@ struct Active {
     last: LastSent,
 }
 
-/// Whose a flow is.
+/// Owner of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whose {
     pub(super) session: SessionKey,
     pub(super) flow: FlowId,
-    /// The channel that it sends on.
+    /// Channel on which the flow sends.
     pub(super) channel: ChannelId,
 }
 
-/// The last packet of a flow, by which it is told whether the next one makes a burst of it.
+/// Last packet of a flow, to detect bursts.
 #[derive(Clone, Copy, Default)]
 pub(super) struct LastSent(Option<(u64, Time)>);
 
 impl LastSent {
-    /// Whether a packet that leaves in that turn follows right behind one that was due at another
-    /// time.
+    /// Returns `true` if a packet that leaves in `turn` follows a packet of the same turn that was
+    /// due at another time.
     pub(super) fn is_burst(&mut self, turn: u64, due: Time) -> bool {
         let last = self.0.replace((turn, due));
         last.is_some_and(|(last_turn, last_due)| last_turn == turn && last_due != due)
@@ -158,7 +158,8 @@ impl LastSent {
 }
 
 impl Pacer {
-    /// Starts the thread. To be called on the worker's: the two share a table of descriptors.
+    /// Starts the thread. Must be called on the worker's thread, because the two share a descriptor
+    /// table.
     pub(super) fn start(
         index: u32,
         clock: &Clock,
@@ -197,8 +198,8 @@ impl Pacer {
         })
     }
 
-    /// Takes a flow over and sends it from now on. Says how it is known here and how it is reached;
-    /// none with the flow itself, where it will send nothing.
+    /// Takes over a flow and starts sending it. Returns its lease, and the handle through which its
+    /// session accesses it.
     pub(super) fn lend(
         &self,
         flow: Box<dyn Flow>,
@@ -212,7 +213,7 @@ impl Pacer {
             if flow.wants_even_spacing() {
                 state.tick = FINE_TICK;
             }
-            // One that has nothing to send is found to have ended as all others are.
+            // A flow that has nothing to send is found to have ended like any other.
             let at = flow.next_due().unwrap_or(Time::ZERO);
             let place = state.active.insert(Active {
                 serial,
@@ -236,12 +237,12 @@ impl Pacer {
         (lease, Box::new(lender))
     }
 
-    /// Whether the flow is still here.
+    /// Returns `true` if the pacer still has the flow.
     pub(super) fn has(&self, lease: Lease) -> bool {
         self.shared.reach(|state| state.find(lease).is_some())
     }
 
-    /// What has come up since this was asked last.
+    /// Returns the events since the last call.
     pub(super) fn take_news(&self) -> News {
         if !self.shared.has_news.swap(false, Relaxed) {
             return News::default();
@@ -249,7 +250,7 @@ impl Pacer {
         self.shared.reach(|state| std::mem::take(&mut state.news))
     }
 
-    /// What was measured since the last time.
+    /// Returns the metrics since the last call.
     pub(super) fn take_window(&mut self) -> Window {
         let spare = &mut self.spare;
         self.shared
@@ -257,7 +258,7 @@ impl Pacer {
         self.spare.take_window()
     }
 
-    /// Processor time used since the last time, in nanoseconds.
+    /// Returns the processor time used since the last call, in nanoseconds.
     pub(super) fn take_cpu(&mut self) -> u64 {
         let used = self.shared.cpu.get().and_then(|clock| clock.nanos());
         let used = used.unwrap_or(self.cpu_nanos);
@@ -268,14 +269,14 @@ impl Pacer {
 impl Drop for Pacer {
     fn drop(&mut self) {
         self.shared.worker_waits.store(true, Relaxed);
-        // A pacer that broke down took the lock with it, and is at its end.
+        // If the pacer panicked, the lock is poisoned and the thread is ending.
         if let Ok(mut state) = self.shared.state.lock() {
             self.shared.worker_waits.store(false, Relaxed);
             state.stop = true;
         }
         self.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {
-            // What it panicked with has been printed; a worker that reaches for it panics as well.
+            // The panic message has been printed; a worker that accesses the state panics as well.
             let _ = thread.join();
         }
     }
@@ -286,7 +287,7 @@ impl Shared {
         self.state.lock().expect("neither thread panics with it")
     }
 
-    /// The worker's way to the state.
+    /// Calls `reach` with the state locked, from the worker's thread.
     fn reach<R>(&self, reach: impl FnOnce(&mut State) -> R) -> R {
         self.worker_waits.store(true, Relaxed);
         let mut state = self.lock();
@@ -311,7 +312,7 @@ impl State {
             .filter(|active| active.serial == lease.serial)
     }
 
-    /// When the pacer has to work next.
+    /// Time of the pacer's next turn.
     fn next_turn(&self) -> Time {
         match self.due.peek() {
             Some(Reverse(first)) => first.at.max(self.last_turn + self.tick),
@@ -320,13 +321,13 @@ impl State {
     }
 }
 
-/// How a session's worker reaches a flow that was lent.
+/// Handle through which the worker accesses a lent flow.
 struct Lent {
     shared: Arc<Shared>,
     lease: Lease,
 }
 
-/// Only [`Lent::take`] takes a flow out, and it uses the lease up.
+/// Only [`Lent::take`] removes a flow, and it consumes the lease.
 const HERE: &str = "a flow that was lent is there until it is taken back";
 
 impl Lender for Lent {
@@ -335,7 +336,7 @@ impl Lender for Lent {
         self.shared.reach(|state| {
             let active = state.find(lease).expect(HERE);
             reach(&mut *active.flow);
-            // It may have been given something to send before what comes next.
+            // Its next packet may have become due earlier.
             if let Some(at) = active.flow.next_due()
                 && at < active.due
             {
@@ -353,26 +354,26 @@ impl Lender for Lent {
     }
 }
 
-/// How a pacer sends.
+/// Options of a pacer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct How {
-    /// Whether each datagram leaves by itself.
+    /// True if datagrams are not joined for segmentation by the kernel (`UDP_SEGMENT`).
     pub(super) apart: bool,
-    /// Whether it goes before all else on this machine, where it may: for who does nothing but
+    /// True if the thread requests real-time scheduling (`SCHED_FIFO`), for processes that only
     /// send.
     pub(super) in_real_time: bool,
 }
 
-/// The thread's own part.
+/// State that only the pacer's thread uses.
 struct Pacing<'a> {
     shared: &'a Shared,
     clock: Clock,
     /// Wakes the worker.
     waker: Arc<Waker>,
-    /// How many turns there were.
+    /// Number of turns so far.
     turn: u64,
     batch: SendBatch<Bytes>,
-    /// Which packet of which flow each datagram of the batch is.
+    /// Flow and packet of each datagram in the batch.
     made: Vec<Made>,
 }
 
@@ -386,13 +387,13 @@ struct Made {
 
 impl Pacing<'_> {
     fn new(shared: &Shared, clock: Clock, waker: Arc<Waker>, how: How) -> Pacing<'_> {
-        // Where the kernel will not have it, packets leave later, and their lateness tells.
+        // If the kernel refuses, packets leave later, which their lateness shows.
         let _ = net::thread::wake_exactly();
         if !how.in_real_time || net::thread::go_before_all().is_err() {
             let _ = net::thread::go_first();
         }
         if let Ok(cpu) = CpuClock::of_this_thread() {
-            // It is set here and nowhere else.
+            // Set only here.
             let _ = shared.cpu.set(cpu);
         }
         Pacing {
@@ -425,7 +426,7 @@ impl Pacing<'_> {
                 self.send_batch(&mut state, now);
                 state = self.let_worker_in(state);
             }
-            // The worker is woken once, however much it is.
+            // Wakes the worker only once, however many events there are.
             if !state.news.is_empty() && !self.shared.has_news.swap(true, Relaxed) {
                 self.waker.wake();
             }
@@ -440,8 +441,8 @@ impl Pacing<'_> {
     ) -> MutexGuard<'a, State> {
         const WHOLE: &str = "neither thread panics with it";
         state.sleeps_until = Some(next);
-        // The library waits for an absolute time of the monotonic clock (FUTEX_WAIT_BITSET), as
-        // exactly as the thread's timer slack says.
+        // The standard library waits for an absolute time of the monotonic clock
+        // (FUTEX_WAIT_BITSET), with the precision given by the thread's timer slack.
         let mut state = if next == Time::NEVER {
             self.shared.wake.wait(state).expect(WHOLE)
         } else {
@@ -452,8 +453,8 @@ impl Pacing<'_> {
         state
     }
 
-    /// Stands back where the worker waits for the lock: it would else not be given it by a pacer
-    /// that takes it again at once.
+    /// Yields if the worker waits for the lock. Otherwise the pacer would take the lock again
+    /// immediately, and the worker would not get it.
     fn let_worker_in<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if !self.shared.worker_waits.load(Relaxed) {
             return state;
@@ -465,7 +466,7 @@ impl Pacing<'_> {
         state
     }
 
-    /// Sends as much of what is due as one batch holds and one socket takes.
+    /// Sends the packets that are due, up to one batch for one socket.
     fn send_batch(&mut self, state: &mut State, now: Time) {
         let mut socket: Option<Arc<OwnedFd>> = None;
         let mut alone = false;
@@ -500,15 +501,15 @@ impl Pacing<'_> {
                     burst: active.last.is_burst(self.turn, packet.due),
                 });
                 self.batch.push(active.to, &packet.header, packet.payload);
-                // One that is to be timed exactly has a call of its own.
+                // A packet with exact times gets a system call of its own.
                 if flow.wants_times() {
                     alone = true;
                     break;
                 }
             }
             match flow.next_due() {
-                // It costs one way down the heap, when `top` is dropped.
-                // Whoever gives it something to send has it looked after again.
+                // An update costs one sift-down of the heap, when `top` is dropped. A flow without
+                // a due packet is scheduled again when its session gives it something to send.
                 Some(Time::NEVER) => {
                     PeekMut::pop(top);
                     active.due = Time::NEVER;
@@ -519,7 +520,8 @@ impl Pacing<'_> {
                 }
                 None => {
                     PeekMut::pop(top);
-                    // Nothing is due before that: it is over until it is started again.
+                    // No due time is earlier, so the flow is not scheduled again until it is
+                    // restarted.
                     active.due = Time::ZERO;
                     let Whose { session, flow, .. } = active.whose;
                     state.news.ended.push((session, flow, lease));
@@ -556,7 +558,7 @@ impl Pacing<'_> {
                 None => refused += 1,
             }
         });
-        // A connected socket is one session's, for one channel.
+        // A connected socket belongs to one channel of one session.
         if nobody_there && let Some(first) = made.first() {
             let Whose {
                 session, channel, ..

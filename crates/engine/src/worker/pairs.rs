@@ -1,4 +1,4 @@
-//! Pairs of UDP ports: those of one session each, and those that sessions share.
+//! Pairs of UDP ports: pairs of one session, and pairs shared by sessions.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,37 +23,37 @@ use super::runtime::Runtime;
 use super::sessions::Peer;
 use crate::trace::{TracedSocket, Tracer};
 
-/// One of a session's own pair of UDP sockets.
+/// One socket of a pair of UDP sockets that belongs to one session.
 struct UdpEnd {
     socket: UdpSocket,
     session: SessionKey,
     population: usize,
     channel: ChannelId,
     port: Port,
-    /// What counts the datagrams; none where the session itself hears them.
+    /// Sink of the datagrams; `None` if the session receives them itself.
     sink: Option<SinkId>,
-    /// Whose datagrams count. Before the peer is named: anybody's.
+    /// Host whose datagrams count. Before the peer is set, all datagrams count.
     peer: Option<IpAddr>,
-    /// What a datagram has on the wire beside its payload: the headers of IP and UDP.
+    /// Bytes of a datagram on the wire in addition to its payload: IP and UDP headers.
     overhead: usize,
-    /// Whether it only holds the port: the kernel drops all that comes, and the packet ring brings
-    /// it.
+    /// True if the socket only holds the port: the kernel drops all datagrams, and the packet ring
+    /// receives them.
     on_ring: bool,
-    /// True once the session was told of datagrams from another address.
+    /// True once the session was notified of datagrams from another address.
     knows_others: bool,
-    /// Whether it is read in batches, and not polled.
+    /// True if the socket is read in batches instead of polled.
     in_batches: bool,
-    /// Whether it has brought too much for that.
+    /// True if batched reads ended because the socket received too much.
     was_fast: bool,
-    /// The kernel's count of dropped datagrams, as far as it has been taken up.
+    /// The kernel's count of dropped datagrams, as far as already counted.
     dropped: u32,
-    /// The even port of the pair.
+    /// Even port of the pair.
     pair: u16,
-    /// Hears what it receives and sends, of a client that is traced.
+    /// Records the datagrams of a traced client.
     trace: Option<Box<TracedSocket>>,
 }
 
-/// One of a pair of UDP sockets that many sessions use.
+/// One socket of a pair of UDP sockets shared by many sessions.
 struct SharedEnd {
     socket: UdpSocket,
     port: Port,
@@ -62,7 +62,8 @@ struct SharedEnd {
 }
 
 impl SharedEnd {
-    /// Takes a session's route away; one that another session has been given meanwhile stays.
+    /// Removes a session's route, unless the address has been assigned to another session
+    /// meanwhile.
     fn forget_route(&mut self, address: SocketAddr, session: SessionKey) {
         if self
             .routes
@@ -74,8 +75,8 @@ impl SharedEnd {
     }
 }
 
-/// How what goes to multicast groups leaves: how many hops it lives, and by which interface, where
-/// that is not the one of the address that it comes from.
+/// How datagrams to multicast groups are sent: their TTL, and the interface if it is not that of
+/// the source address.
 pub(super) type Outward = (u8, Option<Interface>);
 
 /// The pairs of UDP ports of a worker.
@@ -83,21 +84,21 @@ pub(super) struct Pairs {
     ports: PortRange,
     own: Slab<UdpEnd>,
     shared: Slab<SharedEnd>,
-    /// The pairs that sessions share, by local address; those that send to multicast groups by the
-    /// hops they live and their interface too.
+    /// Shared pairs by local address; pairs for sending to multicast groups also by TTL and
+    /// interface.
     by_local: HashMap<(IpAddr, Option<Outward>), (usize, usize)>,
     batched: BatchedReads,
 }
 
-/// A pair for one session alone.
+/// Request for a pair that belongs to one session.
 pub(super) struct Wish<'a> {
     pub(super) session: SessionKey,
     pub(super) population: usize,
     pub(super) channel: ChannelId,
     pub(super) local: IpAddr,
-    /// What counts its media.
+    /// Sink of the media datagrams.
     pub(super) sink: Option<SinkId>,
-    /// Whether the packet ring brings its media.
+    /// True if the packet ring receives the media.
     pub(super) on_ring: bool,
     pub(super) tracer: Option<&'a Tracer>,
 }
@@ -105,26 +106,26 @@ pub(super) struct Wish<'a> {
 /// A pair that was opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opened {
-    /// The address of the even port.
+    /// Address of the even port.
     pub(super) local: SocketAddr,
-    /// The places of both sockets.
+    /// Indices of the two sockets.
     pub(super) media: usize,
     pub(super) control: usize,
 }
 
-/// What became of a datagram.
+/// Result of processing a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakenIn {
-    /// It was counted.
+    /// The datagram was counted.
     Counted,
-    /// It was counted, and from now on its socket, the session's, is read in batches.
+    /// The datagram was counted, and the session's socket is read in batches from now on.
     Batched(SessionKey),
-    /// A session is to hear it.
+    /// The session must receive the datagram.
     For(SessionKey, ChannelId, Port),
 }
 
 impl Pairs {
-    /// None yet, of those ports.
+    /// Creates an empty list that takes pairs from `ports`.
     pub(super) fn new(ports: PortRange) -> Pairs {
         Pairs {
             ports,
@@ -139,7 +140,7 @@ impl Pairs {
         &self.ports
     }
 
-    /// A single socket on one of the ports, whose media the packet ring brings.
+    /// Opens a single socket on one of the ports. The packet ring receives its media.
     pub(super) fn reserve_single(
         &mut self,
         local: IpAddr,
@@ -152,17 +153,17 @@ impl Pairs {
         self.ports.reserve_single(local, marked)
     }
 
-    /// Takes the port of such a socket back.
+    /// Releases the port of such a socket.
     pub(super) fn release(&mut self, port: u16) {
         self.ports.release(port);
     }
 
-    /// How many sockets there are.
+    /// Number of sockets.
     pub(super) fn count(&self) -> usize {
         self.own.len() + self.shared.len()
     }
 
-    /// Opens a pair for one session alone.
+    /// Opens a pair for one session.
     pub(super) fn open(
         &mut self,
         runtime: &Runtime,
@@ -216,8 +217,8 @@ impl Pairs {
         }
     }
 
-    /// Opens the pair of UDP ports that this worker's sessions share, where that has not been done;
-    /// with `outward` the one that sends to multicast groups so.
+    /// Opens the pair of UDP ports that the worker's sessions share, unless it is open. With
+    /// `outward`, opens the shared pair that sends to multicast groups with these settings.
     pub(super) fn open_shared(
         &mut self,
         runtime: &Runtime,
@@ -272,8 +273,8 @@ impl Pairs {
         })
     }
 
-    /// Names the other end of a session's own pair; gives its even port where the packet ring
-    /// brings its media.
+    /// Sets the peer of a session's own pair. Returns the even port if the packet ring receives the
+    /// media.
     pub(super) fn name_peer(&mut self, media: usize, control: usize, peer: Peer) -> Option<u16> {
         let mut on_ring = None;
         for (place, address) in [(media, peer.media), (control, peer.control)] {
@@ -285,7 +286,7 @@ impl Pairs {
         on_ring
     }
 
-    /// Names the other end of a session's part in a pair that is shared; it was another `before`.
+    /// Sets the peer of a session on a shared pair; `before` is the previous one.
     pub(super) fn route(
         &mut self,
         (media, control): (usize, usize),
@@ -306,7 +307,7 @@ impl Pairs {
         }
     }
 
-    /// A session has no part any more in a pair that is shared.
+    /// Removes a session from a shared pair.
     pub(super) fn leave(&mut self, media: usize, control: usize, key: SessionKey, peer: Peer) {
         for (place, address) in [(media, peer.media), (control, peer.control)] {
             if let Some(end) = self.shared.get_mut(place) {
@@ -315,8 +316,9 @@ impl Pairs {
         }
     }
 
-    /// Closes a session's own pair. Where the packet ring brings its media, the media port stays
-    /// taken until that is counted: how many datagrams the kernel has counted for it is returned.
+    /// Closes a session's own pair. If the packet ring receives the media, the media port stays
+    /// reserved until all media is counted, and the kernel's datagram count for the port is
+    /// returned.
     pub(super) fn close(
         &mut self,
         media: usize,
@@ -330,21 +332,20 @@ impl Pairs {
         if end.on_ring {
             return Some(net::options::drops(&end.socket).unwrap_or(0));
         }
-        // The media port last: with it the pair is free for others.
+        // The media port comes last: closing it frees the pair for other sessions.
         let end = self.own.remove(media);
         self.ports.release(end.pair);
         None
     }
 
-    /// Takes a media port back of which all has been counted that the ring brings; gives the even
-    /// port.
+    /// Releases a media port after all its media in the ring was counted. Returns the even port.
     pub(super) fn give_back(&mut self, media: usize) -> Option<u16> {
         let end = self.own.try_remove(media)?;
         self.ports.release(end.pair);
         Some(end.pair)
     }
 
-    /// Sends a datagram; says whether it left. One for a socket that is gone is none.
+    /// Sends a datagram. Returns `false` on error; a datagram for a closed socket is not an error.
     pub(super) fn send(&self, place: Place, to: SocketAddr, bytes: &[u8], clock: &Clock) -> bool {
         let sent = match place {
             Place::Pair(place) => self.own.get(place).map(|end| {
@@ -364,7 +365,7 @@ impl Pairs {
         sent.is_none_or(|sent| sent.is_ok())
     }
 
-    /// A descriptor of its own for a media socket.
+    /// Duplicates the descriptor of a media socket.
     pub(super) fn descriptor(&self, place: Place) -> io::Result<OwnedFd> {
         let socket = match place {
             Place::Pair(place) => self.own.get(place).map(|end| &end.socket),
@@ -375,7 +376,7 @@ impl Pairs {
         socket.as_fd().try_clone_to_owned()
     }
 
-    /// Whether what comes by a socket is traced.
+    /// Returns `true` if the socket's datagrams are traced.
     pub(super) fn is_traced(&self, place: Place) -> bool {
         match place {
             Place::Pair(place) => self.own.get(place).is_some_and(|end| end.trace.is_some()),
@@ -383,7 +384,7 @@ impl Pairs {
         }
     }
 
-    /// The session whose socket it is; none where sessions share it, or it is gone.
+    /// Returns the session that owns the socket, or `None` if the socket is shared or closed.
     #[inline]
     pub(super) fn owner(&self, place: Place) -> Option<SessionKey> {
         match place {
@@ -392,7 +393,7 @@ impl Pairs {
         }
     }
 
-    /// Looks at what a socket holds.
+    /// Receives one batch from a socket.
     pub(super) fn look(
         &mut self,
         place: Place,
@@ -420,7 +421,7 @@ impl Pairs {
         }
     }
 
-    /// Counts a datagram, or says who is to hear it.
+    /// Counts a datagram, or returns the session that must receive it.
     #[inline]
     pub(super) fn take_in(
         &mut self,
@@ -484,7 +485,7 @@ impl Pairs {
         TakenIn::Counted
     }
 
-    /// From now on a media socket is read in batches, if it can be; says whether it is.
+    /// Starts batched reads of a media socket if possible. Returns `true` if they were started.
     fn begin_batches(&mut self, place: usize, runtime: &Runtime) -> bool {
         let end = &mut self.own[place];
         let room = net::options::receive_buffer(&end.socket).unwrap_or(0);
@@ -499,12 +500,12 @@ impl Pairs {
         true
     }
 
-    /// When [`Pairs::read_due`] finds the next to read.
+    /// Time at which [`Pairs::read_due`] next has a socket to read.
     pub(super) fn next_read(&self) -> Time {
         self.batched.next()
     }
 
-    /// Reads those that are read in batches and whose turn it is. Nothing where the batch is away.
+    /// Reads the sockets in batched mode that are due. Does nothing if the batch is in use.
     pub(super) fn read_due(
         &mut self,
         now: Time,
@@ -518,7 +519,7 @@ impl Pairs {
         self.batched = batched;
     }
 
-    /// Reads all that are read in batches.
+    /// Reads all sockets in batched mode.
     pub(super) fn read_all(
         &mut self,
         batch: &mut Option<ReceiveBatch>,
@@ -529,8 +530,8 @@ impl Pairs {
         self.batched = batched;
     }
 
-    /// Reads all that a media socket holds that is read in batches; what the session is to hear of
-    /// it is pending then.
+    /// Reads a media socket in batched mode until it is empty. Resulting media events are queued
+    /// for the session.
     pub(super) fn read_media(
         &mut self,
         place: usize,
@@ -579,22 +580,23 @@ impl Pairs {
         verdict
     }
 
-    /// From now on a media socket is read whenever something comes, because so much does.
+    /// Ends batched reads of a media socket because it receives too much. It is read on readiness
+    /// from now on.
     fn end_batches(&mut self, place: usize, runtime: &mut Runtime) {
         let Some(end) = self.own.get_mut(place) else {
             return;
         };
         let polled = runtime.readiness.poll(&mut end.socket, Place::Pair(place));
-        // Where that is refused, it stays as it is: read seldom is better than never.
+        // If polling is refused, batched reads go on: rare reads are better than none.
         end.in_batches = polled.is_err();
         end.was_fast = true;
         runtime.readiness.read_later(Place::Pair(place));
     }
 
-    /// Takes up how many datagrams the kernel dropped at a socket since the last look.
+    /// Counts the datagrams that the kernel dropped at a socket since the last call.
     fn take_drops(&mut self, place: Place, runtime: &mut Runtime) {
         let drops = match place {
-            // Of one that only holds its port all is dropped.
+            // The count of a socket that only holds its port contains all datagrams.
             Place::Pair(place) => match self.own.get(place).filter(|end| !end.on_ring) {
                 Some(end) => net::options::drops(&end.socket),
                 None => return,
@@ -610,7 +612,7 @@ impl Pairs {
         }
     }
 
-    /// Takes up the drops of all sockets that sessions share.
+    /// Counts the drops of all shared sockets.
     pub(super) fn collect_drops(&mut self, runtime: &mut Runtime) {
         let places: Vec<usize> = self.shared.iter().map(|(place, _)| place).collect();
         for place in places {
@@ -618,7 +620,7 @@ impl Pairs {
         }
     }
 
-    /// The kernel says how many datagrams it has dropped at a socket since that was opened.
+    /// Processes the kernel's drop count of a socket, counted since the socket was opened.
     fn dropped(&mut self, place: Place, drops: u32, runtime: &mut Runtime) {
         let (taken, session) = match place {
             Place::Pair(place) => match self.own.get_mut(place) {
@@ -639,7 +641,7 @@ impl Pairs {
     }
 }
 
-/// Takes both sockets of a pair in and has them polled, or neither.
+/// Adds both sockets of a pair and polls them, or adds neither.
 fn add_pair<T>(
     ends: &mut Slab<T>,
     pair: Pair,
@@ -658,7 +660,7 @@ fn add_pair<T>(
     Ok((media, control))
 }
 
-/// Has what a pair sends to multicast groups leave so.
+/// Sets TTL and interface for datagrams that a pair sends to multicast groups.
 fn send_to_groups(pair: &Pair, local: IpAddr, (hops, interface): &Outward) -> io::Result<()> {
     let index = match interface {
         Some(Interface::Named(name)) => Some(net::multicast::Interface::Named(name.clone())),
@@ -666,7 +668,7 @@ fn send_to_groups(pair: &Pair, local: IpAddr, (hops, interface): &Outward) -> io
         None if local.is_unspecified() => None,
         None => Some(net::multicast::Interface::With(local)),
     };
-    // Without a number the routes decide.
+    // With index 0, the routes decide.
     let index = index.map_or(Ok(0), |interface| interface.index())?;
     for socket in [&pair.media, &pair.control] {
         net::multicast::send_by(socket, local, index, *hops)?;

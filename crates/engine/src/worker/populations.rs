@@ -1,4 +1,4 @@
-//! The populations of a worker: their plans, their figures, and which clients are there.
+//! The populations of a worker: their plans, metrics and running clients.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,38 +18,39 @@ use super::windows::WINDOW;
 use crate::messages::ClientState;
 use crate::trace::{Traced, Tracer};
 
-/// What one worker is to do for a population.
+/// Plan of a population on one worker.
 pub(crate) struct PopulationPlan {
     pub(crate) name: String,
     pub(crate) catalogue: Catalogue,
     pub(crate) clients: Option<ClientPlan>,
 }
 
-/// The clients of a population on one worker.
+/// Clients of a population on one worker.
 pub(crate) struct ClientPlan {
     pub(crate) share: Share,
     pub(crate) urls: Vec<String>,
     pub(crate) pick: Pick,
     pub(crate) leave: Leave,
-    /// The planned end of the run; [`Time::NEVER`] without one.
+    /// Planned end of the run; [`Time::NEVER`] if it has none.
     pub(crate) run_ends: Time,
     pub(crate) client: MakeClient,
-    /// What they speak TLS with, where a URL asks for it.
+    /// TLS configuration, used if the URL asks for TLS.
     pub(crate) tls: Arc<net::tls::Client>,
-    /// Whether they send or receive media.
+    /// True if the clients send or receive media.
     pub(crate) media: bool,
-    /// The addresses of this machine that connections come from; none where its routes decide.
+    /// Local addresses of outgoing connections; empty if routing decides.
     pub(crate) sources: Vec<IpAddr>,
-    /// The clients that are traced, whichever worker plays them.
+    /// The traced clients, on any worker.
     pub(crate) traced: Traced,
 }
 
-/// Tolerance for streams that end before their clients are to leave. At the end of a run, publishers
-/// leave with their viewers, and may be first.
+/// Tolerance for streams that end before their clients are to leave. At the end of a run,
+/// publishers leave together with their viewers, and may be first.
 const ENDS_TOGETHER: Duration = Duration::from_secs(1);
 
 impl ClientPlan {
-    /// Judges the end of a stream by the server at `at`, for a client that was due at `due`.
+    /// Returns the outcome of a client that was due at `due` and whose stream the server ended at
+    /// `at`.
     fn ended_by_server(&self, due: Time, at: Time, in_order: bool, failure: Failure) -> Outcome {
         match self.leave.due(due, self.run_ends) {
             None => Outcome::Completed,
@@ -57,7 +58,7 @@ impl ClientPlan {
             Some(Time::NEVER) if in_order => Outcome::Completed,
             Some(leaves) if at + ENDS_TOGETHER >= leaves => Outcome::Stopped,
             Some(_) => {
-                let advice = "if its streams end, write `leave: at_end`";
+                let advice = "if the server's streams end, write `leave: at_end`";
                 let detail = format!("{}; {advice}", failure.detail);
                 Outcome::Failed(Failure { detail, ..failure })
             }
@@ -65,15 +66,17 @@ impl ClientPlan {
     }
 }
 
-/// Makes the session of a client that asks for a URL, in its seat; or says why the URL will not do.
+/// Creates the session of a client from its URL and seat. Fails with a description if the URL is
+/// invalid.
 pub(crate) type MakeClient =
     Arc<dyn Fn(&str, Seat) -> Result<Box<dyn Session>, String> + Send + Sync>;
 
-/// A population on one worker, at work.
+/// A population on one worker, while it runs.
 struct Population {
     name: String,
     recorder: Recorder,
-    /// What came after the end of the running window, where that is over and not handed over yet.
+    /// Recorder of the next window, for packets that arrived after the end of the current window
+    /// while it is not closed yet.
     next: Recorder,
     active: Level,
     playing: Level,
@@ -81,7 +84,7 @@ struct Population {
     by_slot: HashMap<u64, SessionKey>,
 }
 
-/// A number that goes up and down, and the most it was in the running window.
+/// A gauge with its maximum in the current window.
 #[derive(Default)]
 struct Level {
     now: u64,
@@ -98,36 +101,36 @@ impl Level {
         self.now -= 1;
     }
 
-    /// The most it was in the window that ends now.
+    /// Returns the maximum in the window that ends now.
     fn take_most(&mut self) -> f64 {
         std::mem::replace(&mut self.most, self.now) as f64
     }
 }
 
-/// What a client begins with.
+/// A client that has just begun.
 pub(super) struct Beginning {
     pub(super) client: Client,
-    /// Its session, or why its URL will not do.
+    /// The session, or the reason why the URL is invalid.
     pub(super) session: Result<Box<dyn Session>, String>,
     pub(super) leave: Leave,
     pub(super) trace: Option<Tracer>,
 }
 
-/// The populations of a worker, by their number.
+/// The populations of a worker, by index.
 pub(super) struct Populations {
     each: Vec<Population>,
     seed: u64,
     worker: u32,
     workers: u64,
-    /// How many clients have begun.
+    /// Number of clients that have begun.
     begun: u64,
     window_ends: Time,
-    /// Since when the plans are held.
+    /// Time since when the plans are held.
     held_from: Option<Time>,
 }
 
 impl Populations {
-    /// The populations of a worker with that number, one of so many.
+    /// Creates the populations of a worker; `worker` is its index, `workers` the number of workers.
     pub(super) fn new(
         plans: Vec<PopulationPlan>,
         seed: u64,
@@ -166,14 +169,14 @@ impl Populations {
         &self.each[index].name
     }
 
-    /// What counts in the running window.
+    /// Returns the recorder of the current window.
     #[inline]
     pub(super) fn recorder(&mut self, index: usize) -> &mut Recorder {
         &mut self.each[index].recorder
     }
 
-    /// What counts a packet that came then: the running window's, or the next one's, where the
-    /// running one is over and not handed over yet.
+    /// Returns the recorder for a packet that arrived at `at`: that of the current window, or that
+    /// of the next window if the packet arrived after the end of the current one.
     #[inline]
     pub(super) fn recorder_at(&mut self, index: usize, at: Time) -> &mut Recorder {
         let population = &mut self.each[index];
@@ -183,50 +186,50 @@ impl Populations {
         }
     }
 
-    /// What its clients speak TLS with; nothing where there are no clients.
+    /// Returns the TLS configuration of the clients, or `None` if the population has no clients.
     pub(super) fn tls(&self, index: usize) -> Option<&net::tls::Client> {
         self.each[index].plan.as_ref().map(|plan| &*plan.tls)
     }
 
-    /// Does what TLS needs once, before the run begins.
+    /// Does the one-time work of TLS before the run begins.
     pub(super) fn warm_up(&self) {
         (0..self.count())
             .filter_map(|index| self.tls(index))
             .for_each(net::tls::Client::warm_up);
     }
 
-    /// Whether its clients send or receive media. A server's side counts as one that does.
+    /// Returns `true` if the clients send or receive media. Always true for a server's population.
     pub(super) fn has_media(&self, index: usize) -> bool {
         self.each[index].plan.as_ref().is_none_or(|plan| plan.media)
     }
 
-    /// The addresses of this machine that its connections come from.
+    /// Returns the local addresses of the population's outgoing connections.
     pub(super) fn sources(&self, index: usize) -> &[IpAddr] {
         let plan = self.each[index].plan.as_ref();
         plan.map_or(&[][..], |plan| &plan.sources)
     }
 
-    /// When a client is to begin or to leave next.
+    /// Time at which the next client begins or leaves.
     pub(super) fn next_due(&self) -> Time {
         let plans = self.each.iter().filter_map(|each| each.plan.as_ref());
         let due = plans.filter_map(|plan| plan.share.next_due()).min();
         due.unwrap_or(Time::NEVER)
     }
 
-    /// Whether no client will begin any more.
+    /// Returns `true` if no more clients will begin.
     pub(super) fn is_finished(&self) -> bool {
         let mut plans = self.each.iter().filter_map(|each| each.plan.as_ref());
         plans.all(|plan| plan.share.is_finished())
     }
 
-    /// Holds the plans of all from then on.
+    /// Holds the plans of all populations at `from`.
     pub(super) fn hold(&mut self, from: Time) {
         let plans = self.each.iter_mut().filter_map(|each| each.plan.as_mut());
         plans.for_each(|plan| plan.share.hold(from));
         self.held_from = Some(from);
     }
 
-    /// Lets the plans of all go on from then on.
+    /// Resumes the plans of all populations at `at`.
     pub(super) fn go_on(&mut self, at: Time) {
         let plans = self.each.iter_mut().filter_map(|each| each.plan.as_mut());
         let held = self
@@ -239,23 +242,23 @@ impl Populations {
         });
     }
 
-    /// Begins no more clients.
+    /// Starts no more clients.
     pub(super) fn close(&mut self) {
         let plans = self.each.iter_mut().filter_map(|each| each.plan.as_mut());
         plans.for_each(|plan| plan.share.close());
     }
 
-    /// What the plan of a population wants done.
+    /// Returns the next action of a population's plan that is due.
     pub(super) fn next_action(&mut self, index: usize, now: Time) -> Option<Action> {
         self.each[index].plan.as_mut()?.share.next_action(now)
     }
 
-    /// The client in that slot of the plan.
+    /// Returns the session of the client in a slot of the plan.
     pub(super) fn of_slot(&self, index: usize, slot: u64) -> Option<SessionKey> {
         self.each[index].by_slot.get(&slot).copied()
     }
 
-    /// Begins a client that the plan wants.
+    /// Begins a client of the plan.
     pub(super) fn begin_client(
         &mut self,
         index: usize,
@@ -292,7 +295,7 @@ impl Populations {
         population.active.rise();
         self.begun += 1;
         let client = Client {
-            // Unique without asking the other workers.
+            // Unique without coordination between workers.
             id: (self.begun - 1) * self.workers + u64::from(self.worker),
             slot,
             generation,
@@ -311,17 +314,17 @@ impl Populations {
         })
     }
 
-    /// The client in that slot of the plan has that session.
+    /// Stores the session of the client in a slot of the plan.
     pub(super) fn began(&mut self, index: usize, slot: u64, key: SessionKey) {
         self.each[index].by_slot.insert(slot, key);
     }
 
-    /// The media of one more client has begun.
+    /// Counts one more client as playing.
     pub(super) fn plays(&mut self, index: usize) {
         self.each[index].playing.rise();
     }
 
-    /// Counts how a client ended, and lets the plan know. Gives its row.
+    /// Counts the outcome of a client and reports its end to the plan. Returns the client's row.
     pub(super) fn client_ended(
         &mut self,
         index: usize,
@@ -364,7 +367,7 @@ impl Populations {
         state
     }
 
-    /// Takes the figures of the running window; the next one ends at `next_ends`.
+    /// Returns the metrics of the current window. The next window ends at `next_ends`.
     pub(super) fn take_windows(&mut self, next_ends: Time) -> Vec<Window> {
         self.window_ends = next_ends;
         let take = |population: &mut Population| {
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_begin_as_planned_and_are_counted_when_they_end() {
+    fn clients_begin_as_planned_and_are_counted_at_their_end() {
         let mut populations = populations();
         let mut own = Recorder::new(tester::TESTER_CATALOGUE);
         let late = Time::ZERO + Duration::from_secs(10);
@@ -448,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn end_by_the_server_fails_a_client_that_is_to_stay() {
+    fn end_by_the_server_fails_a_client_that_should_stay() {
         let second = Duration::from_secs(1);
         let at = |seconds: f64| Time::from_start(second.mul_f64(seconds));
         let (stays, leaves) = (Leave::WithRun, Leave::After(5 * second));
@@ -509,7 +512,7 @@ mod tests {
                 Outcome::Failed(failure) => {
                     assert_eq!(
                         failure.detail,
-                        "BYE; if its streams end, write `leave: at_end`"
+                        "BYE; if the server's streams end, write `leave: at_end`"
                     );
                     "failed"
                 }
@@ -523,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_after_the_end_of_a_window_counts_in_the_next() {
+    fn packets_after_the_end_of_a_window_count_in_the_next() {
         let mut populations = populations();
         let end = Time::ZERO + WINDOW;
         let before = Time::from_nanos(end.as_nanos() - 1);

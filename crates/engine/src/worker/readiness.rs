@@ -1,4 +1,4 @@
-//! Which sockets can be read: the polls of a worker, and the sockets of which more is left.
+//! Socket readiness: the polls of a worker, and the sockets that still have unread data.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,21 +15,21 @@ use super::keys::Place;
 
 const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
-/// Token of packet rings, which no socket has.
+/// Token of packet rings; no socket has it.
 const RING: Token = Token(Place::NONE);
 
-/// The polls of a worker, its timer, and which sockets have more to read than one turn allows.
+/// The polls of a worker, its timer, and the sockets with more data than one iteration reads.
 pub(super) struct Readiness {
     poll: Poll,
-    /// The sockets for RTCP. They never wake the loop: they are polled whenever it is awake, which
-    /// is with each heartbeat at the latest. Times are the kernel's, and with thousands of clients
-    /// waking for each report would cost more than reading it.
+    /// RTCP sockets and sockets that are read late. They never wake the loop, but are polled
+    /// whenever it is awake, at the latest at the next heartbeat. Arrival times are the kernel's,
+    /// and with thousands of clients a wake-up for each report would cost more than reading it.
     control: Poll,
     timer: Timer,
     unread: Vec<Place>,
 }
 
-/// What a wait has brought.
+/// Events of one wait.
 pub(super) struct Ready {
     events: Events,
     control: Events,
@@ -43,12 +43,12 @@ impl Ready {
         }
     }
 
-    /// The sockets that wake the loop.
+    /// Events of the sockets that wake the loop.
     pub(super) fn events(&self) -> impl Iterator<Item = (Place, &Event)> {
         self.events.iter().filter_map(of_socket)
     }
 
-    /// The sockets that do not.
+    /// Events of the sockets that do not wake the loop.
     pub(super) fn control(&self) -> impl Iterator<Item = (Place, &Event)> {
         self.control.iter().filter_map(of_socket)
     }
@@ -59,7 +59,7 @@ fn of_socket(event: &Event) -> Option<(Place, &Event)> {
 }
 
 impl Readiness {
-    /// With nothing to poll but the timer and the waker.
+    /// Creates polls with only the timer and the waker.
     pub(super) fn new(waker: &Waker) -> io::Result<Readiness> {
         let (poll, timer) = (Poll::new()?, Timer::new()?);
         for (fd, token) in [(timer.as_raw_fd(), TIMER), (waker.as_raw_fd(), WAKER)] {
@@ -74,8 +74,8 @@ impl Readiness {
         })
     }
 
-    /// Waits until something can be read, `next` comes, or, with `at_once`, not at all. Says
-    /// whether it was not interrupted.
+    /// Waits until a socket is ready or `next` has come; does not wait if `at_once` is set. Returns
+    /// `false` if the wait was interrupted.
     pub(super) fn wait(
         &mut self,
         ready: &mut Ready,
@@ -99,25 +99,26 @@ impl Readiness {
         Ok(true)
     }
 
-    /// Polls a socket that is read only.
+    /// Registers a socket for reading.
     pub(super) fn poll(&self, socket: &mut impl Source, place: Place) -> io::Result<()> {
         let registry = self.poll.registry();
         registry.register(socket, place.token(), Interest::READABLE)
     }
 
-    /// Polls a packet ring. Its events only wake the loop: its memory shows which blocks are ready.
+    /// Registers a packet ring. Its events only wake the loop: ready blocks are found in its
+    /// memory.
     pub(super) fn poll_ring(&self, ring: &PacketRing) -> io::Result<()> {
         let registry = self.poll.registry();
         registry.register(&mut SourceFd(&ring.as_raw_fd()), RING, Interest::READABLE)
     }
 
-    /// Polls a socket that never wakes the loop.
+    /// Registers a socket that never wakes the loop.
     pub(super) fn poll_control(&self, socket: &mut impl Source, place: Place) -> io::Result<()> {
         let registry = self.control.registry();
         registry.register(socket, place.token(), Interest::READABLE)
     }
 
-    /// Polls a connection.
+    /// Registers a connection for reading and writing.
     pub(super) fn poll_both_ways(&self, socket: &mut impl Source, place: Place) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll
@@ -125,17 +126,18 @@ impl Readiness {
             .register(socket, place.token(), interest)
     }
 
-    /// Polls a socket no more that wakes the loop.
+    /// Deregisters a socket that wakes the loop.
     pub(super) fn forget(&self, socket: &mut impl Source) -> io::Result<()> {
         self.poll.registry().deregister(socket)
     }
 
-    /// Polls a socket no more that never wakes the loop.
+    /// Deregisters a socket that never wakes the loop.
     pub(super) fn forget_control(&self, socket: &mut impl Source) -> io::Result<()> {
         self.control.registry().deregister(socket)
     }
 
-    /// A socket may hold more, of which no event will tell.
+    /// Marks a socket for reading in the next iteration: it may hold more data, and no further
+    /// event will announce it.
     pub(super) fn read_later(&mut self, place: Place) {
         self.unread.push(place);
     }
@@ -144,7 +146,7 @@ impl Readiness {
         !self.unread.is_empty()
     }
 
-    /// The sockets that may hold more, each once.
+    /// Returns the sockets marked for reading, each once, and clears the list.
     pub(super) fn take_unread(&mut self) -> Vec<Place> {
         let mut unread = std::mem::take(&mut self.unread);
         unread.sort_unstable();
@@ -158,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_be_read_later_comes_once_and_media_first() {
+    fn unread_sockets_are_returned_once_and_media_first() {
         let waker = Waker::new().expect("linux has it");
         let mut readiness = Readiness::new(&waker).expect("linux has it");
         assert!(!readiness.has_unread());

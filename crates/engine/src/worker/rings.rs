@@ -1,8 +1,9 @@
-//! Media out of the packet ring: whose it is, and when it is counted.
+//! Media from the packet rings: assignment to sessions, and the time of counting.
 //!
-//! Each media port is held by a socket that takes nothing and counts all
-//! (`net::options::drop_all`). At the end of a stream the kernel's count is held against what the
-//! ring brought for it: what is missing there was lost by the tester, whatever the reason.
+//! Each media port is held by a socket that drops and counts all datagrams
+//! (`net::options::drop_all`). At the end of a stream, the kernel's count is compared with the
+//! number of datagrams that the ring delivered for the port. The difference was lost by the tester,
+//! whatever the reason.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,82 +23,84 @@ use super::inbox::Pending;
 use super::keys::SessionKey;
 use super::readiness::Readiness;
 
-/// How many blocks are worked off before the other sockets have their turn.
+/// Maximum number of blocks that are processed before other sockets are served.
 const BLOCKS_A_TURN: usize = 16;
 
-/// How long packets are gathered in the ring before they are counted, all of a stream one after the
-/// other: with thousands of streams most of what counting a packet costs is to fetch what is known
-/// of its stream.
+/// Time for which packets are gathered in the ring before they are counted, stream by stream. With
+/// thousands of streams, fetching the state of the stream from memory is most of the cost of
+/// counting a packet.
 ///
-/// Measured over loopback with two testers beside each other, 500 and 600 clients of 1 Mb/s each (2
-/// cores of a busy virtual machine, Linux 6.18), processor time a packet against that with 50 ms:
-/// at once 1.30, 25 ms 1.03, 100 ms 0.94.
+/// Processor time for each packet, relative to 50 ms: 1.30 without gathering, 1.03 with 25 ms, 0.94
+/// with 100 ms. Measured over loopback with two testers at the same time, 500 and 600 clients of 1
+/// Mb/s each (2 cores of a busy virtual machine, Linux 6.18).
 ///
-/// Sessions hear of events up to 100 ms later, with the kernel's arrival times. If feedback may be
-/// due ([`protocol::session::Needs::within`]), packets are not gathered: each block wakes the loop.
+/// Sessions receive media events up to 100 ms later, with the kernel's arrival times. If feedback
+/// may be due ([`protocol::session::Needs::within`]), packets are not gathered: each block wakes
+/// the loop.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// The rings of a worker, and what is behind each port.
+/// The packet rings of a worker, and the assignment of their ports.
 pub(super) struct Rings {
     settings: RingSettings,
-    /// For IPv4 and for IPv6; the second is opened when it is first needed.
+    /// Rings for IPv4 and IPv6. The second is opened on first use.
     rings: [Option<PacketRing>; 2],
-    /// By pair of ports.
+    /// Assignments, indexed by port pair.
     targets: Vec<Option<Target>>,
     /// True if each block wakes the loop.
     wakes: bool,
-    /// When they were read last.
+    /// Time of the last read.
     read: Time,
-    /// What is heard when they have brought what came before it.
+    /// Inputs that are deferred until the rings have delivered all earlier packets.
     pub(super) deferred: DeferredInputs,
-    /// What the kernel could not put into the rings, as far as it has been taken up.
+    /// Packets dropped by the kernel for lack of room in the rings, as far as already counted.
     dropped: u64,
 }
 
 /// Longest tick of the kernel's timer (`CONFIG_HZ` 100).
 const TICK: Duration = Duration::from_millis(10);
 
-/// Whose the media of a port is.
+/// Assignment of a media port to a session.
 #[derive(Clone, Copy)]
 struct Target {
     sink: SinkId,
     session: SessionKey,
     population: usize,
     local: IpAddr,
-    /// Whose datagrams count.
+    /// Senders whose datagrams count.
     from: From,
-    /// What of the port's datagrams is media, where they are not all.
+    /// Pattern of media datagrams; `None` if all datagrams of the port are media.
     mark: Option<MediaMark>,
-    /// How many datagrams the ring has brought for it that its socket counted too.
+    /// Number of datagrams that the ring delivered and that the port's socket counted too.
     seen: u64,
-    /// True once the session was told of datagrams from another address.
+    /// True once the session was notified of datagrams from another address.
     knows_others: bool,
 }
 
-/// Whose datagrams count as media of a port.
+/// Senders whose datagrams count as media of a port.
 #[derive(Clone, Copy)]
 enum From {
-    /// Before the peer is named.
+    /// Anybody, because no peer is set yet.
     Anybody,
-    /// Those of that host; others' are foreign.
+    /// The given host. Datagrams of other hosts are foreign.
     Host(IpAddr),
-    /// Those of the peer that the port's socket is connected to: the kernel gives it no others.
+    /// The peer to which the port's socket is connected. The kernel passes no other datagrams to
+    /// the socket.
     Connected(SocketAddr),
 }
 
-/// What a port is, whose media comes by the ring.
+/// A port whose media is received by the ring.
 pub(super) struct RingPort {
     pub(super) sink: SinkId,
     pub(super) session: SessionKey,
     pub(super) population: usize,
-    /// What of it is media; none where all is.
+    /// Pattern of media datagrams; `None` if all datagrams are media.
     pub(super) mark: Option<MediaMark>,
-    /// The peer that the socket is connected to.
+    /// Peer to which the socket is connected.
     pub(super) connected: Option<SocketAddr>,
 }
 
 impl Rings {
-    /// The ring for IPv4, for the ports that `settings` names.
+    /// Opens the ring for IPv4, for the ports given in `settings`.
     pub(super) fn open(
         RingPlan { settings, wakes }: RingPlan,
         readiness: &Readiness,
@@ -118,13 +121,13 @@ impl Rings {
         })
     }
 
-    /// Maximum time between the arrival of a packet and its sight: the kernel hands a block over
-    /// after its timeout, as exactly as its timer ticks.
+    /// Returns the maximum time from the arrival of a packet to its visibility: the block timeout
+    /// of the kernel plus one tick of its timer.
     pub(super) fn delay(&self) -> Duration {
         self.settings.block_timeout + TICK
     }
 
-    /// Opens the ring for the family of `local` if that has not been done.
+    /// Opens the ring for the address family of `local` if it is not open yet.
     pub(super) fn cover(&mut self, local: IpAddr, readiness: &Readiness) -> io::Result<()> {
         let family = match local {
             IpAddr::V4(_) => Family::V4,
@@ -144,7 +147,7 @@ impl Rings {
         Ok(())
     }
 
-    /// Whether so many blocks have been handed over.
+    /// Returns `true` if at least `blocks` blocks of a ring are ready.
     fn have_ready(&self, blocks: usize) -> bool {
         let mut each = self.rings.iter().flatten();
         each.any(|ring| ring.has_ready(blocks))
@@ -160,7 +163,7 @@ impl Rings {
         self.targets.get_mut(place)?.as_mut()
     }
 
-    /// From now on the port's media goes to that sink.
+    /// Assigns the media of a port to a sink.
     pub(super) fn assign(&mut self, local: SocketAddr, port: &RingPort) {
         if let Some(place) = self.place(local.port())
             && let Some(target) = self.targets.get_mut(place)
@@ -178,18 +181,18 @@ impl Rings {
         }
     }
 
-    /// Whose datagrams count on that port.
+    /// Sets the host whose datagrams count on a port.
     pub(super) fn name_peer(&mut self, port: u16, peer: IpAddr) {
         if let Some(target) = self.target(port) {
             target.from = From::Host(peer);
         }
     }
 
-    /// How much the kernel has put into the rings so far.
+    /// Returns the number of packets that the kernel has put into the rings so far.
     fn mark(&mut self, at: Time) -> Mark {
         let mut counts = [0; 2];
         for (count, ring) in counts.iter_mut().zip(&mut self.rings) {
-            // A count that cannot be read makes nobody wait.
+            // If the count cannot be read, nothing is deferred.
             if let Some(seen) = ring.as_mut().and_then(|ring| ring.seen().ok()) {
                 *count = seen.arrived - seen.dropped;
             }
@@ -197,7 +200,7 @@ impl Rings {
         Mark::new(counts, at)
     }
 
-    /// Whether all has been handed over that had arrived at that moment.
+    /// Returns `true` if all packets up to the mark have been delivered.
     fn reached(&self, mark: &Mark) -> bool {
         let handled = self
             .rings
@@ -208,9 +211,10 @@ impl Rings {
             .all(|(handled, count)| handled >= count)
     }
 
-    /// Time of the next read if no further block is ready; `turn` is the start of the running turn.
-    /// Rings are polled only if feedback may be due. Otherwise each heartbeat looks into their
-    /// memory, which costs less than a wake-up for each block.
+    /// Returns the time of the next read, provided that no further block becomes ready; `turn` is
+    /// the start of the current loop iteration. Rings are polled only if feedback may be due.
+    /// Otherwise each heartbeat checks their memory, which costs less than a wake-up for each
+    /// block.
     pub(super) fn next_read(&self, turn: Time) -> Time {
         match self.have_ready(BLOCKS_A_TURN) {
             true => turn,
@@ -218,7 +222,8 @@ impl Rings {
         }
     }
 
-    /// Whether it is time to read them: with `at_once` as soon as there is anything.
+    /// Returns `true` if it is time to read the rings: with `at_once`, as soon as any block is
+    /// ready.
     pub(super) fn are_due(&self, now: Time, at_once: bool) -> bool {
         let enough = match at_once || self.wakes || now >= self.read + GATHER {
             true => 1,
@@ -227,7 +232,8 @@ impl Rings {
         self.have_ready(enough)
     }
 
-    /// Works off what they hold. What sessions are to hear of it is pending then.
+    /// Counts the packets that the rings hold. Resulting media events are queued for their
+    /// sessions.
     pub(super) fn read(
         &mut self,
         segment_times: Option<&SegmentTimes>,
@@ -246,8 +252,8 @@ impl Rings {
         self.read = clock.now();
     }
 
-    /// All has been counted that the ring brings for a port, which is taken back: of what the
-    /// kernel counted for it the rest is missing.
+    /// Releases a port after the ring has delivered everything for it. The rest of the kernel's
+    /// count `arrived` is missing.
     pub(super) fn take_back(&mut self, port: u16, arrived: u32, counting: &mut Counting<'_>) {
         if let Some(index) = self.place(port)
             && let Some(target) = self.targets.get_mut(index).and_then(Option::take)
@@ -259,20 +265,20 @@ impl Rings {
         }
     }
 
-    /// Until when they have to be read for all to be counted that has arrived; nothing if they have
-    /// been, and nothing waits for it.
+    /// Returns the mark up to which the rings must be read to have counted everything that has
+    /// arrived, or `None` if it is reached and nothing is deferred.
     pub(super) fn mark_if_behind(&mut self, now: Time) -> Option<Mark> {
         let mark = self.mark(now);
         (!self.deferred.is_empty() || !self.reached(&mark)).then_some(mark)
     }
 
-    /// Whether the first of what waits need not any more.
+    /// Returns `true` if the oldest deferred input can be released.
     pub(super) fn can_let_go(&self, turn: Time) -> bool {
         let first = self.deferred.first();
         first.is_some_and(|mark| self.reached(mark) || turn >= mark.patience_ends())
     }
 
-    /// What the kernel could not put into the rings since the last look.
+    /// Returns the number of packets dropped for lack of room in the rings since the last call.
     pub(super) fn take_drops(&mut self) -> u64 {
         let rings = self.rings.iter_mut().flatten();
         let dropped: u64 = rings
@@ -285,12 +291,12 @@ impl Rings {
     }
 }
 
-/// Counts what comes out of a ring.
+/// Counts the packets of a ring.
 struct Counter<'a, 'b> {
     counting: &'a mut Counting<'b>,
     segment_times: Option<&'a SegmentTimes>,
     targets: &'a mut [Option<Target>],
-    /// The first of the ring's ports.
+    /// First port of the ring.
     first: u16,
 }
 
@@ -322,7 +328,7 @@ impl Take for Counter<'_, '_> {
     #[inline]
     fn run<'a>(&mut self, port: u16, datagrams: impl Iterator<Item = Datagram<'a>>) {
         let offset = usize::from(port.wrapping_sub(self.first));
-        // RTCP is its own socket's, and a port that nobody has is nobody's.
+        // RTCP has a socket of its own. Packets of unassigned ports are ignored.
         if offset.is_multiple_of(2)
             && let Some(Some(target)) = self.targets.get_mut(offset / 2)
         {
@@ -332,7 +338,7 @@ impl Take for Counter<'_, '_> {
 }
 
 impl Target {
-    /// Counts datagrams of its stream.
+    /// Counts datagrams of the stream.
     #[inline]
     fn count<'a>(
         &mut self,
@@ -347,7 +353,7 @@ impl Target {
         let whose = (self.session, self.sink);
         let mut sink = sinks.sink(self.sink);
         for datagram in datagrams {
-            // A socket bound to an address gets what is sent to that address.
+            // A socket that is bound to an address receives only datagrams sent to that address.
             if !self.local.is_unspecified() && self.local != datagram.to.ip() {
                 continue;
             }

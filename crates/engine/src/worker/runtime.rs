@@ -1,5 +1,5 @@
-//! What the parts of a worker have in common: the clock, the polls, what is to be done later, what
-//! sessions are to hear, and what the tester counts of itself.
+//! State shared by the parts of a worker: the clock, the polls, the timers, pending session inputs,
+//! and the tester's own metrics.
 
 use std::io;
 
@@ -14,18 +14,18 @@ use super::readiness::Readiness;
 use super::timers::Timers;
 use crate::messages::WorkerReport;
 
-/// What is handed to every part that needs more than its own state.
+/// Passed to every part that needs more than its own state.
 pub(super) struct Runtime {
     pub(super) clock: Clock,
     pub(super) readiness: Readiness,
     pub(super) timers: Timers,
     pub(super) inbox: Inbox,
-    /// What the tester counts of itself.
+    /// Metrics of the tester itself.
     pub(super) tester: Recorder,
     pub(super) notes: Notes,
-    /// When the running turn of the loop began.
+    /// Start of the current loop iteration.
     pub(super) turn: Time,
-    /// Datagrams of sessions that the kernel had no room for.
+    /// Datagrams of sessions that the kernel dropped for lack of buffer space.
     losses: Vec<(SessionKey, u64)>,
     serial: u64,
 }
@@ -45,18 +45,19 @@ impl Runtime {
         })
     }
 
-    /// A number that nothing else on this worker has.
+    /// Returns a number that is unique on this worker.
     pub(super) fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
     }
 
-    /// The number that [`Runtime::next_serial`] gives next.
+    /// Returns the number that the next call of [`Runtime::next_serial`] will return.
     pub(super) fn coming_serial(&self) -> u64 {
         self.serial + 1
     }
 
-    /// Datagrams found no room at one of our sockets, so many of `each` session.
+    /// Records `datagrams` dropped at a socket for lack of buffer space, `each` of them for every
+    /// session of `sessions`.
     pub(super) fn lost(
         &mut self,
         datagrams: u64,
@@ -68,13 +69,13 @@ impl Runtime {
         self.losses.extend(sessions);
     }
 
-    /// What [`Runtime::lost`] was told of and is not counted for its session yet.
+    /// Returns the next loss recorded by [`Runtime::lost`] that is not counted for its session yet.
     #[inline]
     pub(super) fn next_loss(&mut self) -> Option<(SessionKey, u64)> {
         self.losses.pop()
     }
 
-    /// Notes something that is about no population, or about the one of that name.
+    /// Adds a note to the event list, about the population `subject` if given.
     pub(super) fn note(&mut self, kind: &'static str, subject: Option<&str>, text: String) {
         self.notes.add(self.clock.now(), kind, subject, text);
     }

@@ -1,4 +1,4 @@
-//! What a worker measures of itself: its thread, its descriptors and ports, as the kernel has them.
+//! Resource usage of a worker as the kernel reports it: processor time, descriptors and ports.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,21 +7,21 @@ use std::time::Duration;
 use measure::{Recorder, Time, tester};
 use net::PortRange;
 
-/// Over less than this no use of the processor is worked out: the figure would be chance.
+/// Minimum time over which processor usage is computed. The figure would be random over less.
 const CPU_SPAN: Duration = Duration::from_millis(100);
 
-/// What this thread used of a processor, and how long it waited for one.
+/// Processor usage of this thread, and its waiting time for a processor.
 pub(super) struct SelfStats {
     cpu_nanos: u64,
-    /// What the kernel accounts for this very thread; none where it does not.
+    /// The kernel's scheduler statistics of this thread; `None` if unavailable.
     schedstat: Option<File>,
     waited_nanos: Option<u64>,
-    /// Up to when both have been taken up.
+    /// Time of the last sample of both.
     at: Time,
 }
 
 impl SelfStats {
-    /// The calling thread, as it stands now.
+    /// Creates statistics of the calling thread, starting now.
     pub(super) fn new() -> SelfStats {
         let schedstat = File::open("/proc/thread-self/schedstat").ok();
         SelfStats {
@@ -32,8 +32,9 @@ impl SelfStats {
         }
     }
 
-    /// Takes up what was used and waited, and what the thread that sends for it used. Of windows
-    /// that are closed late, one right after the other, each is given the same share.
+    /// Records the processor time and waiting time of this thread and the processor time of its
+    /// pacer since the last sample. Windows that are closed late, one right after the other, get
+    /// the same share.
     pub(super) fn take_cpu(
         &mut self,
         now: Time,
@@ -55,7 +56,7 @@ impl SelfStats {
         let waited = self.schedstat.as_ref().and_then(waited);
         match (waited, self.waited_nanos) {
             (Some(now), Some(before)) => {
-                // Time of before the span may be accounted within it.
+                // The kernel may account time within the interval that was spent before it.
                 let waited = share(now.saturating_sub(before)).min(1.0);
                 recorder.set(tester::CPU_WAIT, waited);
             }
@@ -64,11 +65,11 @@ impl SelfStats {
         self.waited_nanos = waited;
     }
 
-    /// Takes up how much of its descriptors and pairs of ports a worker has taken.
+    /// Records which share of descriptors and port pairs the worker uses.
     pub(super) fn take_shares(sockets: usize, ports: &PortRange, recorder: &mut Recorder) {
-        // Since Linux 6.2 the size of this folder is how many descriptors are open, at no cost;
-        // before, it is 0, and reading the folder would cost milliseconds with thousands of
-        // clients. Then what is known is the sockets.
+        // Since Linux 6.2 the size of this directory is the number of open descriptors, at no cost.
+        // Before, it is 0, and reading the directory would take milliseconds with thousands of
+        // clients; then the number of sockets is used.
         let open = std::fs::metadata("/proc/thread-self/fd").map_or(0, |folder| folder.len());
         let open = open.max(sockets as u64);
         recorder.set(tester::FILE_DESCRIPTORS, open as f64);
@@ -81,8 +82,9 @@ impl SelfStats {
     }
 }
 
-/// How long a thread could have run and waited for a processor: the second of three numbers (Linux,
-/// Documentation/scheduler/sched-stats.rst). All three are 0 where the kernel keeps no account.
+/// Returns the time that a thread was runnable but waited for a processor: the second of three
+/// numbers (Linux, Documentation/scheduler/sched-stats.rst). All three are 0 if the kernel does not
+/// keep scheduler statistics.
 fn waited(schedstat: &File) -> Option<u64> {
     let mut text = [0; 96];
     let length = schedstat.read_at(&mut text, 0).ok()?;
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_does_not_account_for_is_unknown() {
+    fn waiting_time_is_unknown_without_scheduler_statistics() {
         assert_eq!(parse_waited("808039 2421077 12\n"), Some(2_421_077));
         assert_eq!(parse_waited("0 0 0\n"), None);
         for text in ["", "5", "x y z", "5 -1 2"] {
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_works_is_seen_to() {
+    fn busy_thread_has_cpu_usage() {
         let clock = net::Clock::start();
         let mut stats = SelfStats::new();
         let mut recorder = Recorder::new(measure::TESTER_CATALOGUE);

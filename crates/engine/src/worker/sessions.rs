@@ -1,4 +1,4 @@
-//! The sessions of a worker, what it knows about each, and which are to be told to stop.
+//! The sessions of a worker with their state, and the sessions that are to be stopped.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,35 +18,35 @@ use crate::trace::Tracer;
 pub(super) struct Slot {
     pub(super) serial: u64,
     pub(super) session: Box<dyn Session>,
-    /// Which population its figures belong to.
+    /// Index of the population that the session's metrics belong to.
     pub(super) population: usize,
-    /// Which client of the plan it is; none for a server's side.
+    /// The client of the plan; `None` for a server's session.
     pub(super) client: Option<Client>,
     pub(super) channels: Vec<(ChannelId, Channel)>,
-    /// Channels that are to be over TLS, each with the name that the certificate must be for.
+    /// Channels that use TLS, each with the name that the certificate must match.
     pub(super) secured: Vec<(ChannelId, Arc<str>)>,
-    /// Flows that are sending: which, and by whom it is sent.
+    /// Flows that are sending, each with its sender.
     pub(super) flows: Vec<(FlowId, SentBy)>,
     pub(super) topics: Vec<Arc<str>>,
-    /// When the task comes that is to tell it of its deadline. Others that may wait are not wanted
-    /// any more.
+    /// Time of the task that delivers the session's deadline. Queued deadline tasks with another
+    /// time are obsolete.
     pub(super) armed: Time,
     pub(super) stopping: bool,
-    /// Whether media of it comes by the packet ring.
+    /// True if the packet ring receives media of this session.
     pub(super) on_ring: bool,
-    /// Whether media of it comes by sockets that are read in batches.
+    /// True if media of this session is received from sockets that are read in batches.
     pub(super) in_batches: bool,
-    /// Whether media of it comes from a multicast group.
+    /// True if media of this session is received from a multicast group.
     pub(super) in_groups: bool,
-    /// Whether it has single UDP sockets of its own.
+    /// True if the session has single UDP sockets of its own.
     pub(super) has_single: bool,
-    /// Whether datagrams of it are read late.
+    /// True if any socket of this session is read late.
     pub(super) reads_late: bool,
-    /// Hears what its sockets receive and send, of a client that is traced.
+    /// Trace of the datagrams and bytes received and sent, if the client is traced.
     pub(super) trace: Option<Tracer>,
 }
 
-/// What the plan and the run file know of a client.
+/// What the plan and the run file know about a client.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) id: u64,
@@ -57,12 +57,12 @@ pub(super) struct Client {
     pub(super) begun: Time,
     pub(super) first_media: Option<Time>,
     pub(super) streams: Vec<StreamRow>,
-    /// What the server says of the media, of a client that is there to ask.
+    /// Media description given by the server, if the client is one that asks for it.
     pub(super) described: Option<Box<measure::media::MediaDescription>>,
 }
 
 impl Client {
-    /// Its row while it lives, its streams left out.
+    /// Returns the client's row while it is running, without its streams.
     pub(super) fn state(&self, population: String) -> ClientState {
         ClientState {
             id: self.id,
@@ -80,36 +80,36 @@ impl Client {
     }
 }
 
-/// What stands behind a channel of a session.
+/// State of a session's channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Channel {
-    /// A name is being looked up for a connection.
+    /// The name of the host is being resolved.
     Resolving,
-    /// A TCP connection, in this place among the sockets.
+    /// A TCP connection, with its index in the worker's connections.
     Stream(usize),
-    /// A pair of UDP sockets, of its own or shared with other sessions.
+    /// A pair of UDP sockets, owned by the session or shared with other sessions.
     Pair {
         media: usize,
         control: usize,
         shared: bool,
         peer: Option<Peer>,
     },
-    /// A part in the membership in a multicast group, in this place among the groups.
+    /// A membership in a multicast group, with its index in the worker's groups.
     Group(usize),
-    /// A UDP socket, in this place among the sockets: the session's own, or an endpoint's.
+    /// A single UDP socket of the session, or the socket of an endpoint.
     Datagrams {
         place: usize,
-        /// Where datagrams go that name no other place.
+        /// Default destination of datagrams.
         to: Option<SocketAddr>,
-        /// Source address of what is sent, if the socket is bound to all addresses: the one to
-        /// which the peer sent.
+        /// Source address of sent datagrams, if the socket is bound to all addresses: the address
+        /// to which the peer sent.
         source: Option<IpAddr>,
-        /// Who the session is to the endpoint whose socket it is.
+        /// Number of the session's peer, if the socket belongs to an endpoint.
         accepted: Option<PeerId>,
     },
 }
 
-/// The other end of a channel of UDP ports.
+/// Remote addresses of a channel of UDP ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) media: SocketAddr,
@@ -117,7 +117,7 @@ pub(super) struct Peer {
 }
 
 impl Slot {
-    /// A session that has nothing yet.
+    /// Creates a session without channels and flows.
     pub(super) fn new(
         serial: u64,
         session: Box<dyn Session>,
@@ -129,7 +129,7 @@ impl Slot {
             session,
             population,
             client,
-            // Most have a connection, and a socket for media.
+            // Most sessions have a connection and a media socket.
             channels: Vec::with_capacity(2),
             secured: Vec::new(),
             flows: Vec::new(),
@@ -159,7 +159,7 @@ impl Slot {
         }
     }
 
-    /// The name that the certificate must be for, of a channel that is to be over TLS.
+    /// Returns the name that the certificate must match, or `None` if the channel does not use TLS.
     pub(super) fn secured(&self, id: ChannelId) -> Option<Arc<str>> {
         let secured = self.secured.iter().find(|(channel, _)| *channel == id);
         secured.map(|(_, name)| name.clone())
@@ -170,19 +170,20 @@ impl Slot {
         self.channels.retain(|(channel, _)| *channel != id);
     }
 
-    /// Whether media of it has begun.
+    /// Returns `true` if the session's media has begun.
     pub(super) fn has_media(&self) -> bool {
         match &self.client {
             Some(client) => client.first_media.is_some(),
-            // It receives for a client elsewhere, and no delay of a start-up hangs on what it
-            // hears.
+            // The session receives for a client elsewhere, so no start-up delay depends on its
+            // inputs.
             None => self.on_ring,
         }
     }
 
-    /// When a task has to be added for its deadline; none where one that waits comes in time. Such
-    /// a one is left to find out, so that a deadline which moves with every answer leaves no trail
-    /// of tasks. `beat` is the next heartbeat, `turn` when the running turn of the loop began.
+    /// Returns the time for which a deadline task must be added, or `None` if a queued task comes
+    /// early enough. A task that fires early checks the deadline again, so a deadline that moves
+    /// with every response does not leave a trail of tasks. `beat` is the next heartbeat; `turn` is
+    /// the start of the current loop iteration.
     #[inline]
     pub(super) fn arm(&mut self, beat: Time, turn: Time) -> Option<Time> {
         let deadline = self.session.deadline()?;
@@ -190,15 +191,15 @@ impl Slot {
             return None;
         }
         let beat = beat_at(beat, HEARTBEAT, deadline);
-        // What is only to be sent (a report, what keeps a session alive) waits for the next
-        // heartbeat, for which the loop wakes anyway: with thousands of clients waking for each
-        // would cost more than sending it.
+        // A deadline at which the session only sends something (a report, a keep-alive) is
+        // postponed to the next heartbeat, for which the loop wakes up anyway. With thousands of
+        // clients, a wake-up for each would cost more than sending.
         let at = match self.session.awaits(beat) {
             true => deadline,
             false => beat,
         };
-        // One that has passed already comes in the next turn: a session that names it over and over
-        // costs time, but keeps nobody from being heard.
+        // A deadline in the past is delivered in the next iteration. A session that sets one
+        // repeatedly uses processor time but does not starve others.
         let at = at.max(turn + Duration::from_nanos(1));
         if at >= self.armed {
             return None;
@@ -211,13 +212,13 @@ impl Slot {
 /// The sessions of a worker.
 pub(super) struct Sessions {
     slots: Slab<Slot>,
-    /// Those that are still to be told to stop, and until when they may take.
+    /// Sessions that are still to be stopped, and the time by which they must have ended.
     to_stop: (std::vec::IntoIter<SessionKey>, Time),
     stop_timeout: Duration,
 }
 
 impl Sessions {
-    /// None yet; one that is told to stop may take that long.
+    /// Creates an empty list. A session may take `stop_timeout` to stop.
     pub(super) fn new(stop_timeout: Duration) -> Sessions {
         Sessions {
             slots: Slab::new(),
@@ -226,7 +227,7 @@ impl Sessions {
         }
     }
 
-    /// Until when one may take that is told to stop now.
+    /// Returns the time by which a session that is stopped now must have ended.
     pub(super) fn time_to_stop(&self, now: Time) -> Time {
         now + self.stop_timeout
     }
@@ -263,7 +264,6 @@ impl Sessions {
         self.slots.is_empty()
     }
 
-    /// Number of sessions.
     pub(super) fn count(&self) -> usize {
         self.slots.len()
     }
@@ -276,19 +276,19 @@ impl Sessions {
         self.slots.iter().map(key).collect()
     }
 
-    /// Every so many places one session, from the `first` on, where there is one.
+    /// Returns the sessions at the indices `first`, `first + step`, and so on.
     pub(super) fn some(&self, first: usize, step: usize) -> impl Iterator<Item = &Slot> {
-        // By place, so that the cost is a share of the places and not all of them.
+        // Iterates over indices, so that the cost is a fraction of the total.
         let places = (first..self.slots.capacity()).step_by(step);
         places.filter_map(|place| self.slots.get(place))
     }
 
-    /// All that are there now are to be told to stop, with that time to take.
+    /// Marks all current sessions to be stopped, with `until` as their limit.
     pub(super) fn stop_all(&mut self, until: Time) {
         self.to_stop = (self.keys().into_iter(), until);
     }
 
-    /// One that is to be told to stop, and until when it may take.
+    /// Returns the next session to be stopped, and the time by which it must have ended.
     pub(super) fn next_to_stop(&mut self) -> Option<(SessionKey, Time)> {
         let until = self.to_stop.1;
         self.to_stop.0.next().map(|key| (key, until))
@@ -305,7 +305,7 @@ mod tests {
 
     use super::*;
 
-    /// A session with a deadline, for which something is awaited or only to be sent.
+    /// A session with a deadline at which it awaits something or only sends.
     struct Due {
         deadline: Time,
         awaits: bool,
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_to_be_sent_waits_for_the_next_heartbeat() {
+    fn deadline_that_only_sends_waits_for_the_next_heartbeat() {
         for (awaits, expected) in [(true, at(50)), (false, at(80))] {
             let mut slot = slot(1, at(50), awaits);
             assert_eq!(slot.arm(at(40), at(10)), Some(expected));
@@ -341,14 +341,14 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_has_passed_comes_in_the_next_turn() {
+    fn deadline_in_the_past_fires_in_the_next_iteration() {
         let mut slot = slot(1, at(5), true);
         let next = at(10) + Duration::from_nanos(1);
         assert_eq!(slot.arm(at(40), at(10)), Some(next));
     }
 
     #[test]
-    fn a_key_names_nothing_once_its_session_is_gone() {
+    fn key_of_a_removed_session_finds_nothing() {
         let mut sessions = Sessions::new(Duration::ZERO);
         let first = sessions.add(slot(1, at(1), true));
         sessions.stop_all(at(9));

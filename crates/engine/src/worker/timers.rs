@@ -1,4 +1,4 @@
-//! What a worker has to do later.
+//! Timed tasks of a worker.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,53 +9,51 @@ use protocol::session::ChannelId;
 
 use super::keys::SessionKey;
 
-/// What is to be done when a time comes.
+/// A timed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
-    /// Tell a session that its deadline has come.
+    /// Delivers the deadline of a session.
     Deadline(SessionKey),
-    /// Tell a session to stop, because its client has stayed as long as the plan wants.
+    /// Stops a session because its client has stayed as long as planned.
     Leave(SessionKey),
-    /// End a session that was told to stop and has not.
+    /// Ends a session that did not stop in time.
     Cut(SessionKey),
-    /// Give a channel up that was asked for and does not stand yet, be it that its name is still
-    /// looked up or that it still connects, to whichever address.
+    /// Gives up opening a channel that is still resolving its name or connecting to any of its
+    /// addresses.
     Connect {
-        /// The session it is for.
         session: SessionKey,
-        /// Which channel.
         channel: ChannelId,
     },
-    /// Accept connections again, after there was no descriptor left for one.
+    /// Accepts connections again after accepting failed, for example for lack of descriptors.
     Accept {
-        /// The listener's place among the sockets.
+        /// Index of the listener.
         socket: usize,
     },
-    /// Give a handshake up that an accepted connection came to no end with.
+    /// Gives up the unfinished TLS handshake of an accepted connection.
     Handshake {
-        /// Its place among the sockets.
+        /// Index of the connection.
         socket: usize,
-        /// Which it was: the place may have been used again.
+        /// Serial number of the handshake; the index may have been reused.
         serial: u64,
     },
-    /// Give a closing connection up that takes nothing any more.
+    /// Gives up a closing connection whose peer does not read the rest of the queue.
     Linger {
-        /// Its place among the sockets.
+        /// Index of the connection.
         socket: usize,
-        /// Which closing it was: the place may have been used again.
+        /// Serial number of the close; the index may have been reused.
         serial: u64,
     },
 }
 
-/// How many tasks there are at least before those that nobody wants any more are looked for.
+/// Minimum number of tasks before obsolete ones are swept.
 const SWEEP: usize = 4096;
 
-/// Tasks by time. A task whose object is gone, or which another has replaced, is found so when it
-/// is the next, or when there have come to be many (see [`Timers::sweep`]).
+/// Tasks ordered by time. Obsolete tasks (the object is gone or another task has replaced them) are
+/// removed when they come first, or by [`Timers::sweep`].
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     tasks: BinaryHeap<Reverse<(Time, Task)>>,
-    /// How many were left by the last sweep.
+    /// Number of tasks left by the last sweep.
     swept: usize,
 }
 
@@ -64,8 +62,8 @@ impl Timers {
         self.tasks.push(Reverse((at, task)));
     }
 
-    /// When the first task comes that is still wanted. Those before it are taken out: nobody is to
-    /// be woken for them.
+    /// Returns the time of the first task that is still wanted. Removes obsolete tasks before it,
+    /// so that the loop does not wake up for them.
     pub(super) fn next(&mut self, is_wanted: impl Fn(Time, &Task) -> bool) -> Time {
         while let Some(Reverse((at, task))) = self.tasks.peek() {
             if is_wanted(*at, task) {
@@ -76,7 +74,7 @@ impl Timers {
         Time::NEVER
     }
 
-    /// The earliest task that is due, and when it was.
+    /// Removes and returns the earliest task that is due, with its time.
     pub(super) fn due(&mut self, now: Time) -> Option<(Time, Task)> {
         let Reverse((at, _)) = self.tasks.peek()?;
         (*at <= now)
@@ -84,9 +82,9 @@ impl Timers {
             .flatten()
     }
 
-    /// Takes tasks out that are not wanted any more, once there are twice as many as were left the
-    /// last time: clients that fail at once and are replaced leave tasks for times that are far
-    /// away. Costs a constant a task added.
+    /// Removes obsolete tasks once their total number has doubled since the last sweep: clients
+    /// that fail immediately and are replaced leave tasks far in the future. The amortized cost for
+    /// each added task is constant.
     pub(super) fn sweep(&mut self, is_wanted: impl Fn(Time, &Task) -> bool) {
         if self.tasks.len() < SWEEP.max(2 * self.swept) {
             return;
@@ -97,7 +95,8 @@ impl Timers {
     }
 }
 
-/// The first beat at that time or after it, of those that come `every` so often from `next` on.
+/// Returns the first beat at or after `at`, of beats that repeat with the period `every` from
+/// `next` on.
 pub(super) fn beat_at(next: Time, every: Duration, at: Time) -> Time {
     let every = (every.as_nanos() as u64).max(1);
     let beats = at
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_wait_comes_with_the_next_beat() {
+    fn time_is_rounded_up_to_the_next_beat() {
         let time = Time::from_nanos;
         let every = Duration::from_nanos(10);
         for (at, expected) in [(0, 25), (25, 25), (26, 35), (35, 35), (44, 45)] {
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_come_in_order_and_not_before_their_time() {
+    fn tasks_are_due_in_order_and_not_early() {
         let mut timers = Timers::default();
         assert_eq!(timers.next(all), Time::NEVER);
         for at in [3, 1, 2] {
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_woken_for_a_task_that_is_not_wanted() {
+    fn obsolete_tasks_do_not_wake_the_loop() {
         let mut timers = Timers::default();
         for at in [3, 1, 2, 3] {
             timers.add(Time::from_nanos(at), leave(at));
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_of_what_is_gone_do_not_pile_up() {
+    fn obsolete_tasks_do_not_accumulate() {
         let mut timers = Timers::default();
         for serial in 0..100_000 {
             timers.add(Time::from_nanos(1 << 60), leave(serial));

@@ -1,14 +1,15 @@
-//! What the sessions of a run tell each other, by topic.
+//! Topic messages between the sessions of a run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::keys::SessionKey;
 
-/// How many topics a run may have: a server's answer must not make the tester grow without end.
+/// Maximum number of topics in a run: answers of a server must not make the tester grow without
+/// bound.
 pub(super) const TOPICS: usize = 100_000;
 
-/// A topic more than there may be.
+/// The limit of topics is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -18,26 +19,26 @@ struct Topic {
     listeners: Vec<SessionKey>,
 }
 
-/// The topics that a worker knows.
+/// Topics known to a worker.
 #[derive(Default)]
 pub(super) struct Topics {
     topics: HashMap<Arc<str>, Topic>,
 }
 
 impl Topics {
-    /// Whether a topic of that name is there, or there is room for it.
+    /// Returns `true` if the topic exists or can be created.
     pub(super) fn has_room_for(&self, name: &str) -> bool {
         self.topics.len() < TOPICS || self.topics.contains_key(name)
     }
 
-    /// A session listens from now on; gives what was told last.
+    /// Subscribes a session to a topic. Returns the last message on it.
     pub(super) fn listen(&mut self, key: SessionKey, name: Arc<str>) -> Option<Arc<str>> {
         let topic = self.topics.entry(name).or_default();
         topic.listeners.push(key);
         topic.last.clone()
     }
 
-    /// Keeps what is told; gives those who listen.
+    /// Stores a message as the last one of its topic. Returns the subscribers.
     pub(super) fn tell(
         &mut self,
         name: &Arc<str>,
@@ -51,12 +52,12 @@ impl Topics {
         Ok(&topic.listeners)
     }
 
-    /// A session listens no more.
+    /// Unsubscribes a session.
     pub(super) fn leave(&mut self, key: SessionKey, names: &[Arc<str>]) {
         for name in names {
             if let Some(topic) = self.topics.get_mut(name) {
                 topic.listeners.retain(|&listener| listener != key);
-                // What was said on it is kept for those who are yet to come.
+                // The last message is kept for later subscribers.
                 if topic.listeners.is_empty() && topic.last.is_none() {
                     self.topics.remove(name);
                 }
@@ -75,7 +76,7 @@ mod tests {
     };
 
     #[test]
-    fn who_listens_late_hears_what_was_told_last() {
+    fn late_subscriber_receives_the_last_message() {
         let mut topics = Topics::default();
         let name: Arc<str> = "stream".into();
         assert_eq!(topics.tell(&name, &"begun".into()), Ok(&[][..]));
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_are_bounded_and_one_on_which_nothing_was_told_goes_with_its_listener() {
+    fn topics_are_bounded_and_empty_ones_are_removed() {
         let mut topics = Topics::default();
         let name = |number: usize| -> Arc<str> { number.to_string().into() };
         for number in 0..TOPICS {

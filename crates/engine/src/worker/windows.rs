@@ -1,4 +1,4 @@
-//! The windows of a worker, and the heartbeats by which it finds out how late its loop is.
+//! Measurement windows of a worker, and the heartbeats that measure the lag of its loop.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use measure::{Recorder, Time, tester};
 
 use super::timers::beat_at;
 
-/// How often the loop is woken for nothing but to see how late it is.
+/// Interval of the heartbeats, which measure how late the loop wakes up.
 ///
-/// Waking an idle core costs more than the work it then does: 42 µs of the thread's processor time
-/// a wake-up every 10 ms, and 22 every millisecond, of a loop that does nothing else (a virtual
-/// machine, Linux 6.18). With each turn of reading connections one falls together.
+/// Waking an idle core costs more than the work that follows: 42 µs of processor time for each
+/// wake-up every 10 ms, 22 µs for each wake-up every millisecond, in a loop that does nothing else
+/// (virtual machine, Linux 6.18). Each turn of reading connections coincides with a heartbeat.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(40);
 
-/// The length of a window.
+/// Length of a window.
 pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 
-/// Which window runs, and when the next heartbeat comes.
+/// The current window and the next heartbeat.
 pub(super) struct Windows {
     index: u64,
     begins: Time,
     heartbeat: Time,
-    /// Time between the end of a window and its close.
+    /// Delay from the end of a window to its close.
     grace: Duration,
 }
 
 impl Windows {
-    /// The first window, of a loop that begins now. Packets come into sight up to `grace` after
-    /// they arrive, so windows close that much after their end.
+    /// Creates the first window of a loop that starts now. Windows close `grace` after their end,
+    /// because packets may become visible that long after their arrival.
     pub(super) fn new(now: Time, grace: Duration) -> Windows {
-        // A worker that sets to work late must not look as if its loop were late.
+        // The start of a worker must not count as lag of its loop.
         let soonest = now + Duration::from_nanos(1);
         Windows {
             index: 0,
@@ -47,30 +47,30 @@ impl Windows {
         self.begins
     }
 
-    /// When the running window ends. A loop that is late reads what came after that before it is
-    /// handed over: packets of media count by when they came.
+    /// Planned end of the current window. A late loop also reads packets that arrived after it;
+    /// media packets are assigned to windows by arrival time.
     pub(super) fn ends(&self) -> Time {
         self.begins + WINDOW
     }
 
-    /// Time when the running window closes.
+    /// Time at which the current window closes.
     pub(super) fn closes(&self) -> Time {
         self.ends() + self.grace
     }
 
-    /// Lets windows close at their end from now on.
+    /// Sets the grace period to zero.
     pub(super) fn close_at_their_end(&mut self) {
         self.grace = Duration::ZERO;
     }
 
-    /// When the next heartbeat comes.
+    /// Time of the next heartbeat.
     pub(super) fn heartbeat(&self) -> Time {
         self.heartbeat
     }
 
-    /// Records how late each heartbeat comes that was due within the running window: a loop that
-    /// stood still for a second was late 25 times, not once. Returns the end of the window if it
-    /// closes now.
+    /// Records the lag of each heartbeat that was due in the current window: a loop that was
+    /// blocked for a second was late 25 times, not once. Returns the end of the window if the
+    /// window closes now.
     pub(super) fn beat(&mut self, now: Time, recorder: &mut Recorder) -> Option<Time> {
         let end = self.ends();
         while self.heartbeat <= now.min(end) {
@@ -81,7 +81,7 @@ impl Windows {
         (now >= self.closes()).then_some(end)
     }
 
-    /// The next window begins.
+    /// Starts the next window.
     pub(super) fn advance(&mut self, begins: Time) {
         self.index += 1;
         self.begins = begins;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_stood_still_was_late_with_each_heartbeat() {
+    fn blocked_loop_is_late_for_each_heartbeat() {
         let mut recorder = Recorder::new(tester::TESTER_CATALOGUE);
         let mut windows = Windows::new(at(30), Duration::ZERO);
         assert_eq!(windows.heartbeat(), at(40));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_begins_late_is_not_late() {
+    fn late_start_does_not_count_as_lag() {
         let mut recorder = Recorder::new(tester::TESTER_CATALOGUE);
         let mut windows = Windows::new(at(500), Duration::ZERO);
         assert_eq!(windows.beat(at(500), &mut recorder), None);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn window_closes_after_what_came_in_it_is_in_sight() {
+    fn window_closes_after_the_grace_period() {
         let mut recorder = Recorder::new(tester::TESTER_CATALOGUE);
         let mut windows = Windows::new(at(0), Duration::from_millis(20));
         assert_eq!(windows.beat(at(1019), &mut recorder), None);

@@ -1,5 +1,5 @@
-//! A pacer without a worker, against plain sockets: loopback delivers within the call that sends,
-//! so what a flow says it has sent is what a socket holds, at any moment.
+//! Tests of a pacer without a worker, against plain sockets. Loopback delivers within the sending
+//! call, so the packets that a flow counts as sent are always the packets that the socket holds.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,7 +15,7 @@ use protocol::session::{FlowPacket, Flows, PacketHeader};
 
 use super::*;
 
-/// How long anything here may take.
+/// Maximum duration of any wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const SESSION: SessionKey = SessionKey {
@@ -25,7 +25,7 @@ const SESSION: SessionKey = SessionKey {
 
 const CHANNEL: ChannelId = ChannelId(3);
 
-/// What a worker has of its own.
+/// The worker's side of the pacer.
 struct Bench {
     clock: Clock,
     poll: Poll,
@@ -57,7 +57,7 @@ impl Bench {
         }
     }
 
-    /// Lends a flow that has begun or will.
+    /// Lends a flow that is or will be started.
     fn lend(&mut self, flow: RtpFlow, to: SocketAddr) -> (FlowId, Lease) {
         let id = self.flows.insert(flow);
         (id, self.lend_again(id, to))
@@ -91,7 +91,7 @@ impl Bench {
         }
     }
 
-    /// Takes the flow out; gives what it sent.
+    /// Removes the flow and returns its counts.
     fn remove(&mut self, id: FlowId) -> ServedCounts {
         let flow: Box<RtpFlow> = self.flows.take(id);
         let served = flow.served();
@@ -112,7 +112,7 @@ fn socket() -> UdpSocket {
     net::ports::bind("127.0.0.1:0".parse().expect("an address"), 1 << 20).expect("a free port")
 }
 
-/// All that arrived since the last time.
+/// Returns all datagrams that arrived since the last call.
 fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
     let mut buffer = [0; 2048];
     std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec())).collect()
@@ -149,7 +149,7 @@ fn spread(length: Option<Duration>, ssrc: u32) -> RtpFlow {
 }
 
 #[test]
-fn at_whatever_moment_a_flow_is_stopped_its_counts_are_what_arrived() {
+fn counts_of_a_stopped_flow_equal_what_arrived() {
     let mut bench = Bench::new();
     let receivers: Vec<UdpSocket> = (0..12).map(|_| socket()).collect();
     let address = |receiver: &UdpSocket| receiver.local_addr().expect("bound");
@@ -164,7 +164,7 @@ fn at_whatever_moment_a_flow_is_stopped_its_counts_are_what_arrived() {
         bench.wait_for("packets leave", |bench| bench.sent(id) >= wanted);
         let mut arrived = 0;
         if wanted % 2 == 0 {
-            // Paused, and gone on with.
+            // Pause and resume.
             bench.flows.with(id, RtpFlow::pause);
             let sent = bench.sent(id);
             arrived = received(receiver).len() as u64;
@@ -181,7 +181,7 @@ fn at_whatever_moment_a_flow_is_stopped_its_counts_are_what_arrived() {
         arrived += received(receiver).len() as u64;
         assert_eq!((served.left, served.not_taken), (arrived, 0));
     }
-    // Windows, taken as they are, lose none of it.
+    // Taking windows loses no counts.
     let window = bench.pacer.take_window();
     assert!(window.counters[usize::from(tester::SENT_PACKETS.0)] >= 12);
     assert!(window.histograms.contains_key(&tester::SEND_LATENESS));
@@ -194,7 +194,7 @@ fn at_whatever_moment_a_flow_is_stopped_its_counts_are_what_arrived() {
 }
 
 #[test]
-fn what_leaves_joined_arrives_byte_for_byte_and_its_end_is_told() {
+fn joined_datagrams_arrive_intact_and_the_end_is_reported() {
     let mut bench = Bench::new();
     for pacing in [
         protocol::media::rtp::Pacing::AtOnce,
@@ -236,11 +236,11 @@ fn what_leaves_joined_arrives_byte_for_byte_and_its_end_is_told() {
 }
 
 #[test]
-fn who_is_refused_holds_nobody_up() {
+fn refused_datagrams_do_not_delay_other_flows() {
     let mut bench = Bench::new();
     let receivers: Vec<UdpSocket> = (0..4).map(|_| socket()).collect();
     let length = Some(Duration::from_millis(200));
-    // Broadcasts that were not asked for are refused (EACCES).
+    // Broadcast without SO_BROADCAST is refused (EACCES).
     let refused: SocketAddr = "127.255.255.255:9".parse().expect("an address");
     let places = receivers.iter().map(|r| r.local_addr().expect("bound"));
     let mut flows = Vec::new();
@@ -267,9 +267,9 @@ fn who_is_refused_holds_nobody_up() {
     assert_eq!(count(tester::SENT_PACKETS), count(tester::SENDS_FAILED));
 }
 
-/// Flows that have years to make up for keep a pacer at work without end.
+/// Flows with years of backlog keep the pacer busy without end.
 #[test]
-fn a_pacer_that_cannot_keep_up_lets_its_worker_in_and_counts_bursts() {
+fn overloaded_pacer_yields_the_lock_and_counts_bursts() {
     let mut bench = Bench::new();
     let receiver = socket();
     let to = receiver.local_addr().expect("bound");
@@ -296,7 +296,7 @@ fn a_pacer_that_cannot_keep_up_lets_its_worker_in_and_counts_bursts() {
 }
 
 #[test]
-fn packets_make_a_burst_that_were_due_apart_and_leave_in_one_turn() {
+fn packets_due_apart_that_leave_in_one_turn_are_a_burst() {
     let mut last = LastSent::default();
     let at = Time::from_nanos;
     let bursts: Vec<bool> = [(1, 5), (1, 5), (1, 6), (2, 7), (2, 7), (2, 8)]
@@ -305,11 +305,11 @@ fn packets_make_a_burst_that_were_due_apart_and_leave_in_one_turn() {
     assert_eq!(bursts, [false, false, true, false, false, true]);
 }
 
-/// Sends when it is told to, and else has nothing.
+/// Sends when told to, and otherwise has nothing to send.
 #[derive(Debug)]
 struct Idle {
     wanted: VecDeque<Time>,
-    /// Whether that is its end.
+    /// True if an empty queue is the end of the flow.
     ends: bool,
     left: u64,
 }
@@ -337,7 +337,7 @@ impl Flow for Idle {
 }
 
 #[test]
-fn a_flow_that_is_woken_again_and_again_leaves_nothing_behind() {
+fn repeatedly_woken_flow_leaves_no_obsolete_entries() {
     let mut bench = Bench::new();
     let receiver = socket();
     let id = bench.flows.insert(Idle {
@@ -362,15 +362,15 @@ fn a_flow_that_is_woken_again_and_again_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_a_connected_socket_says_to_the_pacer_is_passed_on() {
+fn unreachable_peer_seen_by_the_pacer_is_reported() {
     let mut bench = Bench::new();
     let to = socket().local_addr().expect("it is bound");
     let connected = socket();
     connected.connect(to).expect("any address will do");
-    // The kernel says that nobody is there at the second call.
+    // The kernel reports the unreachable peer at the second call.
     connected.send(b"first").expect("it is sent");
     bench.socket = Arc::new(connected.into());
-    // From now on somebody is: the pacer alone has heard it.
+    // From now on the port is bound: only the pacer has seen the error.
     let _receiver = net::ports::bind(to, 1 << 20).expect("it was free");
     let flow = Idle {
         wanted: VecDeque::from([bench.clock.now()]),
@@ -389,7 +389,7 @@ fn what_a_connected_socket_says_to_the_pacer_is_passed_on() {
 }
 
 #[test]
-fn a_flow_that_has_ended_sends_nothing_more_until_it_is_started_again() {
+fn ended_flow_sends_nothing_until_restarted() {
     let mut bench = Bench::new();
     let receiver = socket();
     let to = receiver.local_addr().expect("it is bound");
@@ -410,7 +410,7 @@ fn a_flow_that_has_ended_sends_nothing_more_until_it_is_started_again() {
         bench
             .flows
             .with(id, |flow: &mut Idle| flow.wanted.push_back(now));
-        // What is due later has left, so the pacer has been past it.
+        // A packet that is due later has left, so the pacer has passed the ended flow.
         let later = Idle {
             wanted: VecDeque::from([bench.clock.now()]),
             ends: false,

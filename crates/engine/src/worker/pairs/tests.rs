@@ -1,4 +1,4 @@
-//! Pairs without a worker: who hears a datagram.
+//! Tests of pairs without a worker: which session receives a datagram.
 
 use std::net::Ipv4Addr;
 
@@ -78,7 +78,7 @@ fn from(last: u8, port: u16) -> SocketAddr {
 }
 
 #[test]
-fn a_pair_hears_its_peer_alone_and_is_free_again_when_it_is_closed() {
+fn pair_accepts_only_its_peer_and_is_free_once_closed() {
     let mut bench = Bench::new();
     let wish = Wish {
         session: session(1),
@@ -115,7 +115,7 @@ fn a_pair_hears_its_peer_alone_and_is_free_again_when_it_is_closed() {
 }
 
 #[test]
-fn sessions_share_a_pair_and_each_hears_its_own_peer() {
+fn sessions_on_a_shared_pair_receive_only_from_their_peer() {
     let mut bench = Bench::new();
     let mut open = || bench.pairs.open_shared(&bench.runtime, LOCAL, None);
     let first = open().expect("free ports");
@@ -131,7 +131,7 @@ fn sessions_share_a_pair_and_each_hears_its_own_peer() {
         let port = u16::try_from(number * 10).expect("few");
         bench.pairs.route(pair, whose, peer(port), None);
     }
-    // The first has another peer from now on.
+    // The peer of the first session changes.
     let whose = (session(1), CHANNEL);
     bench.pairs.route(pair, whose, peer(30), Some(peer(10)));
     bench.pairs.leave(pair.0, pair.1, session(1), peer(20));
@@ -145,7 +145,7 @@ fn sessions_share_a_pair_and_each_hears_its_own_peer() {
 }
 
 #[test]
-fn the_first_stranger_is_told_to_the_session() {
+fn session_is_notified_of_the_first_foreign_datagram() {
     let mut bench = Bench::new();
     let sink = bench.sinks.insert(Nothing);
     let wish = Wish {

@@ -18,59 +18,60 @@ use super::keys::{Place, SessionKey};
 use super::runtime::Runtime;
 use crate::trace::{TracedSocket, Tracer};
 
-/// How many sessions an endpoint has at a time: what strangers send must not make it grow without
-/// end.
+/// Maximum number of concurrent sessions of an endpoint: datagrams of strangers must not make it
+/// grow without bound.
 const PEERS_MAX: usize = 1 << 16;
 
-/// How often a socket is read whose media comes by the ring, for its session's deadlines: what is
-/// left may wait, and a look that finds little costs as much as one that finds much.
+/// Interval between reads at deadlines for a socket whose media is received by the ring: the
+/// remaining datagrams can wait, and a read that finds little costs as much as one that finds much.
 const REST_EVERY: Duration = Duration::from_millis(40);
 
-/// A reference server over UDP, as it can be sent to a worker's thread.
+/// A reference server over UDP; can be sent to a worker's thread.
 pub(crate) struct EndpointPlan {
     pub(crate) socket: std::net::UdpSocket,
     pub(crate) endpoint: Box<dyn Endpoint>,
-    /// The population that its sessions' figures belong to.
+    /// Index of the population that its sessions' metrics belong to.
     pub(crate) population: usize,
-    /// Maximum number of its sessions.
+    /// Maximum number of sessions.
     pub(crate) max_sessions: usize,
 }
 
-/// A UDP socket of a session, or of an endpoint.
+/// A UDP socket of a session or of an endpoint.
 struct DatagramEnd {
     socket: UdpSocket,
     owner: Owner,
-    /// The only peer that it speaks to.
+    /// Peer of a connected socket.
     peer: Option<SocketAddr>,
-    /// Whether the peer's machine said that nobody is there. What came before is heard first.
+    /// True if the peer's host reported that the port is unreachable. Earlier datagrams are
+    /// delivered first.
     refused: bool,
     reading: Reading,
     media: MediaPath,
-    /// When it was read last for its session's deadline.
+    /// Time of the last read at a deadline.
     read: Time,
-    /// The kernel's count of dropped datagrams, as far as it has been taken up.
+    /// The kernel's count of dropped datagrams, as far as already counted.
     dropped: u32,
-    /// Hears what it receives and sends, of a client that is traced.
+    /// Records the datagrams of a traced client.
     trace: Option<Box<TracedSocket>>,
 }
 
-/// By what way media comes to a socket's session.
+/// Path of the media of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaPath {
-    /// There is none: the session hears all.
+    /// No media path: the session receives all datagrams.
     None,
-    /// By the socket.
+    /// Media is received from the socket.
     Socket(Media),
-    /// By the packet ring. The socket's filter drops it, and its count of what it has dropped is of
-    /// that.
+    /// Media is received by the packet ring. The filter of the socket drops it, and the kernel's
+    /// drop count of the socket counts it.
     Ring,
 }
 
-/// A port whose socket is closed, and whose media the ring may not have brought to its end.
+/// Port of a closed socket whose media the ring may not have delivered completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RingEnd {
     pub(super) port: u16,
-    /// How many datagrams the socket has dropped.
+    /// Number of datagrams that the socket's filter dropped.
     pub(super) arrived: u32,
 }
 
@@ -84,7 +85,7 @@ fn by_path(reading: Reading, media: MediaPath) -> Reading {
     }
 }
 
-/// Whose a socket is.
+/// Owner of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Session(SessionKey, ChannelId),
@@ -95,12 +96,13 @@ pub(super) enum Owner {
 pub(super) struct Datagrams {
     ends: Slab<DatagramEnd>,
     endpoints: Vec<EndpointState>,
-    /// Memory is taken when something comes. It is away while what it holds is handed over.
+    /// Allocates its memory on first use. `None` while its datagrams are being delivered.
     batch: Option<ReceiveBatch>,
     sender: SegmentSender,
-    /// What an endpoint answers by itself.
+    /// Response of an endpoint that needs no session.
     answer: Vec<u8>,
-    /// The places of sockets that are read late.
+    /// Sockets that are read late: before other inputs of their session, at its deadlines, and at
+    /// the end of each window.
     late: BTreeSet<usize>,
     /// Number of sockets for each interval of [`Reading::Soon`].
     soon: BTreeMap<Duration, usize>,
@@ -115,24 +117,25 @@ struct EndpointState {
     closed: bool,
 }
 
-/// What a look at a socket brought.
+/// Result of one receive call on a socket.
 pub(super) enum Look {
     Filled {
         owner: Owner,
-        /// Whether there may be more.
+        /// True if the socket may hold more datagrams.
         more: bool,
     },
     Nothing,
-    /// Nothing, and the only peer of the session's own socket is not there.
+    /// The socket is empty, and its peer is unreachable.
     NobodyThere(SessionKey, ChannelId),
-    /// An error, which stands for one datagram or none; those behind it are not told of again.
+    /// An error, which stands for one datagram or none. Datagrams behind it are not announced
+    /// again.
     Error,
 }
 
-/// Whose a datagram is that came to an endpoint.
+/// Destination of a datagram that an endpoint received.
 pub(super) enum Routed {
     To(SessionKey),
-    /// A session is to begin for it.
+    /// Starts a new session.
     Begins(PeerId, Box<dyn Session>),
     Nobody,
 }
@@ -177,14 +180,14 @@ impl Datagrams {
         !self.endpoints.is_empty()
     }
 
-    /// Accepts no more sessions. Those that are there go on.
+    /// Accepts no more sessions. Existing sessions continue.
     pub(super) fn close(&mut self) {
         for state in &mut self.endpoints {
             state.closed = true;
         }
     }
 
-    /// How many sockets there are.
+    /// Number of sockets.
     pub(super) fn count(&self) -> usize {
         self.ends.len()
     }
@@ -193,7 +196,7 @@ impl Datagrams {
         let entry = self.ends.vacant_entry();
         let place = entry.key();
         let polled = Place::Single(place);
-        // One that is read late is asked when the loop is awake, or for its session's deadline.
+        // Sockets that are read late are polled when the loop is awake, or read at deadlines.
         match end.reading {
             Reading::AtOnce => runtime.readiness.poll(&mut end.socket, polled)?,
             Reading::Soon(_) | Reading::MediaSoon(_) | Reading::Late => {
@@ -237,7 +240,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Takes a bound socket for a session; gives its place and its address.
+    /// Adds a bound socket of a session. Returns its index and its local address.
     pub(super) fn open(
         &mut self,
         runtime: &Runtime,
@@ -266,7 +269,7 @@ impl Datagrams {
         Ok((place, local))
     }
 
-    /// Reads a session's own socket so soon from now on.
+    /// Changes the reading mode of a session's own socket.
     pub(super) fn set_reading(
         &mut self,
         place: usize,
@@ -289,7 +292,7 @@ impl Datagrams {
             }
             Reading::AtDeadlines => {}
         }
-        // What is there already is told of, too.
+        // Polling also reports datagrams that arrived before.
         let polled = match reading {
             Reading::AtOnce => readiness.poll(socket, Place::Single(place)),
             Reading::Soon(_) | Reading::MediaSoon(_) | Reading::Late => {
@@ -303,9 +306,10 @@ impl Datagrams {
         polled
     }
 
-    /// Keeps whether a socket is read late. One that is asked when the loop is awake, and whose
-    /// media the ring brings, has nothing that is missed: with hundreds of clients, to look in vain
-    /// at each window and each deadline would cost more than to read what comes.
+    /// Updates whether a socket is read late. A socket that is polled when the loop is awake and
+    /// whose media is received by the ring holds nothing that a window would miss. With hundreds of
+    /// clients, futile reads at each window and each deadline would cost more than reading what
+    /// arrives.
     fn keep_whether_late(&mut self, place: usize) {
         let is_late = |end: &DatagramEnd| match end.reading {
             Reading::AtOnce => false,
@@ -320,8 +324,8 @@ impl Datagrams {
         };
     }
 
-    /// Closes a session's own socket, or has the endpoint forget the session. Gives the port where
-    /// the ring brings its media: it is taken back when all of that is counted.
+    /// Closes a session's own socket, or removes the session from its endpoint. Returns the port if
+    /// the ring receives its media: it is released after all media is counted.
     pub(super) fn close_channel(
         &mut self,
         place: usize,
@@ -353,7 +357,7 @@ impl Datagrams {
         None
     }
 
-    /// Sends what a session wants sent, to that address where it names no other.
+    /// Sends datagrams of a session. `to` is the default destination.
     pub(super) fn transmit(
         &mut self,
         (place, to, source): (usize, Option<SocketAddr>, Option<IpAddr>),
@@ -385,7 +389,7 @@ impl Datagrams {
         }
     }
 
-    /// The peer's machine has said that nobody is there. What came before is read first.
+    /// Marks the peer of a socket as unreachable. Earlier datagrams are read first.
     pub(super) fn refused(&mut self, place: usize, runtime: &mut Runtime) {
         if let Some(end) = self.ends.get_mut(place) {
             end.refused = true;
@@ -393,24 +397,24 @@ impl Datagrams {
         }
     }
 
-    /// A descriptor of its own for a socket, and whether sessions share that.
+    /// Duplicates the descriptor of a socket. Also returns whether sessions share the socket.
     pub(super) fn descriptor(&self, place: usize) -> io::Result<(OwnedFd, bool)> {
         let end = self.ends.get(place).ok_or(io::ErrorKind::NotConnected)?;
         let shared = matches!(end.owner, Owner::Endpoint(_));
         Ok((end.socket.as_fd().try_clone_to_owned()?, shared))
     }
 
-    /// Whether a socket is read late.
+    /// Returns `true` if the socket is read late.
     pub(super) fn is_late(&self, place: usize) -> bool {
         self.late.contains(&place)
     }
 
-    /// The places of those that are read late.
+    /// Indices of the sockets that are read late.
     pub(super) fn late(&self) -> Vec<usize> {
         self.late.iter().copied().collect()
     }
 
-    /// Takes what is read into; nothing where somebody hears just now what it holds.
+    /// Takes the receive batch. Returns `None` while its datagrams are being delivered.
     pub(super) fn take_batch(&mut self) -> Option<ReceiveBatch> {
         self.batch.take()
     }
@@ -419,12 +423,12 @@ impl Datagrams {
         self.batch = Some(batch);
     }
 
-    /// Whether somebody hears just now what was read.
+    /// Returns `true` while datagrams are being delivered.
     pub(super) fn are_heard(&self) -> bool {
         self.batch.is_none()
     }
 
-    /// Looks at what a socket holds.
+    /// Receives one batch from a socket.
     pub(super) fn look(
         &mut self,
         place: usize,
@@ -440,7 +444,7 @@ impl Datagrams {
                 if let Some(drops) = filled.drops {
                     self.dropped(place, drops, runtime);
                 }
-                // Where it was refused, all is to be read that there is.
+                // After an unreachable error, everything is read.
                 let more = filled.more || refused;
                 Look::Filled { owner, more }
             }
@@ -448,7 +452,7 @@ impl Datagrams {
                 Owner::Session(key, channel) if refused => Look::NobodyThere(key, channel),
                 _ => Look::Nothing,
             },
-            // It comes before what is queued.
+            // The kernel reports the error before queued datagrams.
             Err(error)
                 if end.peer.is_some() && error.kind() == io::ErrorKind::ConnectionRefused =>
             {
@@ -461,8 +465,8 @@ impl Datagrams {
         }
     }
 
-    /// Traces what came; says whether anybody is to hear it. The peer is the one that the socket
-    /// had when it was looked at.
+    /// Traces a datagram. Returns `false` if it is foreign. `peer` is the peer of the socket at the
+    /// time of the receive call.
     pub(super) fn take_in(
         &mut self,
         place: usize,
@@ -475,7 +479,7 @@ impl Datagrams {
         {
             trace.received(came.from, came.bytes, came.length, came.at);
         }
-        // One that came before the socket was connected.
+        // The datagram arrived before the socket was connected.
         let foreign = peer.is_some_and(|peer| peer != came.from);
         if foreign {
             runtime.tester.add(tester::FOREIGN_PACKETS, 1);
@@ -483,8 +487,8 @@ impl Datagrams {
         !foreign
     }
 
-    /// Whether a socket is to be read because a deadline of its session has come. It counts as read
-    /// then.
+    /// Returns `true` if a socket must be read at a deadline of its session. The socket then counts
+    /// as read.
     pub(super) fn is_due(&mut self, place: usize, now: Time) -> bool {
         let Some(end) = self.ends.get_mut(place) else {
             return false;
@@ -497,13 +501,13 @@ impl Datagrams {
         is_due
     }
 
-    /// Whether the packet ring brings the media of a socket.
+    /// Returns `true` if the packet ring receives the media of the socket.
     pub(super) fn is_on_ring(&self, place: usize) -> bool {
         let end = self.ends.get(place);
         end.is_some_and(|end| end.media == MediaPath::Ring)
     }
 
-    /// What of what a socket brings is media.
+    /// Sink and pattern of media that arrives on the socket itself.
     pub(super) fn media(&self, place: usize) -> Option<Media> {
         match self.ends.get(place)?.media {
             MediaPath::Socket(media) => Some(media),
@@ -511,13 +515,13 @@ impl Datagrams {
         }
     }
 
-    /// The only peer of a socket.
+    /// Peer of a connected socket.
     pub(super) fn peer(&self, place: usize) -> Option<SocketAddr> {
         self.ends.get(place).and_then(|end| end.peer)
     }
 
-    /// Asks an endpoint which session a datagram is for, and sends the endpoint's own answer if it
-    /// has one. The answer leaves from `sent_to`, the local address of the datagram, if it is
+    /// Asks an endpoint which session a datagram is for, and sends the endpoint's own response if
+    /// it has one. The response leaves from `sent_to`, the local address of the datagram, if it is
     /// known.
     pub(super) fn route(
         &mut self,
@@ -568,12 +572,12 @@ impl Datagrams {
         Routed::Nobody
     }
 
-    /// The population of the sessions of an endpoint.
+    /// Index of the population of an endpoint's sessions.
     pub(super) fn population(&self, index: usize) -> usize {
         self.endpoints[index].population
     }
 
-    /// A session has begun for a peer of an endpoint; gives the place of the socket, and its
+    /// Stores the session of an endpoint's peer. Returns the index of the socket and its local
     /// address.
     pub(super) fn accepted(
         &mut self,
@@ -587,7 +591,7 @@ impl Datagrams {
         Some((state.place, end.socket.local_addr().ok()?))
     }
 
-    /// Takes up the drops at the endpoints' sockets.
+    /// Counts the drops of the endpoints' sockets.
     pub(super) fn collect_drops(&mut self, runtime: &mut Runtime) {
         for index in 0..self.endpoints.len() {
             self.take_drops(self.endpoints[index].place, runtime);
@@ -602,12 +606,12 @@ impl Datagrams {
         }
     }
 
-    /// The kernel says how many datagrams it has dropped at a socket since that was opened.
+    /// Processes the kernel's drop count of a socket, counted since the socket was opened.
     fn dropped(&mut self, place: usize, drops: u32, runtime: &mut Runtime) {
         let Some(end) = self.ends.get_mut(place) else {
             return;
         };
-        // The ring has them; in the end their counts are compared.
+        // The ring receives these datagrams; the counts are compared at the end.
         if end.media == MediaPath::Ring {
             return;
         }

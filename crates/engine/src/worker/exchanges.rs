@@ -1,10 +1,10 @@
-//! Connections that sessions have handed over: messages are sent and read on them without a
-//! session's being asked for each.
+//! Handed-over connections: messages are sent and read on them without calling the session for
+//! each.
 //!
-//! All connections of a population on a worker share one schedule, so the loop has one time to wake
-//! for and not one for each; when that has come, one connection after the other gets its message,
-//! with nothing between two system calls but making the message and two additions. Sockets that
-//! bring nothing are not looked at: readiness is told at edges.
+//! All connections of a population on a worker share one schedule, so the loop has one wake-up time
+//! instead of one for each connection. When the time has come, the connections get their messages
+//! one after the other. Between two system calls, the loop only builds the message and makes two
+//! additions. Idle sockets are never checked, because readiness is edge-triggered.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,72 +26,72 @@ use super::keys::{Place, SessionKey};
 use super::populations::Populations;
 use super::runtime::Runtime;
 
-/// What is read at once of a connection while another's bytes are heard.
+/// Size of a read while the shared buffer is in use by another connection.
 const READ_BYTES_BESIDE: usize = 64 * 1024;
 
-/// How long messages are sent before the loop looks at what came.
+/// Maximum time of sending before the loop checks its sockets.
 const SENDING: Duration = Duration::from_millis(1);
 
-/// How many reads a connection gets before others have their turn.
+/// Maximum number of reads of a connection before others are served.
 const READS_A_TURN: usize = 4;
 
-/// How long nothing is tried where no connection took anything, and the next round would follow at
-/// once.
+/// Pause after a round in which no connection took a message, if the next round would follow
+/// immediately.
 const NOBODY_TAKES: Duration = Duration::from_millis(1);
 
-/// What TLS adds to a message: the header of a record, its type and the tag (RFC 8446, 5.2), and
-/// with TLS 1.2 a nonce.
+/// Overhead of TLS for a message: record header, content type and tag (RFC 8446, 5.2); with TLS 1.2
+/// also a nonce.
 const SEALING: usize = 5 + 1 + 16;
 
-/// A connection that was handed over.
+/// A handed-over connection.
 struct HandedOver {
     exchange: Box<dyn Exchange>,
-    /// Its place among the sockets.
+    /// Index in the worker's connections.
     place: usize,
     session: SessionKey,
     channel: ChannelId,
     population: usize,
     serial: u64,
-    /// When what it has for later is looked at; [`Time::NEVER`] where it has nothing.
+    /// Time for which the exchange's later work is scheduled; [`Time::NEVER`] if it has none.
     armed: Time,
-    /// Whether nothing more is planned on it.
+    /// True if no more messages are planned.
     finishing: bool,
-    /// Until when answers are waited for before the other side is told so.
+    /// Time until which responses are awaited before the sending side is closed.
     patience: Time,
-    /// Whether the sending side is closed.
+    /// True if the sending side is closed.
     shut: bool,
-    /// Whether the other side has nothing more to say.
+    /// True if the peer has closed its sending side.
     ended: bool,
-    /// Whether it is not read, because it takes nothing.
+    /// True if reading is paused because the peer does not read.
     paused: bool,
 }
 
-/// All connections of a worker that were handed over.
+/// All handed-over connections of a worker.
 #[derive(Default)]
 pub(super) struct Exchanges {
     lines: Slab<HandedOver>,
-    /// The schedule of each population, and the plan that it is of.
+    /// Schedule of each population, with its plan.
     schedules: Vec<Option<(Schedule, Plan)>>,
-    /// What is to be looked at later, by time.
+    /// Connections with later work, by time.
     later: BinaryHeap<Reverse<(Time, usize, u64)>>,
-    /// Connections that broke while a schedule was worked off.
+    /// Connections that broke while a schedule was being processed.
     broken: Vec<usize>,
-    /// Whether any message of the running round was sent.
+    /// True if any message of the current round was sent.
     taken: bool,
-    /// Connections that have ended, of which their sessions are still to be told.
+    /// Connections that have ended and whose sessions are not notified yet.
     ended: VecDeque<(SessionKey, ChannelId, Ended)>,
     out: Vec<u8>,
     scratch: Vec<u8>,
 }
 
-/// What exchanges need beside their own state.
+/// What exchanges need in addition to their own state.
 pub(super) struct Around<'a> {
     pub(super) connections: &'a mut Connections,
     pub(super) populations: &'a mut Populations,
     pub(super) runtime: &'a mut Runtime,
 }
 
-/// What exchanges need of a worker, the rest of which can be used beside it.
+/// Borrows the fields of a worker that exchanges need, leaving the others usable.
 macro_rules! around {
     ($worker:ident) => {
         &mut $crate::worker::exchanges::Around {
@@ -104,7 +104,7 @@ macro_rules! around {
 pub(super) use around;
 
 impl Exchanges {
-    /// When there is something to do, work that is under way left out.
+    /// Time of the next work, not counting a round in progress.
     pub(super) fn next(&self) -> Time {
         let schedules = self.schedules.iter().flatten();
         let dues = schedules.map(|(schedule, _)| schedule.next_due());
@@ -114,13 +114,13 @@ impl Exchanges {
             .min(later.unwrap_or(Time::NEVER))
     }
 
-    /// Whether a round is under way.
+    /// Returns `true` if a round is in progress.
     pub(super) fn is_busy(&self) -> bool {
         let mut schedules = self.schedules.iter().flatten();
         schedules.any(|(schedule, _)| schedule.next_due() == Time::ZERO)
     }
 
-    /// What an exchange may use.
+    /// Returns what an exchange may use.
     fn tools<'a>(
         out: &'a mut Vec<u8>,
         scratch: &'a mut Vec<u8>,
@@ -144,13 +144,13 @@ impl Exchanges {
     }
 }
 
-/// What a schedule calls a connection.
+/// Number of a connection in its schedule.
 fn number(line: usize) -> u32 {
     u32::try_from(line).expect("there are not so many descriptors")
 }
 
 impl Exchanges {
-    /// A session of that population hands a connection over.
+    /// Takes over a connection of a session.
     pub(super) fn begin(
         &mut self,
         around: &mut Around<'_>,
@@ -165,7 +165,7 @@ impl Exchanges {
             return;
         }
         if exchange.wants_times() {
-            // Where it cannot be had, times are those of reading.
+            // Without kernel timestamps, the time of reading is used.
             let _ = net::stream::ask_arrival_time(&stream.socket);
         }
         let serial = around.runtime.next_serial();
@@ -198,15 +198,15 @@ impl Exchanges {
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
         exchanges.lines[line].exchange.begin(&mut tools);
         self.send_out(around, line);
-        // What came behind the last read was told of already.
+        // Bytes that arrived after the last read were announced already.
         around
             .runtime
             .readiness
             .read_later(Place::Connection(place));
     }
 
-    /// Sends what an exchange has added; queues what the connection does not take. Says whether it
-    /// stands.
+    /// Sends the bytes that an exchange has added, and queues what the connection does not take.
+    /// Returns `false` if the connection broke.
     fn send_out(&mut self, around: &mut Around<'_>, line: usize) -> bool {
         let place = self.lines[line].place;
         if self.out.is_empty() {
@@ -216,7 +216,7 @@ impl Exchanges {
             return false;
         };
         let sent = stream.send_all(&self.out);
-        // What was long once should not stay.
+        // Releases the memory of large messages.
         self.out.shrink_to(1 << 20);
         if sent.is_err() {
             self.end(around, place, Ended::Closed(Closed::Reset));
@@ -225,8 +225,7 @@ impl Exchanges {
         true
     }
 
-    /// Sends what is due by schedules, for as long as the loop can bear it, and what was to be sent
-    /// later.
+    /// Sends what is due by schedule, for at most [`SENDING`], and does later work that is due.
     pub(super) fn send(&mut self, around: &mut Around<'_>, now: Time) {
         for population in 0..self.schedules.len() {
             let Some((mut schedule, plan)) =
@@ -317,7 +316,7 @@ impl Exchanges {
             Ok(true) => {
                 exchanges.taken = true;
                 if own.exchange.planned_sent(planned, &mut tools) != After::Go {
-                    // Not now: its schedule is being worked off.
+                    // Not immediately, because the schedule is being processed.
                     exchanges.later.push(Reverse((now, line, own.serial)));
                 }
             }
@@ -351,7 +350,7 @@ impl Exchanges {
         }
     }
 
-    /// Sees to it that what an exchange has for later is looked at.
+    /// Schedules the later work of an exchange.
     fn arm(&mut self, line: usize) {
         let own = &mut self.lines[line];
         if let Some(due) = own.exchange.next_due()
@@ -362,11 +361,11 @@ impl Exchanges {
         }
     }
 
-    /// Reads a connection that was handed over.
+    /// Reads a handed-over connection.
     pub(super) fn read(&mut self, around: &mut Around<'_>, place: usize, line: usize) {
         let mut buffer = std::mem::take(&mut around.connections.buffers.read);
-        // Who hears just now what another connection brought has it. To read into nothing would look
-        // like the connection's end.
+        // The buffer is in use while the bytes of another connection are being delivered. A read
+        // into an empty buffer would look like the end of the connection.
         if buffer.is_empty() {
             buffer.resize(READ_BYTES_BESIDE, 0);
         }
@@ -407,8 +406,8 @@ impl Exchanges {
                     if !self.heard(around, place, line, &buffer[..count], at) {
                         break;
                     }
-                    // A read that leaves room has taken all there was; but not an end that was
-                    // there already.
+                    // A read that leaves room in the buffer has taken all bytes, but not an end
+                    // that was there before.
                     if count < buffer.len() && !ended {
                         break;
                     }
@@ -431,8 +430,8 @@ impl Exchanges {
         around.connections.buffers.read = buffer;
     }
 
-    /// Takes in what came, which is opened first where it is sealed; says whether the connection is
-    /// to be read on.
+    /// Processes received bytes, decrypting them first if the connection uses TLS. Returns `true`
+    /// if reading continues.
     fn heard(
         &mut self,
         around: &mut Around<'_>,
@@ -466,7 +465,7 @@ impl Exchanges {
         }
         let stands = match opened {
             Ok(taken) => {
-                // What TLS itself has to say.
+                // TLS's own responses.
                 let flushed = stream.flush().is_ok();
                 self.opened(around, place, line, (&plain, at), (taken.ended, flushed))
             }
@@ -484,8 +483,8 @@ impl Exchanges {
         stands
     }
 
-    /// Takes in what was sealed, which may be nothing, and whether the other side has ended TLS,
-    /// and what TLS itself had to say was sent; says whether the connection is to be read on.
+    /// Processes decrypted bytes, which may be empty. `ended` is true if the peer has closed TLS,
+    /// `flushed` if TLS's own responses could be sent. Returns `true` if reading continues.
     pub(super) fn opened(
         &mut self,
         around: &mut Around<'_>,
@@ -512,12 +511,12 @@ impl Exchanges {
         let place = own.place;
         let recorder = around.populations.recorder(own.population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
-        // Who is about to end starts nothing new.
+        // An exchange that is about to end starts nothing new.
         let after = own.exchange.received(bytes, at, &mut tools);
         let after = match after {
             Ok(after) => after,
             Err(failure) => {
-                // A WebSocket's close is answered.
+                // The close of a WebSocket is answered.
                 if self.send_out(around, line) {
                     self.end(around, place, Ended::Failed(failure));
                 }
@@ -541,7 +540,7 @@ impl Exchanges {
         }
     }
 
-    /// The other side has nothing more to say.
+    /// Processes the end of the peer's sending side.
     fn heard_all(&mut self, around: &mut Around<'_>, line: usize) {
         let own = &mut self.lines[line];
         own.ended = true;
@@ -549,11 +548,11 @@ impl Exchanges {
             let place = own.place;
             return self.end(around, place, Ended::Closed(Closed::End));
         }
-        // A server still answers what came.
+        // A server still answers what it has received.
         self.finish(around, line);
     }
 
-    /// A session wants nothing more to be planned.
+    /// Plans no more messages, on request of the session.
     pub(super) fn finish_early(&mut self, around: &mut Around<'_>, place: usize) {
         if let Some(Stream {
             state: State::Exchange { line },
@@ -561,8 +560,8 @@ impl Exchanges {
         }) = around.connections.get(place)
         {
             let line = *line;
-            // What came is taken in first: the other side may have ended it, and what it reads now
-            // it was sent before.
+            // Received bytes are processed first: the peer may have closed the connection, and what
+            // it reads now was sent before.
             self.read(around, place, line);
             if self.lines.get(line).is_some_and(|own| own.place == place) {
                 self.finish(around, line);
@@ -586,7 +585,7 @@ impl Exchanges {
         self.go_on(around, place);
     }
 
-    /// A connection has taken what was queued, or something else that was waited for has happened.
+    /// Continues after the connection has taken its queue, or after another awaited event.
     pub(super) fn go_on(&mut self, around: &mut Around<'_>, place: usize) {
         let Some(stream) = around.connections.get_mut(place) else {
             return;
@@ -613,7 +612,7 @@ impl Exchanges {
         exchanges.out.clear();
         own.exchange.goodbye(&mut exchanges.out);
         if !exchanges.out.is_empty() {
-            // One that broke is found so by reading it.
+            // A broken connection is detected by reading it.
             let _ = stream.send_all(&exchanges.out);
             if stream.queued() > 0 {
                 return;
@@ -622,7 +621,7 @@ impl Exchanges {
         if !own.shut && !own.exchange.waits_for_goodbye() {
             own.shut = true;
             stream.say_goodbye();
-            // One that broke is found so by reading it.
+            // A broken connection is detected by reading it.
             let _ = stream.socket.shutdown(Shutdown::Write);
         }
         if own.ended {
@@ -630,20 +629,20 @@ impl Exchanges {
         }
     }
 
-    /// Takes a connection away, and tells its session.
+    /// Removes a connection and notifies its session.
     pub(super) fn end(&mut self, around: &mut Around<'_>, place: usize, how: Ended) {
         if let Some((session, channel)) = self.drop_line(around, place, &how) {
             self.ended.push_back((session, channel, how));
         }
     }
 
-    /// A connection that has ended, of which its session is still to be told.
+    /// Returns the next connection that has ended and whose session is not notified yet.
     #[inline]
     pub(super) fn next_ended(&mut self) -> Option<(SessionKey, ChannelId, Ended)> {
         self.ended.pop_front()
     }
 
-    /// Takes a connection away, whose it was being returned.
+    /// Removes a connection. Returns its session and channel.
     pub(super) fn drop_line(
         &mut self,
         around: &mut Around<'_>,
@@ -674,7 +673,7 @@ impl Exchanges {
         Some((own.session, own.channel))
     }
 
-    /// Takes up how much of what was sent the other side's machine has.
+    /// Notes how many of the sent bytes the peer's kernel has acknowledged.
     fn take_up_acknowledged(&mut self, around: &mut Around<'_>, line: usize) {
         let own = &mut self.lines[line];
         let Some(stream) = around.connections.get(own.place) else {
@@ -686,18 +685,18 @@ impl Exchanges {
         let Ok(waiting) = net::stream::unacknowledged(&stream.socket) else {
             return;
         };
-        // Of a Unix socket the kernel tells how much memory it takes, and not how many bytes.
+        // For a Unix socket, the kernel reports memory usage instead of bytes.
         if stream.unix && waiting > 0 {
             return;
         }
-        // That nothing more comes has a number of its own (RFC 9293, 3.4).
+        // The FIN has a sequence number of its own (RFC 9293, 3.4).
         let waiting = waiting.saturating_sub(u64::from(own.shut)) + stream.queued() as u64;
         let sealing = if stream.tls.is_some() { SEALING } else { 0 };
         let recorder = around.populations.recorder(own.population);
         own.exchange.acknowledged(waiting, sealing, recorder);
     }
 
-    /// Has a look at all connections that were handed over: at the end of each window.
+    /// Checks all handed-over connections at the end of each window.
     pub(super) fn look(&mut self, around: &mut Around<'_>) {
         if self.lines.is_empty() {
             return;
@@ -718,7 +717,7 @@ impl Exchanges {
                 self.finish(around, line);
             }
         }
-        // What is no more was taken out of the heap only where its time had come.
+        // Entries of removed connections leave the heap only when their time has come.
         let lines = &self.lines;
         if self.later.len() > 2 * lines.len() + 1024 {
             let there = |&Reverse((_, line, serial)): &Reverse<(Time, usize, u64)>| {

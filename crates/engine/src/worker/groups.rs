@@ -1,9 +1,10 @@
-//! Memberships in multicast groups: one pair of sockets for all sessions that join a group alike.
+//! Multicast memberships: one pair of sockets for all sessions that join a group with the same
+//! settings.
 //!
-//! The network brings each packet once, and the kernel copies it once for each worker; what it
-//! costs beyond that is a count for each session. Media is read twenty times a second, as it is of
-//! other sockets ([`super::batched_reads`]), and all of a batch is counted for one session, then
-//! for the next: what is known of a session is fetched once for the batch.
+//! The network delivers each packet once, and the kernel copies it once for each worker. Each
+//! session adds only the cost of counting. Media is read twenty times a second, as with other
+//! sockets ([`super::batched_reads`]). A whole batch is counted for one session, then for the next,
+//! so that the state of a session is fetched once for each batch.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,31 +24,31 @@ use super::errors::channel_error;
 use super::keys::{Place, SessionKey};
 use super::runtime::Runtime;
 
-/// How many batches of a socket are read before the others have their turn.
+/// Maximum number of batches read from a socket before others are served.
 pub(super) const BATCHES_A_TURN: usize = 16;
 
-/// One of the pair of sockets of a group.
+/// One socket of the pair of a group.
 struct GroupEnd {
     socket: UdpSocket,
     port: Port,
-    /// The group's place.
+    /// Index of the group.
     group: usize,
-    /// The kernel's count of dropped datagrams, as far as it has been taken up.
+    /// The kernel's count of dropped datagrams, as far as already counted.
     dropped: u32,
-    /// Whether it is read in batches, and not polled.
+    /// True if the socket is read in batches instead of polled.
     in_batches: bool,
-    /// Whether it has brought too much for that.
+    /// True if batched reads ended because the socket received too much.
     was_fast: bool,
 }
 
-/// What sessions have to agree in to share a membership.
+/// Settings that sessions must have in common to share a membership.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Joined {
     group: IpAddr,
     port: u16,
     control: u16,
     sources: Vec<IpAddr>,
-    /// The interface's number.
+    /// Index of the network interface.
     interface: u32,
     ttl: u8,
 }
@@ -58,9 +59,9 @@ struct Member {
     population: usize,
     channel: ChannelId,
     sink: Option<SinkId>,
-    /// From when on packets are its own; none before it has said so.
+    /// Time from which datagrams count for the session; `None` until it sets its source.
     begun: Option<Time>,
-    /// Whose packets are; anybody's, where that is not said.
+    /// The only source whose datagrams count; `None` for any.
     source: Option<IpAddr>,
 }
 
@@ -79,18 +80,18 @@ pub(super) struct Groups {
     groups: Slab<Group>,
     by_joined: HashMap<Joined, usize>,
     ends: Slab<GroupEnd>,
-    /// When their media sockets were read last.
+    /// Time of the last read of the media sockets.
     read: Time,
 }
 
-/// How much was read of a media socket at a time.
+/// Totals of one read of a media socket.
 #[derive(Default)]
 pub(super) struct Brought {
     datagrams: usize,
     bytes: usize,
 }
 
-/// A member that hears what comes itself.
+/// A member that receives media itself, without a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hearer {
     pub(super) session: SessionKey,
@@ -100,7 +101,8 @@ pub(super) struct Hearer {
 }
 
 impl Hearer {
-    /// Whether a datagram is the member's own; one of another source is counted as foreign.
+    /// Returns `true` if a datagram is for the member. A datagram of another source is counted as
+    /// foreign.
     pub(super) fn takes(&self, datagram: &Datagram<'_>, runtime: &mut Runtime) -> bool {
         if datagram.at < self.begun {
             return false;
@@ -116,13 +118,13 @@ impl Hearer {
 }
 
 impl Groups {
-    /// How many sockets there are.
+    /// Number of sockets.
     pub(super) fn count(&self) -> usize {
         self.ends.len()
     }
 
-    /// Joins a group for a session of that population, or gives it a part in the membership that is
-    /// there. Gives the membership's place and the group's address.
+    /// Joins a group for a session, or shares an existing membership. Returns the index of the
+    /// membership and the address of the group.
     pub(super) fn join(
         &mut self,
         runtime: &Runtime,
@@ -143,7 +145,7 @@ impl Groups {
         else {
             return Err(ChannelError::Other(0));
         };
-        // What is sent comes from that address; else from one of the interface's.
+        // Source address of sent datagrams; otherwise an address of the interface.
         let (interface, from) = match interface {
             Interface::With(address) => (net::multicast::Interface::With(address), address),
             Interface::Named(name) => (net::multicast::Interface::Named(name), group),
@@ -231,7 +233,7 @@ impl Groups {
         }))
     }
 
-    /// From now on what comes is the session's own, if it is from that source.
+    /// Sets the source of a session. Datagrams count for the session from now on.
     pub(super) fn begin(
         &mut self,
         place: usize,
@@ -248,7 +250,7 @@ impl Groups {
             member.source = (!source.is_unspecified()).then_some(source);
             member.begun.get_or_insert(now);
             let media = group.media;
-            // Who passes on what it hears is not to hear it later than need be.
+            // A member that forwards media must not receive it later than necessary.
             if group.members.iter().all(|member| member.sink.is_some()) {
                 self.begin_batches(media, runtime);
             } else if self.ends.get(media).is_some_and(|end| end.in_batches) {
@@ -257,7 +259,7 @@ impl Groups {
         }
     }
 
-    /// From now on a media socket is read in batches, if it can be.
+    /// Starts batched reads of a media socket if possible.
     fn begin_batches(&mut self, media: usize, runtime: &Runtime) {
         let Some(end) = self.ends.get_mut(media) else {
             return;
@@ -269,19 +271,19 @@ impl Groups {
         end.in_batches = runtime.readiness.forget(&mut end.socket).is_ok();
     }
 
-    /// From now on a media socket is read whenever something comes.
+    /// Ends batched reads of a media socket. It is read on readiness from now on.
     fn end_batches(&mut self, media: usize, runtime: &mut Runtime) {
         let Some(end) = self.ends.get_mut(media) else {
             return;
         };
         let place = Place::Group(media);
-        // Where that is refused, it stays as it is: read seldom is better than never.
+        // If polling is refused, batched reads go on: rare reads are better than none.
         end.in_batches = runtime.readiness.poll(&mut end.socket, place).is_err();
         end.was_fast = true;
         runtime.readiness.read_later(place);
     }
 
-    /// When [`Groups::take_due`] finds any to read.
+    /// Time at which [`Groups::take_due`] next returns `true`.
     pub(super) fn next_read(&self) -> Time {
         match self.groups.is_empty() {
             true => Time::NEVER,
@@ -289,7 +291,7 @@ impl Groups {
         }
     }
 
-    /// Whether it is time to read the groups' media.
+    /// Returns `true` if it is time to read the groups' media.
     pub(super) fn take_due(&mut self, now: Time) -> bool {
         let due = now >= self.read + INTERVAL;
         if due {
@@ -298,22 +300,22 @@ impl Groups {
         due
     }
 
-    /// The media sockets of all groups.
+    /// Indices of the media sockets of all groups.
     pub(super) fn media(&self) -> Vec<usize> {
         self.groups.iter().map(|(_, group)| group.media).collect()
     }
 
-    /// The media socket of a membership.
+    /// Returns the index of the media socket of a membership.
     pub(super) fn media_of(&self, place: usize) -> Option<usize> {
         self.groups.get(place).map(|group| group.media)
     }
 
-    /// Whether a socket is for media or for RTCP.
+    /// Returns which port a socket is for.
     pub(super) fn port(&self, end: usize) -> Option<Port> {
         self.ends.get(end).map(|end| end.port)
     }
 
-    /// A session has no part in a group any more. The membership ends with the last.
+    /// Removes a session from a group. The membership ends with its last member.
     pub(super) fn leave(&mut self, place: usize, key: SessionKey, runtime: &mut Runtime) {
         let Some(group) = self.groups.get(place) else {
             return;
@@ -324,7 +326,7 @@ impl Groups {
         let Some(group) = self.groups.get_mut(place) else {
             return;
         };
-        // One part, where it has several: each has a channel of its own, and is given up by itself.
+        // A session may be a member several times, with a channel for each: only one is removed.
         let mut members = group.members.iter();
         if let Some(index) = members.position(|member| member.session == key) {
             group.members.remove(index);
@@ -338,8 +340,8 @@ impl Groups {
         }
     }
 
-    /// Sends a session's datagram to its group, if it is the one that speaks for all; says whether
-    /// that went well.
+    /// Sends a datagram of a session to its group if the session is the first member, which speaks
+    /// for all. Returns `false` on error.
     pub(super) fn send(&self, place: usize, key: SessionKey, port: Port, bytes: &[u8]) -> bool {
         let Some(group) = self.groups.get(place) else {
             return true;
@@ -357,7 +359,7 @@ impl Groups {
         end.is_none_or(|end| end.socket.send_to(bytes, to).is_ok())
     }
 
-    /// Looks at what a socket holds.
+    /// Receives one batch from a socket.
     pub(super) fn look(
         &mut self,
         end: usize,
@@ -383,7 +385,7 @@ impl Groups {
         self.groups.get(self.ends.get(end)?.group)
     }
 
-    /// Counts a batch of media for each member that has a sink.
+    /// Counts a batch of media for each member with a sink.
     pub(super) fn count_media(
         &self,
         end: usize,
@@ -430,8 +432,7 @@ impl Groups {
         tester.add(tester::FOREIGN_PACKETS, foreign);
     }
 
-    /// A media socket was read, as far as there was anything. One that brought much is read
-    /// whenever something comes from now on.
+    /// Ends a read of a media socket. A socket that received much is read on readiness from now on.
     pub(super) fn was_read(&mut self, end: usize, brought: &Brought, runtime: &mut Runtime) {
         let fast = brought.datagrams > FAST || brought.bytes > FAST_BYTES;
         if fast && self.ends.get(end).is_some_and(|end| end.in_batches) {
@@ -439,7 +440,7 @@ impl Groups {
         }
     }
 
-    /// The members that hear media themselves.
+    /// Returns the members that receive media themselves.
     pub(super) fn hearers(&self, end: usize) -> Vec<Hearer> {
         let Some(group) = self.group_of(end) else {
             return Vec::new();
@@ -457,8 +458,8 @@ impl Groups {
             .collect()
     }
 
-    /// Who is to hear RTCP that came for a group: a sender's all, another receiver's the one that
-    /// speaks for all.
+    /// Returns the members that receive an RTCP datagram: all members for RTCP of a sender, only
+    /// the first for RTCP of another receiver.
     pub(super) fn hearers_of_control(
         &self,
         end: usize,
@@ -481,7 +482,7 @@ impl Groups {
             .collect()
     }
 
-    /// Takes up the drops of all sockets.
+    /// Counts the drops of all sockets.
     pub(super) fn collect_drops(&mut self, runtime: &mut Runtime) {
         let ends: Vec<usize> = self.ends.iter().map(|(end, _)| end).collect();
         for end in ends {
@@ -500,8 +501,8 @@ impl Groups {
         }
     }
 
-    /// The kernel says how many datagrams it has dropped at a socket since that was opened. Each
-    /// was one of every member's.
+    /// Processes the kernel's drop count of a socket, counted since the socket was opened. Each
+    /// media datagram was lost for every member.
     fn dropped(&mut self, place: usize, drops: u32, runtime: &mut Runtime) {
         let Some(end) = self.ends.get_mut(place) else {
             return;
@@ -523,7 +524,7 @@ impl Groups {
     }
 }
 
-/// What it means that a group could not be joined.
+/// Returns the channel error for a failed join.
 fn membership_error(error: &io::Error) -> ChannelError {
     const ENODEV: i32 = 19;
     const ENOBUFS: i32 = 105;

@@ -10,35 +10,35 @@ use super::config::{Accept, Serving};
 use super::keys::Place;
 use super::runtime::Runtime;
 
-/// How many connections are accepted before others have their turn.
+/// Maximum number of connections that are accepted before other sockets are served.
 const ACCEPTED_A_TURN: usize = 1024;
 
-/// What becomes of the connections of one listener.
+/// Settings for the connections of one listener.
 struct Acceptor {
     accept: Accept,
     tls: Option<net::tls::Server>,
     max_sessions: usize,
-    /// Whether it has refused a connection for want of room.
+    /// True if a connection was refused because the maximum number of sessions was reached.
     is_full: bool,
 }
 
-/// The listeners of a worker, and what becomes of what they accept.
+/// The listeners of a worker, and the settings for their connections.
 #[derive(Default)]
 pub(super) struct Listeners {
-    /// None once they are closed.
+    /// Empty once closed.
     listeners: Vec<TcpListener>,
-    /// As many, for as long as the worker is.
+    /// One for each listener; kept after the listeners are closed.
     acceptors: Vec<Acceptor>,
 }
 
-/// What an attempt to accept a connection brought.
+/// Result of an attempt to accept a connection.
 pub(super) enum Accepting {
     One(TcpStream),
-    /// None waits.
+    /// No connection is waiting.
     Nothing,
     Failed {
         error: io::Error,
-        /// Whether the others that wait can be had at once.
+        /// True if the next waiting connection can be accepted immediately.
         goes_on: bool,
     },
 }
@@ -67,7 +67,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Whether there were any, closed or not.
+    /// Returns `true` if the worker has or had listeners.
     pub(super) fn are_any(&self) -> bool {
         !self.acceptors.is_empty()
     }
@@ -85,7 +85,7 @@ impl Listeners {
         self.listeners.clear();
     }
 
-    /// Accepts a connection, the one of that number in a row.
+    /// Accepts a connection; `number` is its number in this turn.
     pub(super) fn accept(&self, place: usize, number: usize, runtime: &mut Runtime) -> Accepting {
         let Some(listener) = self.listeners.get(place) else {
             return Accepting::Nothing;
@@ -97,8 +97,8 @@ impl Listeners {
         match listener.accept() {
             Ok((socket, _)) => Accepting::One(socket),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepting::Nothing,
-            // A connection that was gone again, or no descriptor left: the others still wait, and
-            // are not told of a second time.
+            // The connection was reset, or no descriptor is left. No further event announces the
+            // other waiting connections.
             Err(error) => Accepting::Failed {
                 goes_on: error.kind() == io::ErrorKind::ConnectionAborted,
                 error,
@@ -106,27 +106,27 @@ impl Listeners {
         }
     }
 
-    /// Whether a connection is refused because there are `sessions` already, and the note about the
-    /// first refusal.
+    /// Returns whether a connection is refused because there are `sessions` sessions, and the note
+    /// about the first refusal.
     pub(super) fn refuses(&mut self, place: usize, sessions: usize) -> (bool, Option<String>) {
         let acceptor = &mut self.acceptors[place];
         if sessions < acceptor.max_sessions {
             return (false, None);
         }
         let first = !std::mem::replace(&mut acceptor.is_full, true);
-        let text =
-            first.then(|| format!("connections were refused: there were {sessions} sessions"));
+        let text = first.then(|| format!("refusing connections: {sessions} sessions, the maximum"));
         (true, text)
     }
 
-    /// TLS for a connection of that listener; nothing where it is a plain one.
+    /// Returns the TLS layer for a connection of the listener, or `None` if its connections are
+    /// plain.
     pub(super) fn layer(&self, place: usize) -> io::Result<Option<Layer>> {
         let tls = self.acceptors[place].tls.as_ref();
         let layer = tls.map(|tls| tls.layer().map_err(io::Error::other));
         layer.transpose()
     }
 
-    /// The session of a connection of that listener.
+    /// Creates the session of a connection of the listener.
     pub(super) fn session(&self, place: usize, number: u64) -> Box<dyn Session> {
         (self.acceptors[place].accept)(number)
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_accepted_a_bounded_number_at_a_time_until_it_is_closed() {
+    fn number_of_accepts_in_a_turn_is_bounded() {
         let waker = net::Waker::new().expect("linux has it");
         let (reports, _) = crossbeam_channel::unbounded();
         let mut runtime = Runtime::new(&waker, reports).expect("linux has it");

@@ -1,8 +1,9 @@
-//! Bytes of fast connections that were read before the packet ring has shown when they came.
+//! Bytes of fast connections that were read before the packet ring has delivered their arrival
+//! times.
 //!
-//! They wait here, and not in the kernel: not for the sender's window alone, but because a server
-//! on the same machine that sends out of its own buffer without a copy (sendfile(2), MSG_ZEROCOPY)
-//! writes over what is not read in time.
+//! They are held here instead of in the kernel. One reason is the sender's window. The other is a
+//! server on the same machine that sends from its own buffer without copying (sendfile(2),
+//! MSG_ZEROCOPY): it overwrites data that is not read in time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,33 +12,33 @@ use std::ops::Range;
 use measure::Time;
 use mio::net::TcpStream;
 
-/// How much is read at a time: all that is there, as a rule ([`super::segment_times`]), in one call.
+/// Size of a chunk. One read usually takes all available bytes ([`super::segment_times`]).
 pub(crate) const CHUNK: usize = 640 * 1024;
 
-/// How many chunks one connection may have: what 1 Gb/s brings in 20 ms, as they are filled by half
-/// when the kernel tells.
+/// Maximum number of chunks of one connection: the data of 1 Gb/s in 20 ms, because chunks are half
+/// full when the kernel reports the connection readable.
 const OF_ONE: usize = 8;
 
-/// How many chunks all connections of a worker may have: 40 MiB.
+/// Maximum number of chunks of all connections of a worker: 40 MiB.
 const OF_ALL: usize = 64;
 
-/// How many are kept for later use.
+/// Maximum number of free chunks that are kept for reuse.
 const SPARE: usize = 4;
 
-/// Memory for what is early, of all connections of a worker.
+/// Chunk pool for the early reads of all connections of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     spare: Vec<Vec<u8>>,
     lent: usize,
 }
 
-/// What is held of one connection, in its order.
+/// Bytes held for one connection, in order.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyReads {
     chunks: VecDeque<Chunk>,
 }
 
-/// Some of the bytes, and by when they had come.
+/// Bytes of one read, with the time by which they had arrived.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     memory: Vec<u8>,
@@ -45,16 +46,16 @@ pub(crate) struct Chunk {
     pub(crate) by: Time,
 }
 
-/// What became of a connection when all that was there was to be early.
+/// Result of reading all available bytes of a connection early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holding {
-    /// Nothing more is there.
+    /// Nothing more is available.
     All,
     /// There is no room for more.
     Full,
-    /// It has ended.
+    /// The peer closed the connection.
     Ended,
-    /// It is broken.
+    /// The connection failed.
     Broken,
 }
 
@@ -67,7 +68,7 @@ impl Room {
         Some(self.spare.pop().unwrap_or_else(|| vec![0; CHUNK]))
     }
 
-    /// Nobody needs it any more.
+    /// Returns the memory of a chunk to the pool.
     pub(crate) fn take_back(&mut self, chunk: Chunk) {
         self.keep(chunk.memory);
     }
@@ -87,7 +88,7 @@ impl Chunk {
 }
 
 impl EarlyReads {
-    /// Reads what is there of a connection.
+    /// Reads the available bytes of a connection.
     pub(crate) fn read(&mut self, socket: &TcpStream, room: &mut Room, now: Time) -> Holding {
         while self.chunks.len() < OF_ONE {
             let Some(mut memory) = room.lend() else {
@@ -107,7 +108,7 @@ impl EarlyReads {
                 }
                 Ok(0) => Holding::Ended,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Holding::All,
-                // It is told of again.
+                // Readiness reports it again.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => Holding::All,
                 Err(_) => Holding::Broken,
             };
@@ -117,12 +118,12 @@ impl EarlyReads {
         Holding::Full
     }
 
-    /// Takes the first bytes.
+    /// Removes and returns the first chunk.
     pub(crate) fn take(&mut self) -> Option<Chunk> {
         self.chunks.pop_front()
     }
 
-    /// Puts back what was taken last, of which so many bytes are done with.
+    /// Puts back the chunk taken last, without its first `done` bytes.
     pub(crate) fn put_back(&mut self, mut chunk: Chunk, done: usize, room: &mut Room) {
         chunk.within.start += done;
         if chunk.within.is_empty() {
@@ -132,7 +133,7 @@ impl EarlyReads {
         self.chunks.push_front(chunk);
     }
 
-    /// Lets go of all.
+    /// Releases all chunks.
     pub(crate) fn clear(&mut self, room: &mut Room) {
         for chunk in self.chunks.drain(..) {
             room.take_back(chunk);
@@ -163,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Reads until as many bytes are early, or it is full, ended or broken.
+    /// Reads until `bytes` bytes are held, or until the connection is full, closed or broken.
     fn read_until(
         early: &mut EarlyReads,
         bytes: usize,
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_comes_out_in_its_order_however_it_is_taken() {
+    fn early_reads_come_out_in_order_in_pieces_of_any_size() {
         let (ours, mut theirs) = pair();
         let (mut early, mut room) = (EarlyReads::default(), Room::default());
         let sent: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
@@ -211,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_bounded() {
+    fn early_reads_are_bounded() {
         let (ours, mut theirs) = pair();
         let (mut early, mut room) = (EarlyReads::default(), Room::default());
         let sender = std::thread::spawn(move || {
-            // Until nobody reads any more.
+            // Ends when the receiver closes the connection.
             while theirs.write_all(&[7; CHUNK]).is_ok() {}
         });
         let all = OF_ONE * CHUNK;

@@ -1,7 +1,6 @@
 //! The TCP connections of a worker: connecting, sending, reading, closing.
 //!
-//! A connection knows whose it is, and says what has become of it; what its session is to hear of
-//! that is the loop's to pass on.
+//! A connection knows its session and returns what happened to it. The loop notifies the session.
 
 mod early_reads;
 mod read_turns;
@@ -35,68 +34,67 @@ pub(super) use stream::{Party, State, Stream};
 use read_turns::ReadTurns;
 use source_addresses::SourceAddresses;
 
-/// What one read of a connection takes at most. All connections of a worker share the one buffer,
-/// of which only what was ever filled is in memory.
+/// Maximum size of one read. All connections of a worker share the buffer; only its touched part
+/// occupies memory.
 const READ_BYTES: usize = 256 * 1024;
 
-/// How long a connection whose session has ended may take to send what is queued.
+/// Time that a connection may take to send its queue after its session has ended.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How long a client of a reference server may take for its handshake.
+/// Time limit for the TLS handshake of a reference server's client.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The TCP connections of a worker.
 pub(super) struct Connections {
     streams: Slab<Stream>,
     pub(super) buffers: Buffers,
-    /// How many reads of handshakes there were in this turn.
+    /// Number of handshake reads in this iteration.
     handshakes: usize,
-    /// When their segments came; none where the ring does not show them.
+    /// Arrival times of segments; `None` if the ring does not receive segments.
     segment_times: Option<SegmentTimes>,
     turns: ReadTurns,
     sources: SourceAddresses,
 }
 
-/// What all connections are read into, one at a time. Whoever reads takes what it needs, and puts
-/// it back.
+/// Shared read buffers, used by one connection at a time. A reader takes them and puts them back.
 pub(super) struct Buffers {
     pub(super) read: Vec<u8>,
-    /// When what was read came.
+    /// Arrival times of the bytes in `read`.
     pub(super) runs: Vec<Run>,
-    /// What was sealed in it by TLS, and when that could be read.
+    /// Bytes decrypted by TLS, and their arrival times.
     pub(super) plain: Vec<u8>,
     pub(super) plain_runs: Vec<Run>,
 }
 
-/// A connection that a session wants.
+/// Request of a session for a connection.
 pub(super) struct Wish<'a> {
     pub(super) session: SessionKey,
     pub(super) channel: ChannelId,
-    /// None where the session is gone.
+    /// `None` if the session is gone.
     pub(super) population: Option<usize>,
-    /// Whether media comes in it.
+    /// True if media may arrive on the connection.
     pub(super) media: bool,
-    /// The addresses it may come from.
+    /// Permitted source addresses.
     pub(super) sources: &'a [IpAddr],
     pub(super) tracer: Option<&'a Tracer>,
-    /// Whether the packet ring shows its segments.
+    /// True if the packet ring receives the connection's segments.
     pub(super) shown: bool,
 }
 
-/// How an attempt to connect went.
+/// Result of an attempt to connect.
 pub(super) enum Attempt {
-    /// It is still under way.
+    /// The attempt is still in progress.
     Waits,
-    /// It stands.
+    /// The connection is established.
     Open {
         session: SessionKey,
         channel: ChannelId,
         local: SocketAddr,
         remote: SocketAddr,
     },
-    /// The handshake of TLS has begun, or could not.
+    /// The connection is established, and the TLS handshake has begun, unless it failed to.
     Securing { begun: bool },
-    /// It is gone; these addresses are still to be tried.
+    /// The attempt failed; `others` are the addresses still to be tried.
     Failed {
         session: SessionKey,
         channel: ChannelId,
@@ -105,39 +103,39 @@ pub(super) enum Attempt {
     },
 }
 
-/// What came of sending what is queued.
+/// Result of sending the queue.
 pub(super) enum Flushed {
     Broken,
-    /// It was closing, and is gone.
+    /// The connection was closing and is now closed.
     Gone,
-    /// It goes on.
+    /// The connection stays open.
     On,
 }
 
-/// What came of queueing control bytes.
+/// Result of queuing control bytes.
 pub(super) enum Queued {
     Sent,
     Full,
     Broken,
 }
 
-/// What came over TLS.
+/// Result of decrypting received bytes.
 pub(super) enum Unsealed {
-    /// It is of no interest.
+    /// The connection is closing; the bytes are ignored.
     Ignored,
     Failed(Fault),
     Opened {
-        /// Whether the handshake is through with it.
+        /// True if the handshake is completed by these bytes.
         stands: bool,
-        /// Whether the other side has ended TLS.
+        /// True if the peer closed TLS.
         ended: bool,
-        /// Whether what TLS itself had to say could be sent.
+        /// True if TLS's own responses could be sent.
         sent: bool,
     },
 }
 
 impl Connections {
-    /// None yet. Their segments are shown of those ports, where any are.
+    /// Creates an empty list. The ring receives the segments of connections from `ports`, if given.
     pub(super) fn new(
         ports: Option<RangeInclusive<u16>>,
         populations: usize,
@@ -158,7 +156,7 @@ impl Connections {
         }
     }
 
-    /// A turn of the loop begins.
+    /// Starts a loop iteration.
     pub(super) fn begin_turn(&mut self) {
         self.handshakes = 0;
     }
@@ -173,7 +171,7 @@ impl Connections {
         self.streams.get_mut(place)
     }
 
-    /// A connection, and what is read into.
+    /// Returns a connection together with the read buffers.
     pub(super) fn get_with_buffers(&mut self, place: usize) -> Option<(&mut Stream, &mut Buffers)> {
         let stream = self.streams.get_mut(place)?;
         Some((stream, &mut self.buffers))
@@ -187,13 +185,13 @@ impl Connections {
         self.streams.len()
     }
 
-    /// When segments came, where the ring shows them.
+    /// Arrival times of segments, if the ring receives them.
     #[inline]
     pub(super) fn segment_times(&self) -> Option<&SegmentTimes> {
         self.segment_times.as_ref()
     }
 
-    /// Whether a connection is open, and that channel of that session.
+    /// Returns `true` if the connection is open and is channel `of` of session `key`.
     pub(super) fn is_of(&self, place: usize, key: SessionKey, of: ChannelId) -> bool {
         matches!(
             self.state(place),
@@ -205,7 +203,7 @@ impl Connections {
         self.streams.get(place).map(|stream| &stream.state)
     }
 
-    /// Whether a connection that was asked for does not stand yet.
+    /// Returns `true` if the connection is still connecting or in its TLS handshake.
     pub(super) fn is_beginning(&self, place: usize) -> bool {
         let state = self.state(place);
         matches!(
@@ -214,7 +212,8 @@ impl Connections {
         )
     }
 
-    /// Whether the handshake of an accepted connection with that serial number is under way.
+    /// Returns `true` if the connection was accepted and is in the TLS handshake with serial number
+    /// `of`.
     pub(super) fn is_in_handshake(&self, place: usize, of: u64) -> bool {
         matches!(
             self.state(place),
@@ -222,18 +221,18 @@ impl Connections {
         )
     }
 
-    /// Whether a connection closes, with that serial number.
+    /// Returns `true` if the connection is closing with serial number `of`.
     pub(super) fn is_closing(&self, place: usize, of: u64) -> bool {
         matches!(self.state(place), Some(State::Closing { serial }) if *serial == of)
     }
 
-    /// Whether any connection closes.
+    /// Returns `true` if any connection is closing.
     pub(super) fn any_closes(&self) -> bool {
         let closes = |stream: &Stream| matches!(stream.state, State::Closing { .. });
         self.streams.iter().any(|(_, stream)| closes(stream))
     }
 
-    /// Begins to connect; gives the connection's place.
+    /// Begins to connect. Returns the index of the connection.
     pub(super) fn connect(
         &mut self,
         runtime: &mut Runtime,
@@ -266,7 +265,8 @@ impl Connections {
         stream.watched = watched;
         let set_up = || -> io::Result<usize> {
             stream.socket.set_nodelay(true)?;
-            // To have it costs each packet of this machine a look at the clock.
+            // Only for media: socket timestamps make the kernel read the clock for each packet of
+            // this machine.
             if wish.media {
                 net::stream::ask_arrival_time(&stream.socket)?;
             }
@@ -287,7 +287,7 @@ impl Connections {
         set_up().map_err(NotConnected::Other)
     }
 
-    /// Connects to a Unix socket; gives the connection's place.
+    /// Connects to a Unix socket. Returns the index of the connection.
     pub(super) fn connect_unix(
         &mut self,
         runtime: &Runtime,
@@ -306,7 +306,7 @@ impl Connections {
         Ok(place)
     }
 
-    /// Finds out how an attempt to connect went, when its socket became ready.
+    /// Returns the result of an attempt to connect, after the socket became ready.
     pub(super) fn finish_connecting(&mut self, place: usize, now: Time) -> Attempt {
         let Some(stream) = self.streams.get_mut(place) else {
             return Attempt::Waits;
@@ -363,8 +363,8 @@ impl Connections {
         }
     }
 
-    /// Gives an attempt to connect up that takes too long; says what is wrong, if it does not stand
-    /// already.
+    /// Gives up an attempt to connect that takes too long. Returns the error, or `None` if the
+    /// connection is already established.
     pub(super) fn give_up_connecting(&mut self, place: usize) -> Option<ChannelError> {
         let error = match self.state(place)? {
             State::Connecting { .. } => ChannelError::TimedOut,
@@ -375,8 +375,8 @@ impl Connections {
         Some(error)
     }
 
-    /// Gives a handshake up that an accepted connection came to no end with; says where it came
-    /// from.
+    /// Gives up the unfinished TLS handshake of an accepted connection. Returns the peer's address,
+    /// or `None` if the handshake is no longer in progress.
     pub(super) fn give_up_handshake(
         &mut self,
         place: usize,
@@ -389,8 +389,8 @@ impl Connections {
         Some(stream.socket.peer_addr().ok())
     }
 
-    /// Takes an accepted connection in, of which nobody is told before it stands; gives its place.
-    /// Over TLS it does not stand before its handshake is through.
+    /// Adds an accepted connection and returns its index. Its session starts once the connection is
+    /// open; with TLS, that is after the handshake.
     pub(super) fn accept(
         &mut self,
         runtime: &mut Runtime,
@@ -428,8 +428,8 @@ impl Connections {
         Ok(place)
     }
 
-    /// An accepted connection stands, and is that session's; gives its ends, where it was not reset
-    /// meanwhile.
+    /// Assigns an open accepted connection to its session. Returns its local and remote address, or
+    /// `None` if it was reset meanwhile.
     pub(super) fn give_to(
         &mut self,
         place: usize,
@@ -442,7 +442,7 @@ impl Connections {
         Some((local, stream.socket.peer_addr().ok()?))
     }
 
-    /// Queues control bytes, and sends them if it stands.
+    /// Queues control bytes, and sends them if the connection is open.
     pub(super) fn send_control(&mut self, place: usize, bytes: &[u8]) -> Queued {
         let Some(stream) = self.streams.get_mut(place) else {
             return Queued::Sent;
@@ -456,7 +456,7 @@ impl Connections {
         }
     }
 
-    /// Sends what is queued; one that was closing and has nothing queued any more is gone.
+    /// Sends the queue. A closing connection is removed once its queue is empty.
     pub(super) fn flush(&mut self, place: usize) -> Flushed {
         let Some(stream) = self.streams.get_mut(place) else {
             return Flushed::Gone;
@@ -473,7 +473,7 @@ impl Connections {
         Flushed::On
     }
 
-    /// Closes a connection. One that still has something to send gets a moment to do so.
+    /// Closes a connection. If its queue is not empty, it may linger to send it.
     pub(super) fn close(&mut self, place: usize, runtime: &mut Runtime) {
         let Some(stream) = self.streams.get_mut(place) else {
             return;
@@ -495,28 +495,28 @@ impl Connections {
         }
     }
 
-    /// Gives a closing connection up that takes nothing any more.
+    /// Gives up a closing connection whose peer does not read the rest of the queue.
     pub(super) fn give_up_closing(&mut self, place: usize, serial: u64) {
         if self.is_closing(place, serial) {
             self.streams.remove(place);
         }
     }
 
-    /// Takes a connection away that broke or was closed by the other side.
+    /// Removes a connection that failed or was closed by the peer.
     pub(super) fn lose(&mut self, place: usize, how: Closed) -> Option<Stream> {
         let mut stream = self.streams.try_remove(place)?;
         if let Some(trace) = &mut stream.trace {
             match how {
                 Closed::End => trace.closed_by_peer(),
                 Closed::Reset => trace.broke(),
-                // Given up by us.
+                // Closed by this side.
                 Closed::Stuck | Closed::Tls(_) => {}
             }
         }
         Some(stream)
     }
 
-    /// Opens what a connection over TLS brought, with when that came. Nothing where it is gone.
+    /// Decrypts received bytes, with their arrival times. Returns `None` if the connection is gone.
     pub(super) fn unseal(
         &mut self,
         place: usize,
@@ -525,7 +525,7 @@ impl Connections {
         plain_runs: &mut Vec<Run>,
     ) -> Option<Unsealed> {
         let stream = self.streams.get_mut(place)?;
-        // What still comes is of no interest.
+        // A closing connection ignores received bytes.
         if matches!(stream.state, State::Closing { .. }) {
             return Some(Unsealed::Ignored);
         }
@@ -533,7 +533,7 @@ impl Connections {
         if let Some(trace) = &mut stream.trace {
             stream::trace_runs(trace, plain, plain_runs);
         }
-        // Answers of the handshake, or the alert that says why not.
+        // Responses of the handshake, or the alert that gives the error.
         let sent = stream.flush().is_ok();
         Some(match result {
             Ok(taken) => Unsealed::Opened {

@@ -1,4 +1,4 @@
-//! When which connection is read: those that are read seldom by turns, fast ones in between.
+//! Scheduling of connection reads: periodic reads by turns, fast connections in between.
 
 use std::time::Duration;
 
@@ -12,83 +12,83 @@ use super::segment_times::{LOW_WATER, SHARES};
 use super::stream::State;
 use super::{Connections, SegmentTimes};
 
-/// How often a connection is read whose media has begun.
+/// Interval at which a connection with media is read.
 ///
 /// Measured over loopback with 1,000 clients of 1 Mb/s, 129,000 packets/s (2 cores of a busy
-/// virtual machine, Linux 6.18), in µs of processor time a packet: at once 5.7; every 50 ms 1.8;
-/// every 100 ms 1.3. Every 200 ms, and at the end of each window, it is 0.80 to 0.85 of what it is
-/// every 100 ms (two testers of 500 such clients beside each other), and every 400 ms 0.93 of what
-/// it is every 200 ms. More than half of what is left is the copy of the bytes. Longer would also
-/// fill more of the kernel's memory: what comes in that time waits there.
+/// virtual machine, Linux 6.18), in µs of processor time for each packet: 5.7 when read on
+/// readiness, 1.8 every 50 ms, 1.3 every 100 ms. With two testers of 500 such clients at the same
+/// time, the cost every 200 ms and at the end of each window is 0.80 to 0.85 of that every 100 ms,
+/// and the cost every 400 ms is 0.93 of that every 200 ms. Copying the bytes is more than half of
+/// the remaining cost. A longer interval would also occupy more kernel memory, where the data
+/// waits.
 pub(crate) const READ_INTERVAL: Duration = Duration::from_millis(400);
 
-/// How long after one share it is the next one's turn.
+/// Time between the turns of two shares.
 const SHARE: Duration = Duration::from_millis(READ_INTERVAL.as_millis() as u64 / SHARES as u64);
 
-/// What came later than so long before its turn waits for the next one. By then the ring has shown
-/// all that came before, so that what is read in a turn, and in a window, does not hang on when the
-/// ring hands a block over.
+/// Bytes that arrived less than this before their turn wait for the next turn. By then the ring has
+/// delivered everything that arrived earlier. The contents of a turn, and of a window, therefore do
+/// not depend on when the ring hands over a block.
 const SHOWN_WITHIN: Duration = Duration::from_millis(15);
 
-/// From how many bytes on, shown by the ring, a connection that brings [`LOW_WATER`] before its
-/// turn is read whenever the loop is awake. So several of them are read in one go, where each by
-/// itself would wake the loop.
+/// Minimum number of bytes with known arrival times at which a fast connection (one that receives
+/// [`LOW_WATER`] bytes before its turn) is read while the loop is awake. Several such connections
+/// are then read together, instead of waking the loop one by one.
 const WITH_OTHERS: usize = LOW_WATER / 4;
 
-/// How often they are looked at, at the most.
+/// Minimum interval between checks of the fast connections.
 const LOOK_AT_FAST: Duration = Duration::from_millis(10);
 
-/// How long after it was seen a segment that cannot be read was not taken by TCP.
+/// Time after which a segment that was seen but cannot be read counts as discarded by TCP.
 const NOT_TAKEN: Duration = Duration::from_millis(50);
 
-/// How long a connection may go unread on the ring's word that nothing has come.
+/// Maximum time without a read while the ring delivers no segments of a connection.
 const UNHEARD: Duration = Duration::from_secs(1);
 
-/// Whose turn it is.
+/// State of the periodic reads.
 #[derive(Debug, Default)]
 pub(super) struct ReadTurns {
-    /// How many turns have been taken.
+    /// Number of turns taken.
     taken: u64,
-    /// The places of connections that bring much between two turns, and perhaps those of some that
-    /// did and do no more.
+    /// Indices of the fast connections, which receive much between two turns. May contain
+    /// connections that are not fast any more.
     fast: Vec<usize>,
-    /// When these were looked at last.
+    /// Time of the last check of the fast connections.
     looked: Time,
-    /// Sessions that were told to stop while their connections are read seldom.
+    /// Sessions that are stopping while their connections are read periodically.
     leaving: Vec<SessionKey>,
-    /// The connections whose turn it is.
+    /// Connections of the current turn.
     places: Vec<usize>,
 }
 
-/// What is to be read of a connection that is read seldom.
+/// Amount to read from a connection with periodic reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WantedRead {
-    /// So many bytes, whose times are known.
+    /// Bytes with known arrival times.
     Known(usize),
-    /// Whatever there is.
+    /// All available bytes.
     All,
-    /// Nothing.
     Nothing,
 }
 
 impl WantedRead {
-    /// When a turn is due.
+    /// Returns the planned time of a turn.
     pub(crate) fn planned(turn: u64) -> Time {
         Time::from_start(SHARE * u32::try_from(turn).unwrap_or(u32::MAX))
     }
 }
 
-/// What follows from the kernel's telling of a connection.
+/// Consequence of a readiness event of a connection.
 pub(crate) enum Told {
     Read(WantedRead),
-    /// It has ended: if that need not wait for the ring, all of it is to be read.
+    /// The connection has ended. Everything is to be read, unless that must wait for the ring.
     Ending {
         session: SessionKey,
         channel: ChannelId,
     },
 }
 
-/// What becomes of a connection that was fast.
+/// Result of checking a fast connection.
 pub(crate) enum Fast {
     IsNoMore,
     Nothing,
@@ -102,7 +102,7 @@ impl Connections {
             .is_some_and(SegmentTimes::is_needed)
     }
 
-    /// What is to be read of a connection because the kernel has told of it.
+    /// Returns what is to be read from a connection after a readiness event.
     pub(crate) fn told(&mut self, place: usize, runtime: &mut Runtime) -> Told {
         let Some(stream) = self.streams.get_mut(place) else {
             return Told::Read(WantedRead::Nothing);
@@ -118,7 +118,7 @@ impl Connections {
             watched.ending = true;
             return Told::Ending { session, channel };
         }
-        // One that was fast, ended, and is so again at the same place may be there still.
+        // A connection that was fast and ended may have left its index in the list.
         if !std::mem::replace(&mut watched.fast, true) && !self.turns.fast.contains(&place) {
             self.turns.fast.push(place);
         }
@@ -127,15 +127,15 @@ impl Connections {
             0 => WantedRead::Nothing,
             _ => WantedRead::Known(known),
         };
-        // What the ring has missed it will not show any more.
+        // The ring will not deliver segments that it has missed.
         if watched.with(|segments| segments.has_gap()) == Some(true) {
             return Told::Read(WantedRead::All);
         }
-        // The ring may be behind. Nobody who sends is to be kept waiting for that, and what is left
-        // there would have the kernel tell of it again all the sooner.
+        // The ring may be behind. The sender must not be blocked because of that, and unread bytes
+        // would cause the next readiness event even sooner.
         Told::Read(match watched.hold(&stream.socket, runtime.turn) {
             Holding::All => wanted,
-            // Times are then those of reading, and counted as such.
+            // Arrival times are then times of reading, and are counted as such.
             Holding::Full => WantedRead::All,
             Holding::Ended | Holding::Broken => {
                 stream.ended = true;
@@ -145,7 +145,7 @@ impl Connections {
         })
     }
 
-    /// Less was read of a connection than the ring has shown.
+    /// Notes that a read returned fewer bytes than the ring had delivered.
     pub(super) fn came_short(&self, place: usize, now: Time) {
         if let Some(stream) = self.streams.get(place)
             && let Some(watched) = &stream.watched
@@ -158,7 +158,7 @@ impl Connections {
         }
     }
 
-    /// The session of a connection that could be read seldom from now on, if media comes in it.
+    /// Returns the session of a connection that could be read periodically if it carries media.
     pub(crate) fn could_be_seldom(&self, place: usize) -> Option<SessionKey> {
         let stream = self.streams.get(place)?;
         let State::Open { session, .. } = stream.state else {
@@ -168,7 +168,7 @@ impl Connections {
         (!watched.seldom && !stream.ended && !stream.prompt).then_some(session)
     }
 
-    /// From now on a connection with media in it is read seldom, if the ring shows when that comes.
+    /// Starts periodic reads of a connection with media, if the ring delivers its arrival times.
     pub(crate) fn read_seldom(&mut self, place: usize) {
         let Some(stream) = self.streams.get_mut(place) else {
             return;
@@ -182,13 +182,13 @@ impl Connections {
             }
             return;
         }
-        // Where it is refused, it goes on as it was.
+        // If the kernel refuses, the connection is read on readiness as before.
         if watched.be_told_seldom(&stream.socket).is_ok() {
             watched.be_seldom(Some(place));
         }
     }
 
-    /// From now on the connection is read whenever the kernel tells of it.
+    /// Ends periodic reads: the connection is read on readiness.
     pub(crate) fn read_at_once(&mut self, place: usize) {
         if let Some(stream) = self.streams.get_mut(place)
             && let Some(watched) = &mut stream.watched
@@ -197,7 +197,7 @@ impl Connections {
         }
     }
 
-    /// When there is the next turn.
+    /// Time of the next turn.
     pub(crate) fn next_turn(&self) -> Time {
         match self.are_read_seldom() {
             true => Time::from_nanos((self.turns.taken + 1) * SHARE.as_nanos() as u64),
@@ -205,10 +205,10 @@ impl Connections {
         }
     }
 
-    /// The turns that have come; none where nothing is read seldom.
+    /// Returns the turns that have come, or `None` if no connection is read periodically.
     pub(crate) fn take_turns(&mut self, now: Time) -> Option<std::ops::Range<u64>> {
         let turn = now.as_nanos() / SHARE.as_nanos() as u64;
-        // Nobody's turn comes twice because the loop was late.
+        // No connection is read twice because the loop was late.
         let from = self.turns.taken.max(turn.saturating_sub(SHARES as u64));
         self.turns.taken = turn;
         if !self.are_read_seldom() {
@@ -218,7 +218,7 @@ impl Connections {
         Some(from..turn)
     }
 
-    /// Takes in what the ring has shown of those whose turn it is, and gives their places.
+    /// Processes the ring's segments for the connections of a turn, and returns their indices.
     pub(crate) fn places_of_turn(&mut self, turn: u64) -> Vec<usize> {
         let mut places = std::mem::take(&mut self.turns.places);
         if let Some(times) = &self.segment_times {
@@ -228,14 +228,14 @@ impl Connections {
         places
     }
 
-    /// Takes the memory of [`Connections::places_of_turn`] back.
+    /// Takes back the memory of [`Connections::places_of_turn`].
     pub(crate) fn turn_ended(&mut self, mut places: Vec<usize>) {
         places.clear();
         self.turns.places = places;
     }
 
-    /// What is to be read of a connection whose turn it is, which was due at `planned`, unless it
-    /// was just read.
+    /// Returns what is to be read from a connection in its turn, planned for `planned`. Nothing, if
+    /// the connection was read recently.
     pub(crate) fn wanted_in_turn(&self, place: usize, now: Time, planned: Time) -> WantedRead {
         let watched = self.streams.get(place);
         let watched = watched.and_then(|stream| stream.watched.as_ref());
@@ -245,9 +245,9 @@ impl Connections {
         }
     }
 
-    /// The turns of all connections: at the end of a window, which is to hold what came in it.
-    /// While clients are being added, windows would else miss some of what came: 3.5 % where their
-    /// number grows by a quarter a second.
+    /// Returns the turns of all connections, for the end of a window, which must contain everything
+    /// that arrived in it. Without these reads, windows would miss data while clients are being
+    /// added: 3.5 % if their number grows by a quarter each second.
     pub(crate) fn all_turns(&self) -> std::ops::Range<u64> {
         match self.are_read_seldom() {
             true => 0..SHARES as u64,
@@ -255,7 +255,8 @@ impl Connections {
         }
     }
 
-    /// What is to be read of a connection, up to what the ring was to have shown at that time.
+    /// Returns what is to be read from a connection, of the bytes that the ring must have delivered
+    /// by `planned`.
     pub(crate) fn wanted_by(&self, place: usize, now: Time, planned: Time) -> WantedRead {
         let watched = self.streams.get(place);
         let watched = watched.and_then(|stream| stream.watched.as_ref());
@@ -271,14 +272,14 @@ impl Connections {
         let known = watched.with(|segments| (segments.unread_before(until), segments.has_gap()));
         match known {
             Some((known @ 1.., false)) => WantedRead::Known(known),
-            // What the ring has missed it will not show any more.
+            // The ring will not deliver segments that it has missed.
             Some((_, true)) => WantedRead::All,
             Some((0, false)) | None if unheard => WantedRead::All,
             Some((0, false)) | None => WantedRead::Nothing,
         }
     }
 
-    /// What is to be read of a connection, of all that is known to have come.
+    /// Returns what is to be read from a connection, of all bytes with known arrival times.
     pub(crate) fn known(&self, place: usize) -> WantedRead {
         let watched = self.streams.get(place);
         let watched = watched.and_then(|stream| stream.watched.as_ref());
@@ -291,7 +292,7 @@ impl Connections {
         }
     }
 
-    /// The fast connections, where it is time to look at them.
+    /// Returns the fast connections if a check is due.
     pub(crate) fn take_fast(&mut self, now: Time) -> Option<Vec<usize>> {
         if self.turns.fast.is_empty() || now < self.turns.looked + LOOK_AT_FAST {
             return None;
@@ -300,18 +301,18 @@ impl Connections {
         Some(std::mem::take(&mut self.turns.fast))
     }
 
-    /// Puts those back that are fast still.
+    /// Puts back the connections that are still fast.
     pub(crate) fn put_fast(&mut self, mut places: Vec<usize>) {
-        // Nothing that is heard meanwhile adds one, but let none be lost if it did.
+        // No input adds one meanwhile, but none would be lost.
         places.append(&mut self.turns.fast);
         self.turns.fast = places;
     }
 
-    /// Whether a connection is fast still, and what is to be read of it.
+    /// Checks whether a connection is still fast, and returns what is to be read from it.
     pub(crate) fn look_at_fast(&mut self, place: usize, now: Time) -> Fast {
         let watched = self.streams.get_mut(place);
         let watched = watched.and_then(|stream| stream.watched.as_mut());
-        // The place may be another's by now.
+        // The index may belong to another connection by now.
         let Some(watched) = watched.filter(|watched| watched.fast) else {
             return Fast::IsNoMore;
         };
@@ -324,15 +325,15 @@ impl Connections {
         }
     }
 
-    /// A session is to end soon: what comes for it is read more often, for nobody is to wait for
-    /// that.
+    /// Notes that a session is stopping. Its connections are read more often, so that nothing has
+    /// to wait for their turns.
     pub(crate) fn leaves(&mut self, key: SessionKey) {
         if self.are_read_seldom() {
             self.turns.leaving.push(key);
         }
     }
 
-    /// The sessions that are to end soon; to be put back as long as they are there.
+    /// Takes the sessions that are stopping. The caller puts back those that still exist.
     pub(crate) fn take_leaving(&mut self) -> Vec<SessionKey> {
         std::mem::take(&mut self.turns.leaving)
     }

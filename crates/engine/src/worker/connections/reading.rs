@@ -1,4 +1,4 @@
-//! Reading one connection, step by step: what each read brings, and whether there is another.
+//! Reading from one connection, step by step.
 
 use std::io;
 
@@ -13,51 +13,51 @@ use super::segment_times::Watched;
 use super::stream::{State, trace_runs};
 use super::{Connections, READ_BYTES, WantedRead};
 
-/// How many reads a connection gets before the others have their turn.
+/// Maximum number of reads of a connection before others are served.
 const READS_A_TURN: usize = 4;
 
-/// How many reads of handshakes there may be in a turn of the loop: each costs as much as hundreds
-/// of packets, and a thousand clients at once must not keep what arrives waiting.
+/// Maximum number of handshake reads in a loop iteration. Each costs as much as hundreds of
+/// packets, and the handshakes of a thousand clients must not delay received data.
 const HANDSHAKES_A_TURN: usize = 16;
 
 /// A connection that is being read.
 pub(crate) struct Reading {
     pub(crate) place: usize,
     wanted: WantedRead,
-    /// How many bytes are still wanted.
+    /// Number of bytes still to be read.
     left: usize,
     reads: usize,
     buffer: Vec<u8>,
     runs: Vec<Run>,
-    /// What was read earlier, where that is what is heard now, and whose it was.
+    /// Early read that is being delivered, with the channel it belonged to.
     early: Option<(Chunk, SessionKey, ChannelId)>,
-    /// How many bytes the last read brought, and how many it could.
+    /// Size of the last read, and its maximum.
     count: usize,
     most: usize,
-    /// Whether the other side had ended the connection before it.
+    /// True if the peer had closed the connection before the last read.
     ended: bool,
 }
 
-/// What a read has brought.
+/// Result of a read.
 pub(crate) enum Step {
-    /// Bytes for a session; the last of them came then.
+    /// Bytes for a session; `at` is the arrival time of the last one.
     Bytes {
         session: SessionKey,
         channel: ChannelId,
         at: Time,
     },
-    /// Bytes that are to be opened.
+    /// Bytes to be decrypted.
     Sealed,
-    /// The other side has ended it.
+    /// The peer closed the connection.
     Ended,
-    /// It broke.
+    /// The connection failed.
     Broken,
-    /// There is nothing more to read.
+    /// Nothing more to read.
     Done,
 }
 
 impl Reading {
-    /// What the last read has brought.
+    /// Bytes of the last read.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.early {
             Some((chunk, ..)) => &chunk.bytes()[..self.count],
@@ -65,20 +65,20 @@ impl Reading {
         }
     }
 
-    /// When it came.
+    /// Arrival times of these bytes.
     pub(crate) fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Whether the connection may be read seldom from now on: it was read because there was
-    /// something, and not because something was known to have come.
+    /// Returns `true` if the connection may switch to periodic reads: it was read on readiness and
+    /// not because bytes were known to have arrived.
     pub(crate) fn is_prompt(&self) -> bool {
         self.early.is_none() && self.wanted == WantedRead::All
     }
 }
 
 impl Connections {
-    /// Begins to read a connection; nothing where nothing is wanted.
+    /// Starts reading a connection. Returns `None` if nothing is wanted.
     pub(crate) fn begin_reading(&mut self, place: usize, wanted: WantedRead) -> Option<Reading> {
         let left = match wanted {
             WantedRead::Known(count) => count,
@@ -99,7 +99,7 @@ impl Connections {
         })
     }
 
-    /// Takes the memory back.
+    /// Takes back the buffers.
     pub(crate) fn end_reading(&mut self, reading: Reading) {
         self.buffers.read = reading.buffer;
         self.buffers.runs = reading.runs;
@@ -124,7 +124,7 @@ impl Connections {
                 State::Connecting { .. } | State::Exchange { .. } => return Step::Done,
                 _ => stream.hearer(),
             };
-            // What was read before the ring had shown it.
+            // Early reads come first.
             if let Some(chunk) = stream.watched.as_mut().and_then(Watched::take_early) {
                 let count = reading.left.min(chunk.bytes().len());
                 let at = chunk.by;
@@ -165,7 +165,7 @@ impl Connections {
         self.take_in(reading, read)
     }
 
-    /// Finds out when what was read came.
+    /// Determines the arrival times of the bytes that were read.
     fn take_in(&mut self, reading: &mut Reading, read: Read) -> Step {
         let Some(stream) = self.streams.get_mut(reading.place) else {
             return Step::Done;
@@ -177,7 +177,7 @@ impl Connections {
             None => net::segments::not_seen(count, at, exact, &mut reading.runs),
         }
         if stream.tls.is_some() {
-            // Of what comes over TLS a trace hears when it has been opened.
+            // With TLS, the trace records the decrypted bytes.
             return Step::Sealed;
         }
         if let Some(trace) = &mut stream.trace {
@@ -191,7 +191,7 @@ impl Connections {
         }
     }
 
-    /// What a read has brought was heard; says whether there is to be another.
+    /// Completes a read whose bytes were delivered. Returns `true` if another one is to follow.
     pub(crate) fn goes_on(&mut self, reading: &mut Reading, runtime: &mut Runtime) -> bool {
         let place = reading.place;
         if let WantedRead::Known(_) = reading.wanted {
@@ -202,8 +202,8 @@ impl Connections {
             }
             return reading.left > 0;
         }
-        // A read that leaves room has taken all there was, so that what comes now comes with an
-        // event of its own, as does the end; but not an end that was there already.
+        // A read that leaves room in the buffer has taken all bytes. Later bytes cause an event of
+        // their own, and so does the end, unless it was there before the read.
         if reading.count < reading.most && !reading.ended {
             return false;
         }
@@ -214,8 +214,9 @@ impl Connections {
         true
     }
 
-    /// What was read earlier was heard, where it was that. What is left of it is put back, unless
-    /// the place is another's by now. Says whether more is wanted.
+    /// Completes the delivery of an early read. Puts back the rest, unless the index belongs to
+    /// another connection by now. Returns whether more is wanted, or `None` if the last read was
+    /// not an early one.
     pub(crate) fn put_back(&mut self, reading: &mut Reading) -> Option<bool> {
         let (chunk, session, channel) = reading.early.take()?;
         let same = self.is_of(reading.place, session, channel);

@@ -1,22 +1,24 @@
-//! Connections with media in them, read seldom, with times out of the packet ring.
+//! Periodic reads of connections with media, with arrival times from the packet ring.
 //!
-//! To read a connection at each segment costs several times what all else costs that is done for a
-//! packet: a wake-up, a system call, and the acknowledgement that the kernel sends when all has
-//! been read. So once its media has begun, a connection is read every [`READ_INTERVAL`](super::read_turns::READ_INTERVAL), or when
-//! [`LOW_WATER`] bytes are there, and then with all others that bring so much ([`super::read_turns`]). That is
-//! honest because times of arrival do not come from reading: the packet ring shows each segment
-//! ([`net::segments`]). For that a client's connection comes from a port of the worker's own range.
-//! What has not been shown is not read, where that can wait, so that each byte has its time. Where
-//! so much comes before the ring shows it that it cannot, it is read, and held until it has been
-//! shown ([`super::early_reads`]).
+//! Reading a connection for each segment costs several times as much as everything else that is
+//! done for a packet: a wake-up, a system call, and the acknowledgement that the kernel sends when
+//! all bytes have been read. Once its media has begun, a connection is therefore read every
+//! [`READ_INTERVAL`](super::read_turns::READ_INTERVAL), or when [`LOW_WATER`] bytes are available,
+//! and then together with other connections that receive as much ([`super::read_turns`]). This does
+//! not distort measurements, because arrival times do not come from reading: the packet ring
+//! receives each segment ([`net::segments`]). For that, a client connects from a port of the
+//! worker's own range. Bytes whose segments the ring has not delivered are not read if they can
+//! wait, so that each byte has its arrival time. If too many bytes arrive before that, they are
+//! read and held until the ring has delivered their segments ([`super::early_reads`]).
 //!
-//! Until media has begun a connection is read at once. Its end is heard at once, and waits for the
-//! ring. A connection of which the ring shows nothing (no port was to be had, the beginning was
-//! missed, an address is translated on the way) is read at once for as long as it stands.
+//! Until media has begun, a connection is read on readiness. Its end is noticed immediately, and
+//! deferred until the ring has caught up. A connection whose segments the ring does not receive (no
+//! free port in the range, the beginning was missed, address translation) is read on readiness for
+//! its whole lifetime.
 //!
-//! What the ring shows is put aside by share, and taken in when that share's turn to be read comes:
-//! what is known of each of thousands of connections then comes out of memory once a turn, and not
-//! once a segment.
+//! Segments from the ring are queued by share, and processed when the turn of the share comes. With
+//! thousands of connections, the state of each is then fetched from memory once for each turn, not
+//! for each segment.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -32,48 +34,48 @@ use net::segments::{Header, Segments};
 
 use super::early_reads::{CHUNK, Chunk, EarlyReads, Holding, Room};
 
-/// In how many parts the connections are read, one after the other, so that the loop is never long
-/// at it.
+/// Number of shares that are read one after the other, so that the loop is never busy with reading
+/// for long.
 pub(crate) const SHARES: usize = 10;
 
-/// How many bytes make the kernel tell of a connection before its turn has come, as long as the
-/// ring has then shown a quarter of them: what 6.5 Mb/s bring between two turns. Where it has not,
-/// because the stream is fast or comes in large bursts, it is read, and held until it has been
-/// shown.
+/// Number of available bytes at which the kernel reports a connection readable before its turn: the
+/// data of 6.5 Mb/s between two turns. The connection is then read if the ring has delivered a
+/// quarter of these bytes. Otherwise, because the stream is fast or arrives in large bursts, the
+/// bytes are read and held until the ring has delivered their segments.
 ///
-/// Behind a relay that sends much at a time 256 KiB took 0.6 (8 connections of 40 Mb/s) to 0.85
-/// (one of 400 Mb/s) of the processor time that 128 KiB took, and 320 KiB 0.9 of that again; more
-/// saves less. It must stay well below what a server on the same machine keeps of a stream that it
-/// sends without a copy: msd_lite writes over its 1 MiB in a circle, and with 1 MiB waiting here 6
-/// to 12 % of its datagrams came wrong, which none do to a prompt client.
+/// Processor time behind a relay that sends large bursts: 256 KiB took 0.6 (8 connections of 40
+/// Mb/s) to 0.85 (one of 400 Mb/s) of that of 128 KiB, and 320 KiB took 0.9 of that of 256 KiB;
+/// more saves less. The value must stay well below the buffer of a server on the same machine that
+/// sends without copying. msd_lite overwrites its ring buffer of 1 MiB: with 1 MiB waiting here, 6
+/// to 12 % of its datagrams were corrupt, and none with a client that reads promptly.
 pub(crate) const LOW_WATER: usize = CHUNK / 2;
 
-/// For how many times as many the kernel is to have room: a sender must never wait because of how
-/// seldom is read.
+/// Room that the kernel must have, as a multiple of [`LOW_WATER`]: periodic reads must never block
+/// the sender.
 const ROOM_FOR: usize = 4;
 
-/// How many segments are taken in together.
+/// Number of segments that are processed together.
 const TOGETHER: usize = 32;
 
-/// How many segments of one share may be put aside: what 1,000,000 a second of all shares bring
+/// Maximum number of queued segments of one share: 1,000,000 segments a second over all shares
 /// between two turns.
 const ASIDE_MAX: usize = 40_000;
 
-/// The connections that the ring watches, by local port.
+/// The connections whose segments the ring receives, by local port.
 #[derive(Debug)]
 struct Watch {
     first: u16,
     ports: ConnectPorts,
-    /// Whom they are to.
+    /// Remote addresses.
     remotes: Vec<Option<SocketAddr>>,
     connections: Vec<Option<Box<Connection>>>,
-    /// What the ring has shown and has not been taken in, by share.
+    /// Segments from the ring that are not processed yet, by share.
     aside: [Vec<Aside>; SHARES],
-    /// For what is read before the ring has shown it.
+    /// Chunk pool for early reads.
     room: Room,
 }
 
-/// What the ring has shown of a connection.
+/// A queued segment.
 #[derive(Clone, Copy, Debug)]
 struct Aside {
     at: Time,
@@ -84,42 +86,42 @@ struct Aside {
 #[derive(Debug, Default)]
 struct Connection {
     segments: Segments,
-    /// Its place among the sockets, if it is read seldom.
+    /// Index in the worker's connections if the connection is read periodically.
     seldom: Option<usize>,
 }
 
-/// A worker's watch over its connections.
+/// Arrival times of the segments of a worker's connections.
 #[derive(Debug)]
 pub(crate) struct SegmentTimes {
     watch: Rc<RefCell<Watch>>,
-    /// How many connections are read seldom.
+    /// Number of connections that are read periodically.
     seldom: Rc<Cell<usize>>,
-    /// Whether one would be, had the ring shown its beginning.
+    /// True if a connection waits for its first segment from the ring to start periodic reads.
     hurries: Cell<bool>,
 }
 
-/// A connection that is watched, and its port, for as long as this lives.
+/// A connection whose segments the ring receives. Dropping it releases the port.
 #[derive(Debug)]
 pub(crate) struct Watched {
     watch: Rc<RefCell<Watch>>,
     count: Rc<Cell<usize>>,
     port: u16,
-    /// Whether it is read seldom.
+    /// True if the connection is read periodically.
     pub(crate) seldom: bool,
-    /// Whether it brings much between two turns, and is among those read whenever the loop is awake.
+    /// True if the connection is in the list of fast connections.
     pub(crate) fast: bool,
-    /// Whether its end has been heard and waits for the ring.
+    /// True if the end of the connection is deferred until the ring has caught up.
     pub(crate) ending: bool,
-    /// When it was read last.
+    /// Time of the last read.
     pub(crate) read: Time,
-    /// What was read of it and is yet to be heard.
+    /// Early reads that are not delivered yet.
     early: EarlyReads,
-    /// Whether it broke behind that.
+    /// True if the connection failed after these bytes.
     broke: bool,
 }
 
 impl SegmentTimes {
-    /// Watches over connections from these ports.
+    /// Creates the state for connections from `ports`.
     pub(crate) fn new(ports: RangeInclusive<u16>) -> SegmentTimes {
         SegmentTimes {
             watch: Rc::new(RefCell::new(Watch {
@@ -135,7 +137,7 @@ impl SegmentTimes {
         }
     }
 
-    /// Begins to connect from a port of the range; `None` where none is to be had.
+    /// Begins to connect from a port of the range. Returns `None` if no port is free.
     pub(crate) fn connect(&self, to: SocketAddr) -> io::Result<Option<(TcpStream, Watched)>> {
         let mut watch = self.watch.borrow_mut();
         let (socket, port) = match watch.ports.connect(to) {
@@ -143,7 +145,7 @@ impl SegmentTimes {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) => return Err(error),
         };
-        // What has arrived already is still in the ring, to be taken by this thread.
+        // Segments that have arrived already are still in the ring, which this thread reads.
         watch.open(port, to);
         let watched = Watched {
             watch: self.watch.clone(),
@@ -159,14 +161,14 @@ impl SegmentTimes {
         Ok(Some((TcpStream::from_std(socket), watched)))
     }
 
-    /// Puts a segment aside until its connection is asked for.
+    /// Queues a segment from the ring.
     #[inline]
     pub(crate) fn shown(&self, segment: &Segment) {
         self.watch.borrow_mut().put_aside(segment);
     }
 
-    /// Takes in what the ring has shown of a share, and gives the places of those of its
-    /// connections that are read seldom.
+    /// Processes the queued segments of a share. Appends the indices of the share's periodically
+    /// read connections to `places`.
     pub(crate) fn begin_turn(&self, share: usize, places: &mut Vec<usize>) {
         self.hurries.set(false);
         let mut watch = self.watch.borrow_mut();
@@ -175,22 +177,22 @@ impl SegmentTimes {
         places.extend(connections.flatten().filter_map(|c| c.seldom));
     }
 
-    /// What was held of a connection that is gone.
+    /// Releases a chunk of a connection that is gone.
     pub(crate) fn forget(&self, chunk: Chunk) {
         self.watch.borrow_mut().room.take_back(chunk);
     }
 
-    /// Whether any connection is read seldom.
+    /// Returns `true` if any connection is read periodically.
     pub(crate) fn is_needed(&self) -> bool {
         self.seldom.get() > 0
     }
 
-    /// A connection would be read seldom, had the ring shown its beginning.
+    /// Notes that a connection waits for its first segment from the ring to start periodic reads.
     pub(crate) fn hurry(&self) {
         self.hurries.set(true);
     }
 
-    /// Whether what the ring has is to be looked at as soon as there is anything.
+    /// Returns `true` if the ring must be read as soon as it has anything.
     pub(crate) fn hurries(&self) -> bool {
         self.is_needed() || self.hurries.get()
     }
@@ -206,7 +208,7 @@ impl Watch {
         let Some(index) = self.index(port) else {
             return;
         };
-        // What the ring has shown of the one before is none of this one's.
+        // Segments of the port's previous connection do not belong to this one.
         self.aside[index % SHARES].retain(|aside| aside.port != port);
         self.remotes[index] = Some(to);
         self.connections[index] = Some(Box::default());
@@ -224,7 +226,7 @@ impl Watch {
         let Some(index) = self.index(port) else {
             return;
         };
-        // An IPv6 address may be known with another zone.
+        // The zone of an IPv6 address may differ.
         let (seen, remote) = (segment.from, self.remotes[index]);
         if remote.is_none_or(|remote| seen.port() != remote.port() || seen.ip() != remote.ip()) {
             return;
@@ -240,13 +242,13 @@ impl Watch {
         }
     }
 
-    /// Takes in what has been put aside of a share.
+    /// Processes the queued segments of a share.
     fn take_in(&mut self, share: usize) {
         let mut aside = std::mem::take(&mut self.aside[share]);
         for together in aside.chunks(TOGETHER) {
-            // Of thousands of connections none is in the cache. Looked at one after the other
-            // without anything that hangs on it, they come out of memory side by side, and not each
-            // when it is its turn.
+            // With thousands of connections, none is in the cache. Reading them one after the other
+            // without data dependencies lets the processor fetch them in parallel, instead of each
+            // when it is processed.
             let mut looked_at = 0;
             for segment in together {
                 if let Some(connection) = self.connection(segment.port) {
@@ -274,13 +276,14 @@ impl Watched {
         Some(look(&mut connection.segments))
     }
 
-    /// Takes in that so much was read, and says when it came. See [`Segments::take`].
+    /// Notes a read of `count` bytes and appends their arrival times to `runs`. See
+    /// [`Segments::take`].
     pub(crate) fn take(&mut self, count: usize, at: Time, exact: bool, runs: &mut Vec<Run>) {
         self.read = at;
         self.with(|segments| segments.take(count, at, exact, runs));
     }
 
-    /// From now on it is read seldom, or not; its place among the sockets is that.
+    /// Starts periodic reads of the connection with index `place`, or ends them if `None`.
     pub(crate) fn be_seldom(&mut self, place: Option<usize>) {
         let count = self.count.get() - usize::from(self.seldom);
         self.seldom = place.is_some();
@@ -290,15 +293,17 @@ impl Watched {
         }
     }
 
-    /// Has the kernel tell of it when [`LOW_WATER`] bytes are there, and keep room for more.
+    /// Makes the kernel report the connection readable only at [`LOW_WATER`] bytes, and keep room
+    /// for more.
     pub(crate) fn be_told_seldom(&self, socket: &TcpStream) -> io::Result<()> {
-        // Its buffer grows with what it is to tell of, and does not become smaller again
-        // (`tcp_set_rcvlowat`). Where it gives less, it tells when there is no room.
+        // The receive buffer grows with the low-water mark and does not shrink again
+        // (`tcp_set_rcvlowat`). If the kernel grants less, it reports readiness when the buffer is
+        // full.
         net::options::set_receive_low_water(socket, LOW_WATER * ROOM_FOR)?;
         net::options::set_receive_low_water(socket, LOW_WATER)
     }
 
-    /// Reads what is there, to be heard later; says whether all of it found room.
+    /// Reads the available bytes early, to be delivered later.
     pub(crate) fn hold(&mut self, socket: &TcpStream, now: Time) -> Holding {
         let holding = self
             .early
@@ -307,23 +312,23 @@ impl Watched {
         holding
     }
 
-    /// The first of what was read and is yet to be heard.
+    /// Takes the first early read.
     pub(crate) fn take_early(&mut self) -> Option<Chunk> {
         self.early.take()
     }
 
-    /// Puts back what [`Watched::take_early`] gave, of which so many bytes were heard.
+    /// Puts back the chunk from [`Watched::take_early`] without its first `heard` bytes.
     pub(crate) fn put_back(&mut self, chunk: Chunk, heard: usize) {
         let room = &mut self.watch.borrow_mut().room;
         self.early.put_back(chunk, heard, room);
     }
 
-    /// Whether it broke behind what is held.
+    /// Returns `true` if the connection failed after the early reads.
     pub(crate) fn broke(&self) -> bool {
         self.broke
     }
 
-    /// How many bytes can be heard of which the ring has shown when they came.
+    /// Number of unread bytes with known arrival times.
     pub(crate) fn known(&self) -> usize {
         self.with(|segments| segments.unread()).unwrap_or(0)
     }

@@ -1,43 +1,43 @@
-//! Where connections without media come from: source addresses in turn when one has no ports left.
+//! Source addresses of connections without media; used in turn when one has no ports left.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use mio::net::TcpStream;
 
-/// How many addresses connections to 127.0.0.0/8 come from, where none are named: 127.0.0.1,
+/// Number of source addresses for connections to 127.0.0.0/8 if none are configured: 127.0.0.1,
 /// 127.0.0.2 and so on.
 const LOOPBACK_SOURCES: usize = 64;
 
-/// How many connections come from an address before it is the next one's turn.
+/// Number of connections from one source address before the next one is used.
 ///
-/// Long before none is left the kernel takes milliseconds to find one: so an address is used for a
-/// quarter of its ports, by all workers together.
+/// The kernel takes milliseconds to find a free port long before the last one is used. All workers
+/// together therefore use at most a quarter of the ports of an address in a row.
 const PORTS_A_TURN: usize = 7_000;
 
 /// The source addresses of each population.
 pub(crate) struct SourceAddresses {
     each: Vec<InTurn>,
-    /// How many connections come from an address before it is the next one's turn.
+    /// This worker's part of [`PORTS_A_TURN`].
     ports_a_turn: usize,
 }
 
-/// Which of the source addresses is taken now, and how many connections it has had in a row.
+/// Index of the current source address, and the number of connections from it in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct InTurn {
     at: usize,
     used: usize,
 }
 
-/// Why there is no connection.
+/// Reason why no connection was started.
 pub(crate) enum NotConnected {
-    /// No address has a port left, which is to be noted so.
+    /// All source addresses have run out of ports; with the text of a note.
     NoPorts(io::Error, String),
     Other(io::Error),
 }
 
 impl SourceAddresses {
-    /// Of so many populations, on one of so many workers.
+    /// Creates the state for `populations` populations, on one of `workers` workers.
     pub(crate) fn new(populations: usize, workers: usize) -> SourceAddresses {
         SourceAddresses {
             each: vec![InTurn::default(); populations],
@@ -45,8 +45,8 @@ impl SourceAddresses {
         }
     }
 
-    /// Begins to connect, from the address whose turn it is of those that the population names:
-    /// when that has no port left, from the next.
+    /// Begins to connect from the population's current source address, or from the next one if it
+    /// has no ports left.
     pub(crate) fn connect(
         &mut self,
         population: usize,
@@ -124,16 +124,16 @@ fn no_ports_text(to: SocketAddr, count: usize, none_named: bool) -> String {
         },
     );
     let from = match count {
-        1 => "the one source address".to_owned(),
-        count => format!("{count} source addresses"),
+        1 => "the only source address has".to_owned(),
+        count => format!("each of {count} source addresses has"),
     };
     let help = match none_named {
-        true => "name addresses of this machine in `source_addresses`",
-        false => "name more in `source_addresses`",
+        true => "list addresses of this machine in `source_addresses`",
+        false => "list more addresses in `source_addresses`",
     };
     format!(
-        "no port is left for another connection to {to}: {from} have used {ports} each; {help}, or \
-         listen on more ports"
+        "no local port left for another connection to {to}: {from} used {ports}; {help}, or let \
+         the server listen on more ports"
     )
 }
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_ports_gives_way_to_the_next_which_is_kept() {
+    fn next_source_address_is_used_once_ports_run_out() {
         let mut addresses = SourceAddresses::new(1, 1);
         let named = ["10.0.0.1", "fe80::1", "10.0.0.2"].map(|a| a.parse().expect("an address"));
         let mut tried = Vec::new();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_has_addresses_of_its_own_and_each_is_left_after_its_turn() {
+    fn loopback_source_addresses_rotate() {
         let mut addresses = SourceAddresses::new(1, PORTS_A_TURN);
         let mut tried = Vec::new();
         for _ in 0..3 {
@@ -179,12 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn what_to_do_is_said_when_no_port_is_left() {
+    fn error_about_missing_ports_says_what_to_do() {
         let mut addresses = SourceAddresses::new(1, 1);
         let none = |_| Err::<(), _>(io::ErrorKind::AddrInUse.into());
         match addresses.connect_by(0, &[], to("10.0.0.9:80"), none) {
             Err(NotConnected::NoPorts(_, text)) => {
-                assert!(text.contains("the one source address"), "{text}");
+                assert!(text.contains("the only source address"), "{text}");
                 assert!(text.contains("`source_addresses`"), "{text}");
             }
             _ => panic!("no address has a port"),

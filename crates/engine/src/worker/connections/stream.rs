@@ -1,4 +1,4 @@
-//! A TCP connection of a worker: connecting, sending with a bound, closing in order.
+//! A TCP connection of a worker: connecting, bounded sending, orderly closing.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
@@ -13,16 +13,16 @@ use super::super::keys::{ACCEPTED, SessionKey};
 use super::segment_times::Watched;
 use crate::trace::TracedConnection;
 
-/// What may wait in front of a connection that takes nothing. A control message is some hundred
-/// bytes; of interleaved media it is two seconds at 1 Mb/s. Beyond it media is left out.
+/// Maximum size of the send queue for media. A control message takes some hundred bytes; of
+/// interleaved media, this is two seconds at 1 Mb/s. Media beyond this size is dropped.
 pub(crate) const SEND_QUEUE_BYTES: usize = 256 * 1024;
 
-/// What control may take beyond that, so that a stream which is ahead of its receiver does not
-/// close the channel. Who runs out of this as well is stuck.
+/// Additional room of the send queue for control messages, so that a stream that is ahead of its
+/// receiver does not close the channel. A connection that exceeds this as well is stuck.
 pub(crate) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
 
-/// How many bytes the kernel may hold that it has not sent, of a connection whose flow is told when
-/// what it sends was taken: enough to keep the connection busy between two looks at it.
+/// Maximum number of unsent bytes in the kernel, for a connection whose flow is notified when its
+/// data was taken: enough to keep the connection busy between two checks.
 const UNSENT_BYTES: usize = 16 * 1024;
 
 /// A TCP connection.
@@ -30,53 +30,53 @@ const UNSENT_BYTES: usize = 16 * 1024;
 pub(crate) struct Stream {
     pub(crate) socket: TcpStream,
     pub(crate) state: State,
-    /// Whether the other side has ended it, or it broke, as far as readiness has told. What is yet
-    /// to be read of it no other event announces.
+    /// True if a readiness event has reported the end or failure of the connection. No further
+    /// event announces its remaining bytes.
     pub(crate) ended: bool,
-    /// Hears all that is read and written, of a client that is traced.
+    /// Records all bytes of a traced client.
     pub(crate) trace: Option<Box<TracedConnection>>,
-    /// That the ring watches it; none where it does not.
+    /// State of arrival times from the ring; `None` if the ring does not receive the segments.
     pub(crate) watched: Option<Watched>,
-    /// What seals and opens its bytes; none of a plain connection.
+    /// TLS state; `None` for a plain connection.
     pub(crate) tls: Option<Layer>,
-    /// Whether it is to a Unix socket.
+    /// True for a Unix socket.
     pub(crate) unix: bool,
-    /// Whether it is read at once also while media comes.
+    /// True if the connection is read on readiness even while it carries media.
     pub(crate) prompt: bool,
     queue: VecDeque<u8>,
 }
 
-/// Whose handshake it is.
+/// Role of this side in a TLS handshake, and the owner of the connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Party {
-    /// A session's that asked for the connection.
+    /// A session connects as client.
     Client {
         session: SessionKey,
         channel: ChannelId,
     },
-    /// One that was accepted; it has no session before it stands.
+    /// The connection was accepted; it has no session before the handshake is complete.
     Server { acceptor: usize, serial: u64 },
 }
 
-/// How far a connection is.
+/// State of a connection.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// The handshake is under way; further addresses to try if it fails.
+    /// The TCP handshake is in progress; `others` are the addresses to try if it fails.
     Connecting {
         session: SessionKey,
         channel: ChannelId,
         others: Vec<SocketAddr>,
     },
-    /// It stands, and the handshake of TLS is under way on it, since then.
+    /// The TLS handshake is in progress since `since`.
     Securing { party: Party, since: Time },
-    /// It stands.
+    /// The connection is established.
     Open {
         session: SessionKey,
         channel: ChannelId,
     },
-    /// It stands, and its session has handed it over; its place among such.
+    /// The session handed the connection over; `line` is its index among the exchanges.
     Exchange { line: usize },
-    /// Its session has done with it; what is queued still has to leave.
+    /// The session has closed the connection; the rest of the queue is being sent.
     Closing { serial: u64 },
 }
 
@@ -95,8 +95,8 @@ impl Stream {
         }
     }
 
-    /// Who hears what comes. Nobody hears of a handshake. What still comes at the end is of no
-    /// interest; that the other side has closed is.
+    /// Returns the session and channel that receive the connection's bytes. During a handshake and
+    /// while closing there is none, and only the end of the connection matters.
     pub(crate) fn hearer(&self) -> (SessionKey, ChannelId) {
         match self.state {
             State::Open { session, channel } => (session, channel),
@@ -104,22 +104,23 @@ impl Stream {
         }
     }
 
-    /// Whether it stands, and its session has not done with it.
+    /// Returns `true` if the connection is established and not closing.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. })
     }
 
-    /// Queues control bytes; says whether there was room.
+    /// Queues control bytes. Returns `false` if the queue is full.
     pub(crate) fn queue_control(&mut self, bytes: &[u8]) -> bool {
         self.put([bytes], SEND_QUEUE_BYTES + CONTROL_ROOM_BYTES)
     }
 
-    /// Queues media; says whether there was room.
+    /// Queues media. Returns `false` if the queue is full.
     pub(crate) fn queue(&mut self, parts: [&[u8]; 2]) -> bool {
         self.put(parts, SEND_QUEUE_BYTES)
     }
 
-    /// Queues bytes, sealed where it is over TLS, if the queue is then no longer than that.
+    /// Queues bytes, encrypted if the connection uses TLS, unless the queue would exceed `most`
+    /// bytes.
     fn put<const N: usize>(&mut self, parts: [&[u8]; N], most: usize) -> bool {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let length = match self.tls {
@@ -131,7 +132,7 @@ impl Stream {
         }
         match &mut self.tls {
             Some(layer) => {
-                // Of what leaves over TLS a trace hears as it was before it was sealed.
+                // With TLS, the trace records the bytes before encryption.
                 if let Some(trace) = &mut self.trace {
                     let at = trace.now();
                     parts.iter().for_each(|part| trace.sent([part, &[]], at));
@@ -147,7 +148,7 @@ impl Stream {
         }
     }
 
-    /// Opens what a connection over TLS brought. See [`Layer::open`].
+    /// Decrypts received bytes. See [`Layer::open`].
     pub(crate) fn open_sealed(
         &mut self,
         bytes: &[u8],
@@ -161,7 +162,7 @@ impl Stream {
         }
     }
 
-    /// Begins the handshake: its first message is queued.
+    /// Begins the TLS handshake by queuing its first message.
     pub(crate) fn begin_handshake(&mut self) -> io::Result<()> {
         match &mut self.tls {
             Some(layer) => layer.flush(&mut self.queue),
@@ -169,42 +170,41 @@ impl Stream {
         }
     }
 
-    /// Queues that nothing more is sent, where it is over TLS, and sends it if the connection takes
-    /// it.
+    /// Queues the close alert if the connection uses TLS, and sends it if the connection takes it.
     pub(crate) fn say_goodbye(&mut self) {
         if let Some(layer) = &mut self.tls
             && layer.close(&mut self.queue).is_ok()
         {
-            // Whoever is gone need not hear it.
+            // The alert is not needed if the peer is gone.
             let _ = self.flush();
         }
     }
 
-    /// Has what comes acknowledged that soon.
+    /// Sets how soon received bytes are acknowledged.
     pub(crate) fn acknowledge(&mut self, acks: Acks) {
         self.prompt = acks == Acks::AtOnce;
         if !self.unix {
-            // Kernels before Linux 6.15 cannot be told so.
+            // Not supported before Linux 6.15.
             let _ = net::options::acknowledge_soon(&self.socket);
         }
     }
 
-    /// Has the kernel take no more than it can send soon, so that what a slow connection holds back
-    /// shows here.
+    /// Limits the unsent bytes in the kernel, so that this side notices when a slow connection
+    /// holds data back.
     pub(crate) fn keep_little_unsent(&self) {
         if !self.unix {
-            // Without it the kernel takes more, and what it holds back shows late.
+            // Without the limit, the kernel takes more, and congestion is noticed late.
             let _ = net::options::set_unsent_low_water(&self.socket, UNSENT_BYTES);
         }
     }
 
-    /// How many bytes wait for the connection to take them.
+    /// Number of bytes in the send queue.
     pub(crate) fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Sends a message if the connection takes it, or at least its beginning, whose rest is then
-    /// queued. Says whether it did. While anything is queued it takes none.
+    /// Sends a message if the connection takes at least its beginning; the rest is queued. Returns
+    /// `false` if it takes nothing, as always while the queue is not empty.
     #[inline]
     pub(crate) fn send_message(&mut self, bytes: &[u8]) -> io::Result<bool> {
         if !self.queue.is_empty() {
@@ -227,7 +227,8 @@ impl Stream {
         }
     }
 
-    /// Sends bytes, and queues what the connection does not take. Whoever calls it sees to a bound.
+    /// Sends bytes, and queues what the connection does not take. The caller limits the size of the
+    /// queue.
     pub(crate) fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let plain = self.tls.is_none() && self.trace.is_none();
         if plain && self.queue.is_empty() {
@@ -239,7 +240,7 @@ impl Stream {
                 }
             };
         }
-        // A record has a bound of its own, and so has what TLS takes at once.
+        // TLS limits the size of a record, and of the plain text that it takes at once.
         for part in bytes.chunks(16 * 1024) {
             if !self.put([part], usize::MAX) {
                 return Err(io::ErrorKind::OutOfMemory.into());
@@ -252,7 +253,7 @@ impl Stream {
         self.queue.is_empty()
     }
 
-    /// Sends as much as the connection takes.
+    /// Sends as much of the queue as the connection takes.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while !self.queue.is_empty() {
             let (front, back) = self.queue.as_slices();
@@ -275,7 +276,7 @@ impl Stream {
                 Err(error) => return Err(error),
             }
         }
-        // A connection that was busy once should not hold its memory for ever.
+        // A connection that was busy once should not keep its memory.
         if self.queue.capacity() > 8 * 1024 {
             self.queue = VecDeque::new();
         }
@@ -283,7 +284,7 @@ impl Stream {
     }
 }
 
-/// Has a trace hear what was read, as many pieces as there are times.
+/// Records received bytes in a trace, one entry for each arrival time.
 #[cold]
 pub(crate) fn trace_runs(trace: &mut TracedConnection, bytes: &[u8], runs: &[Run]) {
     let mut begin = 0;

@@ -1,4 +1,4 @@
-//! Connections without a worker, over sockets of the loopback interface.
+//! Tests of connections without a worker, over loopback sockets.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -48,7 +48,7 @@ impl Bench {
         }
     }
 
-    /// Asks until something has come of it.
+    /// Calls `ask` until it returns a value.
     fn wait<T>(&mut self, mut ask: impl FnMut(&mut Bench) -> Option<T>) -> T {
         let give_up = Instant::now() + Duration::from_secs(10);
         loop {
@@ -69,7 +69,7 @@ impl Bench {
         )
     }
 
-    /// A connection that stands, and its other end.
+    /// Returns an established connection and its other end.
     fn open(&mut self) -> (usize, std::net::TcpStream) {
         let to = self.listener.local_addr().expect("it is bound");
         let place = self.connect(to, Vec::new());
@@ -90,7 +90,7 @@ impl Bench {
 }
 
 #[test]
-fn bytes_come_with_whose_they_are_and_then_the_end() {
+fn bytes_are_delivered_to_their_session_before_the_end() {
     let mut bench = Bench::new();
     let (place, mut theirs) = bench.open();
     theirs.write_all(b"hello").expect("there is room");
@@ -122,7 +122,7 @@ fn bytes_come_with_whose_they_are_and_then_the_end() {
 }
 
 #[test]
-fn a_refused_attempt_leaves_the_addresses_that_are_still_to_be_tried() {
+fn refused_attempt_returns_the_remaining_addresses() {
     let mut bench = Bench::new();
     let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let to = nobody.local_addr().expect("it is bound");
@@ -139,11 +139,11 @@ fn a_refused_attempt_leaves_the_addresses_that_are_still_to_be_tried() {
 }
 
 #[test]
-fn control_is_refused_when_its_room_is_full_and_what_is_queued_outlives_the_session() {
+fn full_queue_refuses_control_and_drains_after_close() {
     let mut bench = Bench::new();
     let to = bench.listener.local_addr().expect("it is bound");
     let place = bench.connect(to, Vec::new());
-    // It does not stand yet, so nothing leaves.
+    // The connection is not established yet, so nothing is sent.
     let all = SEND_QUEUE_BYTES + CONTROL_ROOM_BYTES;
     let sent = bench.connections.send_control(place, &vec![7; all]);
     assert!(matches!(sent, Queued::Sent));
@@ -168,7 +168,7 @@ fn control_is_refused_when_its_room_is_full_and_what_is_queued_outlives_the_sess
 }
 
 #[test]
-fn what_takes_too_long_is_given_up() {
+fn connecting_and_closing_are_given_up_after_a_timeout() {
     let mut bench = Bench::new();
     let to = bench.listener.local_addr().expect("it is bound");
     let place = bench.connect(to, Vec::new());

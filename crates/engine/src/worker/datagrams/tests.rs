@@ -24,7 +24,7 @@ fn local() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// Opens a socket of the session to that peer, if to any.
+/// Opens a socket of the session, connected to `peer` if given.
 fn open(
     datagrams: &mut Datagrams,
     runtime: &Runtime,
@@ -41,7 +41,7 @@ fn open(
     opened.expect("a free port")
 }
 
-/// Looks until something is there.
+/// Receives until datagrams arrive.
 fn look(datagrams: &mut Datagrams, place: usize, runtime: &mut Runtime) -> (Look, Vec<Vec<u8>>) {
     let give_up = Instant::now() + Duration::from_secs(10);
     let mut batch = datagrams.take_batch().expect("nobody hears anything");
@@ -60,7 +60,7 @@ fn look(datagrams: &mut Datagrams, place: usize, runtime: &mut Runtime) -> (Look
 }
 
 #[test]
-fn whose_media_the_ring_brings_is_not_looked_at_late_unless_its_deadlines_ask_for_it() {
+fn sockets_on_the_ring_are_read_late_only_at_deadlines() {
     let (mut datagrams, runtime) = (Datagrams::new(), runtime());
     let ways = [
         (Reading::Late, MediaPath::None, true),
@@ -82,7 +82,7 @@ fn whose_media_the_ring_brings_is_not_looked_at_late_unless_its_deadlines_ask_fo
 }
 
 #[test]
-fn what_one_socket_sends_another_hears_and_one_that_is_closed_is_not_late() {
+fn datagrams_arrive_and_closed_socket_is_not_read_late() {
     let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
     let (receiver, to) = open(&mut datagrams, &runtime, None, Reading::Late);
     let (sender, _) = open(&mut datagrams, &runtime, None, Reading::AtOnce);
@@ -115,7 +115,7 @@ fn what_one_socket_sends_another_hears_and_one_that_is_closed_is_not_late() {
 }
 
 #[test]
-fn how_soon_a_socket_is_read_can_be_changed() {
+fn reading_mode_of_a_socket_can_be_changed() {
     let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
     let (place, to) = open(&mut datagrams, &runtime, None, Reading::AtOnce);
     let other = std::net::UdpSocket::bind(local()).expect("a free port");
@@ -131,7 +131,7 @@ fn how_soon_a_socket_is_read_can_be_changed() {
         let is_late = reading == Reading::Late;
         assert_eq!(datagrams.late().contains(&place), is_late);
         let give_up = Instant::now() + Duration::from_secs(10);
-        // What was there before is told of too.
+        // Datagrams that arrived before are reported too.
         loop {
             let clock = runtime.clock.same_start();
             let waited = runtime
@@ -154,7 +154,7 @@ fn how_soon_a_socket_is_read_can_be_changed() {
 }
 
 #[test]
-fn what_the_ring_leaves_to_a_socket_is_read_for_few_deadlines() {
+fn sockets_on_the_ring_are_read_at_few_deadlines() {
     let (mut datagrams, runtime) = (Datagrams::new(), runtime());
     let mut due = |media, reading| {
         let opened = datagrams.open(
@@ -170,14 +170,14 @@ fn what_the_ring_leaves_to_a_socket_is_read_for_few_deadlines() {
     };
     let seldom = due(MediaPath::Ring, Reading::AtDeadlines);
     assert_eq!(seldom, [true, false, false, true, false, true]);
-    // Media itself has to be read for each.
+    // Media itself is read at each deadline.
     assert_eq!(due(MediaPath::None, Reading::AtDeadlines), [true; 6]);
     assert_eq!(due(MediaPath::Ring, Reading::AtOnce), [true; 6]);
     assert!(!datagrams.is_due(99, Time::ZERO));
 }
 
 #[test]
-fn that_nobody_is_there_is_said_after_all_that_came() {
+fn unreachable_peer_is_reported_after_all_datagrams() {
     let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
     let nobody = std::net::UdpSocket::bind(local()).expect("a free port");
     let peer = nobody.local_addr().ok();
@@ -197,7 +197,7 @@ fn that_nobody_is_there_is_said_after_all_that_came() {
 }
 
 #[test]
-fn the_soonest_of_all_sockets_wakes_the_loop() {
+fn socket_with_the_shortest_interval_wakes_the_loop() {
     let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
     let mut open = |reading, media| {
         let socket = net::ports::bind(local(), 0).expect("a free port");
@@ -212,7 +212,7 @@ fn the_soonest_of_all_sockets_wakes_the_loop() {
         Reading::MediaSoon(Duration::from_millis(1)),
         MediaPath::None,
     );
-    // The ring wakes the loop for those.
+    // The ring wakes the loop for these.
     let ring = open(within(1), MediaPath::Ring);
     assert_eq!(datagrams.next_look(millis(5)), millis(6));
     datagrams

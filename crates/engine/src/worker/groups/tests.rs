@@ -1,4 +1,4 @@
-//! Groups without a worker: who shares a membership, and who hears what comes.
+//! Tests of groups without a worker: sharing of memberships, and the receivers of datagrams.
 
 use net::Waker;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const CHANNEL: ChannelId = ChannelId(3);
 
-/// A receiver report, which only a receiver sends, and a sender report.
+/// A receiver report, which only receivers send, and a sender report.
 const OF_RECEIVER: [u8; 8] = [0x80, 201, 0, 1, 0, 0, 0, 1];
 const OF_SENDER: [u8; 28] = {
     let mut report = [0; 28];
@@ -51,7 +51,7 @@ fn report<'a>(bytes: &'a [u8], source: IpAddr) -> Datagram<'a> {
 }
 
 #[test]
-fn sessions_that_join_alike_share_a_membership_until_the_last_leaves() {
+fn membership_is_shared_until_the_last_session_leaves() {
     let (mut groups, mut runtime) = (Groups::default(), runtime());
     let first = join(&mut groups, &runtime, 1, 31_400);
     assert_eq!(join(&mut groups, &runtime, 2, 31_400), first);
@@ -68,13 +68,13 @@ fn sessions_that_join_alike_share_a_membership_until_the_last_leaves() {
 }
 
 #[test]
-fn all_hear_a_senders_report_and_the_first_hears_a_receivers() {
+fn sender_reports_reach_all_and_receiver_reports_the_first() {
     let (mut groups, mut runtime) = (Groups::default(), runtime());
     let source = IpAddr::from([10, 0, 0, 1]);
     let mut place = 0;
     for serial in 1..=3 {
         place = join(&mut groups, &runtime, serial, 31_410);
-        // The third has not begun.
+        // The third member has not begun.
         if serial < 3 {
             groups.begin(place, (session(serial), CHANNEL), source, &mut runtime);
         }
@@ -91,7 +91,7 @@ fn all_hear_a_senders_report_and_the_first_hears_a_receivers() {
 }
 
 #[test]
-fn media_of_another_source_or_of_before_is_not_heard() {
+fn media_of_another_source_or_before_joining_is_ignored() {
     let (mut groups, mut runtime) = (Groups::default(), runtime());
     let source = IpAddr::from([10, 0, 0, 1]);
     let place = join(&mut groups, &runtime, 1, 31_420);

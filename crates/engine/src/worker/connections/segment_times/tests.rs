@@ -1,4 +1,4 @@
-//! What becomes of segments between the ring and the connections that they are of.
+//! Tests of the path of segments from the ring to their connections.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn segment(port: u16, sequence: u32, syn: bool) -> Segment {
     }
 }
 
-/// A watcher with connections from so many ports.
+/// Creates a watcher with connections from `ports` ports.
 fn watching(ports: u16) -> SegmentTimes {
     let watcher = SegmentTimes::new(FIRST..=FIRST + 39);
     for port in FIRST..FIRST + ports {
@@ -30,7 +30,7 @@ fn watching(ports: u16) -> SegmentTimes {
     watcher
 }
 
-/// How many bytes of a connection are known to have come, without anything being taken in.
+/// Returns the number of bytes known to have arrived, without processing queued segments.
 fn known(watcher: &SegmentTimes, port: u16) -> Option<usize> {
     let mut watch = watcher.watch.borrow_mut();
     let segments = &watch.connection(port)?.segments;
@@ -42,10 +42,10 @@ fn aside(watcher: &SegmentTimes) -> usize {
 }
 
 #[test]
-fn a_turn_takes_in_what_was_put_aside_of_its_share_alone() {
+fn turn_processes_only_segments_of_its_share() {
     let watcher = watching(40);
     let shares = u16::try_from(SHARES).expect("few");
-    // Of two connections of one share, in between each other, and of one of another.
+    // Interleaved segments of two connections of one share, and of one of another share.
     for (sequence, syn) in [(0, true), (1, false), (101, false)] {
         for port in [FIRST + 3, FIRST + 3 + shares, FIRST + 4] {
             watcher.shown(&segment(port, sequence, syn));
@@ -65,7 +65,7 @@ fn a_turn_takes_in_what_was_put_aside_of_its_share_alone() {
 }
 
 #[test]
-fn what_is_put_aside_is_bounded_and_none_of_it_is_lost() {
+fn segment_queue_is_bounded_and_loses_nothing() {
     let watcher = watching(1);
     watcher.shown(&segment(FIRST, 0, true));
     let count = 3 * ASIDE_MAX;
@@ -78,15 +78,15 @@ fn what_is_put_aside_is_bounded_and_none_of_it_is_lost() {
 }
 
 #[test]
-fn a_connection_takes_in_nothing_of_others() {
+fn connection_ignores_segments_of_others() {
     let watcher = watching(1);
-    // What the one before it from the same port left behind.
+    // Segments of the previous connection from the same port.
     watcher.shown(&segment(FIRST, 5000, true));
     watcher.shown(&segment(FIRST, 5001, false));
     watcher.watch.borrow_mut().open(FIRST, to());
     watcher.shown(&segment(FIRST, 0, true));
     watcher.shown(&segment(FIRST, 1, false));
-    // Somebody else's, and for ports that nobody has or that are none of the range.
+    // Segments of other senders, and for ports that are unused or outside the range.
     for from in ["10.0.0.9:554", "10.0.0.1:555"] {
         watcher.shown(&Segment {
             from: from.parse().expect("an address"),

@@ -1,4 +1,4 @@
-//! A worker with toy sessions, over real sockets of the loopback interface.
+//! Tests of a worker with toy sessions, over real loopback sockets.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -35,10 +35,10 @@ use crate::messages::{ClientState, Command, WorkerReport};
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CHANNEL: ChannelId = ChannelId(0);
 
-/// How long anything here may take.
+/// Maximum duration of any wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A session out of a function, which may also set the deadline.
+/// A session made of a closure, which can also set the deadline.
 struct Toy<F> {
     act: F,
     deadline: Option<Time>,
@@ -124,7 +124,7 @@ fn listen(topic: &str) -> Output {
     }
 }
 
-/// What the workers said.
+/// Reports of the workers.
 #[derive(Default)]
 struct Seen {
     clients: Vec<ClientState>,
@@ -149,7 +149,7 @@ impl Seen {
     }
 }
 
-/// Ports of their own for tests that run side by side, none of which another program has.
+/// Returns a port range that no concurrent test and no other program uses.
 pub(super) fn ports() -> PortRange {
     static NEXT: Mutex<u16> = Mutex::new(20_000);
     let mut next = NEXT.lock().expect("no test panics with it");
@@ -164,8 +164,8 @@ pub(super) fn ports() -> PortRange {
     }
 }
 
-/// Runs a client for each of the URLs, in turn, on so many workers, until they have ended. `during`
-/// is called again and again with the crew and what was seen.
+/// Runs one client for each URL, in turn, on `workers` workers, until all have ended. `during` is
+/// called repeatedly with the workers and their reports so far.
 fn run_on(
     workers: u32,
     urls: &[&str],
@@ -249,7 +249,7 @@ fn run_one(act: impl Fn() -> Box<dyn Session> + Send + Sync + 'static) -> Seen {
     run_on(1, &["toy"], |ports| ports, client, |_, _, _| {})
 }
 
-/// Opens a connection and fails as it fails.
+/// Opens a connection, and fails if the connection fails.
 fn connecting(to: SocketAddr, timeout: Duration) -> Box<dyn Session> {
     toy(move |cx, input, _| match input {
         Input::Start { .. } => cx.out.push_back(tcp(to, timeout)),
@@ -267,7 +267,7 @@ fn detail(seen: &Seen) -> String {
 }
 
 #[test]
-fn a_port_where_nobody_listens_refuses() {
+fn connecting_to_a_closed_port_is_refused() {
     let listener = TcpListener::bind((LOCAL, 0)).expect("a port");
     let to = listener.local_addr().expect("bound");
     drop(listener);
@@ -280,7 +280,7 @@ fn a_port_where_nobody_listens_refuses() {
 }
 
 #[test]
-fn a_server_that_accepts_nobody_times_out() {
+fn connecting_to_a_full_accept_queue_times_out() {
     let listener =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     let any = SocketAddr::new(LOCAL, 0);
@@ -291,7 +291,7 @@ fn a_server_that_accepts_nobody_times_out() {
         .ok()
         .and_then(|address| address.as_socket())
         .expect("bound");
-    // Connections that fill the queue of those that wait to be accepted.
+    // Connections that fill the accept queue.
     let waiting: Vec<socket2::Socket> = (0..4)
         .map(|_| {
             let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
@@ -309,8 +309,8 @@ fn a_server_that_accepts_nobody_times_out() {
 }
 
 #[test]
-fn a_name_is_looked_up_and_its_addresses_are_tried_in_turn() {
-    // Where `localhost` is an IPv6 address first, nobody listens there.
+fn host_name_is_resolved_and_its_addresses_are_tried_in_turn() {
+    // If `localhost` resolves to an IPv6 address first, nobody listens there.
     let listener = TcpListener::bind((LOCAL, 0)).expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let open = move |host: &'static str| {
@@ -334,7 +334,7 @@ fn a_name_is_looked_up_and_its_addresses_are_tried_in_turn() {
     assert_eq!(detail(&seen), format!("{:?}", ChannelError::NameNotFound));
 }
 
-/// A listener whose connections hold little, so that whoever writes has to wait.
+/// A listener with a small receive buffer, so that senders have to wait.
 fn narrow_listener() -> TcpListener {
     let socket =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
@@ -346,7 +346,7 @@ fn narrow_listener() -> TcpListener {
 }
 
 #[test]
-fn bytes_arrive_whole_both_ways_however_they_are_cut() {
+fn bytes_arrive_whole_both_ways_however_they_are_split() {
     const LENGTH: usize = 300_000;
     let listener = narrow_listener();
     let to = listener.local_addr().expect("bound");
@@ -361,7 +361,7 @@ fn bytes_arrive_whole_both_ways_however_they_are_cut() {
         let message = message.clone();
         let mut back = Vec::new();
         toy(move |cx, input, _| match input {
-            // Sent before it stands: it goes when it does.
+            // Bytes sent before the connection is established leave once it is.
             Input::Start { .. } => {
                 cx.out.push_back(tcp(to, PATIENCE));
                 cx.out.push_back(send(Port::Media, &message[..1000]));
@@ -391,7 +391,7 @@ fn an_end_that_comes_with_the_last_bytes_is_seen() {
     let seen = run_one(move || {
         let mut heard = Vec::new();
         let mut listening = None;
-        // All on the worker's own thread, whose descriptors are its own.
+        // All on the worker's own thread, which has a descriptor table of its own.
         toy(move |cx, input, deadline| match input {
             Input::Start { .. } => {
                 let listener = TcpListener::bind((LOCAL, 0)).expect("a port");
@@ -400,7 +400,7 @@ fn an_end_that_comes_with_the_last_bytes_is_seen() {
                 cx.out.push_back(tcp(to, PATIENCE));
             }
             Input::Opened { .. } => *deadline = Some(cx.now),
-            // Both are there before it looks again.
+            // Both are there before the session is called again.
             Input::Deadline => {
                 *deadline = None;
                 let (mut stream, _) = listening
@@ -421,7 +421,7 @@ fn an_end_that_comes_with_the_last_bytes_is_seen() {
 }
 
 #[test]
-fn who_takes_nothing_is_stuck() {
+fn connection_whose_peer_does_not_read_is_closed_as_stuck() {
     let listener = narrow_listener();
     let to = listener.local_addr().expect("bound");
     let seen = run_one(move || {
@@ -439,8 +439,8 @@ fn who_takes_nothing_is_stuck() {
     assert!(seen.tester(tester::SENDS_FAILED) >= 1);
 }
 
-/// One end of a conversation in datagrams. Both tell each other their ports on topics; the player
-/// sends first, the server answers on a pair that it shares with its like.
+/// One side of an exchange of datagrams. The sides exchange their ports by topics. The player sends
+/// first; the server answers on a pair that it shares with other servers.
 fn talker(url: &str) -> Box<dyn Session> {
     let (serves, name) = match url.strip_prefix("serve-") {
         Some(name) => (true, name.to_owned()),
@@ -457,7 +457,7 @@ fn talker(url: &str) -> Box<dyn Session> {
             cx.out.push_back(tell(&own, local.port()));
             cx.out.push_back(listen(&other));
         }
-        // The server knows the player's port, so what is asked now finds its way.
+        // The server knows the player's port by now.
         Input::Told { topic, .. } if topic.ends_with("ready") => {
             cx.out.push_back(send(Port::Control, question.as_bytes()));
         }
@@ -485,7 +485,7 @@ fn talker(url: &str) -> Box<dyn Session> {
 }
 
 #[test]
-fn sessions_of_two_workers_find_each_other_and_a_shared_pair_is_told_apart() {
+fn sessions_of_two_workers_share_topics_and_a_port_pair() {
     // Slots alternate between the workers: servers on the first, players on the second.
     let urls = ["serve-a", "a", "serve-b", "b"];
     let client: MakeClient = Arc::new(|url, _| Ok(talker(url)));
@@ -516,7 +516,7 @@ fn flow(cx: &mut Context<'_>, interleaved: Option<u8>, faults: &[(&str, &str)]) 
 }
 
 #[test]
-fn what_left_over_udp_is_what_a_sink_counts() {
+fn sink_counts_what_a_udp_flow_sent() {
     let client: MakeClient = Arc::new(|url, _| {
         Ok(match url {
             "send" => toy(move |cx, input, _| match input {
@@ -582,7 +582,7 @@ fn what_left_over_udp_is_what_a_sink_counts() {
 }
 
 #[test]
-fn what_left_interleaved_is_what_arrives() {
+fn interleaved_flow_arrives_as_sent() {
     let listener = TcpListener::bind((LOCAL, 0)).expect("a port");
     let to = listener.local_addr().expect("bound");
     let reader = std::thread::spawn(move || {
@@ -625,7 +625,7 @@ fn what_left_interleaved_is_what_arrives() {
 }
 
 #[test]
-fn a_session_that_never_ends_is_told_twice_and_then_cut() {
+fn session_that_never_ends_is_stopped_twice_and_then_cut() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = told.clone();
     let client: MakeClient = Arc::new(move |_, _| {
@@ -656,7 +656,7 @@ fn a_session_that_never_ends_is_told_twice_and_then_cut() {
 }
 
 #[test]
-fn a_deadline_that_has_always_passed_keeps_nobody_from_being_heard() {
+fn deadline_in_the_past_does_not_starve_the_loop() {
     let client: MakeClient = Arc::new(|_, _| {
         Ok(toy(|cx, input, deadline| match input {
             Input::Stop { .. } => cx.out.push_back(Output::Ended(Outcome::Stopped)),
@@ -679,7 +679,7 @@ fn a_deadline_that_has_always_passed_keeps_nobody_from_being_heard() {
 }
 
 #[test]
-fn the_loop_goes_on_while_many_are_told_to_stop() {
+fn loop_keeps_running_while_many_sessions_are_stopped() {
     const EACH: Duration = Duration::from_millis(5);
     let (first, last) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
     let (began, ended) = (first.clone(), last.clone());
@@ -719,13 +719,13 @@ fn the_loop_goes_on_while_many_are_told_to_stop() {
     let lags = seen.tester.iter();
     let lags = lags.filter_map(|window| window.histograms.get(&tester::LAG));
     let most = lags.map(|lag| lag.max).max();
-    // A whole second of work, or more on a busy machine, of which the loop does a part at a time.
+    // About a second of work, or more on a busy machine. The loop does a part at a time.
     let most = Duration::from_nanos(most.expect("it was measured"));
     assert!(most < took / 2, "{most:?} of {took:?}");
 }
 
 #[test]
-fn a_run_that_is_killed_still_counts_every_client() {
+fn killed_run_still_counts_every_client() {
     let client: MakeClient = Arc::new(|_, _| Ok(toy(|_, _, _| {})));
     let mut killed = false;
     let seen = run_on(
@@ -734,7 +734,7 @@ fn a_run_that_is_killed_still_counts_every_client() {
         |ports| ports,
         client,
         |crew, _, seen| {
-            // A whole window first, so that its successor is the one that is cut short.
+            // A whole window first, so that the window that is cut short is the second.
             if !seen.windows.is_empty() && !std::mem::replace(&mut killed, true) {
                 crew.tell(|| Command::Kill);
             }
@@ -750,7 +750,7 @@ fn a_run_that_is_killed_still_counts_every_client() {
 }
 
 #[test]
-fn clients_that_live_long_are_heard_of_before_they_end() {
+fn long_running_clients_are_reported_before_they_end() {
     let client: MakeClient = Arc::new(|_, _| Ok(toy(|_, _, _| {})));
     let mut killed = false;
     let seen = run_on(

@@ -1,4 +1,4 @@
-//! The sessions that every carrier must carry alike, over real sockets.
+//! The conformance cases of the session contract, over real sockets.
 
 use crate::receive_path;
 use protocol::session::Needs;
@@ -23,7 +23,7 @@ fn idle() -> Duty {
     }
 }
 
-/// A server's TLS with a certificate that nobody has signed but itself.
+/// TLS of a server with a self-signed certificate.
 fn tls() -> net::tls::Server {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a key");
     let folder = tempfile::tempdir().expect("a folder");
@@ -37,7 +37,7 @@ fn tls() -> net::tls::Server {
     net::tls::Server::from_files(&chain, &key).expect("they belong together")
 }
 
-/// The server's worker, and where it listens.
+/// Returns the server's worker and its address.
 fn server(case: &Case, log: &Log) -> (Duty, SocketAddr) {
     let mut duty = idle();
     let udp = || UdpSocket::bind((LOCAL, 0)).expect("a free port");
@@ -108,12 +108,12 @@ pub(super) fn one_client(client: MakeClient, leave: Leave) -> Duty {
 }
 
 #[test]
-fn a_worker_carries_sessions_as_it_must() {
+fn worker_with_sockets_passes_the_conformance_cases() {
     carry_all(|ports| (ports, None));
 }
 
 #[test]
-fn a_worker_with_a_packet_ring_carries_them_alike() {
+fn worker_with_a_packet_ring_passes_the_conformance_cases() {
     if !ring::may_have_a_ring() {
         return;
     }
@@ -124,7 +124,7 @@ fn a_worker_with_a_packet_ring_carries_them_alike() {
     });
 }
 
-/// All cases, each with a client whose worker has such a ring.
+/// Runs all cases, each with a client whose worker has the given ring.
 fn carry_all(ring: impl Fn(PortRange) -> (PortRange, Option<RingSettings>)) {
     for case in cases() {
         let (ours, theirs) = (Log::default(), Log::default());

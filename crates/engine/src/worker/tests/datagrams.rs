@@ -1,11 +1,11 @@
-//! Single UDP sockets, where a worker does more than every carrier does.
+//! Tests of single UDP sockets, beyond the conformance cases.
 
 use super::conformance::one_client;
 use super::*;
 use crate::trace::tests::sent_datagrams;
 
 #[test]
-fn what_the_kernel_does_not_take_is_not_in_a_trace() {
+fn datagrams_refused_by_the_kernel_are_not_traced() {
     let receiver = UdpSocket::bind((LOCAL, 0)).expect("a free port");
     let to = receiver.local_addr().ok();
     let client: MakeClient = Arc::new(move |_, _| {
@@ -20,7 +20,7 @@ fn what_the_kernel_does_not_take_is_not_in_a_trace() {
                 },
             }),
             Input::Opened { .. } => {
-                // Broadcast that was not asked for is refused.
+                // Broadcast without SO_BROADCAST is refused.
                 let refused = "127.255.255.255:9".parse().ok();
                 for (to, bytes) in [(to, b"one"), (refused, b"two"), (to, b"six")] {
                     cx.transmit(CHANNEL, to, |out| out.extend_from_slice(bytes));
@@ -41,7 +41,7 @@ fn what_the_kernel_does_not_take_is_not_in_a_trace() {
 }
 
 #[test]
-fn a_name_is_looked_up_for_a_socket_too() {
+fn host_name_is_resolved_for_a_udp_socket() {
     let server = UdpSocket::bind((LOCAL, 0)).expect("a free port");
     let port = server.local_addr().expect("bound").port();
     let open = move |host: &'static str| {
@@ -79,7 +79,7 @@ fn a_name_is_looked_up_for_a_socket_too() {
 }
 
 #[test]
-fn what_is_read_soon_or_at_deadlines_is_heard_before_anything_else() {
+fn datagrams_are_delivered_before_the_deadline() {
     for reading in [
         Reading::Soon(Duration::from_millis(1)),
         Reading::AtDeadlines,
@@ -97,7 +97,7 @@ fn what_is_read_soon_or_at_deadlines_is_heard_before_anything_else() {
                     },
                 }),
                 Input::Opened { local, .. } => {
-                    // From one to the other and back.
+                    // From one mode to the other and back.
                     for reading in [reading, Reading::AtOnce, Reading::Late, reading] {
                         cx.out.push_back(Output::Read {
                             channel: CHANNEL,
@@ -123,7 +123,7 @@ fn what_is_read_soon_or_at_deadlines_is_heard_before_anything_else() {
 }
 
 #[test]
-fn datagrams_that_found_no_room_are_counted() {
+fn datagrams_dropped_by_a_full_buffer_are_counted() {
     const SENT: u64 = 500;
     let heard = Arc::new(Mutex::new(0u64));
     let log = heard.clone();
@@ -131,7 +131,7 @@ fn datagrams_that_found_no_room_are_counted() {
         let log = log.clone();
         Ok(toy(move |cx, input, deadline| match input {
             Input::Start { .. } => cx.out.push_back(pair(None, false)),
-            // While the worker is kept here it reads nothing.
+            // While this handler runs, the worker reads nothing.
             Input::Opened { local, .. } => {
                 let sender = UdpSocket::bind((LOCAL, 0)).expect("a port");
                 for _ in 0..SENT {

@@ -1,4 +1,4 @@
-//! What waits for the packet ring is heard some at a time.
+//! Test of the release of deferred inputs.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,11 @@ use super::ring::may_have_a_ring;
 use super::*;
 use crate::resolver::Resolver;
 
-/// How long a session is at what it hears: longer than the loop passes on at once.
+/// Time that a session takes for an input: at least as long as the loop releases inputs without a
+/// break.
 const HEARING: Duration = Duration::from_millis(5);
 
-/// A session that is long at hearing anything.
+/// A session that takes long for each input.
 struct Slow;
 
 impl Session for Slow {
@@ -58,7 +59,7 @@ fn worker() -> Worker {
 }
 
 #[test]
-fn much_that_has_waited_is_heard_some_at_a_time_and_in_its_order() {
+fn deferred_inputs_are_released_in_order_and_in_parts() {
     if !may_have_a_ring() {
         return;
     }

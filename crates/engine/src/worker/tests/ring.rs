@@ -1,4 +1,4 @@
-//! The packet ring against sockets: the same packets, by both paths.
+//! Tests of the packet ring against sockets, with the same packets on both paths.
 
 use crate::receive_path;
 use net::ring::{self, Family, PacketRing};
@@ -8,30 +8,30 @@ use protocol::session::MediaEvent;
 
 use super::*;
 
-/// The payload of a packet, in bytes: more than the ring keeps of it.
+/// Payload size of a packet in bytes: more than the ring keeps.
 const PAYLOAD: usize = 700;
 
-/// Whether this process may have a packet ring; says so where not.
+/// Returns `true` if this process may open a packet ring. Otherwise prints the reason.
 pub(in crate::worker) fn may_have_a_ring() -> bool {
     let settings = RingSettings::new(Family::V4, 0..=0);
     match PacketRing::open(&settings) {
         Ok(_) => true,
         Err(error) => {
-            let why = format!("left out, because there is no packet ring to be had: {error}\n");
+            let why = format!("skipped, because no packet ring is available: {error}\n");
             let _ = io::stderr().write_all(why.as_bytes());
             false
         }
     }
 }
 
-/// What receivers told: their port, and at the end what they received.
+/// Reports of the receivers: their ports, and finally what they received.
 #[derive(Default)]
 struct Told {
     ports: Vec<u16>,
     summaries: Vec<(u16, StreamSummary)>,
 }
 
-/// Receives until something comes on the RTCP port, and takes leave at once.
+/// Receives until a datagram arrives on the RTCP port, and then ends immediately.
 fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
     let mut sink = None;
     let mut port = 0;
@@ -65,8 +65,8 @@ fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
     })
 }
 
-/// Plays a receiver on a worker with a ring and one on a worker without; `send` is given their
-/// ports once both are known.
+/// Runs a receiver on a worker with a ring and one on a worker without. Calls `send` once with both
+/// ports.
 fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary)> {
     let told = Arc::new(Mutex::new(Told::default()));
     let client: MakeClient = {
@@ -124,7 +124,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
     std::mem::take(&mut told.lock().expect("nobody panics with it").summaries)
 }
 
-/// An RTP packet; one in seven has padding.
+/// An RTP packet. Every seventh has padding.
 fn packet(sequence: u16, timestamp: u32) -> Vec<u8> {
     let mut bytes = vec![0; 12 + PAYLOAD];
     bytes[0] = 0x80;
@@ -146,8 +146,8 @@ fn send_to(socket: &UdpSocket, bytes: &[u8], port: u16) {
     assert_eq!(sent, bytes.len());
 }
 
-/// Numbers of packets that get lost, doubled and reordered on their way, at places that every
-/// receiver can find, over a wrap-around.
+/// Sequence numbers with losses, duplicates and reordering at fixed positions, across a
+/// wrap-around.
 fn disorder() -> Vec<u16> {
     let mut order: Vec<u16> = (0..600).map(|n: u16| n.wrapping_add(65_300)).collect();
     order.retain(|n| n % 37 != 5);
@@ -159,7 +159,7 @@ fn disorder() -> Vec<u16> {
     order
 }
 
-/// Sends packets in disorder to each of the ports, at an uneven pace, so that there is jitter.
+/// Sends packets in disorder to each of the ports, unevenly spaced to produce jitter.
 fn send_in_disorder(socket: &UdpSocket, ports: &[u16]) {
     let begun = Instant::now();
     for (index, sequence) in disorder().into_iter().enumerate() {
@@ -180,7 +180,7 @@ fn is_in_disorder(counts: &protocol::media::rtp::StreamCounts) -> bool {
 }
 
 #[test]
-fn workers_of_both_paths_count_the_same() {
+fn workers_with_and_without_ring_count_the_same() {
     if !may_have_a_ring() {
         return;
     }
@@ -200,7 +200,7 @@ fn workers_of_both_paths_count_the_same() {
     assert_eq!(one.counts, other.counts);
 }
 
-/// Feeds a receiver what one path brought.
+/// Passes a packet of one path to a receiver.
 fn take(
     receiver: &mut RtpReceiver,
     recorder: &mut Recorder,
@@ -218,9 +218,9 @@ fn take(
     receiver.packet(&arrival, recorder);
 }
 
-/// The very same packets by both paths: a ring beside a socket that is read.
+/// The same packets on both paths: the ring receives them in addition to the socket.
 #[test]
-fn both_paths_give_the_same_figures_for_the_same_packets() {
+fn ring_and_socket_measure_the_same_for_the_same_packets() {
     if !may_have_a_ring() {
         return;
     }
@@ -286,7 +286,7 @@ fn both_paths_give_the_same_figures_for_the_same_packets() {
 }
 
 #[test]
-fn what_comes_right_before_the_leave_is_counted_to_the_last() {
+fn packets_right_before_the_leave_are_all_counted() {
     if !may_have_a_ring() {
         return;
     }
@@ -307,12 +307,12 @@ fn what_comes_right_before_the_leave_is_counted_to_the_last() {
     }
 }
 
-/// How long the loop is kept from its work around the end of the first window.
+/// Time for which the loop is blocked around the end of the first window.
 const KEPT: Duration = Duration::from_millis(100);
 
 #[test]
-fn a_window_holds_what_came_in_it_however_late_the_loop_is() {
-    // One every half a millisecond, from before the end of the first window to after that.
+fn window_counts_by_arrival_even_if_the_loop_is_late() {
+    // One packet every half a millisecond, across the end of the first window.
     const COUNT: u16 = 2800;
     const EVERY: Duration = Duration::from_micros(500);
     const COUNTED: CounterId = protocol::media::rtp::metrics::RECEIVED;
@@ -383,7 +383,7 @@ fn a_window_holds_what_came_in_it_however_late_the_loop_is() {
         });
         let sent = sender.expect("begun").join().expect("sent all");
         let end = Time::ZERO + WINDOW;
-        // Those that were on their way at its end may be either's.
+        // Packets in flight at the end of the window may count in either.
         let least = sent.iter().filter(|(_, after)| *after < end).count();
         let most = sent.iter().filter(|(before, _)| *before < end).count();
         assert!(most < sent.len(), "it is sent for longer");
@@ -397,8 +397,8 @@ fn a_window_holds_what_came_in_it_however_late_the_loop_is() {
     }
 }
 
-/// Receives until something comes on the RTCP port; keeps its worker from its work around the end
-/// of the first window.
+/// Receives until a datagram arrives on the RTCP port. Blocks its worker around the end of the
+/// first window.
 fn kept_from_work(told: Arc<Mutex<u16>>) -> Box<dyn Session> {
     let mut sink = None;
     toy(move |cx, input, deadline| match input {

@@ -1,4 +1,4 @@
-//! Media in a connection, with times out of the packet ring.
+//! Tests of media in a connection, with arrival times from the packet ring.
 
 use std::net::TcpStream;
 use std::sync::{PoisonError, mpsc};
@@ -9,13 +9,13 @@ use net::ring::Family;
 use super::ring::may_have_a_ring;
 use super::*;
 
-/// Bytes of each segment: as of a packet of media.
+/// Size of a segment in bytes, as of a media packet.
 const SEGMENT: usize = 1200;
 
-/// What of a window counts the bytes that a client heard.
+/// Counter of the bytes that a client received.
 const COUNTED: CounterId = protocol::media::rtp::metrics::PAYLOAD_BYTES;
 
-/// What a client heard of the connection with media in it.
+/// What a client received on the connection with media.
 #[derive(Default)]
 struct Heard {
     bytes: Vec<u8>,
@@ -23,11 +23,11 @@ struct Heard {
     runs: Vec<(usize, Run)>,
     reads: usize,
     closed: Option<Closed>,
-    /// How many bytes the first window holds.
+    /// Number of bytes in the first window.
     first_window: i64,
 }
 
-/// Connects, says that it plays at the first byte, and hears until the connection ends.
+/// Connects, reports playing at the first byte, and receives until the connection ends.
 fn listener_to(to: SocketAddr, heard: Arc<Mutex<Heard>>) -> Box<dyn Session> {
     toy(move |cx, input, _| match input {
         Input::Start { .. } => cx.out.push_back(tcp(to, PATIENCE)),
@@ -55,19 +55,19 @@ fn listener_to(to: SocketAddr, heard: Arc<Mutex<Heard>>) -> Box<dyn Session> {
     })
 }
 
-/// Plays one client on a worker with a ring against what `serve` does with its connection, with the
-/// run's clock.
+/// Runs one client on a worker with a ring. `serve` gets the server's side of the connection and
+/// the clock of the run.
 fn heard_of(segments: bool, serve: impl FnOnce(TcpStream, &Clock) + Send + 'static) -> Heard {
     heard_of_at(LOCAL, segments, serve)
 }
 
-/// The same, at that address of loopback.
+/// As [`heard_of`], with a given loopback address.
 fn heard_of_at(
     address: IpAddr,
     segments: bool,
     serve: impl FnOnce(TcpStream, &Clock) + Send + 'static,
 ) -> Heard {
-    // One after the other: who sends keeps a processor busy, and what is sent late comes in bursts.
+    // One at a time: a sender keeps a processor busy, and late segments leave in bursts.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let listener = TcpListener::bind((LOCAL, 0)).expect("a free port");
@@ -142,12 +142,12 @@ fn wait_until(clock: &Clock, due: Time) {
     }
 }
 
-/// Sends so many segments, one every two milliseconds, and says when each was sent.
+/// Sends `count` segments, one every two milliseconds, and returns their send times.
 fn send_paced(stream: &mut TcpStream, clock: &Clock, count: usize) -> Vec<Time> {
     send_every(Duration::from_millis(2), stream, clock, count)
 }
 
-/// The same, one every so often.
+/// As [`send_paced`], with a given interval.
 fn send_every(every: Duration, stream: &mut TcpStream, clock: &Clock, count: usize) -> Vec<Time> {
     let begin = clock.now();
     (0..count)
@@ -166,13 +166,13 @@ fn all(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn segments_have_their_times_though_they_are_read_seldom() {
+fn segments_keep_exact_times_with_periodic_reads() {
     const COUNT: usize = 300;
     if !may_have_a_ring() {
         return;
     }
-    // What is sent in a burst, because the sender was kept from its work, may be read before the
-    // ring shows it. Such a sender says nothing of the worker.
+    // A sender that was delayed sends a burst, which may be read before the ring delivers it. Such
+    // a run says nothing about the worker.
     let disturbed = |sent: &[Time]| {
         let due = (0u32..).map(|number| sent[0] + Duration::from_millis(2) * number);
         let mut late = sent.iter().zip(due).map(|(at, due)| at.since(due));
@@ -190,8 +190,8 @@ fn segments_have_their_times_though_they_are_read_seldom() {
             (heard.bytes == all(COUNT), heard.closed),
             (true, Some(Closed::End))
         );
-        // 600 ms, a read every 200; what comes before the ring has shown that media has begun is
-        // read at once, which on a busy machine is much.
+        // 600 ms, with a read every 400. Until the ring has delivered the beginning of the media,
+        // the connection is read on readiness, which on a busy machine takes long.
         if !disturbed(&sent) && heard.reads < COUNT / 4 {
             break (heard, sent);
         }
@@ -216,9 +216,9 @@ fn segments_have_their_times_though_they_are_read_seldom() {
 }
 
 #[test]
-fn a_window_holds_what_came_in_it() {
+fn window_counts_segments_by_arrival() {
     const COUNT: usize = 130;
-    // So slowly that it is read when its turn comes, and not because much has come.
+    // So slowly that reads happen in turns, and not because much has arrived.
     const EVERY: Duration = Duration::from_millis(10);
     if !may_have_a_ring() {
         return;
@@ -229,8 +229,8 @@ fn a_window_holds_what_came_in_it() {
         tell.send(sent).expect("it is waited for");
     });
     let sent = told.recv().expect("all was sent");
-    // What came right before its end may be the next one's, because the ring shows it later; and
-    // the loop may be late.
+    // Segments right before the end may count in the next window, because the ring delivers them
+    // later and the loop may be late.
     let slack = Duration::from_millis(50);
     let by = |offset| sent.iter().filter(|at| **at < Time::ZERO + offset).count() * SEGMENT;
     let holds = by(WINDOW - slack)..=by(WINDOW + slack);
@@ -240,13 +240,13 @@ fn a_window_holds_what_came_in_it() {
 }
 
 #[test]
-fn a_connection_that_the_ring_does_not_show_is_read_at_once() {
+fn connection_invisible_to_the_ring_is_read_at_once() {
     const COUNT: usize = 50;
     if !may_have_a_ring() {
         return;
     }
-    // None is asked for; and what comes from 127.0.0.1 is from none to whom it has connected as
-    // ::ffff:127.0.0.1.
+    // First case: no segments requested. Second case: the client connected to ::ffff:127.0.0.1, so
+    // packets from 127.0.0.1 do not match its peer.
     let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped().into();
     for (address, segments) in [(LOCAL, false), (mapped, true)] {
         let deadline = Instant::now() + PATIENCE;
@@ -258,7 +258,7 @@ fn a_connection_that_the_ring_does_not_show_is_read_at_once() {
                 (heard.bytes == all(COUNT), heard.closed),
                 (true, Some(Closed::End))
             );
-            // On a busy machine several come before the worker has its turn.
+            // On a busy machine, several segments arrive before the worker runs.
             if heard.reads > COUNT / 4 {
                 break;
             }
@@ -268,9 +268,9 @@ fn a_connection_that_the_ring_does_not_show_is_read_at_once() {
 }
 
 #[test]
-fn nothing_that_came_before_the_end_is_lost() {
-    // 300 ms: so that it is read seldom when the end comes, which takes until the ring is first
-    // looked into.
+fn data_before_the_end_is_not_lost() {
+    // 300 ms, so that the connection is read periodically when the end comes. That begins only
+    // after the first read of the ring.
     const BEFORE: usize = 150;
     const COUNT: usize = BEFORE + 10;
     if !may_have_a_ring() {
@@ -282,8 +282,7 @@ fn nothing_that_came_before_the_end_is_lost() {
             let rest: Vec<u8> = (BEFORE..COUNT).flat_map(segment).collect();
             stream.write_all(&rest).expect("there is room");
             if reset {
-                // What is still on its way is thrown away with a reset; on loopback nothing is for
-                // long.
+                // A reset discards data in flight; on loopback there is none for long.
                 wait_until(clock, clock.now() + Duration::from_millis(5));
                 let linger = Some(Duration::ZERO);
                 socket2::SockRef::from(&stream)
@@ -296,7 +295,7 @@ fn nothing_that_came_before_the_end_is_lost() {
             (heard.bytes == all(COUNT), heard.closed),
             (true, Some(closed))
         );
-        // Of what the ring has not shown only the last byte's time would be known.
+        // Without the ring, only the arrival time of the last byte would be known.
         let rest = heard.runs.iter().filter(|(end, _)| *end > BEFORE * SEGMENT);
         let rest: Vec<&(usize, Run)> = rest.collect();
         assert!(
@@ -307,12 +306,13 @@ fn nothing_that_came_before_the_end_is_lost() {
 }
 
 #[test]
-fn fast_media_has_its_times_though_the_ring_shows_it_later() {
-    // 64 KiB every millisecond: 524 Mb/s, more than may wait in the kernel until the ring shows it.
+fn fast_media_keeps_exact_times_with_a_late_ring() {
+    // 64 KiB every millisecond: 524 Mb/s, more than may wait in the kernel until the ring delivers
+    // it.
     const PIECE: usize = 64 * 1024;
     const COUNT: usize = 500;
     const EVERY: Duration = Duration::from_millis(1);
-    // Until media has begun, and the ring has shown that, it is read at once.
+    // Read on readiness until media has begun and the ring has delivered its beginning.
     const AT_ONCE: usize = 50;
     if !may_have_a_ring() {
         return;
@@ -345,15 +345,15 @@ fn fast_media_has_its_times_though_the_ring_shows_it_later() {
         begin = end;
     }
     let all = (COUNT - AT_ONCE) * PIECE;
-    // Less only where the worker was kept from its work for longer than memory is held.
+    // Fewer only if the worker was delayed for longer than memory can hold.
     assert!(exact > all / 10 * 9, "{exact} of {all}");
     late.sort_unstable();
     assert!(late[late.len() / 2] < Duration::from_millis(1), "{late:?}");
 }
 
 #[test]
-fn who_sends_fast_is_not_kept_waiting() {
-    // More than any receive buffer holds: if it were not read, it would never be sent.
+fn fast_sender_is_not_blocked() {
+    // More than any receive buffer holds: it can only be sent if it is read.
     const COUNT: usize = 50_000;
     if !may_have_a_ring() {
         return;
@@ -373,6 +373,6 @@ fn who_sends_fast_is_not_kept_waiting() {
         (heard.bytes == all(COUNT), heard.closed),
         (true, Some(Closed::End))
     );
-    // 60 MB. Were it read each 200 ms, 64 kB at a time, it would take more than a minute.
+    // 60 MB. With a read of 64 kB every 400 ms, it would take more than a minute.
     assert!(took < PATIENCE / 2, "{took:?}");
 }

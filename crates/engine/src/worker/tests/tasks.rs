@@ -1,4 +1,4 @@
-//! Which tasks are still wanted.
+//! Test of obsolete tasks.
 
 use super::super::connections::Connections;
 use super::super::is_wanted;
@@ -9,7 +9,7 @@ use super::super::timers::Task;
 use super::*;
 
 #[test]
-fn a_task_is_wanted_as_long_as_what_it_is_for_has_not_come_about() {
+fn task_is_wanted_until_its_purpose_is_fulfilled() {
     let mut sessions = Sessions::new(Duration::ZERO);
     let (connections, listeners) = (Connections::new(None, 1, 1), Listeners::default());
     let session = sessions.add(Slot::new(3, toy(|_, _, _| {}), 0, None));

@@ -1,4 +1,4 @@
-//! What arrives, and who hears of it: connections, bytes, datagrams.
+//! Received data: dispatch of readiness events, and reading of connections.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::worker::listeners::Accepting;
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
 
-/// How long after a connection could not be accepted the next attempt is made.
+/// Delay before the next attempt after accepting a connection failed.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 impl Worker {
@@ -32,7 +32,7 @@ impl Worker {
             if matches!(stream.state, State::Connecting { .. }) {
                 self.finish_connecting(place);
                 self.settle();
-                // Data may have come with the event that told of the connection.
+                // Data may have arrived with the event that reported the connection established.
                 self.readable(Place::Connection(place));
                 return;
             }
@@ -109,7 +109,7 @@ impl Worker {
         self.readable(Place::Connection(place));
     }
 
-    /// Begins the session of an accepted connection, which stands.
+    /// Starts the session of an accepted connection that is open.
     pub(crate) fn serve_accepted(&mut self, place: usize, acceptor: usize) {
         let number = self.runtime.coming_serial();
         let session = self.listeners.session(acceptor, number);
@@ -134,7 +134,7 @@ impl Worker {
         }
     }
 
-    /// Finds out how a connection attempt went, when its socket became ready.
+    /// Processes the result of an attempt to connect, after the socket became ready.
     fn finish_connecting(&mut self, place: usize) {
         let now = self.runtime.clock.now();
         match self.connections.finish_connecting(place, now) {
@@ -151,7 +151,7 @@ impl Worker {
                     remote: Some(remote),
                 };
                 self.runtime.inbox.push(session, opened);
-                // What was sent before it stood; that it is writable is told just this once.
+                // Sends what was queued before: the socket reports writability only this once.
                 self.writable(place);
             }
             Attempt::Securing { begun: true } => self.writable(place),
@@ -173,7 +173,7 @@ impl Worker {
         }
     }
 
-    /// Reads a connection because the kernel has told of it.
+    /// Reads a connection after a readiness event.
     fn read_connection(&mut self, place: usize) {
         let line = match self.connections.get(place).map(|stream| &stream.state) {
             Some(State::Exchange { line }) => Some(*line),
@@ -244,27 +244,28 @@ impl Worker {
         self.connections.end_reading(reading);
     }
 
-    /// Whether media comes in a connection that could be read seldom.
+    /// Returns `true` if a connection carries media and could be read periodically.
     fn brings_media(&self, place: usize) -> bool {
         let session = self.connections.could_be_seldom(place);
         let slot = session.and_then(|session| self.sessions.get(session));
         slot.is_some_and(|slot| {
-            // Media that comes by sockets of its own is none of the connection's.
+            // Media on sockets of its own does not arrive on the connection.
             let pairs = |(_, channel): &(_, Channel)| matches!(channel, Channel::Pair { .. });
             slot.has_media() && !slot.stopping && !slot.channels.iter().any(pairs)
         })
     }
 
-    /// The end of a connection that was read seldom need not wait any more.
+    /// Reads the rest of a periodically read connection that has ended, once it need not wait any
+    /// longer.
     pub(crate) fn read_to_end(&mut self, place: usize, key: SessionKey, of: ChannelId) {
-        // Its session may have closed it meanwhile, and the place be another's.
+        // Its session may have closed it meanwhile, and the index may belong to another connection.
         if self.connections.is_of(place, key, of) {
             self.connections.read_at_once(place);
             self.read_stream(place, WantedRead::All);
         }
     }
 
-    /// Reads a connection of which something may be known to have come.
+    /// Reads the given amount from a connection, if any.
     fn read_known(&mut self, place: usize, wanted: WantedRead) {
         if wanted != WantedRead::Nothing {
             self.read_stream(place, wanted);
@@ -297,7 +298,7 @@ impl Worker {
         }
     }
 
-    /// Reads those of the fast connections of which enough has been shown.
+    /// Reads the fast connections with enough bytes of known arrival time.
     pub(crate) fn read_fast_connections(&mut self, now: Time) {
         let Some(mut places) = self.connections.take_fast(now) else {
             return;
@@ -313,7 +314,7 @@ impl Worker {
         self.connections.put_fast(places);
     }
 
-    /// Reads all connections that are read seldom, up to the end of a window.
+    /// Reads all periodically read connections, up to the end of a window.
     pub(crate) fn read_all_connections(&mut self, end: Time) {
         let now = self.runtime.clock.now();
         for turn in self.connections.all_turns() {
@@ -326,8 +327,8 @@ impl Worker {
         }
     }
 
-    /// Has a session hear all that has come for it as far as is known, before it hears that time
-    /// has passed.
+    /// Delivers everything that is known to have arrived for a session, before its deadline or its
+    /// end.
     pub(crate) fn catch_up(&mut self, key: SessionKey) {
         let Some(slot) = self.sessions.get(key) else {
             return;
@@ -342,8 +343,8 @@ impl Worker {
         }
     }
 
-    /// Takes in what a connection over TLS brought, with when that came; says whether it is to be
-    /// read on.
+    /// Processes received bytes of a connection that uses TLS, with their arrival times. Returns
+    /// `true` if reading continues.
     fn open_sealed(&mut self, place: usize, bytes: &[u8], runs: &[Run]) -> bool {
         let buffers = &mut self.connections.buffers;
         let mut plain = std::mem::take(&mut buffers.plain);
@@ -363,8 +364,8 @@ impl Worker {
         on
     }
 
-    /// Has a session hear what came over TLS; says whether the connection is to be read on. `came`
-    /// is when the last of it came.
+    /// Delivers decrypted bytes to the session. Returns `true` if reading continues. `came` is the
+    /// arrival time of the last byte.
     fn unsealed(
         &mut self,
         place: usize,
@@ -392,8 +393,8 @@ impl Worker {
         let Some(stream) = self.connections.get(place) else {
             return false;
         };
-        // Its session may have handed it over at once, and a message have come with the end of the
-        // handshake.
+        // Its session may have handed it over immediately, and a message may have arrived with the
+        // end of the handshake.
         if let State::Exchange { line } = stream.state {
             let at = plain_runs.last().map_or(self.runtime.turn, |run| run.at);
             let came = (plain, at);
@@ -405,7 +406,7 @@ impl Worker {
             return on;
         }
         let State::Open { session, channel } = stream.state else {
-            // One that was ended in the middle of its handshake.
+            // The peer closed the connection during its handshake.
             if sent && ended {
                 self.lose_stream(place, Closed::End);
             }
@@ -420,14 +421,14 @@ impl Worker {
             (false, false) => Closed::Reset,
             (false, true) => return true,
         };
-        // Its session may have closed it, and the place be another's.
+        // Its session may have closed it, and the index may belong to another connection.
         if self.connections.is_of(place, session, channel) {
             self.lose_stream(place, how);
         }
         false
     }
 
-    /// The handshake of a connection is through.
+    /// Opens a connection after its TLS handshake.
     fn tls_stands(&mut self, place: usize, at: Time) {
         let Some(stream) = self.connections.get_mut(place) else {
             return;

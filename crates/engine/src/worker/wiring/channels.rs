@@ -1,5 +1,4 @@
-//! The channels of sessions over UDP, and what all channels have in common: opened, given a peer,
-//! closed.
+//! UDP channels of sessions, and operations of all channels: opening, setting the peer, closing.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,14 +16,14 @@ use crate::worker::rings::RingPort;
 use crate::worker::sessions::{Channel, Peer};
 
 impl Worker {
-    /// Counts a socket that could not be had for a want of this machine.
+    /// Counts a socket that could not be opened for lack of ports or descriptors.
     pub(crate) fn count_refused(&mut self, error: ChannelError) {
         if matches!(error, ChannelError::NoPorts | ChannelError::NoFiles) {
             self.runtime.tester.add(tester::SOCKETS_REFUSED, 1);
         }
     }
 
-    /// A pair of UDP ports for one session alone. Gives the address of the even one.
+    /// Opens a pair of UDP ports for one session. Returns the address of the even port.
     pub(crate) fn open_pair(
         &mut self,
         key: SessionKey,
@@ -35,8 +34,8 @@ impl Worker {
         let Some(slot) = self.sessions.get_mut(key) else {
             return Err(ChannelError::Other(0));
         };
-        // Without a sink the session wants to hear whole datagrams, as its trace does; the ring has
-        // only the beginning of each.
+        // A session without a sink, and a trace, need whole datagrams. The ring keeps only the
+        // beginning of each.
         let ring = self.rings.as_mut().filter(|_| slot.trace.is_none());
         let mut ring = ring.zip(sink);
         if let Some((rings, _)) = &mut ring {
@@ -79,8 +78,8 @@ impl Worker {
         Ok(local)
     }
 
-    /// A part in the pair of UDP ports that this worker's sessions share; with `outward` in the one
-    /// that sends to multicast groups so.
+    /// Opens a channel on the pair of UDP ports that the worker's sessions share. With `outward`,
+    /// uses the shared pair that sends to multicast groups with these settings.
     pub(crate) fn open_shared(
         &mut self,
         key: SessionKey,
@@ -88,7 +87,7 @@ impl Worker {
         local: IpAddr,
         outward: Option<Outward>,
     ) -> Result<SocketAddr, ChannelError> {
-        self.trace_misses(key, "what comes and goes by a socket that clients share");
+        self.trace_misses(key, "datagrams of a socket that clients share");
         let Opened {
             local,
             media,
@@ -106,14 +105,14 @@ impl Worker {
         Ok(local)
     }
 
-    /// Joins a group, or has a part in the membership that is there. Gives the group's address.
+    /// Joins a multicast group, or shares an existing membership. Returns the address of the group.
     pub(crate) fn join_group(
         &mut self,
         key: SessionKey,
         channel: ChannelId,
         open: Open,
     ) -> Result<SocketAddr, ChannelError> {
-        self.trace_misses(key, "what comes from a multicast group");
+        self.trace_misses(key, "datagrams of a multicast group");
         let Some(slot) = self.sessions.get_mut(key) else {
             return Err(ChannelError::Other(0));
         };
@@ -150,8 +149,7 @@ impl Worker {
         self.runtime.inbox.push(key, heard);
     }
 
-    /// Opens a single socket with that local port to the first of these addresses to which there
-    /// is a way.
+    /// Opens a single socket with a local port, connected to the first reachable address.
     pub(crate) fn open_udp_to(
         &mut self,
         key: SessionKey,
@@ -186,7 +184,8 @@ impl Worker {
         self.fail_to_open(key, channel, failed);
     }
 
-    /// Opens a single socket, whose media comes by the ring where there is one. Gives its address.
+    /// Opens a single socket. The packet ring receives its media if there is a ring. Returns the
+    /// local address.
     fn open_single(
         &mut self,
         key: SessionKey,
@@ -196,7 +195,7 @@ impl Worker {
     ) -> io::Result<SocketAddr> {
         let slot = self.sessions.get_mut(key);
         let slot = slot.ok_or(io::ErrorKind::NotConnected)?;
-        // The ring shows ports of the worker's alone, and a trace wants whole datagrams.
+        // The ring receives only the worker's own ports, and a trace needs whole datagrams.
         let may = local.port() == 0 && slot.trace.is_none();
         let ring = self.rings.as_mut().filter(|_| may).zip(media);
         let (socket, path) = match ring {
@@ -245,7 +244,7 @@ impl Worker {
         Ok(local)
     }
 
-    /// Reads a single socket so soon from now on.
+    /// Changes the reading mode of a single socket.
     pub(crate) fn read_so_soon(&mut self, key: SessionKey, channel: ChannelId, reading: Reading) {
         let Some(slot) = self.sessions.get_mut(key) else {
             return;
@@ -264,7 +263,7 @@ impl Worker {
         }
     }
 
-    /// Sends what a session wants sent from a single UDP socket.
+    /// Sends datagrams of a session from a single UDP socket.
     pub(crate) fn transmit(&mut self, key: SessionKey, transmit: &Transmit, bytes: &[u8]) {
         let slot = self.sessions.get(key);
         let channel = slot.and_then(|slot| slot.channel(transmit.channel));
@@ -334,8 +333,8 @@ impl Worker {
         self.drop_channel(key, state);
     }
 
-    /// Closes what stands behind a channel. A connection that still has something to send gets a
-    /// moment to do so.
+    /// Closes the sockets of a channel. A connection whose queue is not empty may linger to send
+    /// it.
     pub(crate) fn drop_channel(&mut self, key: SessionKey, channel: Channel) {
         let runtime = &mut self.runtime;
         match channel {

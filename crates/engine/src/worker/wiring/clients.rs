@@ -1,4 +1,4 @@
-//! Clients begin and leave as the plan wants, and sessions come to their end.
+//! Starting and stopping of clients as planned, and the end of sessions.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::worker::sessions::{Client, Slot};
 use crate::worker::timers::Task;
 use crate::worker::{Phase, Worker};
 
-/// How long sessions are told to stop before the loop looks at its sockets again.
+/// Maximum time of stopping sessions before the loop checks its sockets again.
 const STOPPING: Duration = Duration::from_millis(5);
 
-/// How many clients are begun before the loop looks at its sockets again: beginning one costs some
-/// tens of microseconds, and a thousand at once must not keep what arrives waiting.
+/// Maximum number of clients that begin before the loop checks its sockets again. Starting one
+/// takes some tens of microseconds, and a thousand at once must not delay received data.
 const BEGIN_AT_ONCE: usize = 64;
 
-/// In how many windows the rows of all clients that live are sent once.
+/// Number of windows in which every running client is reported once.
 const LIVING_EVERY: u64 = 10;
 
 impl Worker {
@@ -102,7 +102,7 @@ impl Worker {
         self.sessions.add(slot)
     }
 
-    /// Says what the trace of a client has not, where it is traced.
+    /// Adds a note that the trace of a session's client lacks `what`, if the client is traced.
     pub(crate) fn trace_misses(&mut self, key: SessionKey, what: &str) {
         let Some(slot) = self.slot(key).filter(|slot| slot.trace.is_some()) else {
             return;
@@ -110,11 +110,11 @@ impl Worker {
         let population = slot.population;
         let number = slot.client.as_ref().map_or(0, |client| client.slot);
         let name = self.populations.name(population);
-        let text = format!("the trace of {name}/{number} has not {what}");
+        let text = format!("the trace of {name}/{number} does not contain {what}");
         self.note("trace_incomplete", Some(population), text);
     }
 
-    /// Tells a session to come to its end, and sees to it that it does.
+    /// Asks a session to stop, and limits the time it may take.
     pub(crate) fn stop_session(&mut self, key: SessionKey, now: Time) {
         let until = self.sessions.time_to_stop(now);
         self.stop_session_until(key, until);
@@ -139,8 +139,8 @@ impl Worker {
         self.stop_some();
     }
 
-    /// Tells sessions that they are to stop, for as long as the loop can bear it: of many thousands
-    /// that takes longer.
+    /// Stops some sessions, for at most [`STOPPING`]: with many thousands, stopping all takes
+    /// longer.
     pub(crate) fn stop_some(&mut self) {
         let turn_ends = self.runtime.clock.now() + STOPPING;
         while let Some((key, until)) = self.sessions.next_to_stop() {
@@ -151,7 +151,7 @@ impl Worker {
         }
     }
 
-    /// Ends every session where it stands.
+    /// Ends all sessions immediately.
     pub(crate) fn end_all_now(&mut self) {
         self.populations.close();
         for key in self.sessions.keys() {
@@ -159,8 +159,8 @@ impl Worker {
         }
     }
 
-    /// Sends the rows of some of the clients that live, others in each window: every client's comes
-    /// round once in so many windows.
+    /// Reports some of the running clients, different ones in each window: every client is reported
+    /// once in [`LIVING_EVERY`] windows.
     pub(crate) fn report_the_living(&mut self) {
         let first = usize::try_from(self.windows.index() % LIVING_EVERY).unwrap_or(0);
         let step = usize::try_from(LIVING_EVERY).unwrap_or(1);
@@ -172,7 +172,7 @@ impl Worker {
         }
     }
 
-    /// Ends a session that did not come to an end in the time it was given.
+    /// Ends a session that did not stop in time.
     pub(crate) fn cut_session(&mut self, key: SessionKey) {
         let Some(slot) = self.slot(key) else { return };
         let population = slot.population;
@@ -184,13 +184,13 @@ impl Worker {
         self.note(
             "session_cut",
             Some(population),
-            format!("{who}: not ended in time, cut off"),
+            format!("{who}: did not stop in time, cut off"),
         );
         self.end_session_now(key);
     }
 
-    /// Tells a session that no time is left, so that it hands in its figures and takes its sinks
-    /// and flows away; and takes it away itself where it does not obey.
+    /// Tells a session that its time is over, so that it reports its metrics and removes its sinks
+    /// and flows. Then removes the session if it still exists.
     fn end_session_now(&mut self, key: SessionKey) {
         self.catch_up(key);
         let until = self.runtime.clock.now();
@@ -198,7 +198,7 @@ impl Worker {
         self.end_session(key, Outcome::Stopped);
     }
 
-    /// Counts how a client ended and lets the plan know.
+    /// Counts the outcome of a client, reports its end to the plan, and sends its row.
     pub(crate) fn client_ended(&mut self, index: usize, client: Client, outcome: Outcome) {
         let ended = self.runtime.clock.now();
         let state = self.populations.client_ended(index, client, outcome, ended);

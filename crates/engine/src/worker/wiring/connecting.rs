@@ -1,4 +1,4 @@
-//! The connections of sessions: asked for, refused, lost.
+//! Connections of sessions: opening, failing, closing.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -19,12 +19,11 @@ use crate::worker::names::{Asking, LookUp, Wanted};
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
 
-/// The ends of a Unix socket, which have no addresses.
+/// Local address of a Unix socket, which has none.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 impl Worker {
-    /// Looks the host up, and then opens what is wanted to it. All that may take as long as
-    /// `timeout`.
+    /// Resolves the host, and then opens `wanted` to it. Both together may take `timeout`.
     pub(crate) fn open_by_name(
         &mut self,
         key: SessionKey,
@@ -72,9 +71,8 @@ impl Worker {
         }
     }
 
-    /// Begins to connect to the first of the addresses; the others are tried in turn when it fails.
-    /// All that together may take as long as the task says that was set when the channel was asked
-    /// for.
+    /// Begins to connect to the first address. The others are tried in turn if it fails. The task
+    /// that was added when the session opened the channel limits the total time.
     pub(crate) fn connect(
         &mut self,
         key: SessionKey,
@@ -138,7 +136,8 @@ impl Worker {
         connections.connect(runtime, &wish, to, others, layer)
     }
 
-    /// TLS for a channel that is about to be connected; nothing where it is to be a plain one.
+    /// Returns the TLS layer for a channel that is about to connect, or `None` if it does not use
+    /// TLS.
     pub(crate) fn layer_of(
         &mut self,
         key: SessionKey,
@@ -222,7 +221,7 @@ impl Worker {
         }
     }
 
-    /// Takes a connection away that broke or was closed by the other side.
+    /// Removes a connection that failed or was closed by the peer.
     pub(crate) fn lose_stream(&mut self, place: usize, how: Closed) {
         let state = self.connections.get(place).map(|stream| &stream.state);
         if matches!(state, Some(State::Exchange { .. })) {
@@ -250,7 +249,7 @@ impl Worker {
         }
     }
 
-    /// The connection of a handshake has ended.
+    /// Handles the end of a connection during its TLS handshake.
     fn lost_in_handshake(&mut self, stream: &Stream, party: Party) {
         match party {
             Party::Client { session, channel } => {
@@ -262,7 +261,7 @@ impl Worker {
         }
     }
 
-    /// TLS of a connection failed, in its handshake or after.
+    /// Handles a TLS failure, during the handshake or later.
     pub(crate) fn tls_failed(&mut self, place: usize, fault: &Fault) {
         let Some(stream) = self.connections.remove(place) else {
             return;
@@ -291,13 +290,13 @@ impl Worker {
         self.note("tls_failed", subject, format!("{to}{fault}"));
     }
 
-    /// Says that a client of ours as a server came to no TLS.
+    /// Adds a note about the failed TLS handshake of a reference server's client.
     fn note_handshake(&mut self, from: Option<SocketAddr>, why: &dyn std::fmt::Display) {
         let from = from.map_or_else(|| "a client".to_owned(), |from| from.to_string());
         self.note("tls_failed", None, format!("{from}: {why}"));
     }
 
-    /// A connection was ended by the other side without a word of TLS.
+    /// Counts a connection that the peer closed without closing TLS.
     pub(crate) fn count_cut_off(&mut self, place: usize) {
         let Some(stream) = self.connections.get(place) else {
             return;

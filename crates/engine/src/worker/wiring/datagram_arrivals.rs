@@ -1,4 +1,4 @@
-//! What arrives by UDP sockets, and who hears of it.
+//! Received datagrams: reading of UDP sockets and delivery to sessions and sinks.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -17,16 +17,16 @@ use crate::worker::keys::{ACCEPTED, Place, SessionKey};
 use crate::worker::pairs::TakenIn;
 use crate::worker::sessions::{Channel, Slot};
 
-/// How many reads a socket gets before the others have their turn.
+/// Maximum number of reads of a socket before others are served.
 const READS_A_TURN: usize = 16;
 
-/// The most datagrams that a session hears of at once: what most reads bring. Room for all of them
-/// is written anew for each read.
+/// Maximum number of datagrams in one input: the size of most reads. The array is initialized for
+/// each read.
 const TOGETHER: usize = 16;
 
 impl Worker {
-    /// Reads what has come for a session's media sockets, before it hears of something else; of its
-    /// single sockets only where these were not read just now.
+    /// Reads a session's media sockets before the session receives another input. Its single
+    /// sockets are included only if `singles` is set, because the caller may just have read them.
     pub(crate) fn hear_media_first(&mut self, key: SessionKey, singles: bool) {
         self.hear_groups_first(key);
         if singles {
@@ -49,21 +49,21 @@ impl Worker {
         self.count_losses();
     }
 
-    /// Reads the media sockets whose turn it is of those that are read in batches.
+    /// Reads the media sockets in batched mode that are due.
     pub(crate) fn read_pairs_in_turn(&mut self, now: Time) {
         let batch = &mut self.batches.media;
         self.pairs.read_due(now, batch, counting!(self));
         self.settle();
     }
 
-    /// Reads all media sockets that are read in batches.
+    /// Reads all media sockets in batched mode.
     pub(crate) fn read_all_pairs(&mut self) {
         let batch = &mut self.batches.media;
         self.pairs.read_all(batch, counting!(self));
         self.settle();
     }
 
-    /// Reads one of a pair of sockets.
+    /// Reads one socket of a pair.
     pub(crate) fn read_pair(&mut self, place: Place) {
         let traced = self.pairs.is_traced(place);
         let kept = match traced {
@@ -104,7 +104,7 @@ impl Worker {
         let clock = self.runtime.clock.same_start();
         let owner = self.pairs.owner(place);
         for datagram in batch.datagrams(&clock) {
-            // What the session hears may end it, and its place be another's.
+            // The delivered input may have ended the session, and the index may belong to another.
             if self.pairs.owner(place) != owner {
                 break;
             }
@@ -122,7 +122,7 @@ impl Worker {
         }
     }
 
-    /// Counts what was lost at sockets for those sessions that are there.
+    /// Counts socket losses for the sessions that still exist.
     pub(crate) fn count_losses(&mut self) {
         while let Some((session, lost)) = self.runtime.next_loss() {
             if let Some(population) = self.sessions.population(session) {
@@ -132,14 +132,14 @@ impl Worker {
         }
     }
 
-    /// Reads the groups' media if it is time for that.
+    /// Reads the groups' media if it is due.
     pub(crate) fn read_groups_in_turn(&mut self, now: Time) {
         if self.groups.take_due(now) {
             self.read_all_groups();
         }
     }
 
-    /// Reads all groups' media.
+    /// Reads the media of all groups.
     pub(crate) fn read_all_groups(&mut self) {
         let media = self.groups.media();
         if media.is_empty() {
@@ -151,7 +151,7 @@ impl Worker {
         self.settle();
     }
 
-    /// Reads what has come for a session from its groups, before it hears of something else.
+    /// Reads a session's groups before the session receives another input.
     fn hear_groups_first(&mut self, key: SessionKey) {
         let Some(slot) = self.sessions.get(key).filter(|slot| slot.in_groups) else {
             return;
@@ -168,7 +168,7 @@ impl Worker {
         }
     }
 
-    /// Reads what a group's socket holds.
+    /// Reads a socket of a group.
     pub(crate) fn read_group(&mut self, end: usize) {
         match self.groups.port(end) {
             Some(Port::Media) => self.read_group_media(end),
@@ -177,8 +177,8 @@ impl Worker {
         }
     }
 
-    /// Counts what a group's media socket holds, and lets those hear it who count for themselves;
-    /// what sessions are to hear of it is pending then.
+    /// Counts the media of a group's socket, and delivers it to members without a sink. Resulting
+    /// media events are queued.
     fn read_group_media(&mut self, end: usize) {
         let Some(mut batch) = self.batches.media.take() else {
             return;
@@ -208,7 +208,7 @@ impl Worker {
         self.groups.was_read(end, &brought, &mut self.runtime);
     }
 
-    /// Has the members without a sink hear a batch.
+    /// Delivers a batch to the members without a sink.
     fn tell_group(&mut self, end: usize, batch: &ReceiveBatch) {
         let hearers = self.groups.hearers(end);
         if hearers.is_empty() {
@@ -225,7 +225,7 @@ impl Worker {
         }
     }
 
-    /// Passes RTCP of a group on.
+    /// Delivers RTCP of a group.
     fn read_group_control(&mut self, end: usize) {
         let Some(mut batch) = self.batches.polled.take() else {
             return;
@@ -258,7 +258,7 @@ impl Worker {
         self.batches.polled = Some(batch);
     }
 
-    /// Reads a single socket, and has those hear whose the datagrams are.
+    /// Reads a single socket and delivers its datagrams.
     pub(crate) fn read_single(&mut self, place: usize) {
         for _ in 0..READS_A_TURN {
             if !self.read_some(place) {
@@ -269,7 +269,8 @@ impl Worker {
         self.runtime.readiness.read_later(Place::Single(place));
     }
 
-    /// Reads all that is read late, so that it counts in the window in which it came.
+    /// Reads all sockets that are read late, so that their datagrams count in the window of their
+    /// arrival.
     pub(crate) fn read_all_late(&mut self) {
         for place in self.datagrams.late() {
             self.read_single(place);
@@ -277,10 +278,12 @@ impl Worker {
         self.settle();
     }
 
-    /// Reads what has come for a session's sockets that are read late, before it hears of something
-    /// else; before it hears of its `deadline`, which is now, that of all whose turn it is.
+    /// Reads a session's sockets that are read late, before the session receives another input.
+    /// With `deadline`, which is the current time, reads the single sockets that are due at a
+    /// deadline instead.
     pub(crate) fn hear_datagrams_first(&mut self, key: SessionKey, deadline: Option<Time>) {
-        // What is being handed over is the session's own, or it is another's turn just now.
+        // A batch is being delivered: its datagrams are the session's own, or another session is
+        // being served.
         if self.datagrams.are_heard() {
             return;
         }
@@ -306,7 +309,7 @@ impl Worker {
             if !wanted {
                 continue;
             }
-            // Bounded by how much a socket's buffer holds, but others want their turn.
+            // The receive buffer limits the size of a read, but other sockets must be served too.
             for _ in 0..READS_A_TURN {
                 if !self.read_some(place) {
                     break;
@@ -315,11 +318,11 @@ impl Worker {
         }
     }
 
-    /// Hands over what one look at a socket brings; says whether there may be more. What comes up
-    /// on the way is pending.
+    /// Delivers the datagrams of one receive call. Returns `true` if there may be more. Resulting
+    /// inputs are queued.
     fn read_some(&mut self, place: usize) -> bool {
         let Some(mut batch) = self.datagrams.take_batch() else {
-            // In the middle of handing over: next time.
+            // A batch is being delivered; the socket is read in the next iteration.
             self.runtime.readiness.read_later(Place::Single(place));
             return false;
         };
@@ -344,9 +347,10 @@ impl Worker {
         more
     }
 
-    /// Has sessions hear what a read has brought, and sinks count media. What came to a session's
-    /// own socket it hears together. An endpoint's hear one by one, because what a session makes of
-    /// a datagram, its end perhaps, may change whose the next one is.
+    /// Delivers read datagrams to sessions and counts media in sinks. Datagrams of a session's own
+    /// socket are delivered together. Those of an endpoint are delivered one by one, because the
+    /// effect of a datagram, for example the end of a session, may change the destination of the
+    /// next one.
     fn hand_over(&mut self, place: usize, owner: Owner, batch: &ReceiveBatch) {
         let clock = self.runtime.clock.same_start();
         let peer = self.datagrams.peer(place);

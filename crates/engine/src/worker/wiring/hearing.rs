@@ -1,4 +1,4 @@
-//! What sessions hear, at once or when the packet ring has handed over all that came earlier.
+//! Delivery of received data to sessions, immediately or after the packet ring has caught up.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::worker::inbox::Pending;
 use crate::worker::keys::SessionKey;
 use crate::worker::sessions::Channel;
 
-/// How long what has waited is passed on before the loop goes on, and comes back to it.
+/// Maximum time of releasing deferred inputs before the loop goes on and comes back to them.
 const LETTING_GO: Duration = Duration::from_millis(5);
 
 impl Worker {
-    /// Works off what the rings hold if it is time for that.
+    /// Reads the rings if they are due.
     pub(crate) fn read_rings(&mut self) {
         let Some(rings) = &self.rings else { return };
-        // Of connections that are read seldom the ring has to show all in time.
+        // The ring must promptly deliver the segments of connections that are read periodically.
         let times = self.connections.segment_times();
         let at_once = times.is_some_and(SegmentTimes::hurries);
         if rings.are_due(self.runtime.clock.now(), at_once) {
@@ -29,7 +29,7 @@ impl Worker {
         }
     }
 
-    /// Works off what the rings hold.
+    /// Reads the rings.
     pub(crate) fn read_rings_now(&mut self) {
         let Some(rings) = &mut self.rings else { return };
         rings.read(self.connections.segment_times(), counting!(self));
@@ -37,7 +37,7 @@ impl Worker {
         self.let_go();
     }
 
-    /// When the rings have to be read next, or something heard that waits for them.
+    /// Time of the next read of the rings, or of the next deferred input that must be delivered.
     pub(crate) fn rings_due(&self) -> Time {
         let turn = self.runtime.turn;
         let due = self.rings.as_ref();
@@ -46,13 +46,13 @@ impl Worker {
         })
     }
 
-    /// Whether nothing waits for the rings.
+    /// Returns `true` if no input is deferred.
     pub(crate) fn nothing_is_deferred(&self) -> bool {
         let rings = self.rings.as_ref();
         rings.is_none_or(|rings| rings.deferred.is_empty())
     }
 
-    /// Takes up what the kernel could not put into the rings.
+    /// Counts the packets dropped for lack of room in the rings.
     pub(crate) fn collect_ring_drops(&mut self) {
         if let Some(rings) = &mut self.rings {
             let drops = rings.take_drops();
@@ -60,13 +60,13 @@ impl Worker {
         }
     }
 
-    /// Passes on what has waited for the rings and need not any more, for as long as the loop can
-    /// bear it: where thousands of sessions end together, it is much.
+    /// Delivers deferred inputs that can be released, for at most [`LETTING_GO`]: if thousands of
+    /// sessions end together, there are many.
     pub(crate) fn let_go(&mut self) {
         self.let_go_until(self.runtime.clock.now() + LETTING_GO);
     }
 
-    /// Passes on all that has waited for the rings and need not any more.
+    /// Delivers all deferred inputs that can be released.
     pub(crate) fn let_go_of_all(&mut self) {
         self.let_go_until(Time::NEVER);
     }
@@ -84,14 +84,13 @@ impl Worker {
         }
     }
 
-    /// Whether something has waited for the rings and need not any more.
+    /// Returns `true` if a deferred input can be released.
     pub(crate) fn can_let_go(&self) -> bool {
         let rings = self.rings.as_ref();
         rings.is_some_and(|rings| rings.can_let_go(self.runtime.turn))
     }
 
-    /// Passes on all that has waited, in its order, though the rings have not brought all before
-    /// it.
+    /// Delivers all deferred inputs in order, even if the rings have not caught up.
     fn let_all_go(&mut self) {
         while let Some(rings) = &mut self.rings
             && let Some(waiting) = rings.deferred.pop()
@@ -163,8 +162,8 @@ impl Worker {
         }
     }
 
-    /// The end of a connection that is read seldom has been heard; says whether it has to wait
-    /// until the ring has shown what came before.
+    /// Handles the end of a periodically read connection. Returns `true` if the end is deferred
+    /// until the ring has delivered everything before it.
     pub(crate) fn end_waits(
         &mut self,
         place: usize,
@@ -183,14 +182,15 @@ impl Worker {
         mark.is_some()
     }
 
-    /// Until when the rings have to be read for all to be counted that has arrived; nothing if they
-    /// have been.
+    /// Returns the mark up to which the rings must be read to have counted everything that has
+    /// arrived, or `None` if it is reached.
     fn mark(&mut self) -> Option<Mark> {
         let now = self.runtime.clock.now();
         self.rings.as_mut()?.mark_if_behind(now)
     }
 
-    /// Whether something for that session has to wait, and for what.
+    /// Returns the mark to which an input of the session must be deferred, or `None` if it can be
+    /// delivered immediately.
     fn must_wait(&mut self, session: SessionKey) -> Option<Mark> {
         if !self.slot(session).is_some_and(|slot| slot.on_ring) {
             return None;
@@ -215,7 +215,7 @@ impl Worker {
         }
     }
 
-    /// Bytes of a connection, for its session.
+    /// Delivers or defers bytes of a connection.
     #[inline]
     pub(crate) fn bytes_arrived(
         &mut self,
@@ -225,7 +225,7 @@ impl Worker {
         at: Time,
         runs: &[Run],
     ) {
-        // What begins a stream is not held up.
+        // Inputs that begin a stream are not deferred.
         let started = self.slot(session).is_some_and(|slot| slot.has_media());
         let mark = started.then(|| self.must_wait(session)).flatten();
         let bytes = Deferred::Bytes {
@@ -238,7 +238,7 @@ impl Worker {
         self.hear_or_wait(mark, bytes);
     }
 
-    /// A datagram that no sink counts, for its session.
+    /// Delivers or defers a datagram that no sink counts.
     pub(crate) fn datagram_arrived(
         &mut self,
         session: SessionKey,
@@ -258,9 +258,10 @@ impl Worker {
         self.hear_or_wait(mark, datagram);
     }
 
-    /// Datagrams of a single socket that no sink counts, for its session. Once its media has begun
-    /// they wait for the ring: what begins it is not held up. Nor is what comes to a socket whose
-    /// media is not the ring's, because it sends: what is asked for there is to be sent at once.
+    /// Delivers or defers datagrams of a single socket that no sink counts. They are deferred only
+    /// once media has begun, so that the start of a stream is not delayed. They are not deferred
+    /// either if the ring does not receive the socket's media: such a session sends, and requests
+    /// for its data must be answered immediately.
     pub(crate) fn datagrams_arrived(
         &mut self,
         session: SessionKey,
@@ -290,7 +291,7 @@ impl Worker {
         }
     }
 
-    /// A connection has ended, for its session.
+    /// Delivers or defers the end of a connection.
     pub(crate) fn connection_ended(
         &mut self,
         session: SessionKey,
@@ -306,20 +307,20 @@ impl Worker {
         self.hear_or_wait(mark, closed);
     }
 
-    /// A media port whose media comes by the ring is wanted no more, and the kernel has counted so
-    /// many datagrams for it. It stays taken until all of them are counted.
+    /// Releases a media port whose media the ring receives, after all its datagrams are counted.
+    /// `arrived` is the kernel's datagram count for it.
     pub(crate) fn port_ends(&mut self, place: usize, arrived: u32) {
         let mark = self.mark();
         self.hear_or_wait(mark, Deferred::Port { place, arrived });
     }
 
-    /// The same of a single socket, which has been closed.
+    /// As [`Worker::port_ends`], for a single socket that has been closed.
     pub(crate) fn single_port_ends(&mut self, port: u16, arrived: u32) {
         let mark = self.mark();
         self.hear_or_wait(mark, Deferred::SinglePort { port, arrived });
     }
 
-    /// Takes a media port back of which all has been counted that the ring brings.
+    /// Releases a media port after all its media in the ring was counted.
     fn give_port_back(&mut self, media: usize, arrived: u32) {
         if let Some(port) = self.pairs.give_back(media) {
             self.take_back_from_ring(port, arrived);

@@ -1,9 +1,8 @@
-//! What connects the parts of a worker: each event of one, and each output of a session, to whom it
-//! concerns.
+//! Wiring of the parts of a worker: passes the events of one part and the outputs of sessions to
+//! the other parts.
 //!
 //! The parts know neither each other's sessions nor the loop. Everything here is a method of the
-//! worker that calls one part and passes on what it returns; the loop itself is in the module
-//! above.
+//! worker that calls one part and passes on its result. The loop itself is in the parent module.
 
 mod arrivals;
 mod channels;

@@ -1,4 +1,4 @@
-//! Carrying out what sessions want done.
+//! Execution of the outputs of sessions.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -56,12 +56,12 @@ impl Worker {
             Output::Tell { topic, message } => {
                 let topic: Arc<str> = topic.into();
                 if !self.links.pass_on(&topic, &message) {
-                    let text = format!("another worker has no room for what was said on {topic}");
+                    let text = format!("message on topic {topic} lost: queue of a worker is full");
                     self.note("message_lost", None, text);
                 }
                 self.tell_listeners(&topic, &message);
             }
-            // Carried out where its bytes are at hand.
+            // Executed by the caller, which has the bytes.
             Output::Transmit(_) => {}
             Output::Playing { at } => {
                 let population = self.slot(key).map(|slot| slot.population);
@@ -207,7 +207,7 @@ impl Worker {
                 let failed = u64::from(!self.groups.send(place, key, port, bytes));
                 self.runtime.tester.add(tester::SENDS_FAILED, failed);
             }
-            // Datagrams of these are sent by `Output::Transmit`.
+            // Single sockets send by `Output::Transmit`.
             Channel::Datagrams { .. } => {}
             Channel::Resolving | Channel::Pair { peer: None, .. } => {
                 self.runtime.tester.add(tester::SENDS_FAILED, 1);
@@ -215,7 +215,7 @@ impl Worker {
         }
     }
 
-    /// A session hands a connection over.
+    /// Takes over a connection for an exchange.
     fn begin_exchange(&mut self, key: SessionKey, channel: ChannelId, exchange: Box<dyn Exchange>) {
         if let Some(slot) = self.sessions.get(key)
             && let Some(Channel::Stream(place)) = slot.channel(channel)
@@ -226,7 +226,7 @@ impl Worker {
         }
     }
 
-    /// A session wants nothing more to be planned on a connection that it has handed over.
+    /// Plans no more messages on a handed-over connection.
     fn finish_exchange(&mut self, key: SessionKey, channel: ChannelId) {
         let slot = self.sessions.get(key);
         if let Some(Channel::Stream(place)) = slot.and_then(|slot| slot.channel(channel)) {
@@ -235,7 +235,7 @@ impl Worker {
         }
     }
 
-    /// Has sessions hear how connections ended that they have handed over.
+    /// Notifies sessions of the end of handed-over connections.
     pub(crate) fn hear_ended_exchanges(&mut self) {
         while let Some((key, channel, how)) = self.exchanges.next_ended() {
             if let Some(slot) = self.slot(key) {
@@ -246,13 +246,13 @@ impl Worker {
         }
     }
 
-    /// Sends the messages that are due on connections that were handed over.
+    /// Sends the messages that are due on handed-over connections.
     pub(crate) fn send_messages(&mut self, now: Time) {
         self.exchanges.send(around!(self), now);
         self.hear_ended_exchanges();
     }
 
-    /// Has a look at all connections that were handed over: at the end of each window.
+    /// Checks all handed-over connections at the end of each window.
     pub(crate) fn look_at_exchanges(&mut self) {
         self.exchanges.look(around!(self));
         self.hear_ended_exchanges();
@@ -281,7 +281,7 @@ impl Worker {
     fn has_room_for(&mut self, topic: &str) -> bool {
         let room = self.topics.has_room_for(topic);
         if !room {
-            let text = format!("{topic} is one topic more than the {TOPICS} there may be");
+            let text = format!("topic {topic} refused: more than {TOPICS} topics");
             self.note("topic_refused", None, text);
         }
         room
@@ -300,7 +300,7 @@ impl Worker {
         }
     }
 
-    /// Takes a session and everything it held away.
+    /// Removes a session and everything it held.
     pub(crate) fn end_session(&mut self, key: SessionKey, outcome: Outcome) {
         let Some(slot) = self.sessions.remove(key) else {
             return;
@@ -318,8 +318,8 @@ impl Worker {
     }
 
     fn start_flow(&mut self, key: SessionKey, flow: FlowId, channel: ChannelId) {
-        // What its session did in the same turn may have ended it: a request to end that came in
-        // one read with the request to begin.
+        // The session may have ended the flow in the same turn, for example if one read contained
+        // both the request to start and the request to stop.
         if !self.flows.contains(flow) {
             return;
         }
@@ -361,7 +361,9 @@ impl Worker {
                 }
                 Ok(sent_by)
             }
-            _ => Err(io::Error::other("a flow's channel leads nowhere")),
+            _ => Err(io::Error::other(
+                "channel of the flow is not open or has no peer",
+            )),
         };
         match sent_by {
             Ok(Some(sent_by)) => {
@@ -377,14 +379,14 @@ impl Worker {
         }
     }
 
-    /// Lends a flow that is here; none where it is lent already.
+    /// Moves a flow to the pacer. Returns `None` if the pacer already has it.
     fn lend_to_pacer(
         &mut self,
         whose: Whose,
         place: Place,
         (to, source): (SocketAddr, Option<IpAddr>),
     ) -> io::Result<Option<SentBy>> {
-        self.trace_misses(whose.session, "datagrams of media that it sends");
+        self.trace_misses(whose.session, "media datagrams that it sends");
         let socket = self.sending.socket(place, || match place {
             Place::Single(place) => self.datagrams.descriptor(place),
             place => {
@@ -404,7 +406,7 @@ impl Worker {
             .lend(&mut self.flows, whose, (socket, to), worker)
     }
 
-    /// A session may have given its flows something to send before what comes next.
+    /// Reschedules the session's flows, whose next packet may have become due earlier.
     #[inline]
     pub(crate) fn look_at_flows(&mut self, key: SessionKey) {
         if let Some(slot) = self.sessions.get(key)
@@ -414,7 +416,7 @@ impl Worker {
         }
     }
 
-    /// Lets the session's flow send no more that it is said of; says whether there is one.
+    /// Stops the session's flow that `is` selects. Returns `false` if there is none.
     fn stop_flow(&mut self, key: SessionKey, is: impl Fn(&(FlowId, SentBy)) -> bool) -> bool {
         let Some(slot) = self.slot(key) else {
             return false;
@@ -427,15 +429,15 @@ impl Worker {
         true
     }
 
-    /// A flow has come to its end: its session hears so once, and may start it again. Of one that
-    /// was stopped meanwhile, to pause perhaps, it hears nothing.
+    /// Handles the end of a flow. Its session is notified once, and may start the flow again. It is
+    /// not notified if the flow was stopped meanwhile, for example by a pause.
     fn end_flow(&mut self, key: SessionKey, flow: FlowId, sent_by: SentBy) {
         if self.stop_flow(key, |&started| started == (flow, sent_by)) {
             self.runtime.inbox.push(key, Pending::FlowEnded { flow });
         }
     }
 
-    /// Takes up what the pacer has to say.
+    /// Processes the events of the pacer.
     pub(crate) fn hear_pacer(&mut self) {
         let News { ended, refused } = self.sending.take_news();
         for (key, flow, lease) in ended {

@@ -76,7 +76,7 @@ impl SocketTurn {
 /// Result of a batched read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Batched reads go on; this one delivered so many datagrams.
+    /// Batched reads go on; the number is that of the datagrams in this read.
     Goes(usize),
     IsFast,
     IsGone,

@@ -49,7 +49,7 @@ impl From<RingSettings> for RingPlan {
     }
 }
 
-/// Everything a worker needs; can be sent to its thread.
+/// Configuration of a worker; can be sent to its thread.
 pub(crate) struct Config {
     pub(crate) index: u32,
     pub(crate) commands: Receiver<Command>,

@@ -84,7 +84,7 @@ pub(super) struct Exchanges {
     scratch: Vec<u8>,
 }
 
-/// What exchanges need in addition to their own state.
+/// The parts of a worker that exchanges need in addition to their own state.
 pub(super) struct Around<'a> {
     pub(super) connections: &'a mut Connections,
     pub(super) populations: &'a mut Populations,

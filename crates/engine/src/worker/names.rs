@@ -22,7 +22,7 @@ pub(super) struct Asking {
     pub(super) wanted: Wanted,
 }
 
-/// What a channel opens after the name is resolved.
+/// Kind of socket to open after the name is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// A TCP connection, with or without TLS.

@@ -336,7 +336,7 @@ impl Lender for Lent {
         self.shared.reach(|state| {
             let active = state.find(lease).expect(HERE);
             reach(&mut *active.flow);
-            // Its next packet may have become due earlier.
+            // The next packet of the flow may have become due earlier.
             if let Some(at) = active.flow.next_due()
                 && at < active.due
             {

@@ -136,8 +136,8 @@ impl Readiness {
         self.control.registry().deregister(socket)
     }
 
-    /// Marks a socket for reading in the next iteration: it may hold more data, and no further
-    /// event will announce it.
+    /// Marks a socket for reading in the next iteration: it may hold more data, which no
+    /// further event will announce.
     pub(super) fn read_later(&mut self, place: Place) {
         self.unread.push(place);
     }

@@ -46,7 +46,7 @@ pub(super) struct Slot {
     pub(super) trace: Option<Tracer>,
 }
 
-/// What the plan and the run file know about a client.
+/// Data of a client for the plan and the run file.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) id: u64,

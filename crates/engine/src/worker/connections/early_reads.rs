@@ -1,8 +1,8 @@
 //! Bytes of fast connections that were read before the packet ring has delivered their arrival
 //! times.
 //!
-//! They are held here instead of in the kernel. One reason is the sender's window. The other is a
-//! server on the same machine that sends from its own buffer without copying (sendfile(2),
+//! The bytes are held here instead of in the kernel. One reason is the sender's window. The other is
+//! a server on the same machine that sends from its own buffer without copying (sendfile(2),
 //! MSG_ZEROCOPY): it overwrites data that is not read in time.
 
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ pub(crate) struct Chunk {
 /// Result of reading all available bytes of a connection early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holding {
-    /// Nothing more is available.
+    /// All available bytes were read.
     All,
     /// There is no room for more.
     Full,

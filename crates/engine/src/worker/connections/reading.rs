@@ -52,7 +52,7 @@ pub(crate) enum Step {
     Ended,
     /// The connection failed.
     Broken,
-    /// Nothing more to read.
+    /// The read is complete.
     Done,
 }
 

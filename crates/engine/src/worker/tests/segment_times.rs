@@ -15,7 +15,7 @@ const SEGMENT: usize = 1200;
 /// Counter of the bytes that a client received.
 const COUNTED: CounterId = protocol::media::rtp::metrics::PAYLOAD_BYTES;
 
-/// What a client received on the connection with media.
+/// Data that a client received on the connection with media.
 #[derive(Default)]
 struct Heard {
     bytes: Vec<u8>,
@@ -218,7 +218,7 @@ fn segments_keep_exact_times_with_periodic_reads() {
 #[test]
 fn window_counts_segments_by_arrival() {
     const COUNT: usize = 130;
-    // So slowly that reads happen in turns, and not because much has arrived.
+    // Slow enough for reads by turn: little data arrives between turns.
     const EVERY: Duration = Duration::from_millis(10);
     if !may_have_a_ring() {
         return;

@@ -189,7 +189,7 @@ impl Worker {
         self.end_session_now(key);
     }
 
-    /// Tells a session that its time is over, so that it reports its metrics and removes its sinks
+    /// Tells a session that its time has run out, so that it reports its metrics and removes its sinks
     /// and flows. Then removes the session if it still exists.
     fn end_session_now(&mut self, key: SessionKey) {
         self.catch_up(key);

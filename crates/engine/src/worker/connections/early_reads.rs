@@ -1,9 +1,9 @@
 //! Bytes of fast connections that were read before the packet ring has delivered their arrival
 //! times.
 //!
-//! The bytes are held here instead of in the kernel. One reason is the sender's window. The other is
-//! a server on the same machine that sends from its own buffer without copying (sendfile(2),
-//! MSG_ZEROCOPY): it overwrites data that is not read in time.
+//! The bytes are held here instead of in the kernel. One reason is the sender's window. Another
+//! reason is a server on the same machine that sends from its own buffer without copying
+//! (sendfile(2), MSG_ZEROCOPY): it overwrites data that is not read in time.
 
 use std::collections::VecDeque;
 use std::io;

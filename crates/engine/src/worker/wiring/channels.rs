@@ -34,7 +34,7 @@ impl Worker {
         let Some(slot) = self.sessions.get_mut(key) else {
             return Err(ChannelError::Other(0));
         };
-        // A session without a sink, and a trace, need whole datagrams. The ring keeps only the
+        // Traces, and sessions without a sink, need whole datagrams. The ring keeps only the
         // beginning of each.
         let ring = self.rings.as_mut().filter(|_| slot.trace.is_none());
         let mut ring = ring.zip(sink);

@@ -189,8 +189,8 @@ impl Worker {
         self.end_session_now(key);
     }
 
-    /// Tells a session that its time has run out, so that it reports its metrics and removes its sinks
-    /// and flows. Then removes the session if it still exists.
+    /// Tells a session that its time has run out, so that it reports its metrics and removes its
+    /// sinks and flows. Then removes the session if it still exists.
     fn end_session_now(&mut self, key: SessionKey) {
         self.catch_up(key);
         let until = self.runtime.clock.now();

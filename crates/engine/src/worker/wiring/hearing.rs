@@ -183,7 +183,7 @@ impl Worker {
     }
 
     /// Returns the mark up to which the rings must be read to have counted everything that has
-    /// arrived, or `None` if it is reached.
+    /// arrived, or `None` if it is reached and nothing is deferred.
     fn mark(&mut self) -> Option<Mark> {
         let now = self.runtime.clock.now();
         self.rings.as_mut()?.mark_if_behind(now)

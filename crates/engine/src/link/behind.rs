@@ -1,5 +1,5 @@
-//! A program behind a link: in a network of its own, from which everything goes by the link to this
-//! machine.
+//! A program behind a link: in its own network namespace, whose only route leads over the link to
+//! this machine.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,10 +10,10 @@ use net::{Clock, Namespace, Tun};
 
 use super::{Emulator, LinkWindow, Plan};
 
-/// The interface that the program has.
+/// Name of the interface in the program's namespace.
 const INSIDE: &str = "link";
 
-/// How many links there may be on a machine at a time: their networks differ in one byte.
+/// Maximum number of links on a machine at a time: their networks differ in one byte.
 const MOST: u8 = u8::MAX;
 
 /// A network behind a link, until it is stopped.
@@ -25,12 +25,12 @@ pub struct Behind {
 }
 
 impl Behind {
-    /// Makes a network that has one interface, and a link from it to this machine; `mtu` is that of
-    /// both ends. The record begins.
+    /// Creates a namespace with one interface, and a link from it to this machine. Both ends have
+    /// this `mtu`. The record begins.
     ///
     /// # Errors
-    /// `PermissionDenied` without CAP_SYS_ADMIN and CAP_NET_ADMIN; `NotFound` without /dev/net/tun;
-    /// what else the operating system says.
+    /// `PermissionDenied` without CAP_SYS_ADMIN and CAP_NET_ADMIN; `NotFound` if /dev/net/tun is
+    /// missing; or any other error of the operating system.
     pub fn make(plan: Plan, mtu: u16) -> io::Result<Behind> {
         let (number, far) = outside()?;
         let inside = Namespace::new()?;
@@ -58,17 +58,17 @@ impl Behind {
         })
     }
 
-    /// This machine's address at its end of the link.
+    /// Address of this machine at its end of the link.
     pub fn machine(&self) -> IpAddr {
         addresses(self.number, 1)[0].0
     }
 
-    /// The program's address at its end of the link.
+    /// Address of the program at its end of the link.
     pub fn program(&self) -> IpAddr {
         addresses(self.number, 2)[0].0
     }
 
-    /// Whether the link's thread may go before all others.
+    /// True if the link's thread runs at real-time priority.
     pub fn goes_first(&self) -> bool {
         self.emulator.goes_first()
     }
@@ -84,21 +84,21 @@ impl Behind {
     /// Starts a program behind the link.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         self.inside.within(|| command.spawn())
     }
 
-    /// Stops the link; gives what it did.
+    /// Stops the link. Returns its last windows.
     ///
     /// # Errors
-    /// It stopped before, for the reason that the operating system gave.
+    /// The link had ended early, with the error of the operating system.
     pub fn stop(self) -> io::Result<Option<LinkWindow>> {
         self.emulator.stop()
     }
 }
 
-/// This machine's end of the first link that is not there yet.
+/// Opens this machine's end of the first link whose number is free.
 fn outside() -> io::Result<(u8, Tun)> {
     for number in 0..MOST {
         match Tun::open(&format!("sglink{number}")) {
@@ -106,10 +106,10 @@ fn outside() -> io::Result<(u8, Tun)> {
             opened => return opened.map(|tun| (number, tun)),
         }
     }
-    Err(io::Error::other("there are 255 links on this machine"))
+    Err(io::Error::other("all 255 links of this machine are in use"))
 }
 
-/// The addresses of one end, of IPv4 first.
+/// Addresses of one end, IPv4 first.
 fn addresses(number: u8, last: u8) -> [(IpAddr, u8); 2] {
     let v4 = Ipv4Addr::new(10, 82, number, last);
     let v6 = Ipv6Addr::new(0xfd82, 0, 0, number.into(), 0, 0, 0, last.into());

@@ -1,5 +1,5 @@
-//! One direction of an emulated link: packets out of one interface, through the model, into the
-//! other.
+//! One direction of an emulated link: packets are read from one interface, pass the model, and are
+//! written to the other.
 
 use std::io;
 use std::time::Duration;
@@ -13,42 +13,40 @@ use measure::link::{
 use measure::{CounterId, Recorder, Time, Window};
 use net::{Clock, Tun};
 
-/// How many packets leave or are read at a time, before the other direction has its turn: some
-/// 50 µs.
+/// Packets that are written or read before the other direction has its turn: some 50 µs.
 const BURST: usize = 16;
 
-/// The longest packet that an interface can carry.
+/// Maximum length of a packet on an interface.
 const LONGEST: usize = 65_535;
 
-/// How many buffers are kept for packets to come.
+/// Maximum number of spare buffers.
 const SPARE: usize = 4096;
 
-/// How many packets may be in it. A link that holds more has a delay that its rate does not fit:
-/// what comes then is dropped as overload. With packets of 1,500 bytes these are 300 MB.
+/// Maximum number of packets in the model. A link that holds more has a delay that its rate does
+/// not allow; further packets are dropped as overload. 200,000 packets of 1,500 bytes take 300 MB.
 const MOST_HELD: usize = 200_000;
 
-/// A packet on its way.
+/// A packet under way.
 #[derive(Clone, Debug)]
 struct Packet {
     bytes: Vec<u8>,
-    /// How long at most it had waited to be read when it came to the link.
+    /// Upper bound of the time that it waited to be read.
     waited: Duration,
 }
 
-/// One direction, as far as it has come.
 #[derive(Debug)]
 pub(super) struct Direction {
     model: Link<Packet>,
-    /// What came before the record began. It still arrives, and is in no record.
+    /// Model with the packets sent before the record began. They are delivered but not recorded.
     before: Option<Link<Packet>>,
     recorder: Recorder,
-    /// What the recorder has of the model's counts.
+    /// Counts of the model that the recorder has.
     recorded: Counts,
-    /// The most bytes in the queue, in this window.
+    /// Maximum number of queued bytes in this window.
     queue_bytes: u64,
-    /// The kernel's count of what it dropped at the near interface.
+    /// Kernel counter of packets dropped at the near interface.
     dropped: u64,
-    /// What windows saw that nobody has taken.
+    /// Windows that have not been taken, merged.
     kept: Option<Window>,
     spare: Vec<Vec<u8>>,
     buffer: Box<[u8]>,
@@ -69,7 +67,7 @@ impl Direction {
         }
     }
 
-    /// Begins the record, and the model anew: from now on packets are numbered from 0.
+    /// Begins the record and resets the model: packets are numbered from 0 from now on.
     pub(super) fn begin(&mut self, course: Course, seed: u64, near: &Tun) {
         let model = Link::new(course.settings, course.changes, seed);
         self.before = Some(std::mem::replace(&mut self.model, model));
@@ -80,7 +78,7 @@ impl Direction {
         self.dropped = near.dropped().unwrap_or(self.dropped);
     }
 
-    /// Has packets leave that are due, some at a time. Gives whether any were.
+    /// Delivers up to [`BURST`] packets that are due. Returns `false` if there were none.
     pub(super) fn deliver(&mut self, clock: &Clock, far: &Tun) -> bool {
         let mut any = self.deliver_old(clock, far);
         for _ in 0..BURST {
@@ -110,7 +108,7 @@ impl Direction {
             return false;
         };
         if let Some(delivery) = before.take(clock.now()) {
-            // It is in no record.
+            // Packets sent before the record are not counted.
             let _ = self.write(delivery, far);
             return true;
         }
@@ -129,7 +127,7 @@ impl Direction {
             packet[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
         let written = match far.write(&packet) {
-            // The receiving kernel refuses what a wrong bit has made no IP packet any more.
+            // The receiving kernel refuses a packet whose wrong bit made it an invalid IP packet.
             Err(error)
                 if error.kind() == io::ErrorKind::InvalidInput && delivery.wrong_bit.is_some() =>
             {
@@ -144,8 +142,8 @@ impl Direction {
         written
     }
 
-    /// Takes in packets that have come, some at a time, and have waited so long at most. Gives
-    /// whether any had.
+    /// Reads up to [`BURST`] packets, which have waited for at most `waited`. Returns `false` if
+    /// there were none.
     pub(super) fn take_in(
         &mut self,
         clock: &Clock,
@@ -165,20 +163,20 @@ impl Direction {
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.extend_from_slice(&self.buffer[..length]);
             let packet = Packet { bytes, waited };
-            // What is lost is counted by the model.
+            // The model counts losses.
             let _: Result<(), Lost> = self.model.send(clock.now(), length, packet);
             self.queue_bytes = self.queue_bytes.max(self.model.queued_bytes());
         }
         Ok(true)
     }
 
-    /// When a packet is to leave next.
+    /// Time at which the next packet leaves.
     pub(super) fn next(&self) -> Option<Time> {
         let before = self.before.as_ref().and_then(Link::next);
         self.model.next().into_iter().chain(before).min()
     }
 
-    /// Hands over what the window saw.
+    /// Takes the window since the last call.
     pub(super) fn window(&mut self, near: &Tun) -> Window {
         let (before, now) = (self.recorded, self.model.counts());
         let lost = Counts::lost;
@@ -214,7 +212,7 @@ impl Direction {
         window
     }
 
-    /// Keeps what a window saw for the next one.
+    /// Keeps a window that was not taken, for merging with the next one.
     pub(super) fn keep(&mut self, window: Window) {
         self.kept = Some(window);
     }

@@ -1,5 +1,5 @@
-//! An emulated link between two interfaces: one thread that reads each packet, asks the model of
-//! the link what becomes of it, and writes it when it is due.
+//! Emulated link between two interfaces: one thread reads each packet, lets the model decide its
+//! fate, and writes it when it is due.
 
 mod behind;
 mod direction;
@@ -19,47 +19,47 @@ pub use behind::Behind;
 use direction::Direction;
 use pace::Pace;
 
-/// The longest that its thread waits without looking at the time. So it is noticed within it that
-/// the thread was kept from its work.
+/// Longest wait of the thread. It bounds how long a delay of the thread goes unnoticed.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
-/// If its thread looks so much later than it was to, it was kept from its work. Half of what makes
-/// a measurement invalid.
+/// If the thread wakes later than planned by more than this, it counts as delayed. Half of the
+/// lateness that makes a measurement invalid.
 const KEPT: Duration = Duration::from_micros(500);
 
-/// How often packets are taken in then, some at a time: as many as may have waited.
+/// Maximum number of read rounds after such a delay, enough for all packets that may be waiting.
 const ROUNDS: usize = 1000;
 
-/// For how long packets that are under way when it is to end may still arrive.
+/// Time for packets under way to arrive after the link is told to end.
 const LAST: Duration = Duration::from_secs(2);
 
-/// How many windows may wait to be taken: a minute.
+/// Capacity of the window queue: about a minute.
 const WINDOWS: usize = 64;
 
-/// A link: what it does to packets in either direction.
+/// Settings of a link in both directions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// From the clients to the server, or from the program that is behind the link; and back.
+    /// Uplink and downlink. The uplink leads from the clients to the server, or away from the
+    /// program behind the link.
     pub courses: [Course; 2],
-    /// What chance is drawn from.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What a link did in one window.
+/// Metrics of a link in one window.
 #[derive(Debug)]
 pub struct LinkWindow {
-    /// Which window of the record; it is the last one's where the record ends within it.
+    /// Index of the window, or of the last merged one.
     pub index: u64,
-    /// Whether the record ended with it.
+    /// True if the record ended with it.
     pub is_last: bool,
     /// From the clients to the server.
     pub up: Window,
-    /// The other way.
+    /// From the server to the clients.
     pub down: Window,
 }
 
 impl LinkWindow {
-    /// Adds a window to those before it.
+    /// Merges a window into those before it.
     fn add(sum: &mut Option<LinkWindow>, window: LinkWindow) {
         let Some(sum) = sum else {
             *sum = Some(window);
@@ -72,7 +72,7 @@ impl LinkWindow {
     }
 }
 
-/// A link that carries packets, until it is stopped.
+/// Handle of a link that carries packets until it is stopped.
 #[derive(Debug)]
 pub struct Emulator {
     wishes: Sender<Wish>,
@@ -80,26 +80,26 @@ pub struct Emulator {
     windows: Receiver<LinkWindow>,
     thread: Option<JoinHandle<io::Result<LinkWindow>>>,
     plan: Plan,
-    /// Whether its thread goes before all others.
+    /// True if its thread runs at real-time priority.
     first: bool,
 }
 
-/// What its thread is told.
+/// Command to the link's thread.
 enum Wish {
-    /// Begin the record, with that clock.
+    /// Begin the record, with this clock.
     Begin(Clock, Box<Plan>),
-    /// End the record, and hand over the rest of it; go on carrying packets.
+    /// End the record and hand over the rest of it, but continue to carry packets.
     EndRecord,
-    /// End when what is under way has arrived, and hand over the rest of the record.
+    /// End once the packets under way have arrived, and hand over the rest of the record.
     End,
 }
 
 impl Emulator {
-    /// Begins to carry packets between two interfaces, `near` that of the clients. What it does is
-    /// in no record before [`Emulator::begin`].
+    /// Starts to carry packets between two interfaces; `near` belongs to the clients. The record
+    /// starts with [`Emulator::begin`].
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub fn start(near: Tun, far: Tun, plan: Plan) -> io::Result<Emulator> {
         let (wishes, heard) = bounded(4);
         let (told, windows) = bounded(WINDOWS);
@@ -118,7 +118,7 @@ impl Emulator {
         let thread = std::thread::Builder::new()
             .name("link".to_owned())
             .spawn(move || {
-                // Where it may not, packets may leave late; the record says how late.
+                // Without these rights packets may leave late, which the record shows.
                 let _ = net::thread::wake_exactly();
                 let first = net::thread::go_before_all().is_ok();
                 let _ = say.send(first);
@@ -134,31 +134,31 @@ impl Emulator {
         })
     }
 
-    /// Whether its thread may go before all others (CAP_SYS_NICE). If not, packets leave late on a
-    /// busy machine.
+    /// True if its thread runs at real-time priority (CAP_SYS_NICE). Otherwise packets leave late
+    /// on a busy machine.
     pub fn goes_first(&self) -> bool {
         self.first
     }
 
-    /// Begins the record at the time 0 of that clock; what is lost and when is counted from here.
+    /// Begins the record at time 0 of `clock`. Outages, stages and packet numbers count from there.
     pub fn begin(&self, clock: &Clock) {
         self.tell(Wish::Begin(clock.same_start(), Box::new(self.plan.clone())));
     }
 
-    /// Ends the record, in the middle of a window, and gives what was not taken of it yet. The link
-    /// goes on carrying packets.
+    /// Ends the record within a window and returns the part that was not taken. The link continues
+    /// to carry packets.
     pub fn end_record(&self) -> Option<LinkWindow> {
         self.tell(Wish::EndRecord);
         self.take(|window| window.is_last)
     }
 
-    /// What it did in the window of that number, and in those before that were not taken yet.
-    /// Waits for it a moment, where it has just ended.
+    /// Returns the windows up to `index` that were not taken, merged. Waits up to 100 ms for a
+    /// window that has just ended.
     pub fn window(&self, index: u64) -> Option<LinkWindow> {
         self.take(|window| window.index >= index)
     }
 
-    /// Takes windows up to one that is `enough`, and adds them up.
+    /// Takes windows up to one that is `enough`, and merges them.
     fn take(&self, enough: impl Fn(&LinkWindow) -> bool) -> Option<LinkWindow> {
         const MOMENT: Duration = Duration::from_millis(100);
         let mut sum: Option<LinkWindow> = None;
@@ -171,11 +171,11 @@ impl Emulator {
         sum
     }
 
-    /// Stops it, when what is under way has arrived, within 2 s; gives what it did since the last
-    /// window that was taken.
+    /// Stops the link once the packets under way have arrived, within 2 s. Returns the windows that
+    /// were not taken, merged.
     ///
     /// # Errors
-    /// Its thread ended before, for the reason that the operating system gave.
+    /// The thread had ended early, with the error of the operating system.
     pub fn stop(mut self) -> io::Result<Option<LinkWindow>> {
         let last = self.end()?;
         let mut sum = None;
@@ -185,18 +185,18 @@ impl Emulator {
         Ok(sum)
     }
 
-    /// Gives the last window.
+    /// Ends the thread. Returns its last window.
     fn end(&mut self) -> io::Result<Option<LinkWindow>> {
         self.tell(Wish::End);
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended.map(Some),
-            Some(Err(_)) => Err(io::Error::other("its thread broke down")),
+            Some(Err(_)) => Err(io::Error::other("its thread panicked")),
             None => Ok(None),
         }
     }
 
     fn tell(&self, wish: Wish) {
-        // A thread that has ended says why when it is joined.
+        // If the thread has ended, joining it returns the reason.
         let _ = self.wishes.send(wish);
         self.waker.wake();
     }
@@ -214,12 +214,12 @@ fn directions(plan: &Plan) -> [Direction; 2] {
     [Direction::new(there, up), Direction::new(back, down)]
 }
 
-/// One seed for each direction, so that neither draws what the other does.
+/// Seed of each direction, so that their random choices are independent.
 fn seeds(seed: u64) -> [u64; 2] {
     [seed.wrapping_mul(2), seed.wrapping_mul(2).wrapping_add(1)]
 }
 
-/// What its thread has.
+/// State of the link's thread.
 struct Carrier {
     ends: [Tun; 2],
     directions: [Direction; 2],
@@ -232,11 +232,11 @@ struct Carrier {
 }
 
 impl Carrier {
-    /// Gives what it did since the last window that it handed over.
+    /// Carries packets until the link ends. Returns the last window.
     fn carry(mut self) -> io::Result<LinkWindow> {
         let mut pace = Pace::new(self.clock.now());
         let mut end = None;
-        // When it is to look for packets.
+        // Time at which the thread planned to look for packets.
         let mut look = self.clock.now();
         loop {
             match self.wishes.try_recv() {
@@ -250,11 +250,11 @@ impl Carrier {
                     self.hand_over(true);
                 }
                 Ok(Wish::End) => end = Some(self.clock.now() + LAST),
-                // Whoever it was for is gone.
+                // The handle was dropped.
                 Err(TryRecvError::Disconnected) if end.is_none() => return Ok(self.window(true)),
                 Err(TryRecvError::Disconnected | TryRecvError::Empty) => {}
             }
-            // Before anything else: what settings of a later window do is in that window.
+            // First, so that settings of a later window take effect in that window.
             if self.clock.now() >= self.next_window {
                 self.next_window += crate::worker::WINDOW;
                 self.hand_over(false);
@@ -263,8 +263,8 @@ impl Carrier {
             let [up, down] = &mut self.directions;
             let kept = self.clock.now().since(look);
             if kept > KEPT {
-                // Nobody knows when packets came in the meantime. That they came at its beginning
-                // is the worst, so that is how late they are in the record.
+                // The arrival times of packets in this period are unknown. The record assumes the
+                // worst case, that all arrived at its beginning.
                 for _ in 0..ROUNDS {
                     let more = up.take_in(&self.clock, near, kept)?;
                     if !(down.take_in(&self.clock, far, kept)? || more) {
@@ -308,7 +308,7 @@ impl Carrier {
         self.directions[1].begin(back, down, far);
     }
 
-    /// What it did since the last one.
+    /// Takes the window since the last call.
     fn window(&mut self, is_last: bool) -> LinkWindow {
         let [near, far] = &self.ends;
         let [up, down] = &mut self.directions;
@@ -325,7 +325,8 @@ impl Carrier {
     fn hand_over(&mut self, is_last: bool) {
         let window = self.window(is_last);
         let [up, down] = &mut self.directions;
-        // Nobody takes them where the record is read at its end alone; then the sum is kept.
+        // The queue is full if windows are taken only at the end of the record; they are merged
+        // then.
         if let Err(full) = self.told.try_send(window) {
             let window = full.into_inner();
             up.keep(window.up);

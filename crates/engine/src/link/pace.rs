@@ -1,28 +1,25 @@
-//! How a thread waits that must be exact: it sleeps, and is awake the last moment.
+//! Exact waiting: the thread sleeps, and busy-waits for the last moments.
 
 use std::time::Duration;
 
 use measure::Time;
 
-/// So long before it is due the thread wakes, and looks at the time over and over. Waking takes
-/// some 30 µs.
+/// Time before the deadline at which the thread wakes and busy-waits. A wake-up takes some 30 µs.
 const AWAKE_BEFORE: Duration = Duration::from_micros(40);
 
-/// For so long it is counted how much of the time the thread was awake.
+/// Period over which the thread's busy time is averaged.
 const COUNTED: Duration = Duration::from_millis(100);
 
-/// A thread that goes before all others and is awake for a larger share than this of the time
-/// stops being exact: the kernel stops it for 50 ms of each second (sched(7),
-/// `sched_rt_runtime_us`).
+/// Maximum busy share at which a real-time thread still busy-waits. A busier one may be stopped by
+/// the kernel for 50 ms of each second (sched(7), `sched_rt_runtime_us`).
 const MOST_AWAKE: f64 = 0.85;
 
-/// How a thread waits.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// When it was begun to count.
+    /// Start of the current averaging period.
     since: Time,
     slept: Duration,
-    /// Whether there is time to be awake before something is due.
+    /// True if the thread may busy-wait before a deadline.
     exact: bool,
 }
 
@@ -35,7 +32,7 @@ impl Pace {
         }
     }
 
-    /// How long to sleep, where something is due after `wait`. None: not at all.
+    /// Duration of the sleep before a deadline in `wait`. `None` if there is no time to sleep.
     pub(super) fn wait(&self, now: Time, wait: Duration) -> Option<Duration> {
         let early = match self.exact || now.since(self.since) >= COUNTED {
             true => AWAKE_BEFORE,
@@ -44,7 +41,7 @@ impl Pace {
         wait.checked_sub(early).filter(|wait| !wait.is_zero())
     }
 
-    /// It has slept.
+    /// Records a sleep.
     pub(super) fn waited(&mut self, from: Time, until: Time) {
         self.slept += until.since(from);
         let counted = until.since(self.since);
@@ -66,16 +63,16 @@ mod tests {
     }
 
     #[test]
-    fn it_is_awake_before_something_is_due_unless_it_is_awake_all_the_time() {
+    fn thread_busy_waits_before_deadlines_unless_overloaded() {
         let mut pace = Pace::new(at(0));
         let wait = Duration::from_micros(100);
         assert_eq!(pace.wait(at(0), wait), Some(Duration::from_micros(60)));
         assert_eq!(pace.wait(at(0), Duration::from_micros(40)), None);
-        // 5 of 100 ms asleep.
+        // Asleep for 5 of 100 ms.
         pace.waited(at(95_000), at(100_000));
         assert_eq!(pace.wait(at(100_000), wait), Some(wait));
         assert_eq!(pace.wait(at(100_000), Duration::ZERO), None);
-        // 50 of 100 ms.
+        // Asleep for 50 of 100 ms.
         pace.waited(at(150_000), at(200_000));
         assert_eq!(
             pace.wait(at(200_000), wait),

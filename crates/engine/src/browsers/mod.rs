@@ -1,5 +1,5 @@
-//! The real browsers beside the clients of a run: started before it, told when it begins and when
-//! to leave, and asked once a window what they saw.
+//! Real browsers next to the simulated clients of a run: started before the run, told when it
+//! begins and when to leave, and polled once per window for their figures.
 
 mod site;
 
@@ -17,53 +17,53 @@ use crate::error::EngineError;
 use crate::receive::draw_secret;
 use site::Site;
 
-/// How long browsers may take to open their pages.
+/// Time limit for opening all pages.
 const OPEN_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long they may take to leave when they are told to: they hear of it within a second.
+/// Time limit for leaving. Pages poll for commands once per second.
 const LEAVE_WITHIN: Duration = Duration::from_secs(4);
 
-/// How often it is looked whether they have.
+/// Interval between checks of the pages.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// After so many windows in which a page told nothing it has failed.
+/// Number of consecutive windows without figures after which a page counts as failed.
 const SILENT_MAX: u32 = 10;
 
-/// Browsers of a run. Dropping them kills them.
+/// Browsers of a run. Dropping them kills the processes.
 #[derive(Default)]
 pub(crate) struct Browsers {
     site: Option<Site>,
     each: Vec<One>,
 }
 
-/// One of them. Its place is the number of its page.
+/// One browser. Its index is the number of its page.
 struct One {
-    /// Whose record its figures go to.
+    /// Subject of its metrics.
     subject: String,
     browser: Browser,
     recorder: Recorder,
     seen: Seen,
     newest: Figures,
-    /// Windows on end of which it told nothing.
+    /// Consecutive windows without figures.
     silent: u32,
     begun: bool,
-    /// Memory, as it was when the run began, for the first window.
+    /// PSS at the start of the run, used in the first window.
     pss: Option<u64>,
-    /// Whether it has been counted how it ended.
+    /// True once its end has been counted.
     over: bool,
 }
 
-/// Something for the list of events.
+/// Entry for the event list.
 pub(crate) struct News {
     pub(crate) subject: String,
     pub(crate) kind: &'static str,
     pub(crate) text: String,
 }
 
-/// Makes sure that the browsers of a scenario can be had.
+/// Checks that the browsers of a scenario are available.
 ///
 /// # Errors
-/// None is installed.
+/// No browser is installed.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), EngineError> {
     if scenario.golden().next().is_some() {
         Browser::program().map_err(EngineError::Browser)?;
@@ -72,11 +72,11 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), EngineError> {
 }
 
 impl Browsers {
-    /// Starts those of a scenario where the calling thread is; they have opened their pages when
-    /// this returns.
+    /// Starts the browsers of a scenario in the namespace of the calling thread. Their pages are
+    /// open on return.
     ///
     /// # Errors
-    /// One is missing, does not start, or does not open its page.
+    /// A browser is missing, does not start, or does not open its page.
     pub(crate) fn start(scenario: &Scenario, control: &Control) -> Result<Browsers, EngineError> {
         let mut wanted = Vec::new();
         for (population, golden) in scenario.golden() {
@@ -158,26 +158,26 @@ impl Browsers {
         Ok(())
     }
 
-    /// The run begins.
+    /// Tells the pages that the run begins.
     pub(crate) fn begin(&mut self) {
         if let Some(site) = &self.site {
             site.tell(Word::Begin);
         }
         for one in &mut self.each {
-            // What they spent on their start is none of the first window's. What memory they have
-            // is, because that is not looked at often.
+            // This call also excludes the CPU time of startup from the first window. The memory
+            // value is kept for that window because PSS is sampled rarely.
             one.pss = one.browser.look().pss;
         }
     }
 
-    /// The run is over: they leave the server.
+    /// Tells the pages to leave the server at the end of the run.
     pub(crate) fn leave(&self) {
         if let Some(site) = &self.site {
             site.tell(Word::Leave);
         }
     }
 
-    /// Waits until all have left, and have told what they saw until then.
+    /// Waits until all pages have left and reported their last figures.
     pub(crate) fn wait_until_left(&self) {
         let until = Instant::now() + LEAVE_WITHIN;
         let Some(site) = &self.site else {
@@ -193,8 +193,8 @@ impl Browsers {
         }
     }
 
-    /// What each subject's browsers saw in the window that is over, and what is worth an event.
-    /// After the last one nothing more is counted.
+    /// Window of each subject, and news for the event list. After the last one nothing more is
+    /// counted.
     pub(crate) fn window(&mut self, is_last: bool) -> (BTreeMap<String, Window>, Vec<News>) {
         let (mut windows, mut news) = (BTreeMap::<String, Window>::new(), Vec::new());
         let Some(site) = &self.site else {
@@ -211,7 +211,7 @@ impl Browsers {
         (windows, news)
     }
 
-    /// Ends them.
+    /// Stops all browsers.
     pub(crate) fn stop(self) {
         for one in self.each {
             one.browser.stop();
@@ -239,7 +239,7 @@ impl One {
             _ => 0.0,
         };
         self.recorder.set(metrics::STREAMS, streams);
-        // A page tells of a second when it is over, and the first one a little after that.
+        // A page reports a second after it has passed, and the first one a little later.
         if self.silent > 1 && !self.over {
             self.recorder.add(metrics::SILENT_SECONDS, 1);
         }
@@ -281,7 +281,7 @@ impl One {
         }
     }
 
-    /// Counts how it ended, once.
+    /// Counts the end of the browser, once.
     fn note_the_end(&mut self, is_last: bool, news: &mut Vec<News>) {
         if self.over {
             return;
@@ -291,7 +291,7 @@ impl One {
             (Some(how), _) => Some(("browser_ended", how)),
             (None, State::Failed) => Some(("page_failed", self.newest.text.clone())),
             (None, _) if self.silent > SILENT_MAX => {
-                let text = format!("it has told nothing for {SILENT_MAX} s");
+                let text = format!("it reported nothing for {SILENT_MAX} s");
                 Some(("page_silent", text))
             }
             (None, _) if is_last && !self.seen.has_media() => Some((

@@ -1,5 +1,6 @@
-//! The little web server that gives browsers their pages and takes what they tell, on the loopback
-//! interface of the clients' network. Its paths hold a secret, so that only these browsers find it.
+//! Small web server that serves pages to browsers and receives their figures, on the loopback
+//! interface of the clients' namespace. Its paths contain a secret, so that only these browsers use
+//! it.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,30 +11,29 @@ use std::time::{Duration, Instant};
 
 use protocol::browser::{Figures, State as PageState, Word};
 
-/// How long it may take until the thread sees that it is to end.
+/// Interval between checks of the stop flag.
 const LOOK_UP: Duration = Duration::from_millis(200);
 
-/// How long a request may take. Browsers open connections that they may never need.
+/// Time limit of a request. Browsers open connections that they may never use.
 const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 
-/// The longest head of a request, and the longest body, in bytes.
+/// Maximum lengths of a request's head and body, in bytes.
 const HEAD_MAX: usize = 16 << 10;
 const BODY_MAX: usize = 1 << 20;
 
-/// The most connections at a time.
+/// Maximum number of concurrent connections.
 const CONNECTIONS_MAX: usize = 64;
 
-/// How many messages of a page wait until they are taken: one comes a second, and so often they
-/// are taken.
+/// Maximum number of queued reports of a page. One arrives per second, and they are taken once per
+/// second.
 const WAITING_MAX: usize = 16;
 
-/// One page.
 #[derive(Debug, Default)]
 struct Page {
     html: String,
-    /// It runs: it has asked what to do.
+    /// True once the page has asked for a command.
     runs: bool,
-    /// It is done with the server.
+    /// True once the page has left the server or failed.
     is_done: bool,
     told: Vec<Figures>,
 }
@@ -54,12 +54,12 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What is kept stays whole after each single change.
+        // Every single change leaves the state consistent, so a poisoned lock can be used.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The server while it runs. Dropping it ends it.
+/// Handle of the running server. Dropping it stops the server.
 #[derive(Debug)]
 pub(super) struct Site {
     address: SocketAddr,
@@ -68,14 +68,14 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Serves these documents, in the network of the calling thread.
+    /// Serves these pages, in the namespace of the calling thread.
     ///
     /// # Errors
-    /// There is no port, or no thread.
+    /// No port or no thread is available.
     pub(super) fn start(pages: Vec<String>, secret: String) -> io::Result<Site> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        // It holds for accept(2) too (socket(7)).
+        // The read timeout applies to accept(2) as well (socket(7)).
         socket2::SockRef::from(&listener).set_read_timeout(Some(LOOK_UP))?;
         let page = |html| Page {
             html,
@@ -101,27 +101,27 @@ impl Site {
         })
     }
 
-    /// Where the page of that number is.
+    /// URL of a page.
     pub(super) fn url(&self, page: usize) -> String {
         format!("http://{}/{}/{page}/", self.address, self.shared.secret)
     }
 
-    /// Whether the page of that number runs in a browser.
+    /// True if the page runs in a browser.
     pub(super) fn runs(&self, page: usize) -> bool {
         self.shared.lock().pages[page].runs
     }
 
-    /// Whether the page of that number is done with the server.
+    /// True if the page has left the server or failed.
     pub(super) fn is_done(&self, page: usize) -> bool {
         self.shared.lock().pages[page].is_done
     }
 
-    /// Tells all pages what to do when they ask next.
+    /// Sets the command that pages receive with their next request.
     pub(super) fn tell(&self, word: Word) {
         self.shared.lock().word = word;
     }
 
-    /// What the page of that number has told since this was asked last, oldest first.
+    /// Takes the reports of a page since the last call, oldest first.
     pub(super) fn take(&self, page: usize) -> Vec<Figures> {
         std::mem::take(&mut self.shared.lock().pages[page].told)
     }
@@ -149,7 +149,7 @@ fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
         let started = std::thread::Builder::new()
             .name("page".to_owned())
             .spawn(move || {
-                // A browser that breaks off asks again.
+                // A browser whose connection breaks asks again.
                 let _ = answer(stream, &own);
                 own.connections.fetch_sub(1, Ordering::AcqRel);
             });
@@ -204,7 +204,8 @@ fn respond(path: &str, body: &[u8], shared: &Shared) -> Option<String> {
     }
 }
 
-/// Reads a request (RFC 9112): its path and its body; none where it is malformed or too long.
+/// Reads the path and the body of a request (RFC 9112). Returns `None` if it is malformed or too
+/// long.
 fn request(stream: &mut TcpStream, until: Instant) -> io::Result<Option<(String, Vec<u8>)>> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -235,7 +236,7 @@ fn request(stream: &mut TcpStream, until: Instant) -> io::Result<Option<(String,
     Ok(Some((path.to_owned(), body)))
 }
 
-/// Reads what is there; says whether the other side goes on.
+/// Reads available bytes. Returns `false` at the end of the stream or of the time limit.
 fn read_more(stream: &mut TcpStream, until: Instant, bytes: &mut Vec<u8>) -> io::Result<bool> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_served_and_what_they_tell_is_kept_until_it_is_taken() {
+    fn pages_are_served_and_their_reports_queued() {
         let pages = vec!["<p>one".to_owned(), "<p>two".to_owned()];
         let site = Site::start(pages, "s3cret".to_owned()).expect("a port");
         assert!(site.url(1).ends_with("/s3cret/1/"));
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_the_secret_is_told_nothing() {
+    fn requests_without_the_secret_get_404() {
         let site = Site::start(vec!["<p>".to_owned()], "s3cret".to_owned()).expect("a port");
         for path in [
             "/",
@@ -299,7 +300,7 @@ mod tests {
             assert!(ask(&site, "GET", path, "").contains(" 404 "), "{path}");
         }
         assert!(ask(&site, "POST", "/s3cret/0/figures", "nonsense").contains(" 404 "));
-        // A request without an end, and one that says it is too long.
+        // An incomplete request whose content length exceeds the limit.
         let mut stream = TcpStream::connect(site.address).expect("it listens");
         stream
             .write_all(b"POST /s3cret/0/figures HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n")

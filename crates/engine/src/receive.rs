@@ -1,8 +1,9 @@
 //! Receives media for runs on other machines: `streamgauge receive`.
 //!
-//! One run at a time. A run that shows that it knows the secret says for which populations media is
-//! to be received; each gets a listener, at which its clients ask for ports, one connection each.
-//! What their sessions count goes back once a second.
+//! The receiver serves one run at a time. A run proves that it knows the secret and names the
+//! populations whose media is to be received. Each population gets a listener at which its clients
+//! request ports, one connection per client. The counts of their sessions go back to the run once a
+//! second.
 
 mod door;
 
@@ -35,51 +36,49 @@ use crate::worker::{Accept, PopulationPlan, Serving};
 
 use door::Door;
 
-/// Under which terms media is received for others.
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
-    /// Where runs are heard. Their clients are heard at the ports above it, one for each
-    /// population; with port 0 at any. Media is received at the same address.
+    /// Address at which runs connect. The clients of each population connect to one of the ports
+    /// above it, or to any port if the port is 0. Media is received at the same IP address.
     pub listen: SocketAddr,
-    /// What those must know who may use it.
+    /// Secret that runs must know.
     pub secret: Secret,
-    /// The ports at which media may be received. Default: such as no run on this machine uses.
+    /// Ports for media. Default: a range that no run on this machine uses.
     pub ports: Option<Ports>,
-    /// Most streams at a time.
+    /// Maximum number of concurrent streams.
     pub streams_max: usize,
-    /// By which path media is received.
+    /// Receive path for media.
     pub receive: Receive,
-    /// The version of this program: both machines must have the same.
+    /// Version of this program. Both machines must use the same.
     pub version: String,
 }
 
-/// How a receiver stands.
+/// State of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiveProgress {
-    /// Where it listens.
     pub listening: SocketAddr,
-    /// For whom it receives, where there is somebody.
+    /// Address of the run being served, if any.
     pub run: Option<SocketAddr>,
-    /// Streams that are open.
+    /// Open streams.
     pub streams: usize,
-    /// Runs that it has received for to their end.
+    /// Number of runs served.
     pub runs: u64,
-    /// Connections that were refused: who did not know the secret, said what is no message, or came
-    /// while another run was on.
+    /// Connections refused because of a wrong secret, an invalid message, or another run in
+    /// progress.
     pub refused: u64,
 }
 
-/// How long the sessions of a run get to end.
+/// Shutdown timeout of the sessions of a run.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
-/// Most populations of a run.
+/// Maximum number of populations per run.
 const POPULATIONS: usize = 64;
 
-/// Receives for others until it is told to stop. `progress` is called when it listens, and then
-/// several times a second.
+/// Receives media for other machines until it is stopped. `progress` is called once it listens, and
+/// then several times a second.
 ///
 /// # Errors
-/// It cannot listen there.
+/// The address cannot be listened on.
 pub fn receive(
     options: &ReceiveOptions,
     control: &Control,
@@ -113,7 +112,7 @@ pub fn receive(
             let mut turn = |streams: usize, refused: u64| {
                 while let Ok((mut other, _)) = runs.try_recv() {
                     terms.refuse();
-                    let why = "it receives for another run".to_owned();
+                    let why = "it is receiving for another run".to_owned();
                     let _ = other.say(&Answer::Refused { why });
                 }
                 seen.streams = streams;
@@ -134,16 +133,16 @@ pub fn receive(
     Ok(())
 }
 
-/// A secret that nobody can guess: 32 hexadecimal digits.
+/// Creates a random secret: 32 hexadecimal digits.
 ///
 /// # Errors
-/// The kernel gives nothing random.
+/// The kernel's random source cannot be read.
 pub fn draw_secret() -> Result<String, EngineError> {
     let key = random_key()?;
     Ok(key[..16].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What nobody can guess.
+/// 32 random bytes from the kernel.
 fn random_key() -> Result<[u8; 32], EngineError> {
     let mut key = [0; 32];
     File::open("/dev/urandom")
@@ -152,7 +151,7 @@ fn random_key() -> Result<[u8; 32], EngineError> {
     Ok(key)
 }
 
-/// Receives for one run; says how many of its connections were refused.
+/// Serves one run. Returns the number of its connections that were refused.
 fn serve_run(
     options: &ReceiveOptions,
     listening: SocketAddr,
@@ -172,24 +171,23 @@ fn serve_run(
     let result = talk
         .say(&answer)
         .and_then(|()| run.work(&mut talk, control, turn));
-    // Whoever is gone hears nothing.
+    // The run may be gone already.
     let _ = talk.say(&Answer::Ended {
         error: result.err(),
     });
     let _ = talk.stream.shutdown(Shutdown::Write);
-    // What is closed before all was read is taken for broken, and what was said last may be lost.
+    // Closing a socket with unread input resets the connection, and the last message may be lost.
     let until = Instant::now() + STOP_WITHIN;
     while Instant::now() < until && talk.hear::<Order>(LINE_MAX).is_ok() {}
     terms.refused()
 }
 
-/// A run that is received for.
 struct Run {
     crew: Crew,
     assembly: Assembly,
     terms: Arc<Terms>,
     process: Process,
-    /// Keeps other runs on this machine from its ports.
+    /// Keeps the ports claimed, so that other runs on this machine do not use them.
     _receive_path: ReceivePath,
 }
 
@@ -201,24 +199,24 @@ impl Run {
     ) -> Result<(Run, Answer), String> {
         if wanted.version != options.version {
             return Err(format!(
-                "it is streamgauge {}, and the run's is {}: start the same on both machines",
+                "it is streamgauge {}, but the run uses {}: use the same version on both machines",
                 options.version, wanted.version
             ));
         }
         if wanted.populations.is_empty() || wanted.populations.len() > POPULATIONS {
-            return Err("so many populations cannot be meant".to_owned());
+            return Err("the number of populations is out of range".to_owned());
         }
         let ports = match (options.ports, wanted.ports) {
             (Some(mine), Some(theirs)) if !within(mine, theirs) => {
                 return Err(format!(
-                    "it receives at ports {mine} only, and not at {theirs}; see its --ports"
+                    "it may use ports {mine} only, not {theirs}: change its --ports or the `ports` of the scenario"
                 ));
             }
             (mine, theirs) => theirs.or(mine),
         };
         let tester = Tester {
             receive: options.receive,
-            // Asked for by somebody else: bounded.
+            // Bounded because another machine requests it.
             receive_buffer: wanted.receive_buffer.min(64 << 20),
             ring: wanted.ring.clamp(1 << 20, 256 << 20),
             ..Tester::default()
@@ -237,7 +235,7 @@ impl Run {
         for (place, (name, protocol)) in (1u16..).zip(&wanted.populations) {
             let Some(protocol) = registry::find(protocol) else {
                 return Err(format!(
-                    "it knows no protocol `{}`",
+                    "it does not know the protocol `{}`",
                     protocol.escape_debug()
                 ));
             };
@@ -245,7 +243,7 @@ impl Run {
                 0 => 0,
                 first => first
                     .checked_add(place)
-                    .ok_or("there is no port above its own")?,
+                    .ok_or("no port is left above its own")?,
             };
             let at = SocketAddr::new(listening.ip(), port);
             let listener =
@@ -258,7 +256,7 @@ impl Run {
                 catalogue: protocol.catalogue,
                 clients: None,
             });
-            // The figures of a listener's sessions are of the population in the same place.
+            // The sessions of a listener count for the population with the same index.
             let service = Serving {
                 apart: false,
                 own_files: false,
@@ -292,7 +290,7 @@ impl Run {
         Ok((run, Answer::Ready { ports, path }))
     }
 
-    /// Until the run is over, or nothing is heard of it.
+    /// Works until the run ends, or until its connection has been silent for [`SILENCE`].
     fn work(
         mut self,
         talk: &mut Talk,
@@ -309,7 +307,7 @@ impl Run {
                 heard = Instant::now();
                 stop |= matches!(order, Order::Stop);
             } else if heard.elapsed() >= SILENCE {
-                return Err("nothing was heard of the run".to_owned());
+                return Err("the run sent nothing for too long".to_owned());
             }
             while let Ok(report) = self.crew.reports.try_recv() {
                 self.take(report, talk)?;
@@ -320,7 +318,7 @@ impl Run {
             }
             let dead = |worker| self.crew.is_gone(worker) && self.crew.reports.is_empty();
             if self.assembly.at_work().any(dead) {
-                return Err("its worker broke down".to_owned());
+                return Err("its worker crashed".to_owned());
             }
             turn(self.terms.streams(), self.terms.refused());
             if stop && !stopping {
@@ -352,7 +350,7 @@ impl Run {
                 Some(Order::Stop) => return Err("it was stopped before it began".to_owned()),
                 Some(_) => heard = Instant::now(),
                 None if heard.elapsed() >= SILENCE => {
-                    return Err("nothing was heard of the run".to_owned());
+                    return Err("the run sent nothing for too long".to_owned());
                 }
                 None if control.is_stopped() => return Err("it was stopped".to_owned()),
                 None => {}
@@ -411,7 +409,7 @@ impl Run {
     }
 }
 
-/// Whether all of the ports are among the others.
+/// True if `all` contains all ports of `some`.
 fn within(all: Ports, some: Ports) -> bool {
     let (all, some) = (all.range(), some.range());
     all.start <= some.start && some.end <= all.end

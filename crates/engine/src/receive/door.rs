@@ -1,9 +1,8 @@
-//! Where runs come in: a thread that accepts connections, and lets in those that know the secret.
+//! Admission of runs: a thread that accepts connections and admits those that know the secret.
 //!
-//! A connection that has shown nothing yet costs a descriptor and a few KiB, and has little time.
-//! When there are too many of them, each newcomer takes the place of the oldest, so that nobody can
-//! keep runs out by connecting and saying nothing. A connection that has proven itself is never
-//! dropped for another.
+//! An unauthenticated connection costs a descriptor and a few KiB, and times out soon. At the limit
+//! of such connections each new one replaces the oldest, so that idle connections cannot keep runs
+//! out. An authenticated connection is never dropped for another.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,20 +21,20 @@ use protocol::remote_receiver::{PROOF_WITHIN, Terms};
 
 use crate::remote_worker::{Answer, Order, ReceptionOrder, SILENCE, TURN, Talk};
 
-/// How many connections may be unproven at a time.
+/// Maximum number of unauthenticated connections.
 const UNPROVEN_MAX: usize = 256;
 
-/// How many may have shown that they know the secret, and not yet have said what they want. Also
-/// how many runs wait to be looked at.
+/// Maximum number of authenticated connections whose order is pending, and capacity of the queue of
+/// admitted runs.
 const PROVEN_MAX: usize = 16;
 
 const LISTENER: Token = Token(0);
 const STOP: Token = Token(usize::MAX);
 
-/// A run that was let in, and what it wants.
+/// An admitted run and its order.
 pub(super) type Admitted = (Talk, ReceptionOrder);
 
-/// The thread, which ends when this is dropped.
+/// Handle of the admission thread. Dropping it ends the thread.
 pub(super) struct Door {
     stopped: Arc<AtomicBool>,
     waker: Waker,
@@ -43,7 +42,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Opens it. Gives the runs that come in.
+    /// Starts the thread. Returns the channel of admitted runs.
     pub(super) fn open(
         listener: TcpListener,
         terms: Arc<Terms>,
@@ -81,7 +80,7 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
-        // If it cannot be woken, it looks by itself after a turn.
+        // If the wake-up fails, the thread notices the flag within [`TURN`].
         let _ = self.waker.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -89,7 +88,7 @@ impl Drop for Door {
     }
 }
 
-/// A connection that is not let in yet.
+/// A connection that is not admitted yet.
 struct Stranger {
     talk: Talk,
     challenge: String,
@@ -97,10 +96,10 @@ struct Stranger {
     proven: bool,
 }
 
-/// What becomes of a connection.
+/// Next step for a connection.
 enum Fate {
     Waits,
-    /// It is refused, or gone.
+    /// Refused or closed.
     Out,
     In(Box<ReceptionOrder>),
 }
@@ -110,9 +109,9 @@ struct Keeper {
     listener: TcpListener,
     terms: Arc<Terms>,
     admitted: Sender<Admitted>,
-    /// Of the connection that came last.
+    /// Number of the last connection.
     number: u64,
-    /// By number, so the oldest comes first.
+    /// By number, so the oldest is first.
     waiting: BTreeMap<u64, Stranger>,
 }
 
@@ -125,27 +124,27 @@ impl Keeper {
             let now = Instant::now();
             let turn = if more { Duration::ZERO } else { TURN };
             let pause = next.map_or(turn, |next| next.saturating_duration_since(now).min(turn));
-            // Interrupted: there are no events then.
+            // An interrupted poll has no events.
             if self.poll.poll(&mut events, Some(pause)).is_err() {
                 events.clear();
             }
             let ready: Vec<Token> = events.iter().map(|event| event.token()).collect();
-            // Those who wait are heard before newcomers take their places.
+            // Before accepting, because new connections may replace those that wait.
             for token in &ready {
                 if let Ok(number) = u64::try_from(token.0) {
                     self.hear(number);
                 }
             }
-            // Asked each turn, because the kernel does not tell twice of those that could not be
-            // accepted.
+            // Accepts on every turn: after a failed accept the kernel does not report the same
+            // connection again.
             more = self.accept();
             self.expire();
         }
     }
 
-    /// Accepts newcomers; says whether there may be more.
+    /// Accepts new connections. Returns `true` if there may be more.
     fn accept(&mut self) -> bool {
-        // Those who were just accepted are heard in between.
+        // Bounded, so that accepted connections are read in between.
         for _ in 0..UNPROVEN_MAX / 4 {
             match self.listener.accept() {
                 Ok((stream, _)) => {
@@ -164,7 +163,7 @@ impl Keeper {
         true
     }
 
-    /// Gives a newcomer its challenge, and a place, which may have been another's.
+    /// Sends the challenge and registers the connection, which may replace another.
     fn greet(&mut self, stream: TcpStream) -> Result<(), String> {
         let system = |error: io::Error| error.to_string();
         stream.set_nonblocking(true).map_err(system)?;
@@ -187,7 +186,7 @@ impl Keeper {
             until: Instant::now() + PROOF_WITHIN,
             proven: false,
         };
-        // A new connection has room for a line.
+        // The send buffer of a new connection has room for a line.
         stranger.talk.say(&Said::Hello {
             version: VERSION,
             challenge,
@@ -196,7 +195,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Makes room: the oldest connection that has proven nothing goes. Says whether there was one.
+    /// Drops the oldest unauthenticated connection. Returns `false` if there is none.
     fn drop_oldest(&mut self) -> bool {
         let oldest = self.waiting.iter().find(|(_, other)| !other.proven);
         let Some(number) = oldest.map(|(&number, _)| number) else {
@@ -216,7 +215,7 @@ impl Keeper {
         }
     }
 
-    /// Takes in what a connection has said.
+    /// Handles the messages of a connection.
     fn hear(&mut self, number: u64) {
         loop {
             let proven = self.waiting.values().filter(|other| other.proven).count();
@@ -241,7 +240,7 @@ impl Keeper {
         }
     }
 
-    /// Lets a run in.
+    /// Admits a run.
     fn admit(&mut self, stranger: Stranger, wanted: ReceptionOrder) {
         let stream = &stranger.talk.stream;
         let _ = self
@@ -259,14 +258,15 @@ impl Keeper {
 }
 
 impl Stranger {
-    /// What comes of what it says next; nothing where it has said nothing more. `proven` is how
-    /// many have proven themselves.
+    /// Handles the next message. Returns `None` if none is complete. `proven` is the number of
+    /// authenticated connections.
     fn next(&mut self, terms: &Terms, proven: usize) -> Result<Option<Fate>, String> {
         let order = loop {
             if let Some(order) = self.talk.hear::<Order>(LINE_MAX)? {
                 break order;
             }
-            // Of what was left of a long line there is no further event.
+            // The rest of a long line causes no further readiness event, so the socket is read
+            // until it would block.
             match self.talk.stream.peek(&mut [0]) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -276,10 +276,10 @@ impl Stranger {
         let why = match (self.proven, order) {
             (true, Order::Prepare(wanted)) => return Ok(Some(Fate::In(wanted))),
             (false, Order::Proof { proof }) if !terms.proves(&proof, &self.challenge) => {
-                "the secret is another: it is what `streamgauge receive` was started with, or has printed"
+                "wrong secret: use the one that `streamgauge receive` was started with, or has printed"
             }
             (false, Order::Proof { .. }) if proven >= PROVEN_MAX => {
-                "too many runs wait to be let in"
+                "too many runs are waiting to be admitted"
             }
             (false, Order::Proof { .. }) => {
                 self.proven = true;
@@ -325,7 +325,7 @@ mod tests {
             }
         }
 
-        /// Connects, and waits for the challenge: then it has its place.
+        /// Connects and waits for the challenge, so that the connection is registered.
         fn connect(&self) -> (Talk, String) {
             let stream = TcpStream::connect(self.at).expect("it listens");
             let limit = Some(Duration::from_millis(10));
@@ -364,13 +364,13 @@ mod tests {
     }
 
     #[test]
-    fn a_run_comes_in_past_idle_strangers() {
+    fn run_is_admitted_despite_idle_connections() {
         let bench = Bench::new();
         let idle: Vec<_> = (0..UNPROVEN_MAX).map(|_| bench.connect()).collect();
         let (mut run, challenge) = bench.connect();
         bench.refused(1);
         prove(&mut run, &challenge);
-        // Longer than what one read takes.
+        // Longer than one read.
         prepare(&mut run, &"v".repeat(40_000));
         let (_, wanted) = bench
             .runs
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proven_connection_is_not_dropped_for_newcomers() {
+    fn authenticated_connection_is_not_dropped_for_new_ones() {
         let bench = Bench::new();
         let (mut run, challenge) = bench.connect();
         prove(&mut run, &challenge);
@@ -396,19 +396,19 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_must_be_known_and_time_is_short() {
+    fn wrong_secret_is_refused_and_silence_times_out() {
         let bench = Bench::new();
         let (mut wrong, _) = bench.connect();
         prove(&mut wrong, "another challenge");
         match wrong.wait::<Answer>(PATIENCE) {
-            Ok(Answer::Refused { why }) => assert!(why.contains("the secret is another"), "{why}"),
+            Ok(Answer::Refused { why }) => assert!(why.contains("wrong secret"), "{why}"),
             other => panic!("{other:?}"),
         }
         let (mut silent, _) = bench.connect();
         let asked = Instant::now();
         silent.wait::<Answer>(PATIENCE).expect_err("it is closed");
         assert!(asked.elapsed() < PROOF_WITHIN + Duration::from_secs(2));
-        // It is counted after it is closed.
+        // The counter is incremented after the connection is closed.
         bench.refused(2);
         assert!(bench.runs.is_empty());
     }

@@ -138,7 +138,7 @@ fn an_address_of_another_machine_or_a_wrong_secret_starts_nothing() {
     Process::start(wrong, folder.path())
         .finish(RUN_WITHIN)
         .expect(104)
-        .names("the secret is another");
+        .names("wrong secret");
     let mut stranger = TcpStream::connect(&at).expect("it listens");
     stranger
         .write_all(b"GET / HTTP/1.1\r\n\r\n")

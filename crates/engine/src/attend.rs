@@ -1,4 +1,4 @@
-//! Hearing what a crew says until it has ended, for what is no run: servers and sources.
+//! Report loop of servers and sources: handles worker reports until all workers have ended.
 
 use std::io;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::crew::Crew;
 use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
 
-/// How often it looks whether it is to stop.
+/// Interval between checks of the stop and kill flags.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// What a crew says.
+/// Report of a crew, with windows merged over its workers.
 pub(crate) enum Heard {
-    /// What one window saw, of all workers.
     Window(Assembled),
-    /// Anything else but that a worker has ended.
+    /// Any report except windows and `Finished`.
     WorkerReport(WorkerReport),
 }
 
-/// Hears what a crew says, until all its workers have ended; tells it to stop when the user wants
-/// so, and how long that may take. `catalogue` is that of its only population, `what` it is in
-/// words.
+/// Handles the reports of a crew until all its workers have ended. Forwards a stop or kill request
+/// of the user to the workers; after a stop, sessions have `stop_timeout` to end.
+///
+/// `catalogue` belongs to the crew's only population, `what` names the crew in error messages.
 pub(crate) fn attend(
     crew: &Crew,
     clock: &Clock,
@@ -69,7 +69,8 @@ pub(crate) fn attend(
             }
             Ok(report) => hear(Heard::WorkerReport(report))?,
             Err(RecvTimeoutError::Timeout) => {
-                // One that has just ended has said so, and is heard before this is looked at again.
+                // A worker that ended normally has a `Finished` report in the queue, which is
+                // handled first.
                 let dead = |worker| crew.is_gone(worker) && crew.reports.is_empty();
                 if assembly.at_work().any(dead) {
                     return Err(broke_down(what));
@@ -95,7 +96,7 @@ pub(crate) fn attend(
 
 fn broke_down(what: &str) -> EngineError {
     EngineError::System {
-        what: format!("a worker of the {what} broke down"),
+        what: format!("a worker of the {what} crashed"),
         error: io::Error::other("its thread panicked"),
     }
 }

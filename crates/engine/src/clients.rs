@@ -1,4 +1,4 @@
-//! What makes the clients of a scenario's populations.
+//! Client factories for the populations of a scenario.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -13,8 +13,9 @@ use scenario::{Pick, Population, Scenario, mask_text};
 use crate::error::EngineError;
 use crate::worker::MakeClient;
 
-/// What the clients of a population speak TLS with. What that needs is read now where a URL asks
-/// for it, and else when a server sends a client on to one that does.
+/// TLS configuration of the clients of a population.
+///
+/// CA files are loaded now if a URL uses TLS, otherwise when a server redirects a client to TLS.
 pub(crate) fn tls(population: &Population) -> Result<Arc<net::tls::Client>, EngineError> {
     let config = population.config.tls().cloned().unwrap_or_default();
     let tls = net::tls::Client::new(net::tls::Trust {
@@ -31,28 +32,28 @@ pub(crate) fn tls(population: &Population) -> Result<Arc<net::tls::Client>, Engi
     Ok(Arc::new(tls))
 }
 
-/// What the clients of a scenario know of each other.
+/// Shared state of all clients of a scenario.
 pub(crate) fn surroundings(scenario: &Scenario) -> Surroundings {
     Surroundings::new(scenario.populations.iter().map(Population::member))
 }
 
-/// What a file to be published or sent holds.
+/// Reads a file that is to be published or sent.
 ///
 /// # Errors
-/// It cannot be read, or is larger than [`FILE_MAX`].
+/// Fails if the file cannot be read or is larger than [`FILE_MAX`].
 pub fn read_source(path: &Path) -> std::io::Result<Vec<u8>> {
     let file = std::fs::File::open(path)?;
     let mut bytes = Vec::new();
-    // One that is no ordinary file may have no end.
+    // Special files, such as devices, may be endless.
     file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_MAX {
-        let text = format!("it is larger than {} MiB", FILE_MAX >> 20);
+        let text = format!("the file is larger than {} MiB", FILE_MAX >> 20);
         return Err(std::io::Error::other(text));
     }
     Ok(bytes)
 }
 
-/// What makes the clients of a population.
+/// Returns the factory that creates the clients of a population.
 pub(crate) fn maker(
     population: &Population,
     surroundings: &Surroundings,
@@ -89,7 +90,7 @@ pub(crate) fn maker(
     }))
 }
 
-/// The streams that clients wait for, by URL.
+/// Streams that clients wait for, by URL.
 fn awaited(population: &Population, surroundings: &Surroundings) -> HashMap<String, Arc<Awaited>> {
     let mut all = HashMap::new();
     for url in &population.urls {

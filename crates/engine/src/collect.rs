@@ -1,23 +1,23 @@
-//! The windows of several workers, put together.
+//! Merging the windows of several workers.
 
 use std::collections::BTreeMap;
 
 use measure::{Catalogue, Time, Window};
 
-/// Puts the windows of all workers together, in order, as soon as each is complete.
+/// Merges the windows of all workers and returns them in order, each as soon as it is complete.
 ///
-/// Holds no more windows than the fastest worker is ahead of the slowest.
+/// Buffers as many windows as the fastest worker is ahead of the slowest.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     catalogues: Vec<Catalogue>,
     tester: Catalogue,
-    /// How many windows each worker has sent; `None` once it has ended.
+    /// Number of windows that each worker has sent; `None` once it has ended.
     sent: Vec<Option<u64>>,
     open: BTreeMap<u64, Assembled>,
     next: u64,
 }
 
-/// One window of the run.
+/// A window of the run, merged over workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Assembled {
     pub(crate) index: u64,
@@ -38,7 +38,7 @@ impl Assembly {
         }
     }
 
-    /// Takes in what one worker saw.
+    /// Adds one worker's part of a window.
     pub(crate) fn add(&mut self, worker: u32, part: Assembled) {
         if let Some(Some(sent)) = self.sent.get_mut(worker as usize) {
             *sent = part.index + 1;
@@ -59,14 +59,14 @@ impl Assembly {
         }
     }
 
-    /// A worker sends no more.
+    /// Marks a worker as ended: it sends no more windows.
     pub(crate) fn ended(&mut self, worker: u32) {
         if let Some(sent) = self.sent.get_mut(worker as usize) {
             *sent = None;
         }
     }
 
-    /// The next window, where every worker that still works has sent its part of it.
+    /// Returns the next window once all running workers have sent their part of it.
     pub(crate) fn take(&mut self) -> Option<Assembled> {
         let complete = self.sent.iter().flatten().all(|&sent| sent > self.next);
         if !complete {
@@ -77,7 +77,7 @@ impl Assembly {
         Some(window)
     }
 
-    /// Whether all workers have ended.
+    /// True if all workers have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.sent.iter().all(Option::is_none)
     }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_waits_for_the_slowest_and_not_for_those_that_ended() {
+    fn window_waits_for_slow_workers_but_not_for_ended_ones() {
         let mut assembly = Assembly::new(3, Vec::new(), TESTER_CATALOGUE);
         assembly.add(0, part(0, 1, 1.0));
         assembly.add(0, part(1, 2, 1.0));

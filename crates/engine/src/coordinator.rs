@@ -1,4 +1,4 @@
-//! A run while it goes: collecting what workers say, keeping it, judging it, ending it.
+//! The coordinator of a run: collects worker reports, stores and judges windows, and ends the run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,18 +32,18 @@ use crate::progress::{Rates, TesterProgress};
 use crate::sources::Sources;
 use crate::trace::{Trace, Traces};
 
-/// How often the coordinator looks up when no worker says anything: so late a wish to stop may be
-/// heard. To be woken costs 60 µs on a virtual machine, which a tester that is compared with others
-/// has to show.
+/// Interval between checks for a stop request, a hold or a dead worker when no reports arrive. One
+/// wake-up costs 60 µs on a virtual machine, which matters when the tester's CPU use is compared
+/// with that of other testers.
 const LOOK_UP: Duration = Duration::from_millis(200);
 
-/// How long the end of a run waits for what the server counts itself.
+/// Timeout for reading the server's own counters at the end of a run.
 const COUNTERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long before the plan is held, or goes on, workers hear of it: so that all do at once.
+/// Lead time of a hold or resume command, so that all workers apply it at the same time.
 const NOTICE: Duration = Duration::from_millis(50);
 
-/// Collects what workers say while a run goes on, and judges it.
+/// Collects worker reports during a run and judges its windows.
 pub(crate) struct Coordinator<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) control: &'a Control,
@@ -52,64 +52,65 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) assembly: Assembly,
     pub(crate) warm_up_windows: u64,
     pub(crate) totals: BTreeMap<String, Totals>,
-    /// Clients started and failed of each population, the warm-up included.
+    /// Clients started and failed per population, warm-up included.
     pub(crate) whole: Vec<(i64, i64)>,
-    /// The tester's figures of each worker alone, without the warm-up.
+    /// Tester metrics of each worker, without the warm-up.
     pub(crate) workers: Vec<Totals>,
     pub(crate) overflow: i64,
     pub(crate) judge: Judge,
     pub(crate) health: Health,
     pub(crate) server: Recorder,
     pub(crate) process: Process,
-    /// When it was last looked whether all workers live.
+    /// Time of the last check for dead workers.
     pub(crate) dead_looked_for: Time,
     pub(crate) sources: Option<Sources>,
     pub(crate) links: Links,
     pub(crate) browsers: Browsers,
     pub(crate) sut: Option<Sut>,
-    /// What the server holds, where it is to be known what it gives back of it.
+    /// Resources that the server holds; `Some` if `linger` is set.
     pub(crate) holding: Option<Holding>,
-    /// How many windows there have been.
+    /// Number of windows so far.
     pub(crate) windows: u64,
     pub(crate) server_is_gone: bool,
     pub(crate) run_file: RunFile,
-    /// What must not get into the run file. All that is kept of texts is masked on its way there.
+    /// Secrets that are masked in all texts written to the run file.
     pub(crate) secrets: Secrets,
     pub(crate) path: PathBuf,
     pub(crate) traces: Traces,
-    /// Why the measurement is invalid, as far as it is known already.
+    /// Reasons known so far why the measurement is invalid.
     pub(crate) invalid: Vec<String>,
     pub(crate) phase: Phase,
-    /// When sessions must have ended, once they were told to.
+    /// Shutdown deadline of the sessions; `None` until they are told to stop.
     pub(crate) until: Option<Time>,
-    /// When the measurement ends: the planned end of the run, or when it was stopped before.
+    /// End of the measurement: the planned end of the run, or the time at which it was stopped.
     pub(crate) stopped_at: Time,
-    /// When the user held the plan. The planned end of the run moves by as much.
+    /// Times in which the user held the plan. The planned end of the run moves by the same
+    /// duration.
     pub(crate) holds: Holds,
-    /// What failed beside thresholds: the server that ended, or a threshold with `abort` that ended
-    /// the run.
+    /// Reasons for failure other than thresholds at the end of the run: the server ended, or a
+    /// threshold with `abort` ended the run.
     pub(crate) failed: Vec<String>,
-    /// Whether a threshold with `abort` was violated.
+    /// True if a threshold with `abort` was violated.
     pub(crate) aborted: bool,
-    /// What can be said of whether each population was measured at all.
+    /// Whether each population was measured long enough.
     pub(crate) coverage: Coverage,
     pub(crate) stopped_by_user: bool,
 }
 
 impl Coordinator<'_> {
-    /// Until every worker has ended.
+    /// Runs until every worker has ended.
     pub(crate) fn run(mut self, progress: &mut dyn FnMut(&Progress)) -> Finished {
         let mut killed = false;
-        // What was asked for before is nothing that this run could do.
+        // A hold that was requested before the run began is discarded.
         self.control.go_on();
         while !self.assembly.is_over() {
             match self.crew.reports.recv_timeout(self.look_up()) {
                 Ok(report) => self.take(report),
                 Err(RecvTimeoutError::Timeout) => {}
-                // All are gone, and what they said has been taken in.
+                // All worker threads are gone and their reports are handled.
                 Err(RecvTimeoutError::Disconnected) => self.look_for_the_dead(),
             }
-            // By the clock, because those that live may always have something to say.
+            // Checked by the clock because reports of live workers may arrive without a pause.
             let now = self.clock.now();
             if now.since(self.dead_looked_for) >= LOOK_UP {
                 self.dead_looked_for = now;
@@ -135,9 +136,9 @@ impl Coordinator<'_> {
         self.finish()
     }
 
-    /// Looks at the server for a while after the last client has left, where the scenario wants
-    /// that. What it finds is a window of its own, of no length: no rate and no mean has that time
-    /// in it.
+    /// Observes the server for the `linger` duration after the last client has left.
+    ///
+    /// The result is a window of zero length, so that rates and means exclude this time.
     fn linger(&mut self, progress: &mut dyn FnMut(&Progress)) {
         let time = self
             .scenario
@@ -150,7 +151,7 @@ impl Coordinator<'_> {
         let left = self.clock.now();
         let until = left + time;
         let mut lingering = Lingering::new(holding, left);
-        // Who does not want to wait has said so before, or says it twice.
+        // A user who stopped the run does not wait, and a stop request during the wait ends it.
         let mut goes_on = !self.stopped_by_user;
         let mut told = false;
         while goes_on && !self.server_is_gone {
@@ -241,7 +242,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// A worker that panicked says nothing: its thread is just gone.
+    /// Finds workers that panicked: their thread has ended without a `Finished` report.
     fn look_for_the_dead(&mut self) {
         let dead: Vec<u32> = self
             .assembly
@@ -249,13 +250,13 @@ impl Coordinator<'_> {
             .filter(|&worker| self.crew.is_gone(worker))
             .collect();
         for worker in dead {
-            // What it said before it died may still be waiting.
+            // Reports that it sent before may still be queued.
             while let Ok(report) = self.crew.reports.try_recv() {
                 self.take(report);
             }
             if self.assembly.at_work().any(|other| other == worker) {
                 self.invalid
-                    .push(format!("worker {worker} of the tester broke down"));
+                    .push(format!("worker {worker} of the tester crashed"));
                 self.assembly.ended(worker);
             }
         }
@@ -270,7 +271,7 @@ impl Coordinator<'_> {
         });
     }
 
-    /// For how long nothing is due but what workers say.
+    /// Time until the coordinator has something to do other than handling reports.
     fn look_up(&self) -> Duration {
         match self.until {
             None => LOOK_UP.min(self.planned_end().since(self.clock.now())),
@@ -278,7 +279,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// When the run is to end as things stand: never while its plan is held.
+    /// Planned end of the run; [`Time::NEVER`] while the plan is held.
     fn planned_end(&self) -> Time {
         match self.scenario.duration {
             Some(duration) if !self.holds.is_held() => {
@@ -289,13 +290,13 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Holds the plan, or lets it go on, where the user wants it otherwise than it is.
+    /// Holds or resumes the plan if the user requested it.
     fn hold_when_wanted(&mut self) {
         let wanted = self.control.is_held();
         if self.until.is_some() || wanted == self.holds.is_held() {
             return;
         }
-        // All workers do it at the same time, which is not over when they hear of it.
+        // A time in the future, so that all workers receive the command before it takes effect.
         let at = self.clock.now() + NOTICE;
         if !wanted {
             self.go_on(at);
@@ -316,11 +317,11 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Notes that the plan goes on.
+    /// Records that the plan resumes.
     fn go_on(&mut self, at: Time) {
         if let Some(held) = self.holds.end(at) {
             let seconds = held.as_secs_f64();
-            let text = format!("the user let the plan go on after {seconds:.1} s");
+            let text = format!("the user resumed the plan after {seconds:.1} s");
             self.event(at, "went_on", None, text);
             self.keep_holds();
         }
@@ -341,21 +342,21 @@ impl Coordinator<'_> {
             return;
         }
         self.stopped_by_user = user && !over;
-        // A hold ends with the run, and is none of the next one's.
+        // A hold ends with the run and must not carry over to the next run of a series.
         self.go_on(now);
         self.control.go_on();
         self.stopped_at = self.stopped_at.min(now);
-        // Kept at once: a run that is killed while it ends is reported too.
+        // Written at once, so that a run that is killed during shutdown can be reported.
         let stopped_at = self.stopped_at.as_secs_f64();
         self.run_file.meta("stopped_at", stopped_at.into());
         if let (Some(holding), Some(sut)) = (&mut self.holding, &self.sut)
             && over
         {
-            // While the clients are still there.
+            // Clients are still connected here.
             holding.saw(&sut.holdings());
         }
         if let Some(sut) = &self.sut {
-            // While the clients are still there.
+            // Clients are still connected here.
             sut.look_at_counters(COUNTERS_WITHIN);
         }
         let until = self.clock.now() + self.scenario.stop_timeout;
@@ -365,7 +366,7 @@ impl Coordinator<'_> {
         self.crew.tell(|| Command::Stop { until });
     }
 
-    /// Takes a complete window in: into the run file, the thresholds, the health, the totals.
+    /// Adds a complete window to the run file, thresholds, health and totals.
     fn window(&mut self, window: Assembled) -> Progress {
         let Assembled {
             index,
@@ -392,7 +393,7 @@ impl Coordinator<'_> {
             .iter()
             .map(|population| population.name.clone());
         let mut subjects: BTreeMap<String, Window> = names.zip(populations).collect();
-        // The last one ends when the last worker does.
+        // The last window ends with the last worker, so it is shorter than a whole window.
         let is_last = !progress::is_whole(seconds);
         subjects.extend(self.links.window(index, is_last));
         subjects.extend(self.look_at_browsers(begins, is_last));
@@ -423,9 +424,9 @@ impl Coordinator<'_> {
         progress
     }
 
-    /// Ends the run where a threshold with `abort` is violated, and its delay is over.
+    /// Ends the run if a threshold with `abort` is violated and its delay has passed.
     fn abort_where_wanted(&mut self, now: Time) {
-        // The warm-up is left out of what thresholds read.
+        // Thresholds do not read the warm-up.
         if self.until.is_some() || self.aborted || self.windows <= self.warm_up_windows {
             return;
         }
@@ -438,7 +439,7 @@ impl Coordinator<'_> {
             }
             if let Some(violated) = self.judge.violated(number, &self.totals) {
                 let why = format!(
-                    "ended early, after {:.0} s, because a threshold with `abort: true` did not hold: {}",
+                    "ended early, after {:.0} s, because a threshold with `abort: true` was violated: {}",
                     now.as_secs_f64(),
                     violated.explain()
                 );
@@ -475,8 +476,8 @@ impl Coordinator<'_> {
         windows
     }
 
-    /// That the server ended before it was told to fails a run, whatever its clients saw of it: one
-    /// that crashes when they leave has crashed.
+    /// Records that the server exited on its own. The run then fails whatever the clients measured,
+    /// even if the server crashed while they were leaving.
     fn note_the_servers_end(&mut self, at: Time, ended: Option<String>) {
         let (Some(how), false, Some(sut)) = (ended, self.server_is_gone, &self.sut) else {
             return;
@@ -493,7 +494,7 @@ impl Coordinator<'_> {
             .rev()
             .find(|line| !line.trim().is_empty())
             .unwrap_or_default();
-        let text = format!("the server ended during the run: {how}; its last line: {last}");
+        let text = format!("the server ended during the run: {how}; last log line: {last}");
         let after = at.as_secs_f64();
         self.failed.push(format!(
             "the server ended, {after:.1} s after the run began: {how}"
@@ -577,7 +578,7 @@ impl Coordinator<'_> {
             }
         }
         let traces = self.end_traces();
-        // Before the server, which they are still connected to where they did not leave in time.
+        // Before the server: browsers that did not leave in time are still connected to it.
         std::mem::take(&mut self.browsers).stop();
         self.end_sources();
         let now = self.clock.now();
@@ -595,11 +596,11 @@ impl Coordinator<'_> {
             self.keep_the_servers_log(&sut);
             let report = sut.stop();
             if report.killed {
-                let text = "the server did not end when asked to and was killed".to_owned();
+                let text = "the server did not exit when asked to and was killed".to_owned();
                 self.event(now, "server_killed", Some("server".to_owned()), text);
             }
         }
-        // The server is told to end over it, and clients are gone.
+        // After the server, which receives its stop command over the link, and after the clients.
         self.invalid.extend(std::mem::take(&mut self.links).stop());
         let thresholds = self.judge.finish(&self.totals);
         let mut invalid = std::mem::take(&mut self.invalid);
@@ -611,10 +612,10 @@ impl Coordinator<'_> {
         let broken = self.run_file.failed().map(|error| error.to_string());
         if let Some(error) = &broken {
             invalid.push(format!(
-                "the run was cut short, because its run file could not be written: {error}"
+                "the run ended early because its run file could not be written: {error}"
             ));
         }
-        // Clients that are due in the last second may begin in the next.
+        // Clients that are due within the last second may start late, so they are not expected.
         let due_by = match self.until {
             Some(_) => (self.stopped_at >= Time::from_start(LATE_START))
                 .then(|| Time::ZERO + self.stopped_at.since(Time::from_start(LATE_START))),
@@ -625,7 +626,7 @@ impl Coordinator<'_> {
             && thresholds
                 .iter()
                 .any(|found| !found.passed && !found.no_data);
-        // Who stops a run knows that it is not all.
+        // A user who stops a run knows that it is incomplete.
         if !self.stopped_by_user {
             invalid.extend(self.coverage.gaps(self.scenario, due_by, clients_failed));
         }
@@ -647,7 +648,8 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Ends the sources, and keeps what they did. What they did not do is no fault of the server's.
+    /// Stops the sources and records what they sent. A fault of theirs makes the run invalid; it is
+    /// not a fault of the server.
     fn end_sources(&mut self) {
         match self.sources.take().map(Sources::stop) {
             None => {}
@@ -662,7 +664,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// What the server's log complained of, by pattern.
+    /// Stores the counts of complaints in the server's log, by pattern.
     fn keep_the_servers_log(&self, sut: &Sut) {
         let (counts, more) = sut.log_counts();
         let counts = counts.into_iter().map(|count| server::LogComplaint {
@@ -685,7 +687,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Ends the traces, and keeps where they are and what they hold.
+    /// Ends the traces and records the path and size of each.
     fn end_traces(&mut self) -> Vec<Trace> {
         self.tell_of_traces();
         let traces = self.traces.finish();
@@ -696,7 +698,8 @@ impl Coordinator<'_> {
         traces
     }
 
-    /// What was held against each bound, each worker's own figures, and what could not be known.
+    /// Stores the health findings, the metrics of each worker, and the metrics that are
+    /// unavailable.
     fn keep_the_testers_own(&self) {
         let kept = |value: Result<serde_json::Value, serde_json::Error>| {
             value.unwrap_or(serde_json::Value::Null)
@@ -711,18 +714,19 @@ impl Coordinator<'_> {
     }
 }
 
-/// Why a run cannot be judged whose server was killed with its supervisor; none where it was not.
+/// Reason why the run cannot be judged if the server was killed together with its supervisor;
+/// `None` otherwise.
 fn supervisor_lost(sut: &Sut) -> Option<String> {
     let how = sut.supervisor_lost()?;
     Some(format!(
-        "the supervisor of the server was lost ({how}), and the server was killed with it: it did not end by itself"
+        "the supervisor of the server was lost ({how}), and the server was killed with it: it did not exit on its own"
     ))
 }
 
 fn client_row(client: ClientState, secrets: &Secrets) -> ClientRow {
     let (ended, outcome) = client.ended.unzip();
     let mut streams = client.streams.iter().map(StreamRow::to_json).collect();
-    // Its words are ours, but for URLs.
+    // The texts are the tester's own, except URLs, so only URLs are masked.
     Secrets::default().mask_json(&mut streams);
     let (outcome, failure) = match outcome {
         None => (None, None),

@@ -1,4 +1,4 @@
-//! Whether a run measured what it was to measure: a verdict on anything less would not be earned.
+//! Whether a run measured what was planned. If not, its verdict is `invalid`.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,26 @@ use measure::{Time, Window};
 use protocol::metrics::{ACTIVE, REJOINED, STARTED, TURNED_AWAY};
 use scenario::Scenario;
 
-/// From so many seconds on a window is a whole one. Windows end where the loop finds time for it,
-/// so a whole one is not always a second to the microsecond.
+/// Shortest duration of a whole window, in seconds. Windows end when the event loop gets to it, so
+/// a whole window is not exactly one second long.
 const WHOLE: f64 = 0.95;
 
-/// What of a run was measured. Its size does not depend on how long the run lasts.
+/// Coverage of a run. Its size does not depend on the length of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Coverage {
-    /// Clients of each population that began, or arrived and were turned away; the warm-up
-    /// included. Those that took the place of another are left out: the plan does not count them.
+    /// Clients of each population that started, or arrived and were turned away, warm-up included.
+    /// Clients that rejoined are excluded because the plan does not count them.
     began: Vec<u64>,
-    /// Windows of each population that were whole, after the warm-up and before the run was
-    /// stopped, and at whose beginning it had clients already.
+    /// Whole windows of each population, after the warm-up and before the stop, that began with
+    /// clients active.
     windows: Vec<u64>,
-    /// Whether each population had clients in the window before.
+    /// True if the population had clients in the previous window.
     active: Vec<bool>,
-    /// Whether there was a window before.
+    /// True after the first window.
     begun: bool,
 }
 
 impl Coverage {
-    /// Of a run that has not begun.
     pub(crate) fn new(scenario: &Scenario) -> Coverage {
         Coverage {
             began: vec![0; scenario.populations.len()],
@@ -37,7 +36,7 @@ impl Coverage {
         }
     }
 
-    /// Takes in a window of which `seconds` count.
+    /// Adds a window of which `seconds` count.
     pub(crate) fn window(
         &mut self,
         scenario: &Scenario,
@@ -56,16 +55,18 @@ impl Coverage {
             self.began[number] += planned + counter(TURNED_AWAY);
             let active = window.gauges.get(usize::from(ACTIVE.0)).copied().flatten();
             let active = active.is_some_and(|active| active > 0.0);
-            // Who came in the middle of it is not measured for all of it.
+            // A client that starts within the window is not measured for all of it.
             let before = std::mem::replace(&mut self.active[number], active) || !self.begun;
             self.windows[number] += u64::from(active && before && seconds >= WHOLE);
         }
         self.begun = true;
     }
 
-    /// Why there is nothing to judge by, or less than was planned. `due_by` is up to when clients
-    /// were due that must have begun. Where clients failed, and that is what the run fails for, it
-    /// need not have lasted: `failed`.
+    /// Reasons why there is too little to judge.
+    ///
+    /// Clients that were due by `due_by` must have started; `None` skips that check. `failed` skips
+    /// the check of whole windows: if clients failed and a threshold fails for it, the run may be
+    /// short.
     pub(crate) fn gaps(
         &self,
         scenario: &Scenario,
@@ -79,16 +80,16 @@ impl Coverage {
         };
         let none = |windows: &u64| *windows == 0;
         if failed {
-            // What became of the clients says enough.
+            // The client failures explain the short run.
         } else if self.windows.iter().all(none) {
             gaps.push(format!(
-                "nothing was measured: the run had no whole second with clients{after}; let it last longer"
+                "nothing was measured: the run had no whole second with clients{after}; make it longer"
             ));
         } else {
             let all = scenario.populations.iter().zip(&self.windows);
             gaps.extend(all.filter(|(_, windows)| none(windows)).map(|(population, _)| {
                 format!(
-                    "`{}` was not measured: it had no whole second with clients{after}; let the run last longer, or \
+                    "`{}` was not measured: it had no whole second with clients{after}; make the run longer, or \
                      start them sooner",
                     population.name
                 )
@@ -99,8 +100,8 @@ impl Coverage {
         };
         for (population, &began) in scenario.populations.iter().zip(&self.began) {
             let planned = load::started(&population.load, due_by);
-            // Arrivals go on for as long as the run does, so there is no number of them to hold it
-            // against.
+            // Arrivals continue until the run ends, so `Time::NEVER` gives no number of them to
+            // compare with.
             let endless = due_by == Time::NEVER
                 && matches!(population.load.shape, load::Shape::Arrivals { .. });
             if began < planned && !endless {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_whole_second_has_measured_nothing() {
+    fn run_without_whole_second_has_measured_nothing() {
         let scenario = scenario("{clients: 2}", "duration: 10s\nwarm_up: 5s");
         let mut coverage = Coverage::new(&scenario);
         coverage.window(&scenario, &began(2, 0), 0.7);
@@ -149,7 +150,7 @@ mod tests {
             gaps[0].contains("no whole second with clients after the warm-up"),
             "{gaps:?}"
         );
-        // Where it fails for what became of clients, it need not have lasted.
+        // A run that fails because its clients failed may be short.
         assert_eq!(coverage.gaps(&scenario, None, true), Vec::<String>::new());
         coverage.window(&scenario, &began(0, 0), 0.999);
         assert_eq!(
@@ -159,11 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_were_due_and_did_not_begin_are_a_gap() {
+    fn due_clients_that_did_not_start_are_a_gap() {
         let scenario = scenario("{clients: 20, ramp: 10s}", "duration: 20s");
         let mut coverage = Coverage::new(&scenario);
         coverage.window(&scenario, &began(4, 0), 1.0);
-        // At 1.9 s the fourth of them is due, and at 2 s the fifth.
+        // The fourth client is due at 1.5 s, the fifth at 2 s.
         let at = |nanos| coverage.gaps(&scenario, Some(Time::from_nanos(nanos)), false);
         assert_eq!(at(1_900_000_000), Vec::<String>::new());
         assert!(at(2_000_000_000)[0].contains("4 of the 5 clients"));
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_place_of_another_stands_for_nobody_that_was_planned() {
+    fn rejoined_clients_do_not_count_as_planned_ones() {
         let scenario = scenario("{clients: 20, ramp: 10s}, rejoin: true", "duration: 20s");
         let mut coverage = Coverage::new(&scenario);
         let mut recorder = Recorder::new(RTSP_PROTOCOL.catalogue);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_turned_away_has_come_and_arrivals_have_no_end() {
+    fn turned_away_arrivals_count_and_arrivals_have_no_end() {
         let scenario = scenario("{arrivals: 5/s, max_clients: 3}", "duration: 20s");
         let mut coverage = Coverage::new(&scenario);
         coverage.window(&scenario, &began(3, 2), 1.0);
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_population_that_comes_in_the_last_second_is_not_measured() {
+    fn population_starting_in_last_second_is_not_measured() {
         let text = "clients: {early: {urls: ['rtsp://127.0.0.1:9/a'], load: {clients: 1}}, \
                     late: {urls: ['rtsp://127.0.0.1:9/a'], load: {clients: 1}}}\nduration: 9s";
         let scenario = Scenario::parse("test", text, &scenario::Overrides::default())

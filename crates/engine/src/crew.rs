@@ -1,4 +1,4 @@
-//! The threads of a run: starting the workers, telling them things, seeing that they have ended.
+//! The worker threads of a run: starting them, sending commands to them, noticing that they ended.
 
 use std::net::TcpListener;
 use std::thread::{Builder, JoinHandle};
@@ -14,41 +14,39 @@ use crate::remote_worker::RemoteWorker;
 use crate::resolver::Resolver;
 use crate::worker::{self, Config, EndpointPlan, Mailbox, PopulationPlan, RingPlan, Serving};
 
-/// How many reports may wait for the coordinator. A worker that meets a full queue waits, which its
-/// own lag then shows.
+/// Capacity of the report queue. A worker that meets a full queue blocks, which shows as its `lag`.
 const REPORTS: usize = 1 << 13;
 
-/// The workers of a run.
 pub(crate) struct Crew {
     pub(crate) reports: Receiver<WorkerReport>,
     mailboxes: Vec<Mailbox>,
     threads: Vec<JoinHandle<()>>,
-    /// Where each worker waits for the run to begin.
+    /// Start signal of each worker.
     gates: Vec<Sender<Clock>>,
-    /// Receivers on other machines. They count as workers behind those of this machine, and each
-    /// has a thread that speaks to it.
+    /// Receivers on other machines. Their worker numbers follow those of this machine. Each has a
+    /// thread that communicates with it.
     remote_workers: Vec<RemoteWorker>,
-    /// What they report by.
+    /// Report channel of remote workers.
     reporter: Sender<WorkerReport>,
 }
 
-/// What one worker is to do.
+/// Work assigned to one worker.
 pub(crate) struct Duty {
     pub(crate) populations: Vec<PopulationPlan>,
     pub(crate) serving: Vec<(TcpListener, Serving)>,
-    /// Reference servers over UDP. Their worker has no table of descriptors of its own.
+    /// Reference servers over UDP. A worker with endpoints shares the process's descriptor table.
     pub(crate) endpoints: Vec<EndpointPlan>,
     pub(crate) ports: PortRange,
-    /// The packet ring by which media is received; none where it is received by sockets.
+    /// Packet ring that receives media; `None` if media is received by sockets.
     pub(crate) ring: Option<RingPlan>,
-    /// Whether it goes before others that want the same processor.
+    /// Whether the worker thread gets a raised priority.
     pub(crate) goes_first: bool,
-    /// Whether what it paces goes before all else on this machine.
+    /// Whether the worker's pacer runs at real-time priority.
     pub(crate) in_real_time: bool,
 }
 
 impl Crew {
-    /// Starts one worker for each duty. They all stand, and wait for [`Crew::begin`].
+    /// Starts one worker for each duty. Workers are ready on return and wait for [`Crew::begin`].
     pub(crate) fn start(
         duties: Vec<Duty>,
         stop_timeout: Duration,
@@ -115,15 +113,15 @@ impl Crew {
             crew.gates.push(gate);
         }
         drop(standing);
-        // It ends when every worker has said so or is gone.
+        // Ends when every worker has reported that it is ready, or has ended.
         let _ = stand.iter().count();
         Ok(crew)
     }
 
-    /// Lets all workers begin, by that clock.
+    /// Starts the run in all workers, with a copy of `clock`.
     pub(crate) fn begin(&mut self, clock: &Clock) {
         for gate in self.gates.drain(..) {
-            // A worker that is gone is found so by its thread.
+            // A worker that has ended is noticed by `is_gone`.
             let _ = gate.send(clock.same_start());
         }
         for receiver in &mut self.remote_workers {
@@ -131,7 +129,7 @@ impl Crew {
         }
     }
 
-    /// Takes a receiver on another machine in, before the crew begins.
+    /// Adds a receiver on another machine, before the crew begins.
     pub(crate) fn join(&mut self, mut receiver: RemoteWorker) {
         let worker = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
         if let Some(thread) = receiver.report_to(worker, self.reporter.clone()) {
@@ -140,13 +138,13 @@ impl Crew {
         self.remote_workers.push(receiver);
     }
 
-    /// How many workers there are, receivers on other machines included.
+    /// Number of workers, including receivers on other machines.
     pub(crate) fn len(&self) -> usize {
         self.threads.len()
     }
 
-    /// Ends receivers on other machines if nobody else is at work: then nobody has media sent to
-    /// them.
+    /// Stops the receivers on other machines once no local worker is running: no client then has
+    /// media sent to them.
     pub(crate) fn release(&mut self, mut at_work: impl Iterator<Item = u32>) {
         let own = self.mailboxes.len();
         if !self.remote_workers.is_empty() && at_work.all(|worker| worker as usize >= own) {
@@ -156,14 +154,14 @@ impl Crew {
         }
     }
 
-    /// Tells all workers.
+    /// Sends a command to all local workers.
     pub(crate) fn tell(&self, command: impl Fn() -> Command) {
         for mailbox in &self.mailboxes {
             mailbox.tell(command());
         }
     }
 
-    /// Whether a worker's thread is no more, whatever it said or did not say.
+    /// True if the worker's thread has ended, with or without a `Finished` report.
     pub(crate) fn is_gone(&self, worker: u32) -> bool {
         self.threads
             .get(worker as usize)
@@ -176,7 +174,7 @@ impl Drop for Crew {
         self.gates.clear();
         self.remote_workers.clear();
         self.tell(|| Command::Kill);
-        // A worker that waits for room in the queue of reports has to be let on.
+        // Drains the report queue, so that no worker blocks on it.
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             let _ = self.reports.recv_timeout(Duration::from_millis(1));
         }

@@ -1,8 +1,8 @@
-//! What keeps a run from beginning.
+//! Errors that keep a run from beginning.
 
 use std::io;
 
-/// Why a run could not begin. Whatever goes wrong later is part of its report.
+/// Reason why a run could not begin. Later faults are part of its report.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The server under test could not be started or observed.
@@ -11,144 +11,134 @@ pub enum EngineError {
     /// A browser of `golden` could not be started.
     #[error("{0}")]
     Browser(sut::SutError),
-    /// A browser of `golden` is of no use.
-    #[error("the browser that `golden` asks for: {why} {log}")]
+    /// A browser of `golden` started but is not usable.
+    #[error("the browser of `golden`: {why} {log}")]
     BrowserIdle {
-        /// Why.
         why: String,
-        /// The last of what it printed.
+        /// Last lines of its output.
         log: String,
     },
     /// A browser cannot do what the clients of a population do.
     #[error("`clients.{population}.golden`: {message}")]
     Golden {
-        /// Which population.
         population: String,
-        /// Why.
+        /// Feature that a browser lacks.
         message: String,
     },
     /// A threshold cannot be judged.
     #[error("threshold `{text}`: {message}")]
     Threshold {
-        /// As it was written.
+        /// Threshold as written in the scenario.
         text: String,
-        /// What is wrong with it, and how to mend it.
+        /// Fault of the threshold, and how to fix it.
         message: String,
     },
-    /// The run file cannot be made.
+    /// The run file cannot be created.
     #[error("{0}")]
     RunFile(#[from] runfile::RunFileError),
-    /// The operating system refused something that every run needs.
+    /// The operating system refused an operation that every run needs.
     #[error("{what}: {error}")]
     System {
-        /// What was wanted.
+        /// Operation that failed.
         what: String,
-        /// What it said.
         error: io::Error,
     },
-    /// Media was to be received by a packet ring, and there is none to be had.
+    /// A packet ring was requested and is not available.
     #[error("media cannot be received by a packet ring; {0}")]
     ReceivePath(String),
-    /// Media was to be received at an address or at ports where it cannot be.
+    /// Media cannot be received at the requested address or ports.
     #[error("`clients.{population}.media`: {message}")]
     Media {
-        /// Which population.
         population: String,
-        /// What is wrong, and what to do.
+        /// Fault, and how to fix it.
         message: String,
     },
-    /// The machine that is to receive media cannot be used.
+    /// The receiver on another machine cannot be used.
     #[error("the receiver {address} of `clients.{population}.media`: {message}")]
     Receiver {
-        /// Where it should be.
         address: std::net::SocketAddr,
-        /// Whose media it should receive.
+        /// Population, or populations, whose media it should receive.
         population: String,
-        /// What is wrong, and what to do.
+        /// Fault, and how to fix it.
         message: String,
     },
-    /// Workers were to go before others, and may not.
+    /// A raised priority was requested and is not permitted.
     #[error(
         "tester.priority cannot be `raised`: {0}\n  give the program CAP_SYS_NICE (`setcap cap_sys_nice,cap_net_raw+ep` on it), or leave it `normal`"
     )]
     Priority(io::Error),
-    /// A client that was to be traced is not there.
+    /// A client that is to be traced does not exist.
     #[error("trace {0}")]
     Trace(String),
-    /// What the clients of a population are to speak TLS with cannot be had.
+    /// The TLS configuration of a population cannot be loaded.
     #[error("TLS of `{population}`: {message}")]
     Tls {
-        /// Which population.
         population: String,
-        /// What is wrong.
+        /// Reason why a certificate file cannot be used.
         message: String,
     },
-    /// What the clients of a population are to publish cannot be made.
-    #[error("what `{population}` publishes: {message}")]
+    /// The media that a population publishes cannot be made.
+    #[error("media that `{population}` publishes: {message}")]
     Source {
-        /// Which population.
         population: String,
-        /// What is wrong.
+        /// Fault of the file or of its settings.
         message: String,
     },
-    /// The network that a scenario wants cannot be made.
+    /// The network of the scenario cannot be made.
     #[error("`network: {network}`: {error}{}", what_it_takes(error))]
     Network {
-        /// Which one.
+        /// Kind of network: the value of the scenario key `network`.
         network: &'static str,
-        /// What the operating system said.
         error: io::Error,
     },
-    /// TCP cannot control congestion as the scenario wants it.
+    /// The requested TCP congestion control is not available.
     #[error("`network.congestion: {name}`: {error}\n  {help}")]
     Congestion {
-        /// What is wanted.
+        /// Requested algorithm.
         name: String,
-        /// What to do.
+        /// How to fix it.
         help: String,
-        /// What the operating system said.
         error: io::Error,
     },
-    /// The emulated link that a scenario wants cannot be made.
+    /// The emulated link of the scenario cannot be made.
     #[error("`link`: {error}{}", what_a_link_takes(error))]
     Link {
-        /// What the operating system said.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// What an emulated link is to do cannot be.
+    /// The settings of an emulated link are not valid.
     #[error("`link`: {0}")]
     LinkPlan(String),
-    /// What a source of the run is to send cannot be made.
+    /// The stream of a source cannot be made.
     #[error("`sources.{name}`: {message}")]
     SourceFile {
-        /// Which one.
+        /// Name of the source.
         name: String,
-        /// What is wrong.
         message: String,
     },
-    /// A source could not be set to work.
+    /// A source could not start, or failed to send.
     #[error("{0}")]
     Sending(String),
-    /// The user stopped it before it began.
+    /// The user stopped the run before it began.
     #[error("stopped before the run began")]
     Stopped,
-    /// The reference server cannot be made from its settings.
+    /// The settings of the reference server are not valid.
     #[error("the reference server: {0}")]
     Settings(String),
 }
 
-/// What to do where a network may not be made.
+/// Hint for an error while creating a network.
 fn what_it_takes(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "\n  to make network namespaces takes CAP_SYS_ADMIN and CAP_NET_ADMIN: run it as root (`sudo streamgauge ...`), \
-             or in a user namespace of its own (`unshare --map-root-user streamgauge ...`)"
+            "\n  creating network namespaces requires CAP_SYS_ADMIN and CAP_NET_ADMIN: run it as root (`sudo streamgauge ...`), \
+             or in a user namespace (`unshare --map-root-user streamgauge ...`)"
         }
         _ => "",
     }
 }
 
-/// What to do where a link may not be made.
+/// Hint for an error while creating a link.
 fn what_a_link_takes(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "\n  there is no /dev/net/tun: load the kernel module `tun`",

@@ -1,5 +1,5 @@
-//! One run from start to stop: workers that play clients, or a reference server's side, and the
-//! coordinator that collects what they saw.
+//! One run from start to stop: workers that run the clients or a reference server, and the
+//! coordinator that collects their reports.
 
 mod attend;
 mod browsers;

@@ -1,5 +1,5 @@
-//! What a server gives back after its last client has left: multicast groups, file descriptors,
-//! memory.
+//! Resources that a server releases after its last client has left: multicast groups, file
+//! descriptors, memory.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,13 +10,13 @@ use measure::{Recorder, Time, Window};
 use scenario::Scenario;
 use sut::{Holdings, Sut};
 
-/// How often it is looked whether groups are left.
+/// Interval between checks of the joined groups.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How many of the groups that are kept are named.
+/// Maximum number of kept groups that the report names.
 const NAMED: usize = 16;
 
-/// The multicast groups that a scenario names.
+/// Multicast groups that a scenario names, in its URLs or under `server`.
 pub(crate) fn groups(scenario: &Scenario) -> BTreeSet<IpAddr> {
     let of_urls = scenario.populations.iter().flat_map(|population| {
         let group = |url: &String| population.config.group_of(url);
@@ -27,11 +27,10 @@ pub(crate) fn groups(scenario: &Scenario) -> BTreeSet<IpAddr> {
     of_urls.chain(told).collect()
 }
 
-/// What a server held before the run, and the most in it.
+/// Resources that a server held before the run, and their peaks during it.
 #[derive(Debug)]
 pub(crate) struct Holding {
     before: Holdings,
-    /// Every group that was joined at any look.
     groups: BTreeSet<IpAddr>,
     groups_peak: u64,
     file_descriptors_peak: u64,
@@ -39,7 +38,7 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// Looks at a server that has no client as yet.
+    /// Takes the baseline of a server that has no clients yet.
     pub(crate) fn before(sut: &Sut) -> Holding {
         let before = sut.holdings();
         let mut holding = Holding {
@@ -54,7 +53,7 @@ impl Holding {
         holding
     }
 
-    /// Takes a look in.
+    /// Adds an observation.
     pub(crate) fn saw(&mut self, seen: &Holdings) {
         let groups = seen.groups.iter().flatten().copied();
         self.groups.extend(groups);
@@ -65,7 +64,7 @@ impl Holding {
         most(&mut self.uss_peak, seen.uss);
     }
 
-    /// Takes in what a window saw.
+    /// Adds a window of the server.
     pub(crate) fn saw_window(&mut self, window: &Window) {
         let gauge = |id: measure::GaugeId| {
             let level = window.gauges.get(usize::from(id.0)).copied().flatten();
@@ -81,7 +80,7 @@ impl Holding {
         });
     }
 
-    /// Of the groups that are joined, those that were not before the first client.
+    /// Groups that are joined now and were not joined before the first client.
     fn kept(&self, joined: &BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
         let none = BTreeSet::new();
         let before = self.before.groups.as_ref().unwrap_or(&none);
@@ -89,17 +88,16 @@ impl Holding {
     }
 }
 
-/// Looks at a server whose last client has left.
+/// Observation of a server after its last client has left.
 #[derive(Debug)]
 pub(crate) struct Lingering {
     holding: Holding,
     left: Time,
-    /// Since when no group is joined that was not before the first client.
+    /// Time from which no group is joined except those joined before the first client.
     free: Option<Time>,
 }
 
 impl Lingering {
-    /// The last client has left.
     pub(crate) fn new(holding: Holding, left: Time) -> Lingering {
         Lingering {
             holding,
@@ -108,18 +106,18 @@ impl Lingering {
         }
     }
 
-    /// Takes in which groups are joined now.
+    /// Adds an observation of the joined groups.
     pub(crate) fn saw_groups(&mut self, now: Time, joined: Option<&BTreeSet<IpAddr>>) {
         let is_free = joined.is_some_and(|joined| self.holding.kept(joined).is_empty());
         self.free = match is_free {
-            // Finer than it is looked nothing is known: left by the first look is left at once.
+            // The resolution is one check: groups left by the first check count as left at once.
             true if now.since(self.left) < LOOK_EVERY => self.free.or(Some(self.left)),
             true => self.free.or(Some(now)),
             false => None,
         };
     }
 
-    /// What came of it, by the last look.
+    /// Result, with the last observation `after`.
     pub(crate) fn finish(mut self, now: Time, after: &Holdings) -> GivenBack {
         self.saw_groups(now, after.groups.as_ref());
         let holding = &self.holding;
@@ -155,7 +153,7 @@ impl Lingering {
     }
 }
 
-/// The figures of it, as a window of the server's that holds nothing else.
+/// Result as a window of the server that has no other metrics.
 pub(crate) fn window(given_back: &GivenBack) -> Window {
     let mut recorder = Recorder::new(server::SERVER_CATALOGUE);
     let mut set = |gauge, value: Option<f64>| {
@@ -208,12 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_as_before_has_been_given_back_when_it_first_was() {
+    fn groups_count_as_left_from_when_they_stayed_left() {
         let before = holdings(&["239.0.0.9"], 9, 1000);
         let peak = holdings(&["239.0.0.1", "239.0.0.2", "239.0.0.9"], 29, 3000);
         let mut lingering = lingering(before, &peak);
         lingering.saw_groups(at(10_000), peak.groups.as_ref());
-        // Free for a moment only.
+        // The second entry joins a group again, so the first one does not count.
         for (millis, groups) in [
             (10_100, &["239.0.0.9"][..]),
             (10_150, &["239.0.0.1", "239.0.0.9"]),
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_named_and_what_is_unknown_stays_so() {
+    fn kept_groups_are_named_and_unknown_counts_stay_unknown() {
         let peak = holdings(&["239.0.0.1", "ff15::1"], 1, 1);
         let given_back = lingering(holdings(&[], 1, 1), &peak).finish(at(12_000), &peak);
         assert_eq!(given_back.kept, ["239.0.0.1", "ff15::1"]);

@@ -1,4 +1,5 @@
-//! The emulated links of a run: made with its networks, read once a window, stopped at its end.
+//! The emulated links of a run: created with its networks, read once per window, stopped at its
+//! end.
 
 use std::io;
 
@@ -9,33 +10,32 @@ use net::{Clock, Namespace, Tun};
 
 use crate::link::{Emulator, Plan};
 
-/// A link, and whom its record is of.
+/// A link and the subjects of its record.
 #[derive(Debug)]
 struct RunLink {
-    /// The subjects: from the clients to the server, and back.
+    /// Subject names: uplink (clients to server), downlink.
     subjects: [String; 2],
     emulator: Emulator,
 }
 
-/// The links of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Links(Vec<RunLink>);
 
-/// One end of a link, for whoever makes it.
+/// One end of a link that is to be created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End<'a> {
-    /// The namespace that it is in.
+    /// Namespace of the interface.
     pub(crate) space: &'a Namespace,
-    /// The interface, and its addresses.
+    /// Interface and its addresses.
     pub(crate) tie: Tie<'a>,
 }
 
 impl Links {
-    /// Ties two namespaces by a link, the first that of the clients. It carries packets when this
-    /// returns; they are in no record yet.
+    /// Connects two namespaces by a link; the first end belongs to the clients. The link carries
+    /// packets on return but records nothing yet.
     ///
     /// # Errors
-    /// `NotFound` without /dev/net/tun; what else the operating system says.
+    /// `NotFound` if /dev/net/tun is missing, or any other error of the operating system.
     pub(crate) fn tie(
         &mut self,
         subjects: [String; 2],
@@ -55,7 +55,7 @@ impl Links {
         };
         let plan = Plan {
             courses,
-            // Each link draws from chance of its own.
+            // Each link has its own seed.
             seed: seed.wrapping_add(self.0.len() as u64),
         };
         let emulator = Emulator::start(open(&near)?, open(&far)?, plan)?;
@@ -63,20 +63,20 @@ impl Links {
         Ok(())
     }
 
-    /// Whether the threads of all of them may go before all others.
+    /// True if the threads of all links run at real-time priority.
     pub(crate) fn go_first(&self) -> bool {
         self.0.iter().all(|link| link.emulator.goes_first())
     }
 
-    /// Begins the record of each, at the time 0 of that clock.
+    /// Starts the record of each link at time 0 of `clock`.
     pub(crate) fn begin(&self, clock: &Clock) {
         for link in &self.0 {
             link.emulator.begin(clock);
         }
     }
 
-    /// What each direction did in the window of that number, and in those before that were not
-    /// taken yet. With the last one the record ends, and they go on carrying packets.
+    /// Windows of each direction up to window `index`, merged with earlier ones that were not
+    /// taken. The last window ends the record; the links continue to carry packets.
     pub(crate) fn window(&self, index: u64, is_last: bool) -> Vec<(String, Window)> {
         let mut found = Vec::new();
         for link in &self.0 {
@@ -92,7 +92,7 @@ impl Links {
         found
     }
 
-    /// Stops all. Gives why each ended before that did.
+    /// Stops all links. Returns a message for each link that had ended early.
     pub(crate) fn stop(self) -> Vec<String> {
         let ended = self.0.into_iter().filter_map(|link| {
             let [_, down] = link.subjects;

@@ -1,11 +1,11 @@
-//! What the machine is like on which the tester runs.
+//! Description of the machine on which the tester runs.
 
 use std::time::Duration;
 
 use net::Clock;
 use runfile::Machine;
 
-/// The machine that this process runs on. What cannot be found out is empty or 0.
+/// Describes this machine. Unknown values are empty or 0.
 pub(crate) fn describe() -> Machine {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let memory = read("/proc/meminfo")
@@ -27,7 +27,7 @@ pub(crate) fn describe() -> Machine {
     }
 }
 
-/// When the run of a clock began.
+/// Start of the run as a duration since 1970 (Unix time).
 pub(crate) fn since_1970(clock: &Clock) -> Duration {
     Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! Asking servers what their media is, before any of it is played.
+//! Media descriptions: asks servers about their media before any of it is played.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,45 +21,44 @@ use crate::messages::{ClientState, Command, WorkerReport};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
 
-/// How long a scenario's servers are asked at most, all URLs together.
+/// Default and upper limit of the time for asking the servers of a scenario, for all URLs together.
 pub const DESCRIBE_WITHIN: Duration = Duration::from_secs(10);
 
-/// The share of a run's duration that asking before it may take at most.
+/// Limit of the time for asking, as a fraction of the run's duration: one fourth.
 const SHARE_OF_RUN: u32 = 4;
 
-/// How long asking may always take, however short the run is. A server that plays answers in
-/// milliseconds.
+/// Time for asking that even a short run allows. A server that plays answers within milliseconds.
 const DESCRIBE_AT_LEAST: Duration = Duration::from_secs(1);
 
-/// How many are asked at one time: few, so that no server is troubled before its run begins.
+/// Number of concurrent requests. Small, so that asking does not load the server before its run.
 const AT_ONCE: usize = 8;
 
-/// How long those that are told to stop may take.
+/// Shutdown timeout of requests that are cancelled.
 const STOP_WITHIN: Duration = Duration::from_millis(500);
 
-/// How often it is looked whether time is up.
+/// Interval between checks of the deadline and of the stop flag.
 const LOOK_UP: Duration = Duration::from_millis(20);
 
-/// What each URL of a scenario is found out to be.
+/// Answers by URL.
 type Answers = BTreeMap<String, Result<MediaDescription, String>>;
 
-/// How long servers are asked at most before a run of this duration: a server that says nothing
-/// must not make a short run a long one. What it does not say now, the run finds out by itself.
+/// Time limit for asking before a run of this duration. It keeps a silent server from delaying a
+/// short run. A description that is missing now does not hinder the run.
 pub(crate) fn within(duration: Option<Duration>) -> Duration {
     let allowed = duration.map(|duration| (duration / SHARE_OF_RUN).max(DESCRIBE_AT_LEAST));
     allowed.unwrap_or(DESCRIBE_WITHIN).min(DESCRIBE_WITHIN)
 }
 
-/// The URLs of a population whose server can be asked what their media is.
+/// URLs of a population whose server can be asked for a media description.
 fn asked_for<'a>(population: &'a Population, surroundings: &Surroundings) -> Vec<&'a String> {
     let urls = population.urls.iter();
-    // The scenario's own streams are not published yet.
+    // Streams that the scenario itself publishes do not exist yet.
     urls.filter(|url| population.awaited(surroundings, url).is_empty())
         .filter(|url| registry::asking(&population.config, url, 0).is_some())
         .collect()
 }
 
-/// Of how many URLs of a scenario [`describe`] asks.
+/// Number of URLs of a scenario that [`describe`] asks about.
 pub(crate) fn askable(scenario: &Scenario) -> usize {
     let surroundings = surroundings(scenario);
     let populations = scenario.populations.iter();
@@ -68,16 +67,15 @@ pub(crate) fn askable(scenario: &Scenario) -> usize {
         .sum()
 }
 
-/// Asks what the media of every URL of a scenario is, with the connection, the TLS and the password
-/// of the population that has it. Nothing is played. What cannot be asked for is left out: that of
-/// protocols without descriptions, and streams that the scenario itself publishes, which are not
-/// there yet.
+/// Asks for a media description of every URL of a scenario, with the connection, TLS and
+/// credentials of its population. Nothing is played. URLs of protocols without descriptions are
+/// skipped, and so are streams that the scenario itself publishes, because they do not exist yet.
 ///
-/// At most eight are asked at a time, and all together within `within`; what is not known by then
-/// is said to be so. A server that does not answer is no error.
+/// At most eight requests run at a time, and all together take at most `within`. URLs that are left
+/// then are reported as not asked. A server that does not answer is not an error.
 ///
 /// # Errors
-/// What keeps a run from beginning too, or the user stopped it.
+/// The same errors that keep a run from beginning, or the user stopped it.
 pub fn describe(
     scenario: &Scenario,
     within: Duration,
@@ -95,9 +93,9 @@ pub fn describe(
         let answers = ask(population, &urls, scenario.seed, deadline, control)?;
         let too_late = || {
             let within = within.as_secs_f64();
-            Err(format!("not asked: {within} s were not enough for all"))
+            Err(format!("not asked: the {within} s for all URLs were over"))
         };
-        // A URL that stands there twice is picked twice as often.
+        // A URL that is listed twice is picked twice as often.
         let picked: Vec<DescribedUrl> = urls
             .iter()
             .map(|&url| {
@@ -129,7 +127,7 @@ pub fn describe(
     Ok(found)
 }
 
-/// Asks for these URLs of a population, some at a time.
+/// Asks for the URLs of a population, [`AT_ONCE`] at a time.
 fn ask(
     population: &Population,
     urls: &[&String],
@@ -144,7 +142,7 @@ fn ask(
     let config = population.config.clone();
     let client: MakeClient = Arc::new(move |url, seat| {
         registry::asking(&config, url, seat.seed)
-            .unwrap_or_else(|| Err("it cannot be asked for".to_owned()))
+            .unwrap_or_else(|| Err("its protocol has no media description".to_owned()))
     });
     let mut answers = Answers::new();
     for some in urls.chunks(AT_ONCE) {
@@ -180,7 +178,7 @@ fn ask(
             populations: vec![plan],
             serving: Vec::new(),
             endpoints: Vec::new(),
-            // None is received.
+            // No media is received.
             ports: PortRange::new(0..0),
             ring: None,
             goes_first: false,
@@ -193,7 +191,7 @@ fn ask(
     Ok(answers)
 }
 
-/// Takes in what a crew learns, until it has ended or time is up.
+/// Collects the answers of a crew until it has ended or the deadline has passed.
 fn hear(answers: &mut Answers, crew: &Crew, deadline: Instant, control: &Control) {
     let begun = Clock::start();
     let mut told = false;
@@ -206,13 +204,13 @@ fn hear(answers: &mut Answers, crew: &Crew, deadline: Instant, control: &Control
             }
             Ok(WorkerReport::Finished { .. }) | Err(RecvTimeoutError::Disconnected) => return,
             Ok(_) => {}
-            // What it said before it ended has been taken in.
+            // All reports of the ended worker are handled by now.
             Err(RecvTimeoutError::Timeout) if crew.is_gone(0) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
         let now = Instant::now();
         if control.is_stopped() || now >= deadline + STOP_WITHIN {
-            // Dropping the crew ends it.
+            // Dropping the crew kills it.
             return;
         }
         if now >= deadline && !told {
@@ -223,7 +221,7 @@ fn hear(answers: &mut Answers, crew: &Crew, deadline: Instant, control: &Control
     }
 }
 
-/// What a client that has ended found out.
+/// Result of a client that has ended; `None` if it is still running.
 fn answer_of(client: ClientState) -> Option<(String, Result<MediaDescription, String>)> {
     let (_, outcome) = client.ended?;
     let answer = match (client.described, outcome) {

@@ -1,4 +1,4 @@
-//! What workers and the coordinator say to each other.
+//! Messages between workers and the coordinator.
 
 use std::io;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use protocol::session::StreamRow;
 
 use crate::resolver::Answer;
 
-/// What a worker is told.
+/// Command to a worker.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Start no client any more and end all sessions in order, by `until` at the latest.
+    /// Start no more clients and shut down all sessions before `until`.
     Stop { until: Time },
-    /// End at once.
+    /// End at once, without shutdown.
     Kill,
-    /// From then on the plan stays where it is.
+    /// Hold the load plan from `from` on.
     Hold { from: Time },
-    /// From then on the plan goes on.
+    /// Resume the load plan at `at`.
     GoOn { at: Time },
-    /// What a name stands for.
+    /// Result of a name lookup.
     Resolved(Answer),
-    /// A session of another worker said something.
+    /// Topic message of a session on another worker.
     Told { topic: Arc<str>, message: Arc<str> },
 }
 
-/// What a worker says.
+/// Report of a worker.
 #[derive(Debug)]
 pub(crate) enum WorkerReport {
-    /// What one window saw. Each worker sends every window, in order; the last one is as long as it
-    /// took.
+    /// One window. Each worker sends every window, in order. The last one may be shorter than a
+    /// second.
     Window {
         worker: u32,
         index: u64,
@@ -39,28 +39,27 @@ pub(crate) enum WorkerReport {
         populations: Vec<Window>,
         tester: Window,
     },
-    /// A client has ended, or how one stands that has not.
+    /// Final state of a client, or the state of one that is still running at the end.
     Client(Box<ClientState>),
-    /// Something for the list of events.
+    /// Entry for the event list.
     Event {
         at: Time,
         kind: &'static str,
         subject: Option<String>,
         text: String,
     },
-    /// What a session did.
+    /// Record of a session.
     Record(Record),
-    /// The worker has ended.
+    /// Last report: the worker has ended.
     Finished {
         worker: u32,
         error: Option<io::Error>,
     },
 }
 
-/// What has become of a client so far.
+/// State of a client.
 #[derive(Debug)]
 pub(crate) struct ClientState {
-    /// Unique in the run.
     pub(crate) id: u64,
     pub(crate) population: String,
     pub(crate) slot: u64,
@@ -69,9 +68,9 @@ pub(crate) struct ClientState {
     pub(crate) due: Time,
     pub(crate) begun: Time,
     pub(crate) first_media: Option<Time>,
-    /// When it ended and how; none while it lives.
+    /// End time and outcome; `None` while the client is running.
     pub(crate) ended: Option<(Time, protocol::session::Outcome)>,
     pub(crate) streams: Vec<StreamRow>,
-    /// What the server says of the media, of a client that is there to ask.
+    /// Media description, of a client that asks for one.
     pub(crate) described: Option<Box<measure::media::MediaDescription>>,
 }

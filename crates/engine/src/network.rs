@@ -1,5 +1,4 @@
-//! The networks that are made for a run: nothing of them is named, so all of it ends with what is
-//! in it.
+//! Network namespaces of a run. They have no names, so the kernel removes each with its last user.
 
 use std::io;
 use std::marker::PhantomData;
@@ -16,36 +15,33 @@ use scenario::{
 use crate::error::EngineError;
 use crate::links::{End, Links};
 
-/// The length of the prefix of both networks.
+/// IPv4 prefix length of every network.
 const PREFIX: u8 = 24;
 
-/// The same of IPv6.
+/// IPv6 prefix length of every network.
 const PREFIX_V6: u8 = 64;
 
-/// TCP's congestion control of the calling thread's namespace, those that the kernel has loaded,
-/// and those that a namespace may have which is not the machine's own (tcp(7)).
+/// TCP congestion control of the calling thread's namespace; the algorithms that the kernel has
+/// loaded; those that a namespace other than the initial one may use (tcp(7)).
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
-/// The namespaces of a run.
 #[derive(Debug)]
 pub(crate) struct Networks {
-    /// Where the clients are, and all else that the run does.
+    /// Namespace of the clients and of everything else in the run.
     clients: Arc<Namespace>,
-    /// Where the server is.
     server: Arc<Namespace>,
-    /// Where the sources are.
     sources: Arc<Namespace>,
-    /// What carries packets between clients and server.
+    /// Links between clients and server.
     links: Links,
 }
 
 impl Networks {
-    /// Those that a scenario wants; `None` where it is content with this machine's own.
+    /// Creates the namespaces of a scenario. Returns `None` if it uses the machine's own network.
     ///
     /// # Errors
-    /// This process may not make them.
+    /// This process is not permitted to create them.
     pub(crate) fn make(scenario: &Scenario) -> Result<Option<Networks>, EngineError> {
         let made = match scenario.network {
             Network::Own => return Ok(None),
@@ -67,7 +63,7 @@ impl Networks {
         Ok(Some(made))
     }
 
-    /// Has TCP of clients and server control congestion so. It holds for connections to come.
+    /// Sets the TCP congestion control of clients and server. Applies to new connections.
     fn control_congestion_by(&self, name: &str) -> Result<(), EngineError> {
         for space in [&self.clients, &self.server] {
             let set = space.within(|| std::fs::write(CONGESTION, name));
@@ -80,12 +76,11 @@ impl Networks {
         Ok(())
     }
 
-    /// Ties clients and server by an emulated link.
+    /// Connects clients and server by an emulated link.
     fn link(&mut self, placed: PlacedLink<'_>, courses: [Course; 2], seed: u64) -> io::Result<()> {
         let network = placed.network;
         let own = format!("link{network}");
-        // The one that is there in place of a pair of virtual Ethernet interfaces is called as they
-        // are.
+        // The link of network 0 replaces the veth pair and takes over its interface names.
         let (near, far) = match network {
             0 => (VETH_SERVER, VETH_CLIENTS),
             _ => (own.as_str(), own.as_str()),
@@ -111,7 +106,7 @@ impl Networks {
         self.links
             .tie(placed.subjects(), ends, mtu, courses, seed)?;
         if network != 0 {
-            // Servers may tell of addresses by which clients would go round the link.
+            // Servers may announce addresses at which clients would bypass the link.
             for end in ends {
                 end.space.keep_apart(&end.tie, network)?;
             }
@@ -125,7 +120,7 @@ impl Networks {
         Ok(())
     }
 
-    /// One for all.
+    /// One namespace for clients, server and sources.
     fn loopback() -> io::Result<Networks> {
         let one = Arc::new(Namespace::new()?);
         one.loop_multicast()?;
@@ -137,8 +132,8 @@ impl Networks {
         })
     }
 
-    /// One for the clients, one for the server, and one for the sources where there are any.
-    /// Clients and server are tied to each other unless that is left to a link.
+    /// One namespace for the clients, one for the server, and one for the sources if there are any.
+    /// A veth pair connects clients and server, unless `linked`: then an emulated link does.
     fn veth(with_sources: bool, linked: bool) -> io::Result<Networks> {
         let (clients, server) = (Namespace::new()?, Namespace::new()?);
         if !linked {
@@ -155,7 +150,7 @@ impl Networks {
             server.tie(&own, &clients, &theirs)?;
             clients.multicast_by(VETH_SERVER)?;
             if !with_sources {
-                // All multicast there is comes from the server.
+                // All multicast comes from the server.
                 server.multicast_by(VETH_CLIENTS)?;
             }
         }
@@ -190,26 +185,26 @@ impl Networks {
         })
     }
 
-    /// What carries packets between clients and server, for whoever keeps its record.
+    /// Takes the links between clients and server, for the owner of their record.
     pub(crate) fn take_links(&mut self) -> Links {
         std::mem::take(&mut self.links)
     }
 
-    /// Where the sources are.
+    /// Namespace of the sources.
     pub(crate) fn sources(&self) -> &Arc<Namespace> {
         &self.sources
     }
 
-    /// Where the server is, if that is not where the clients are.
+    /// Namespace of the server; `None` if the clients share it.
     pub(crate) fn server_apart(&self) -> Option<&Namespace> {
         (!Arc::ptr_eq(&self.server, &self.clients)).then_some(&*self.server)
     }
 
-    /// Moves the calling thread to the clients, and with it all threads and processes that it
-    /// starts, until what this returns is dropped.
+    /// Moves the calling thread to the namespace of the clients until the returned guard is
+    /// dropped. Threads and processes that it starts meanwhile inherit the namespace.
     ///
     /// # Errors
-    /// The kernel does not let it.
+    /// The kernel refuses to change the namespace.
     pub(crate) fn stay(&self) -> Result<Stay, EngineError> {
         let failed = || EngineError::system("cannot enter the network of the run");
         let back = Namespace::current().map_err(failed())?;
@@ -221,22 +216,22 @@ impl Networks {
     }
 }
 
-/// A thread's stay in another network.
+/// Guard of a thread's stay in another namespace. Dropping it moves the thread back.
 #[derive(Debug)]
 pub(crate) struct Stay {
     back: Namespace,
-    /// It is of the thread that it was made on.
+    /// Not `Send`: the guard belongs to the thread that created it.
     thread: PhantomData<*const ()>,
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        // It was let in, so it is let out: what it takes is the same.
+        // Leaving needs the same privilege as entering, which succeeded.
         let _ = self.back.enter();
     }
 }
 
-/// What to do where TCP cannot control congestion so.
+/// Hint for an error while setting the congestion control.
 fn not_controlled(name: &str, error: &io::Error) -> String {
     let list = |path: &str| {
         let list = std::fs::read_to_string(path).unwrap_or_default();
@@ -244,17 +239,17 @@ fn not_controlled(name: &str, error: &io::Error) -> String {
     };
     let (available, allowed) = (list(AVAILABLE), list(ALLOWED));
     match error.kind() {
-        // It is there, but the kernel restricts it to the machine's own network.
+        // The algorithm exists, but the kernel restricts it to the initial namespace.
         io::ErrorKind::PermissionDenied => format!(
-            "other networks than the machine's own may have {allowed}; allow it with `sysctl \
+            "network namespaces may use {allowed}; allow it with `sysctl \
              net.ipv4.tcp_allowed_congestion_control=\"{allowed} {name}\"`"
         ),
-        _ => format!("this kernel has {available}; others may be modules, such as tcp_{name}"),
+        _ => format!("this kernel has {available}; load others as a module, such as tcp_{name}"),
     }
 }
 
-/// The addresses of one end: of the network towards the clients (0), the sources (1), or clients
-/// that have a link for themselves.
+/// Addresses of one end of a network: network 0 leads to the clients, 1 to the sources, others to
+/// populations with a link of their own.
 fn addresses(network: u8, last: u8) -> [(IpAddr, u8); 2] {
     let [first, second, ..] = VETH_SERVER_ADDRESS.octets();
     let v4 = Ipv4Addr::new(first, second, network, last);
@@ -267,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_is_where_the_scenario_has_it() {
+    fn veth_server_has_the_address_of_the_scenario() {
         let (address, _) = addresses(0, 2)[0];
         assert_eq!(address, Network::Veth.server_address());
         assert_eq!(addresses(1, 1)[0].0.to_string(), "10.81.1.1");

@@ -1,4 +1,4 @@
-//! Whether the process that is measured is the one that is tested.
+//! Whether the observed server process is the one that the clients talk to.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -7,10 +7,9 @@ use protocol::url::Parts;
 use scenario::Scenario;
 use sut::{PortOwner, Sut, Transport};
 
-/// Holds every port that the scenario's URLs name on this machine against the server that is
-/// observed. Gives a reason for each that belongs to somebody else; at the end of a run also for
-/// each that belongs to nobody while the server still runs (at its beginning it may not listen
-/// yet).
+/// Compares the owners of all ports that the scenario's URLs name on this machine with the observed
+/// server. Returns a reason for each port that another process owns. `at_end` also reports ports
+/// that no process owns; at the beginning of a run the server may not listen yet.
 pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String> {
     let mut ports = Vec::new();
     for population in &scenario.populations {
@@ -21,7 +20,8 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String>
             .filter_map(|url| endpoint(url, protocol.default_port_of(url)))
             .collect();
         for (host, port) in endpoints {
-            // Of a server that is in a network of its own, nobody else has the address.
+            // A server in its own namespace is alone there, so its address cannot be another
+            // process's.
             if is_of_the_server(&host, scenario) || is_this_machine(&host) {
                 ports.push((port, protocol.transport));
             }
@@ -34,12 +34,12 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String>
         .filter_map(|(port, transport)| match sut.owns_port(port, transport) {
             PortOwner::Other { pid, name } => Some(format!(
                 "port {port} belongs to {name} (pid {pid}), not to the server that was measured ({}, \
-                 pid {}): stop the one or observe the other",
+                 pid {}): stop that process or observe it instead",
                 sut.description(),
                 sut.pid().unwrap_or_default(),
             )),
             PortOwner::Nobody if at_end => Some(format!(
-                "nobody listens on port {port}, which the URLs name: the server that was measured ({}, pid \
+                "no process listens on port {port}, which the URLs name: the server that was measured ({}, pid \
                  {}) was not the one that was tested",
                 sut.description(),
                 sut.pid().unwrap_or_default(),
@@ -55,13 +55,13 @@ pub(crate) fn endpoint(url: &str, default: u16) -> Option<(String, u16)> {
     Some((parts.host, parts.port.unwrap_or(default)))
 }
 
-/// Whether that is the address of the server in a network that was made for the run.
+/// True if `host` is the server's address in a network that was made for the run.
 fn is_of_the_server(host: &str, scenario: &Scenario) -> bool {
     let address: Option<IpAddr> = host.parse().ok();
     address.is_some_and(|address| scenario.is_made_for_the_server(address))
 }
 
-/// Whether a name stands for an address of this machine: one that a socket can be bound to.
+/// True if `host` resolves to an address of this machine, to which a socket can be bound.
 fn is_this_machine(host: &str) -> bool {
     let addresses: Vec<IpAddr> = match (host, 0).to_socket_addrs() {
         Ok(addresses) => addresses.map(|address| address.ip()).collect(),
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_and_port_as_urls_write_them() {
+    fn endpoint_reads_host_and_port_of_a_url() {
         let found = |url| endpoint(url, 554);
         let at = |host: &str, port| Some((host.to_owned(), port));
         assert_eq!(found("rtsp://h/a:1"), at("h", 554));

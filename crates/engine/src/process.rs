@@ -1,30 +1,29 @@
-//! This process and its machine, looked at once a window: what no worker can see of itself.
+//! Metrics of this process and its machine that no worker can measure, sampled once per window.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use measure::{Recorder, Window, tester};
 
-/// Less processor time than this, of all processors together, tells no share: /proc counts in steps
-/// of mostly 10 ms.
+/// Minimum CPU time of all processors together from which a steal share is computed: /proc/stat
+/// counts in ticks of mostly 10 ms.
 const TIME_ENOUGH: Duration = Duration::from_millis(100);
 
-/// This process, and what the kernel says of its machine.
 #[derive(Debug)]
 pub(crate) struct Process {
     recorder: Recorder,
     cpu_nanos: u64,
-    /// Dropped packets of each processor; none where the kernel does not tell.
+    /// Dropped packets per processor; `None` if the kernel does not report them.
     softnet: Option<Vec<u32>>,
-    /// What was stolen of all processors' time; none where the kernel does not tell.
+    /// Stolen time of all processors; `None` if the kernel does not report it.
     stolen: Option<Stolen>,
 }
 
-/// What a hypervisor took of the processors' time, and of how many of them.
+/// Time that a hypervisor took from the processors, and their number.
 ///
-/// It is held against the time that passed, and not against the sum of all kinds of time: on most
-/// kernels those of busy time are what the timer's tick finds, which is far off for programs that
-/// wake by timers. Stolen time is a clock.
+/// The share is relative to elapsed time, not to the sum of all kinds of CPU time: most kernels
+/// sample busy time at timer ticks, which is far off for programs that wake by timers. Stolen time
+/// is measured by a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stolen {
     at: Instant,
@@ -33,8 +32,8 @@ struct Stolen {
 }
 
 impl Stolen {
-    /// What share was stolen from `before` on; none where that is not long enough ago, or a
-    /// processor came or went.
+    /// Share of time stolen since `before`. `None` if too little time has passed, or if the number
+    /// of processors changed.
     fn share_since(&self, before: &Stolen, ticks_per_second: u64) -> Option<f64> {
         let passed = self.at.saturating_duration_since(before.at);
         let all = passed.checked_mul(self.processors)?;
@@ -57,8 +56,7 @@ impl Process {
         }
     }
 
-    /// The names of the counters that cannot be had on this machine, and so are no zero but
-    /// unknown.
+    /// Names of the counters that are unavailable on this machine: they are unknown rather than 0.
     pub(crate) fn unknown(&self) -> Vec<&'static str> {
         match self.softnet {
             Some(_) => Vec::new(),
@@ -66,7 +64,7 @@ impl Process {
         }
     }
 
-    /// What it used since the last look, and holds now.
+    /// Resource use since the last call, and current memory.
     pub(crate) fn window(&mut self) -> Window {
         let cpu = net::clock::process_cpu_nanos();
         self.recorder
@@ -97,7 +95,7 @@ impl Process {
     fn take_steal(&mut self) {
         match (self.stolen, stolen()) {
             (Some(before), Some(now)) => {
-                // Windows may be closed one right after the other.
+                // Windows may be closed in quick succession.
                 if let Some(share) = now.share_since(&before, net::clock::ticks_per_second()) {
                     self.recorder.set(tester::STEAL, share);
                     self.stolen = Some(now);
@@ -127,8 +125,8 @@ fn stolen() -> Option<Stolen> {
     })
 }
 
-/// The second column of each processor's line, hexadecimal: packets dropped because its queue was
-/// full.
+/// Packets dropped because a processor's queue was full: the second, hexadecimal column of each
+/// line.
 fn parse_softnet(text: &str) -> Option<Vec<u32>> {
     let dropped = text.lines().map(|line| {
         let field = line.split_ascii_whitespace().nth(1)?;
@@ -139,8 +137,8 @@ fn parse_softnet(text: &str) -> Option<Vec<u32>> {
         .filter(|lines| !lines.is_empty())
 }
 
-/// How many were dropped between two looks. The kernel's counters are 32 bits wide and wrap. Where
-/// processors came or went the lines cannot be told apart: then nothing is counted.
+/// Number of drops between two samples. The kernel's counters are 32 bits wide and wrap. If the
+/// number of processors changed, lines cannot be matched and nothing is counted.
 fn newly_dropped(before: &[u32], now: &[u32]) -> u64 {
     if before.len() != now.len() {
         return 0;
@@ -152,9 +150,8 @@ fn newly_dropped(before: &[u32], now: &[u32]) -> u64 {
         .sum()
 }
 
-/// The stolen time of all processors, in clock ticks, and how many of them there are. The first
-/// line is that of all: user, nice, system, idle, iowait, irq, softirq, steal; one for each
-/// processor follows.
+/// Stolen time of all processors in clock ticks, and the number of processors. The first line is
+/// the sum: user, nice, system, idle, iowait, irq, softirq, steal. One line per processor follows.
 fn parse_stolen(text: &str) -> Option<(u64, u32)> {
     let mut lines = text.lines();
     let fields = lines.next()?.strip_prefix("cpu ")?;
@@ -172,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_are_counted_over_all_processors_and_a_wrap() {
+    fn drops_are_summed_over_processors_and_survive_a_wrap() {
         let text = "0127f4ec 00000003 00000001\n01260e39 fffffffe 00000000\n";
         let before = parse_softnet(text).expect("two processors");
         assert_eq!(before, [3, u32::MAX - 1]);
@@ -200,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stolen_is_held_against_the_time_that_passed() {
+    fn steal_share_is_relative_to_elapsed_time() {
         let begin = Instant::now();
         let stolen = |after: u64, processors, ticks| Stolen {
             at: begin + Duration::from_millis(after),
@@ -217,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells_what_linux_tells() {
+    fn softnet_drops_and_steal_are_known_on_linux() {
         let process = Process::new();
         assert!(process.softnet.is_some());
         assert!(process.stolen.is_some());

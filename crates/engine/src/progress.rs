@@ -1,4 +1,4 @@
-//! What a run tells: how it stands while it goes, and what it came to.
+//! Progress and result of a run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,112 +9,105 @@ use measure::{Totals, Verdict};
 
 use crate::worker::WINDOW;
 
-/// How a run stands, once a window.
+/// State of a run, reported once per window.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Since the run began.
+    /// Time since the run began.
     pub elapsed: Duration,
-    /// What it is doing.
     pub phase: Phase,
-    /// Each population, in the scenario's order.
+    /// Populations in the order of the scenario.
     pub populations: Vec<(String, PopulationProgress)>,
-    /// What the server used in the last window, in cores; none where none is observed, or the
+    /// CPU use of the server in the last window, in cores. `None` if no server is observed or the
     /// window was cut short.
     pub server_cpu: Option<f64>,
-    /// How the tester does.
     pub tester: TesterProgress,
     /// Clients that failed in the last window, by population and reason.
     pub failures: Vec<Failures>,
-    /// Whether the user holds the plan of how many clients there are to be.
+    /// True if the user holds the load plan.
     pub is_held: bool,
-    /// How long the plan has been held so far: the run ends that much later than it was to.
+    /// Time for which the plan has been held so far. The run ends later by this time.
     pub held: Duration,
 }
 
-/// Clients of a population that failed for a reason.
+/// Number of clients of a population that failed for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// Whose they are.
     pub population: String,
-    /// Why, out of the protocol's enumerated set.
+    /// Reason from the protocol's enumerated set.
     pub reason: String,
-    /// How many.
     pub count: u64,
 }
 
-/// What a run is doing.
+/// Phase of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The server is being started; the text says how far.
+    /// The server is starting; the text names the step.
     Launching(String),
-    /// Something that its reader should know before the run begins; what the run does goes on.
+    /// Warning before the run begins. The run continues.
     Warning(String),
-    /// Clients are at work.
+    /// Clients are running.
     Running,
-    /// Sessions are being ended.
+    /// Sessions are shutting down.
     Stopping,
-    /// No client is left, and the server is looked at for what it gives back.
+    /// All clients have left. The resources that the server releases are observed.
     Lingering,
 }
 
-/// How a population stands.
+/// State of a population.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PopulationProgress {
-    /// What its clients do.
     pub does: Does,
-    /// Clients at work.
+    /// Running clients.
     pub active: u64,
-    /// Clients whose media has begun to arrive, or to leave where they publish.
+    /// Clients that have received their first media, or sent it if they publish.
     pub playing: u64,
-    /// Clients begun since the start of the run.
+    /// Clients started since the start of the run.
     pub started: u64,
     /// Clients failed since the start of the run.
     pub failed: u64,
-    /// What came and left in the last window. None where that window was cut short, as a run's last
-    /// one is: a few milliseconds in which a burst arrived, or nothing, say nothing about a second.
+    /// Rates in the last window. `None` if it was cut short, as the last window of a run is: bursts
+    /// or pauses within a few milliseconds say nothing about a second.
     pub rates: Option<Rates>,
 }
 
-/// What the clients of a population do.
+/// Role of the clients of a population.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Does {
-    /// They receive media.
+    /// Receive media.
     #[default]
     Play,
-    /// They send media.
+    /// Send media.
     Publish,
-    /// They send messages.
+    /// Send messages.
     Send,
 }
 
-/// What a population received and sent in a whole window.
+/// Rates of a population in a whole window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Media payload received, bit/s.
     pub bitrate: f64,
-    /// Media received with its headers, bit/s.
+    /// Media received, headers included, bit/s.
     pub wire_bitrate: f64,
-    /// Media payload that its clients sent, bit/s: 0 where they do not publish.
+    /// Media payload sent, bit/s; 0 if the clients do not publish.
     pub sent_bitrate: f64,
-    /// Messages sent, per second: 0 where its clients send none.
+    /// Messages sent per second; 0 if the clients send none.
     pub sent: f64,
-    /// Messages answered, per second: 0 where its clients send none.
+    /// Messages answered per second; 0 if the clients send none.
     pub answered: f64,
-    /// Packets expected.
     pub expected: i64,
-    /// Packets received.
     pub received: i64,
 }
 
 impl Rates {
-    /// Share of the expected packets that did not come, 0 to 1. None where none were expected.
+    /// Share of the expected packets that were lost, 0 to 1. `None` if none were expected.
     pub fn loss(&self) -> Option<f64> {
-        // Packets that counted as lost in the window before may have come in this one.
+        // Packets that were counted as lost in the previous window may arrive in this one.
         let lost = (self.expected - self.received).max(0);
         (self.expected > 0).then(|| lost as f64 / self.expected as f64)
     }
 
-    /// Those of a window of this many seconds, if it is a whole one.
+    /// Rates of a window of `seconds`, if it is whole.
     pub(crate) fn of(figures: &Totals, seconds: f64) -> Option<Rates> {
         let value = |name| figures.named(name, Statistic::Value).unwrap_or(0.0);
         is_whole(seconds).then(|| Rates {
@@ -129,38 +122,35 @@ impl Rates {
     }
 }
 
-/// Whether a window lasted as long as it was planned to. One that ends early (the last one of each
-/// run) has no rates: what is divided by its few milliseconds may be many times too much, or
-/// nothing.
+/// True if a window was not cut short. A shorter one (the last of each run) has no rates: a count
+/// divided by a few milliseconds may be many times too high, or 0.
 pub(crate) fn is_whole(seconds: f64) -> bool {
     seconds >= 0.999 * WINDOW.as_secs_f64()
 }
 
-/// How the tester does.
+/// State of the tester.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TesterProgress {
-    /// Cores that its workers used in the last window; none where that was cut short.
+    /// CPU use of the workers in the last window, in cores; `None` if the window was cut short.
     pub cpu: Option<f64>,
-    /// 99th percentile of its event loops' lag in the last window, in seconds.
+    /// 99th percentile of the event loops' lag in the last window, in seconds.
     pub lag_p99: Option<f64>,
-    /// Packets it dropped itself since the start of the run.
+    /// Packets that the tester dropped since the start of the run.
     pub overflow: i64,
-    /// Whether no bound was crossed in the last window.
+    /// True if no health bound was crossed in the last window.
     pub healthy: bool,
 }
 
-/// A run that is over.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Where everything measured is.
+    /// Path of the run file.
     pub run_file: PathBuf,
-    /// What the run comes to.
     pub verdict: Verdict,
-    /// What became of each threshold.
+    /// Result of each threshold.
     pub thresholds: Vec<ThresholdResult>,
-    /// The clients that were traced.
     pub traces: Vec<crate::Trace>,
-    /// Why the run file is not whole, where it is not.
+    /// Reason why the run file is incomplete; `None` if it is complete.
     pub run_file_error: Option<String>,
 }
 
@@ -183,7 +173,7 @@ mod tests {
             )
         };
         assert_eq!(rates(1.0), Some(Rates::default()));
-        // A worker counts its windows' ends in nanoseconds.
+        // Window ends are measured in nanoseconds and may be 1 ns early.
         assert!(rates(0.999_999_999).is_some());
         for seconds in [0.0, 0.02, 0.9] {
             assert_eq!(rates(seconds), None, "{seconds}");
@@ -191,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_came_late_are_no_negative_loss() {
+    fn late_packets_do_not_make_loss_negative() {
         let rates = |expected, received| Rates {
             expected,
             received,

@@ -1,4 +1,4 @@
-//! Whether the servers of a scenario can be reached at all, before anything is played.
+//! Reachability check: connects to the servers of a scenario before anything is played.
 
 use std::collections::BTreeSet;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -10,24 +10,25 @@ use scenario::Scenario;
 
 use crate::ownership::endpoint;
 
-/// How long one connection may take.
+/// Timeout of one connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long all of them may take.
+/// Time limit for all connections.
 const ALL_WITHIN: Duration = Duration::from_secs(10);
 
-/// Where clients would connect to, and what came of trying it.
+/// Address that clients would connect to, and the result of a connection attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
     /// Host and port, or the path of a Unix socket.
     pub address: String,
-    /// Why no connection could be made; `None` where one could, or time was up before it was tried.
+    /// Reason why the connection failed. `None` if it succeeded or the time limit was reached
+    /// before it was tried.
     pub error: Option<String>,
 }
 
-/// Connects once to every address that a scenario's URLs name, and closes the connection again. A
-/// connection may take 2 s, and all of them 10 s. Servers over UDP are not tried: what they would
-/// answer, only a client knows.
+/// Connects once to every address that a scenario's URLs name and closes the connection. One
+/// attempt may take 2 s, all of them 10 s. UDP servers are skipped: only a client of the protocol
+/// can interpret an answer.
 pub fn reach(scenario: &Scenario) -> Vec<Reached> {
     let mut addresses = BTreeSet::new();
     for population in &scenario.populations {
@@ -99,7 +100,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// What the system said, as the reports of clients call it.
+/// Error text in the wording that client failures use.
 fn in_words(error: &std::io::Error) -> String {
     use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
     match error.kind() {
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_address_is_tried_once_and_said_what_came_of_it() {
+    fn each_address_is_tried_once_and_its_result_reported() {
         let there = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let gone = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();

@@ -1,4 +1,4 @@
-//! By which path media over UDP is received, and why by that one.
+//! Receive path of media over UDP: packet ring or sockets, and the reason for the choice.
 
 use std::fmt;
 use std::io;
@@ -17,37 +17,37 @@ use crate::error::EngineError;
 use crate::team_size::workers;
 use crate::worker::RingPlan;
 
-/// How media over UDP is received in a run, and at which ports.
+/// Receive path and media ports of a run.
 #[derive(Debug)]
 pub(crate) struct ReceivePath {
     path: Path,
     ports: Range<u16>,
-    /// Keeps other runs from these ports.
+    /// Keeps other runs from using these ports.
     _claim: Option<Claim>,
     hint: Option<String>,
-    /// Whether media comes in datagrams.
+    /// True if media arrives in datagrams.
     datagrams: bool,
-    /// Whether media comes in connections as well, whose segments a ring can show.
+    /// True if media also arrives over TCP, whose segments a ring can show.
     segments: bool,
-    /// How much of a datagram is read; none where no media comes in datagrams.
+    /// Part of each datagram that is read; `None` if no media arrives in datagrams.
     needs: Option<Needs>,
-    /// Whether the beginnings of payloads are looked at, for time codes.
+    /// True if the beginnings of payloads are searched for time codes.
     time_codes: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Path {
-    /// By each client's own sockets; whether over UDP at all.
+    /// Each client's own sockets. `udp`: media over UDP is received at all.
     Sockets { udp: bool },
-    /// By a packet ring on each worker, of so many bytes.
+    /// One packet ring per worker, of this size in bytes.
     Ring(usize),
 }
 
 impl ReceivePath {
-    /// Chooses the path: the packet ring where it can be had, unless sockets are asked for.
+    /// Chooses the receive path: the packet ring if it is available, unless sockets are requested.
     ///
     /// # Errors
-    /// The ring is demanded and cannot be had.
+    /// The ring is requested and is not available.
     pub(crate) fn choose(scenario: &Scenario) -> Result<ReceivePath, EngineError> {
         let tester = &scenario.tester;
         let of = |plan: &PopulationPlan| match plan.udp_ports {
@@ -56,7 +56,7 @@ impl ReceivePath {
             0 => plan.clients_max,
             ports => ports,
         };
-        // Where media comes in the connection, the ring shows when its segments came.
+        // For media over TCP, the ring shows when its segments arrived.
         let populations = scenario.describe().populations;
         let mut each = populations.iter();
         let unseen = |plan: &PopulationPlan| plan.multicast || plan.by_sockets;
@@ -71,15 +71,16 @@ impl ReceivePath {
             Some(_) => None,
             None => claim(ports)?,
         };
-        // Ports that the scenario names are taken to be this run's.
+        // Ports that the scenario names are assumed to belong to this run.
         let shared = claim.is_none() && named.is_none();
         let (path, hint) = match tester.receive {
             Receive::Sockets => (Path::Sockets { udp }, None),
-            // A ring shows the ports of the clients' own, and a group's are the server's choice.
+            // A ring captures the ports of the clients. The port of a multicast group is the
+            // server's choice.
             Receive::Ring if all_unseen => {
                 return Err(EngineError::ReceivePath(
-                    "media of multicast groups, and the datagrams of clients that publish, come by \
-                     sockets alone"
+                    "multicast media, and the datagrams of clients that publish, can be received \
+                     by sockets only"
                         .to_owned(),
                 ));
             }
@@ -89,11 +90,11 @@ impl ReceivePath {
                 Ok(ring) => (ring, None),
                 Err(why_not) => return Err(EngineError::ReceivePath(why_not.to_string())),
             },
-            // A ring takes in what other programs on this machine receive on the same ports, and is
-            // full sooner.
+            // A ring also receives datagrams of other programs on the same ports, and overflows
+            // sooner.
             Receive::Auto if shared => (
                 Path::Sockets { udp },
-                Some(format!("{SHARED}; so sockets are read")),
+                Some(format!("{SHARED}; sockets are used instead")),
             ),
             Receive::Auto => match ring(tester) {
                 Ok(ring) => (ring, None),
@@ -122,11 +123,11 @@ impl ReceivePath {
         })
     }
 
-    /// The same for a receiver of others' media: of so many streams at most, at `ports` or at any
-    /// that no run here has.
+    /// Chooses the receive path of `streamgauge receive`, for at most `streams` streams at `ports`,
+    /// or at ports that no run on this machine uses.
     ///
     /// # Errors
-    /// The ring is demanded and cannot be had.
+    /// The ring is requested and is not available.
     pub(crate) fn for_others(
         tester: &Tester,
         ports: Option<Ports>,
@@ -161,17 +162,17 @@ impl ReceivePath {
         })
     }
 
-    /// At which ports the workers' clients receive media.
+    /// Media ports of all workers.
     pub(crate) fn ports(&self) -> Range<u16> {
         self.ports.clone()
     }
 
-    /// What a better path would take, where there is one and it could not be chosen.
+    /// Requirement of a faster path, if one exists and could not be chosen.
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Its name in reports; none where media comes in connections alone, and no ring shows when.
+    /// Name in reports. `None` if all media arrives over TCP and no ring observes the segments.
     pub(crate) fn name(&self) -> Option<&'static str> {
         match self.path {
             Path::Sockets { udp } => udp.then_some("sockets"),
@@ -179,7 +180,7 @@ impl ReceivePath {
         }
     }
 
-    /// The ring of a worker that has those ports.
+    /// Ring of a worker with these ports; `None` if sockets are used.
     pub(crate) fn ring(&self, ports: &PortRange) -> Option<RingPlan> {
         match self.path {
             Path::Ring(bytes) => {
@@ -204,27 +205,28 @@ impl ReceivePath {
     }
 }
 
-/// When a ring that shows the segments of connections alone hands over a block that is not full.
-/// What it has not shown waits, read, until it has, and has left the caches by then: of one
-/// connection of 400 Mb/s, read whenever 320 KiB are there, that was most of it with 10 ms. If a
-/// ring like this runs over, times are lost, and no media; it is the tester's overflow all the
-/// same.
+/// Block timeout of a ring that observes TCP segments only.
+///
+/// Bytes that were read wait until the ring has shown their segments, and leave the CPU caches
+/// meanwhile. With 10 ms this happened to most bytes of a 400 Mb/s connection that is read whenever
+/// 320 KiB are available. An overflow of such a ring loses arrival times but no media; it still
+/// counts as the tester's overflow.
 const SEGMENTS_TIMEOUT: Duration = Duration::from_millis(6);
 
-/// How many times as large a ring of whole packets is: a usual packet takes six times the room.
+/// Size factor of a ring of whole packets: a typical packet takes six times the space.
 const WHOLE_TIMES: usize = 4;
 
-/// When a ring of whole packets hands over a block that is not full. What comes by it may have to
-/// be acknowledged, or asked for again, some milliseconds later.
+/// Block timeout of a ring of whole packets. Their protocol may have to send an acknowledgement or
+/// a retransmission request some milliseconds later.
 const WHOLE_TIMEOUT: Duration = Duration::from_millis(4);
 
-const SHARED: &str = "other runs on this machine leave no ports to this one alone, and a packet ring sees what is theirs too";
+const SHARED: &str = "other runs on this machine leave no port range for this run alone, and a packet ring also captures their packets";
 
-/// The ports that the scenario names. One run has one range of ports, which its workers share out.
+/// Port range that the scenario names. A run has one range, which its workers share.
 fn named_ports(scenario: &Scenario) -> Result<Option<Ports>, EngineError> {
     let mut named: Option<(&str, Ports)> = None;
     for population in &scenario.populations {
-        // A receiver's ports are of another machine.
+        // The ports of a receiver belong to another machine.
         let media = population.config.media();
         let Some(media) = media.filter(|media| media.receiver.is_none()) else {
             continue;
@@ -240,8 +242,8 @@ fn named_ports(scenario: &Scenario) -> Result<Option<Ports>, EngineError> {
                 return Err(EngineError::Media {
                     population: population.name.clone(),
                     message: format!(
-                        "`ports: {ports}`, and {before} of `{other}`; a run receives on one range of ports, which its \
-                         populations share: name the same one"
+                        "`ports: {ports}` differs from {before} of `{other}`: the populations of a run share one range of \
+                         ports, so name the same one"
                     ),
                 });
             }
@@ -252,8 +254,8 @@ fn named_ports(scenario: &Scenario) -> Result<Option<Ports>, EngineError> {
     Ok(named.map(|(_, ports)| ports))
 }
 
-/// Of ports without an end as many as are needed, so that those of several workers follow on each
-/// other; one worker goes on as long as there are any.
+/// Port range of a run, out of the range that the scenario names. An open-ended range is cut to the
+/// number of ports needed, so that the shares of several workers adjoin; one worker uses all of it.
 fn needed_of(named: Ports, ports: u64, workers: u32) -> Range<u16> {
     let range = named.range();
     if named.ends() || workers == 1 {
@@ -263,31 +265,31 @@ fn needed_of(named: Ports, ports: u64, workers: u32) -> Range<u16> {
     range.start..range.start.saturating_add(needed).min(range.end)
 }
 
-/// So many ports for clients that need so many at a time: those that leave hold theirs a moment
-/// longer, and some ports are other programs'.
+/// Number of ports to reserve for clients that use `ports` at a time. Clients that leave keep
+/// theirs for a moment longer, and other programs hold some.
 fn needed(ports: u64) -> u64 {
     ports + ports / 16 + 64
 }
 
-/// So many ports for this run alone, at least; none where there are not so many.
+/// Claims at least the needed number of ports for this run. Returns `None` if they are not free.
 fn claim(ports: u64) -> Result<Option<Claim>, EngineError> {
-    // What a client may need is an upper bound: where that is more than there is, all is tried.
+    // The number per client is an upper bound. If it exceeds the range, all of the range is tried.
     let most = Claim::most(&DEFAULT_RANGE);
     let needed = needed(ports).min(most);
-    // A port that was a client's should rest before it is another's.
+    // Twice the number, so that a port rests before another client uses it.
     let wanted = (2 * ports).clamp(needed, most);
     let claimed = Claim::take(DEFAULT_RANGE, needed, wanted);
     claimed.map_err(EngineError::system("cannot claim ports"))
 }
 
-/// Why there is no packet ring.
+/// Reason why no packet ring is available.
 enum WhyNot {
     NotAllowed,
     Refused(io::Error),
 }
 
 impl WhyNot {
-    /// For a run that goes on without.
+    /// Hint for a run that continues with sockets.
     fn in_passing(&self) -> String {
         match self {
             WhyNot::NotAllowed => format!(
@@ -297,7 +299,7 @@ impl WhyNot {
             ),
             WhyNot::Refused(error) => {
                 format!(
-                    "a packet ring would take a fraction of the processor time; this machine gives none: {error}"
+                    "a packet ring would take a fraction of the processor time, but this machine provides none: {error}"
                 )
             }
         }
@@ -309,16 +311,16 @@ impl fmt::Display for WhyNot {
         match self {
             WhyNot::NotAllowed => write!(
                 f,
-                "this process may not have one: it lacks CAP_NET_RAW, which `sudo setcap cap_net_raw+ep {}` \
-                 gives it",
+                "this process lacks CAP_NET_RAW, which `sudo setcap cap_net_raw+ep {}` \
+                 grants",
                 program()
             ),
-            WhyNot::Refused(error) => write!(f, "this machine gives none: {error}"),
+            WhyNot::Refused(error) => write!(f, "this machine provides none: {error}"),
         }
     }
 }
 
-/// This program's path, as somebody would write it in a command.
+/// Path of this program as a user would write it in a command.
 fn program() -> String {
     std::env::current_exe().map_or_else(
         |_| "streamgauge".to_owned(),
@@ -326,10 +328,10 @@ fn program() -> String {
     )
 }
 
-/// The packet ring, if this process may have one.
+/// Checks whether this process may open a packet ring.
 fn ring(tester: &Tester) -> Result<Path, WhyNot> {
     let bytes = usize::try_from(tester.ring).unwrap_or(usize::MAX);
-    // The port does not matter: that a ring can be had is what is looked at.
+    // Any port serves to check whether a ring can be opened.
     match PacketRing::open(&settings(bytes, 0..=0, None, false)) {
         Ok(_) => Ok(Path::Ring(bytes)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(WhyNot::NotAllowed),
@@ -337,15 +339,16 @@ fn ring(tester: &Tester) -> Result<Path, WhyNot> {
     }
 }
 
-/// Timeout of blocks if packets have to be counted `within` a time: half of it, in whole
-/// milliseconds, at least 1 ms.
+/// Block timeout if packets have to be counted `within` a time: half of it, in whole milliseconds,
+/// at least 1 ms.
 fn block_timeout(within: Duration) -> Duration {
     let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis((millis / 2).max(1))
 }
 
-/// A ring that keeps of each packet what the sinks need: of nearly all the header alone, unless
-/// `time_codes` are looked for, which stand at the beginnings of payloads, or they need all.
+/// Settings of a ring that keeps the part of each packet that the sinks need: mostly the header.
+/// With `time_codes`, the beginnings of payloads are kept too; packets are kept whole if the sinks
+/// need all.
 pub(crate) fn settings(
     bytes: usize,
     ports: RangeInclusive<u16>,
@@ -353,7 +356,7 @@ pub(crate) fn settings(
     time_codes: bool,
 ) -> RingSettings {
     let usual = RingSettings::new(Family::V4, ports);
-    // A short timeout hands over blocks that are nearly empty, so there have to be more of them.
+    // A short timeout hands over nearly empty blocks, so more and smaller blocks are needed.
     let usual = match needs.and_then(|needs| needs.within) {
         Some(within) => RingSettings {
             block_bytes: BLOCK_BYTES_MIN,
@@ -387,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_of_segments_alone_hands_over_sooner() {
+    fn ring_of_segments_only_has_a_shorter_timeout() {
         let ring = |datagrams: bool| {
             let receive_path = ReceivePath {
                 path: Path::Ring(8 << 20),
@@ -418,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn ring_of_feedback_hands_over_in_time_and_holds_half_a_second() {
+    fn feedback_ring_hands_over_in_time_and_holds_enough() {
         let ring = |needs| settings(8 << 20, 40_000..=40_100, needs, false);
         let headers = Needs {
             all: false,

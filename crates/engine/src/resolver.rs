@@ -1,34 +1,33 @@
-//! Names to addresses, on a thread of its own: the system's look-up blocks.
+//! Name resolution on its own thread, because the system's resolver blocks.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// Looks names up for all workers.
+/// Resolves names for all workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolver {
     questions: Sender<Question>,
 }
 
-/// A name to look up.
 struct Question {
     host: String,
     answer: Box<dyn FnOnce(Answer) + Send>,
 }
 
-/// What a name stands for. Empty where nothing is known of it.
+/// Result of a lookup. Empty if it failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) host: String,
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-/// Questions that may wait: a worker asks once a name.
+/// Capacity of the lookup queue. A worker looks up each name once.
 const QUESTIONS: usize = 1024;
 
 impl Resolver {
-    /// Starts the thread. It ends when the last handle is gone.
+    /// Starts the thread. It ends when the last handle is dropped.
     pub(crate) fn start() -> std::io::Result<Resolver> {
         let (questions, inbox): (Sender<Question>, Receiver<Question>) = bounded(QUESTIONS);
         std::thread::Builder::new()
@@ -48,8 +47,8 @@ impl Resolver {
         Ok(Resolver { questions })
     }
 
-    /// Asks for the addresses of a name. The answer is given on the resolver's thread. Says whether
-    /// the question could be taken.
+    /// Looks up the addresses of a name and calls `answer` on the resolver's thread. Returns
+    /// `false` if the queue is full.
     pub(crate) fn ask(&self, host: String, answer: impl FnOnce(Answer) + Send + 'static) -> bool {
         self.questions
             .try_send(Question {
@@ -68,5 +67,5 @@ impl std::fmt::Debug for Question {
     }
 }
 
-/// A resolver's answer as a shared value, for caches.
+/// Resolved addresses as a shared value, for caches.
 pub(crate) type Addresses = Arc<[SocketAddr]>;

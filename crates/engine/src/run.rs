@@ -1,4 +1,4 @@
-//! One run of a scenario: everything made ready, then handed to the coordinator.
+//! Preparation of a run: everything that must be ready before the coordinator takes over.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,41 +37,42 @@ use crate::team_size::workers;
 use crate::trace::{self, Traced, Traces};
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan, WINDOW};
 
-/// What the scenario does not say about a run.
+/// Options of a run that are not part of the scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where the run file goes.
+    /// Path of the run file.
     pub run_file: PathBuf,
-    /// Whether a run file that is there already may be replaced.
+    /// Whether an existing run file may be replaced.
     pub overwrite: bool,
-    /// The version to put into the run file.
+    /// Program version for the run file.
     pub version: String,
-    /// Clients to be traced, such as `viewers/17`, or `17` where there is one population; at most 8. The files
-    /// stand beside the run file. Default none.
+    /// Clients to trace, such as `viewers/17`, or `17` if there is only one population; at most 8.
+    /// Trace files are written next to the run file. Default: none.
     pub trace: Vec<String>,
-    /// Whether servers are asked what their media is before the run begins, all URLs. Default no.
+    /// Whether to ask the servers for media descriptions of all URLs before the run begins.
+    /// Default: no.
     pub describe: bool,
-    /// The command line that repeats the run; its secrets are masked in the run file. Empty: none is
-    /// kept.
+    /// Command line that repeats the run; its secrets are masked in the run file. If empty, none is
+    /// stored.
     pub command: String,
 }
 
-/// Runs a scenario to its end.
+/// Runs a scenario.
 ///
-/// `progress` is called from the calling thread: while the server is started, then once a window.
+/// `progress` is called on the calling thread: while the server starts, then once per window.
 ///
 /// # Errors
-/// Whatever keeps the run from beginning. What goes wrong later is in the verdict.
+/// Any fault that keeps the run from beginning. Later faults are part of the verdict.
 pub fn run(
     scenario: &Scenario,
     options: &Options,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
-    // What is missing is said before anything is made.
+    // Missing browsers are reported before anything is created.
     browsers::check(scenario)?;
     let networks = Networks::make(scenario)?;
-    // Workers are where the thread is that starts them.
+    // Worker threads inherit the namespace of the thread that starts them.
     let _stay = networks.as_ref().map(Networks::stay).transpose()?;
     let mut resolved = None;
     let elsewhere = remote_worker::connect(scenario, &options.version, &mut resolved)?;
@@ -87,19 +88,19 @@ pub fn run(
     run_team(scenario, team, &receive_path, options, control, progress)
 }
 
-/// Who does the work.
+/// Workers of a run, and what they share.
 struct Team {
-    /// What each worker does.
+    /// One duty per local worker.
     duties: Vec<Duty>,
-    /// Those that receive on other machines.
+    /// Receivers on other machines.
     elsewhere: Vec<RemoteWorker>,
-    /// What the workers' clients know of each other.
+    /// State that the clients of all workers share.
     surroundings: Surroundings,
-    /// The networks that are made for the run.
+    /// Namespaces that were created for the run.
     networks: Option<Networks>,
 }
 
-/// Runs a scenario with those given who work.
+/// Runs a scenario with these workers.
 fn run_team(
     scenario: &Scenario,
     team: Team,
@@ -127,11 +128,11 @@ fn run_team(
     let judge = judge(scenario, &names, header.warm_up_windows())?;
     let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
-    // Some servers look for their groups when they start.
+    // Before the server: some servers look up their multicast groups when they start.
     let links = networks.as_mut().map(Networks::take_links);
     let links = links.unwrap_or_default();
     if !links.go_first() {
-        let text = "the emulated link may not go before other programs (CAP_SYS_NICE): on a busy machine packets leave late";
+        let text = "the emulated link has no real-time priority (CAP_SYS_NICE): on a busy machine packets leave late";
         progress(&before_it_begins(Phase::Warning(text.to_owned())));
     }
     let sources = Sources::start(scenario, networks.as_ref().map(Networks::sources))?;
@@ -173,7 +174,7 @@ fn run_team(
         crew.join(receiver);
     }
     let workers = crew.len();
-    // From here on the run has begun: whatever had to be made ready is.
+    // The run begins here: everything is ready.
     let clock = Clock::start();
     if let Some(sut) = &mut sut {
         sut.begin();
@@ -191,7 +192,7 @@ fn run_team(
     links.begin(&clock);
     browsers.begin();
     crew.begin(&clock);
-    // The whole machine shares this clock: by it another process's times can be held against ours.
+    // CLOCK_MONOTONIC is the same in all processes of the machine, so their times can be compared.
     let monotonic = clock.to_monotonic_nanos(Time::ZERO);
     run_file.meta("clock_monotonic_nanos", monotonic.into());
     run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
@@ -270,16 +271,16 @@ fn run_team(
     Ok(coordinator.run(progress))
 }
 
-/// Finds out whether threads of this process may go before others, on a thread that ends.
+/// Checks whether threads of this process may raise their priority, on a thread of its own.
 fn may_go_first() -> Result<(), EngineError> {
     let tried = std::thread::spawn(net::thread::go_first).join();
-    match tried.unwrap_or_else(|_| Err(std::io::Error::other("the thread that tried broke down"))) {
+    match tried.unwrap_or_else(|_| Err(std::io::Error::other("the thread that tried panicked"))) {
         Ok(()) => Ok(()),
         Err(error) => Err(EngineError::Priority(error)),
     }
 }
 
-/// Whom the run file has figures of.
+/// Subjects of the run file.
 fn subjects(scenario: &Scenario) -> Vec<SubjectHeader> {
     let mut subjects = Vec::new();
     for population in &scenario.populations {
@@ -363,7 +364,7 @@ fn judge(
     Ok(judge)
 }
 
-/// Starts the server: in the namespace `apart`, or where the calling thread is.
+/// Starts the server in the namespace `apart`, or in that of the calling thread.
 fn start_server(
     scenario: &Scenario,
     apart: Option<&Namespace>,
@@ -384,7 +385,7 @@ fn start_server(
         let text = secrets.mask(&in_words(&step));
         progress(&before_it_begins(Phase::Launching(text)));
     };
-    // The scenario's paths are resolved already.
+    // The paths of the scenario are absolute.
     let started = match apart {
         None => {
             let tell = std::cell::RefCell::new(tell);
@@ -396,7 +397,7 @@ fn start_server(
             let (said, steps) = crossbeam_channel::bounded(16);
             let start = move || {
                 let told = |step| {
-                    // It is heard until this thread ends.
+                    // The receiver reads until this thread has ended.
                     let _ = said.send(step);
                 };
                 Ok(Sut::start_with(&spec, Path::new(""), &options, &told))
@@ -407,7 +408,7 @@ fn start_server(
                 thread.join()
             });
             let failed = EngineError::system("cannot start the server in its network");
-            let broke_down = |_| Err(std::io::Error::other("the thread broke down"));
+            let broke_down = |_| Err(std::io::Error::other("the thread panicked"));
             ended.unwrap_or_else(broke_down).map_err(failed)?
         }
     };
@@ -418,7 +419,7 @@ fn start_server(
     }
 }
 
-/// Asks the servers what their media is, and tells at once what differs too much.
+/// Asks the servers for media descriptions and warns about URLs that differ too much.
 fn ask_about_media(
     scenario: &Scenario,
     control: &Control,
@@ -429,7 +430,7 @@ fn ask_about_media(
         1 => "its URL",
         _ => "all URLs",
     };
-    let asking = Phase::Launching(format!("asking what the media of {what} is"));
+    let asking = Phase::Launching(format!("requesting the media description of {what}"));
     progress(&before_it_begins(asking));
     let media = media::describe(scenario, media::within(scenario.duration), control)?;
     for difference in &media.differences {
@@ -478,7 +479,7 @@ fn in_words(step: &sut::Progress) -> String {
     }
 }
 
-/// What each worker is to do.
+/// Duties of the local workers.
 fn duties(
     scenario: &Scenario,
     receive_path: &ReceivePath,
@@ -541,7 +542,7 @@ mod tests {
     use protocol::session::{Context, Input, Session};
     use scenario::Pick;
 
-    /// A session with a fault in it.
+    /// A session that panics.
     struct Broken;
 
     impl Session for Broken {
@@ -555,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scenario_and_the_sockets_agree_on_the_usual_buffer() {
+    fn scenario_and_sockets_have_the_same_default_buffer() {
         assert_eq!(
             scenario::DEFAULT_RECEIVE_BUFFER,
             net::ports::RECEIVE_BUFFER as u64
@@ -563,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_breaks_down_makes_the_run_invalid_and_does_not_hold_it_up() {
+    fn worker_that_panics_makes_the_run_invalid_and_lets_it_end() {
         let text = "clients: {viewers: {protocol: rtsp, urls: ['rtsp://127.0.0.1:9/a'], \
                     load: {clients: 2}}}\nworkers: 2\n";
         let scenario = Scenario::parse("test", text, &scenario::Overrides::default())
@@ -600,7 +601,7 @@ mod tests {
         let finished = run.expect("a report all the same");
         let reasons = &finished.verdict.reasons;
         assert!(
-            reasons.iter().any(|reason| reason.contains("broke down")),
+            reasons.iter().any(|reason| reason.contains("crashed")),
             "{reasons:?}"
         );
         assert_eq!(finished.verdict.result, measure::VerdictResult::Invalid);

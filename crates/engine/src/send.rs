@@ -1,4 +1,5 @@
-//! Sources that send transport streams to multicast groups: without a run, or as a part of one.
+//! Sources that send transport streams to multicast groups, as a command of their own or as part of
+//! a run.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -26,68 +27,65 @@ use crate::serve::{PORTS, ReportFile};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
 
-/// What is counted of sources as of clients; the rest they say when they end.
+/// Metrics of sources, as for clients. Details follow in their final records.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
 
-/// What is to be sent.
+/// Options of `streamgauge send`.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// Where to: one stream each.
+    /// Targets, one stream each.
     pub targets: Vec<Target>,
-    /// What is sent, the same to each.
+    /// Stream that is sent to every target.
     pub looped: Arc<LoopedStream>,
-    /// By which interface of this machine. Default: as routes have it.
+    /// Outgoing interface. Default: that of the route.
     pub interface: Option<Interface>,
-    /// How many hops datagrams live.
+    /// TTL, or hop limit, of datagrams.
     pub ttl: u8,
-    /// How long. Default: until it is stopped.
+    /// Duration. Default: until it is stopped.
     pub length: Option<Duration>,
-    /// Where a line of JSON goes for each stream when it has ended; and as the last line an object
-    /// `pacing` ([`Pacing`]).
+    /// Report file: a line of JSON for each stream that has ended, then an object `pacing`
+    /// ([`Pacing`]).
     pub report: Option<PathBuf>,
-    /// Seed of the numbers of the sources and of what RTP begins with. Default: the time of day, so
-    /// that each run is told from others.
+    /// Seed of the source numbers and of the initial RTP values. Default: the time of day, so that
+    /// the runs can be told apart.
     pub seed: Option<u64>,
-    /// How long it may take to stop.
+    /// Shutdown timeout.
     pub stop_timeout: Duration,
 }
 
-/// How sending stands, once a second.
+/// Progress of sending, reported once per second.
 #[derive(Clone, Copy, Debug)]
 pub struct SendProgress {
-    /// Since it began.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// What left, and how well it was kept to its schedule.
+    /// Datagrams sent, and their delay against the schedule.
     pub pacing: Pacing,
 }
 
-/// What was sent.
+/// Result of sending.
 #[derive(Clone, Debug)]
 pub struct SendFinished {
-    /// Each stream.
     pub streams: Vec<SentStream>,
-    /// How well all of them were kept to their schedule.
+    /// Delay of all streams against their schedule.
     pub pacing: Pacing,
 }
 
-/// One stream that is to be sent.
+/// A stream to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
-    /// Where to.
     pub(crate) target: Target,
-    /// What.
     pub(crate) looped: Arc<LoopedStream>,
-    /// By which interface; by that of the route without.
+    /// Outgoing interface; `None` for that of the route.
     pub(crate) interface: Option<Interface>,
-    /// How many hops datagrams live.
+    /// TTL, or hop limit, of datagrams.
     pub(crate) ttl: u8,
 }
 
-/// Sends until it is told to stop, or for its time. `progress` is called when it begins, and then
-/// once a second.
+/// Sends until it is stopped, or for `length`. `progress` is called at the start and then once per
+/// second.
 ///
 /// # Errors
-/// There is no way to a group, a socket cannot be had, or the report cannot be written.
+/// A group has no route, a socket cannot be opened, or the report cannot be written.
 pub fn send(
     options: &SendOptions,
     control: &Control,
@@ -134,29 +132,29 @@ pub fn send(
     Ok(finished)
 }
 
-/// What is heard of sources while they send.
+/// Event of running sources.
 pub(crate) enum News<'a> {
-    /// A window is over.
+    /// A window is complete.
     Window {
-        /// When, since they began.
+        /// End of the window, since the start.
         ended: Duration,
-        /// What the tester counted of them in it.
+        /// Tester metrics of the window.
         tester: &'a Window,
-        /// How well they kept to their schedule so far.
+        /// Pacing since the start.
         pacing: Pacing,
     },
     /// A stream has ended.
     Stream(&'a SentStream),
 }
 
-/// Sources at work.
+/// Running sources.
 pub(crate) struct Sending {
     crew: Crew,
     clock: Clock,
 }
 
 impl Sending {
-    /// Sets sources to work, by that clock.
+    /// Starts sources with this clock.
     pub(crate) fn start(
         settings: Vec<SourceSettings>,
         clock: Clock,
@@ -182,7 +180,7 @@ impl Sending {
             leave: Leave::AtEnd,
             run_ends: Time::NEVER,
             client,
-            // Nothing is sent by TLS.
+            // TLS is not used.
             tls: Arc::new(net::tls::Client::new(net::tls::Trust {
                 anybody: false,
                 authorities: None,
@@ -209,7 +207,8 @@ impl Sending {
         Ok(Sending { crew, clock })
     }
 
-    /// Hears what they say until they have ended. If one fails, the others end too.
+    /// Handles the reports of the sources until all have ended. If one fails, the others are
+    /// stopped.
     pub(crate) fn follow(
         &self,
         control: &Control,
@@ -249,7 +248,7 @@ impl Sending {
                     Heard::WorkerReport(WorkerReport::Client(client)) => {
                         if let Some((_, Outcome::Failed(failed))) = client.ended {
                             failure.get_or_insert(failed.detail);
-                            // The others need not go on without it.
+                            // The other sources stop as well.
                             control.stop();
                         }
                     }
@@ -265,7 +264,7 @@ impl Sending {
     }
 }
 
-/// What each source is to do. Routes and interfaces are those that the calling thread sees.
+/// Settings of each source. Routes and interfaces are those of the calling thread's namespace.
 pub(crate) fn settings(
     streams: &[Stream],
     length: Option<Duration>,
@@ -296,11 +295,10 @@ pub(crate) fn settings(
     settings.collect()
 }
 
-/// What is to be sent: a file over and over, or a made programme. It may take some seconds.
+/// Returns the stream to send: a file in a loop, or a synthetic programme. May take some seconds.
 ///
 /// # Errors
-/// The file cannot be read, is no transport stream that can be sent so, or the bit rate is not
-/// possible.
+/// The file cannot be read or is not a suitable transport stream, or the bit rate is not possible.
 pub fn looped_stream(file: Option<&Path>, rate: Option<u64>) -> Result<LoopedStream, String> {
     let Some(path) = file else {
         return LoopedStream::synthetic(rate.unwrap_or(DEFAULT_RATE))

@@ -18,55 +18,54 @@ use crate::error::EngineError;
 use crate::messages::WorkerReport;
 use crate::worker::{Accept, EndpointPlan, PopulationPlan, Serving};
 
-/// What a reference server is to do.
+/// Options of a reference server.
 #[derive(Debug)]
 pub struct ServeOptions {
-    /// Which one it is.
     pub server: &'static ReferenceServer,
-    /// What it serves, and what it does wrong on purpose.
+    /// Streams to serve, and faults to inject.
     pub settings: Box<dyn Settings>,
-    /// Where it listens. One worker serves each address. A port of 0 takes a free one.
+    /// Addresses to listen on, one worker each. Port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
-    /// Files (PEM) of the certificates, its own first, and of the key with which it speaks TLS on
-    /// all of its connections. Default: it speaks none.
+    /// PEM files of the certificate chain, the server's own certificate first, and of the key. All
+    /// connections then use TLS. Default: no TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Where the lines of its report go, which are JSON.
+    /// Report file, in JSON lines.
     pub report: Option<PathBuf>,
-    /// Whether each datagram is handed to the kernel by itself, and not several of a stream in one
-    /// piece that it cuts (UDP_SEGMENT; udp(7)): a capture on the same machine shows such a piece
-    /// as one packet.
+    /// Whether each datagram is passed to the kernel separately, instead of several of a stream in
+    /// one buffer that the kernel splits (UDP_SEGMENT, udp(7)). A capture on the same machine shows
+    /// such a buffer as one packet.
     pub apart: bool,
-    /// Maximum number of sessions at each address. Further connections are closed at once; callers
-    /// over UDP hear that there is no room.
+    /// Maximum number of sessions per address. Further connections are closed at once; UDP callers
+    /// are refused.
     pub max_sessions: usize,
-    /// How long sessions get to end when it is stopped.
+    /// Shutdown timeout of sessions.
     pub stop_timeout: Duration,
 }
 
-/// How a reference server stands, once a second.
+/// Progress of a reference server, reported once per second.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeProgress<'a> {
-    /// The URLs of the addresses where it listens.
+    /// URLs of the addresses that it listens on.
     pub listening: &'a [String],
-    /// What it did so far, in words.
+    /// Summary of its counts, in words.
     pub so_far: &'a str,
 }
 
-/// Out of which ports reference servers and sources send. Clients keep off those that are in use.
+/// Source ports of reference servers and senders. Clients skip ports that are in use.
 pub(crate) const PORTS: std::ops::Range<u16> = 30_000..32_768;
 
-/// Serves until it is told to stop. `progress` is called when it listens, and then once a second.
-/// Gives what the server did, in words.
+/// Serves until it is stopped. `progress` is called once it listens and then once per second.
+/// Returns summary lines.
 ///
 /// # Errors
-/// It cannot listen there, its settings make no server, its certificates are none, or its report
+/// An address cannot be listened on, the settings or certificates are not valid, or the report
 /// cannot be written.
 pub fn serve(
     options: ServeOptions,
     control: &Control,
     progress: &mut dyn FnMut(ServeProgress<'_>),
 ) -> Result<Vec<String>, EngineError> {
-    // Before all else, because what the server says of times counts from its beginning.
+    // First of all, because the server's times count from the start of this clock.
     let clock = Clock::start();
     let wall_clock = Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0));
     let server = options.settings.server(wall_clock);
@@ -153,7 +152,7 @@ pub fn serve(
     Ok(lines)
 }
 
-/// The duties of workers that serve these addresses, one each, and where they listen.
+/// Duties of the workers that serve these addresses, one each, and the bound addresses.
 fn stand(
     listen_on: &[SocketAddr],
     server: &dyn Serve,
@@ -194,7 +193,7 @@ fn stand(
     Ok((duties, listening))
 }
 
-/// The ports of one address at which a server listens: of TCP, of UDP, or of both with one number.
+/// Sockets of one address: TCP, UDP, or both with the same port number.
 struct Ports {
     connections: Option<TcpListener>,
     datagrams: Option<UdpSocket>,
@@ -202,7 +201,7 @@ struct Ports {
 }
 
 impl Ports {
-    /// How often another free number is tried, where one is taken of UDP.
+    /// Number of attempts to find a free port if its number is taken for UDP.
     const TRIES: usize = 16;
 
     fn bind(address: SocketAddr, (connections, datagrams): (bool, bool)) -> io::Result<Ports> {
@@ -242,10 +241,10 @@ pub(crate) fn settings(fault: net::tls::Fault) -> EngineError {
     EngineError::Settings(fault.text)
 }
 
-/// What the socket of an endpoint holds until it is read, in bytes: all its clients share it.
+/// Receive buffer of an endpoint's socket in bytes. All clients of the endpoint share it.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// How many connections may wait to be accepted: thousands of clients may begin at once.
+/// Backlog of a listener: thousands of clients may connect at once.
 const BACKLOG: i32 = 4096;
 
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -258,7 +257,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The report of what was really sent.
+/// Report file, in JSON lines.
 pub(crate) struct ReportFile {
     file: BufWriter<File>,
     path: PathBuf,
@@ -274,14 +273,14 @@ impl ReportFile {
         })
     }
 
-    /// Adds a line of JSON.
+    /// Writes a value as a line of JSON.
     pub(crate) fn write(&mut self, line: &impl serde::Serialize) -> Result<(), EngineError> {
         let text = serde_json::to_string(line).map_err(io::Error::from);
         self.line(&text.map_err(self.failed())?)
     }
 
-    /// Adds a line. Each is flushed: whoever waits for a session's line can read it as soon as it
-    /// is over.
+    /// Writes a line and flushes it, so that readers see a session's line as soon as the session
+    /// ends.
     fn line(&mut self, line: &str) -> Result<(), EngineError> {
         let failed = self.failed();
         writeln!(self.file, "{line}")

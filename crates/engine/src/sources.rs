@@ -1,9 +1,9 @@
-//! The sources of a run: what it sends to multicast groups itself, from before its server starts
-//! until its clients have ended.
+//! The sources of a run: streams that the run itself sends to multicast groups, from before the
+//! server starts until all clients have ended.
 //!
-//! They are what `streamgauge send` plays, with a worker, a pacer and a clock of their own. What is
-//! counted of the tester while they send is the run's: a source that is late, or whose datagrams
-//! are refused, makes the measurement invalid.
+//! The implementation is that of `streamgauge send`, with a worker, pacer and clock of its own.
+//! Tester metrics that are counted while the sources send are part of the run: a source that is
+//! late, or whose datagrams the kernel refuses, makes the measurement invalid.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -20,26 +20,26 @@ use crate::error::EngineError;
 use crate::machine::since_1970;
 use crate::send::{News, SendFinished, Sending, Stream, looped_stream, settings};
 
-/// How many windows may wait until they are taken. Once a run has begun it takes each; what is more
-/// than that before is not needed.
+/// Capacity of the window queue. A running coordinator takes every window; windows that overflow
+/// before the run begins are not needed.
 const WINDOWS: usize = 64;
 
-/// Sources at work.
+/// Running sources.
 pub(crate) struct Sources {
-    /// Each stream's URL and the name of its source, in the scenario's order.
+    /// URL and source name of each stream, in the order of the scenario.
     streams: Vec<(String, String)>,
     control: Control,
-    /// What is counted of the tester while they send.
+    /// Windows of the tester metrics.
     windows: Receiver<Window>,
     thread: Option<JoinHandle<Result<SendFinished, EngineError>>>,
 }
 
 impl Sources {
-    /// Sets those of a scenario to work, in the namespace `place` or where the calling thread is;
-    /// `None` where it has none. They send when this returns.
+    /// Starts the sources of a scenario, in the namespace `place` or in that of the calling thread.
+    /// Returns `None` if the scenario has none. They are sending on return.
     ///
     /// # Errors
-    /// A file is not one that can be sent, there is no way to a group, or a socket cannot be had.
+    /// A file is not suitable, a group has no route, or a socket cannot be opened.
     pub(crate) fn start(
         scenario: &Scenario,
         place: Option<&Arc<Namespace>>,
@@ -80,15 +80,15 @@ impl Sources {
                 }
                 let clock = Clock::start();
                 let settings = settings(&streams, None, &clock)?;
-                // Runs of one scenario have one seed, and their stamps are to be told apart all the
-                // same.
+                // Runs of one scenario share its seed, but their source numbers must differ.
                 let seed = seed.wrapping_add(since_1970(&clock).as_nanos() as u64);
                 let sending = Sending::start(settings, clock, stop_timeout, seed)?;
-                // It is waited for by who started this thread.
+                // The thread that started this one waits for it.
                 let _ = standing.send(());
                 sending.follow(&own, stop_timeout, &mut |news| {
                     if let News::Window { tester, .. } = news {
-                        // Where there is no room, the run has not begun, and has no use for it.
+                        // The queue is full only before the run begins, when windows are not
+                        // needed.
                         let _ = tell.try_send(tester.clone());
                     }
                     Ok(())
@@ -107,20 +107,20 @@ impl Sources {
         }
     }
 
-    /// Forgets what was counted so far: the run begins.
+    /// Discards the windows counted before the run began.
     pub(crate) fn begin(&self) {
         while self.windows.try_recv().is_ok() {}
     }
 
-    /// What was counted of the tester in a window that has not been taken; none where none is over.
+    /// Returns the next complete window, or `None`.
     pub(crate) fn window(&self) -> Option<Window> {
         self.windows.try_recv().ok()
     }
 
-    /// Ends them, and says what they did.
+    /// Stops the sources and returns what they sent.
     ///
     /// # Errors
-    /// One could not send.
+    /// A source failed.
     pub(crate) fn stop(mut self) -> Result<measure::Sources, EngineError> {
         self.control.stop();
         let finished = self.join()?;
@@ -145,17 +145,17 @@ impl Drop for Sources {
     fn drop(&mut self) {
         self.control.kill();
         if let Some(thread) = self.thread.take() {
-            // Nobody is left to be told how it ended.
+            // The result is of no interest any more.
             let _ = thread.join();
         }
     }
 }
 
 fn broke_down() -> EngineError {
-    EngineError::Sending("the sources broke down".to_owned())
+    EngineError::Sending("the thread of the sources panicked".to_owned())
 }
 
-/// An interface as a scenario names it.
+/// Interface as written in the scenario: an address or a name.
 fn interface(text: &str) -> Interface {
     match text.parse() {
         Ok(address) => Interface::With(address),

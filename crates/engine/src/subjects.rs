@@ -5,8 +5,8 @@ use measure::{Catalogue, server, tester};
 use protocol::browser::{BROWSER_CATALOGUE, KIND as BROWSER};
 use protocol::registry;
 
-/// The metrics of a kind of subject: `server`, `tester`, `uplink`, `downlink`, `browser`, or the
-/// name of a protocol for its populations. Reports use it to read run files.
+/// Metrics of a kind of subject: `server`, `tester`, `uplink`, `downlink`, `browser`, or the name
+/// of a protocol for its populations. Reports use it to read run files.
 pub fn catalogue_of(kind: &str) -> Option<Catalogue> {
     match kind {
         "server" => Some(server::SERVER_CATALOGUE),

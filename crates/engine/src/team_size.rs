@@ -1,22 +1,24 @@
-//! How many workers play a scenario, and how many file descriptors each takes.
+//! Number of workers of a scenario, and of file descriptors per worker.
 
 use scenario::Scenario;
 
-/// How many clients one worker is given before another is started, where the scenario names no
-/// number. One core stands for some thousands; a second worker takes a core that the server may
-/// want.
+/// Clients per worker before another worker is started, if the scenario does not set `workers`. One
+/// core serves some thousands of clients, and a second worker would take a core that the server may
+/// need.
 const CLIENTS_A_WORKER: u64 = 1000;
 
-/// Descriptors that a table has open beside those of clients: the run file and the server's
-/// observation, or a worker's poll, timer and wakers.
+/// Descriptors in a table other than those of clients: the run file and the observation of the
+/// server, or the poll, timer and wakers of a worker.
 const OWN_FILES: u64 = 64;
 
-/// Most workers that are started for lack of descriptors alone.
+/// Maximum number of workers that are started only for their descriptors.
 const WORKERS_MAX: u64 = 16;
 
-/// How many workers play the scenario's clients: as many as it says, else one for each
-/// thousand clients, up to the machine's cores; and more than that only where the limit on file
-/// descriptors, which each worker has to itself, would else not do.
+/// Number of workers of a scenario.
+///
+/// The value of `workers` if it is set, otherwise one per thousand clients, up to the number of
+/// cores. More are started only if the descriptor limit, which applies to each worker separately,
+/// would be exceeded.
 pub fn workers(scenario: &Scenario) -> u32 {
     if let Some(workers) = scenario.workers {
         return workers.max(1);
@@ -31,9 +33,9 @@ pub fn workers(scenario: &Scenario) -> u32 {
     u32::try_from(by_clients.max(by_files)).unwrap_or(1)
 }
 
-/// How many workers it takes so that each stays within the limit on file descriptors. Where none
-/// would do, because a worker's own are more than the limit, it is 1; where too many would have to
-/// be started, those that share the descriptors evenly.
+/// Number of workers that keeps each within the descriptor limit. Returns 1 if a worker's own
+/// descriptors exceed the limit. If more than [`WORKERS_MAX`] would be needed, the descriptors are
+/// spread evenly over that number.
 fn workers_by_files(files: u64, limit: u64) -> u64 {
     let Some(for_clients) = limit.checked_sub(OWN_FILES).filter(|&left| left > 0) else {
         return 1;
@@ -42,8 +44,8 @@ fn workers_by_files(files: u64, limit: u64) -> u64 {
     files.div_ceil(each)
 }
 
-/// How many file descriptors the busiest worker of a scenario takes at most at one time: what the
-/// process's limit has to allow.
+/// Maximum number of descriptors that the busiest worker of a scenario has open at a time. The
+/// limit of the process must allow it.
 pub fn files_needed(scenario: &Scenario) -> u64 {
     let clients = scenario.describe().file_descriptors;
     clients
@@ -56,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_are_added_only_where_they_help() {
-        // Enough for all in one.
+    fn workers_are_added_only_if_they_help() {
+        // One worker is enough.
         assert_eq!(workers_by_files(60, 1024), 1);
         assert_eq!(workers_by_files(60, 80), 4);
-        // A worker's own are more than that.
+        // A worker's own descriptors exceed the limit.
         assert_eq!(workers_by_files(60, 40), 1);
         assert_eq!(workers_by_files(60, OWN_FILES), 1);
-        // With the limit raised to what is then needed, it is the same number.
+        // Raising the limit to the number needed does not change the number of workers.
         for limit in [65, 66, 70, 100] {
             for files in [20, 60, 3000, 90_000] {
                 let workers = workers_by_files(files, limit);

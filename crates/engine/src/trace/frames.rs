@@ -1,9 +1,8 @@
-//! The headers that a program never sees: made for what it read and wrote, so that the capture can
-//! be read as if it came off the wire.
+//! IP, UDP and TCP headers for a capture, which the traced client never sees.
 //!
-//! Addresses, bytes, their order and their times are real. Of a connection, where segments begin
-//! and end, sequence numbers and acknowledgements are not: each read or write is a segment (or
-//! several, where one IP packet cannot hold it), and sequence numbers count bytes from 0.
+//! Addresses, payload bytes, their order and their times are real. TCP segment boundaries, sequence
+//! numbers and acknowledgements are synthetic: each read or write becomes one segment (or several
+//! if it exceeds an IP packet), and sequence numbers count bytes from 0.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,15 +15,14 @@ const RST: u8 = 0x04;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 
-/// How many bytes of a connection one segment holds at most: with all headers it fits into an IP
-/// packet.
+/// Maximum payload of one segment in bytes. With all headers it fits into an IP packet.
 pub(super) const SEGMENT_BYTES: usize = 65_000;
 
-/// What opens a connection has as options: a largest segment of 65,495 bytes, and a window in units
-/// of 16 KiB. The window is then a gibibyte, and never looks full.
+/// TCP options of the SYN segments: an MSS of 65,495 bytes and a window scale of 14. The window is
+/// then one GiB and never looks full.
 const SYN_OPTIONS: [u8; 8] = [2, 4, 0xff, 0xd7, 3, 3, 14, 1];
 
-/// From where to where a packet goes.
+/// Source and destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) from: SocketAddr,
@@ -32,7 +30,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// From `remote` to `local`, or the other way.
+    /// From `remote` to `local` if `inbound`, otherwise from `local` to `remote`.
     pub(super) fn new(local: SocketAddr, remote: SocketAddr, inbound: bool) -> Way {
         match inbound {
             true => Way {
@@ -47,13 +45,13 @@ impl Way {
     }
 }
 
-/// The headers of IP and UDP for a datagram of `length` bytes, of which `bytes` are known.
+/// IP and UDP headers of a datagram of `length` bytes, of which `bytes` are known.
 pub(super) fn datagram(way: Way, bytes: &[u8], length: usize) -> Vec<u8> {
     let mut udp = [0; 8];
     udp[0..2].copy_from_slice(&way.from.port().to_be_bytes());
     udp[2..4].copy_from_slice(&way.to.port().to_be_bytes());
     udp[4..6].copy_from_slice(&short(8 + length).to_be_bytes());
-    // 0 is for no checksum (RFC 768); what is not known cannot be summed up.
+    // 0 means no checksum (RFC 768). A checksum needs the whole payload.
     if bytes.len() == length {
         let sum = match checksum(way, UDP, &udp, bytes) {
             0 => 0xffff,
@@ -66,21 +64,21 @@ pub(super) fn datagram(way: Way, bytes: &[u8], length: usize) -> Vec<u8> {
     headers
 }
 
-/// A connection, as far as its packets have been made.
+/// State of a TCP connection in the capture.
 #[derive(Debug)]
 pub(super) struct Conversation {
     local: SocketAddr,
     remote: SocketAddr,
-    /// Sequence number of what comes next: outbound, inbound.
+    /// Next sequence numbers: outbound, inbound.
     next: [u32; 2],
     established: bool,
 }
 
-/// A packet without its payload: which way it goes, and its headers.
+/// A packet without its payload: whether it is inbound, and its headers.
 pub(super) type Packet = (bool, Vec<u8>);
 
 impl Conversation {
-    /// A connection that is being opened, with its first packet.
+    /// Opens a connection. Returns its SYN segment as well.
     pub(super) fn open(local: SocketAddr, remote: SocketAddr) -> (Conversation, Packet) {
         let mut conversation = Conversation {
             local,
@@ -93,7 +91,7 @@ impl Conversation {
         (conversation, syn)
     }
 
-    /// The rest of the handshake, unless it has been made.
+    /// Returns the rest of the handshake, or nothing if it was made before.
     pub(super) fn establish(&mut self) -> Vec<Packet> {
         if self.established {
             return Vec::new();
@@ -104,15 +102,15 @@ impl Conversation {
         vec![answer, self.segment(false, ACK, &[])]
     }
 
-    /// Leaves a gap of bytes that were not kept.
+    /// Leaves a gap for bytes that were not kept.
     pub(super) fn skip(&mut self, inbound: bool, bytes: u64) {
         let next = &mut self.next[usize::from(inbound)];
         // Sequence numbers wrap around (RFC 9293, 3.4).
         *next = next.wrapping_add(bytes as u32);
     }
 
-    /// The headers of a segment with bytes, at most [`SEGMENT_BYTES`]; the last one of a read or
-    /// write says so.
+    /// Headers of a segment with at most [`SEGMENT_BYTES`] of payload. The last segment of a read
+    /// or write has PSH set.
     pub(super) fn bytes(&mut self, inbound: bool, bytes: &[u8], last: bool) -> Packet {
         let push = if last { PSH } else { 0 };
         let packet = self.segment(inbound, ACK | push, bytes);
@@ -120,14 +118,14 @@ impl Conversation {
         packet
     }
 
-    /// One side says that no more comes from it.
+    /// One side closes its direction (FIN).
     pub(super) fn finish(&mut self, inbound: bool) -> Packet {
         let packet = self.segment(inbound, FIN | ACK, &[]);
         self.skip(inbound, 1);
         packet
     }
 
-    /// One side breaks it off, or refuses it.
+    /// One side resets or refuses the connection (RST).
     pub(super) fn reset(&mut self, inbound: bool) -> Packet {
         self.segment(inbound, RST | ACK, &[])
     }
@@ -159,14 +157,14 @@ impl Conversation {
     }
 }
 
-/// The header of IP for so many bytes behind it.
+/// IP header in front of `length` bytes.
 fn ip(way: Way, protocol: u8, length: usize) -> Vec<u8> {
     const HOPS: u8 = 64;
     match addresses(way) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let mut header = vec![0x45, 0];
             header.extend(short(20 + length).to_be_bytes());
-            // Not in fragments, and so without a number (RFC 6864, 4.1).
+            // Not fragmented, so the identification is 0 (RFC 6864, 4.1).
             header.extend([0, 0, 0x40, 0, HOPS, protocol, 0, 0]);
             header.extend(from.octets());
             header.extend(to.octets());
@@ -185,7 +183,7 @@ fn ip(way: Way, protocol: u8, length: usize) -> Vec<u8> {
     }
 }
 
-/// Both addresses; of one version if they can be.
+/// Both addresses, as IPv4 if possible.
 fn addresses(way: Way) -> (IpAddr, IpAddr) {
     (way.from.ip().to_canonical(), way.to.ip().to_canonical())
 }
@@ -197,7 +195,7 @@ fn in_six(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The checksum of a transport's header and payload, with the pseudo-header (RFC 768, RFC 9293 3.1,
+/// Checksum of a transport header and its payload, with the pseudo-header (RFC 768, RFC 9293 3.1,
 /// RFC 8200 8.1).
 fn checksum(way: Way, protocol: u8, header: &[u8], payload: &[u8]) -> u16 {
     let length = header.len() + payload.len();
@@ -206,11 +204,11 @@ fn checksum(way: Way, protocol: u8, header: &[u8], payload: &[u8]) -> u16 {
         (IpAddr::V4(from), IpAddr::V4(to)) => sum(sum(total, &from.octets()), &to.octets()),
         (from, to) => sum(sum(total, &in_six(from)), &in_six(to)),
     };
-    // Every header is an even number of bytes.
+    // Every header has an even number of bytes.
     fold(sum(sum(total, header), payload))
 }
 
-/// Adds up 16-bit words (RFC 1071); an odd byte at the end is the upper half of one.
+/// Adds 16-bit words (RFC 1071). An odd byte at the end is the upper half of a word.
 fn sum(total: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<2>();
     let words: u64 = words

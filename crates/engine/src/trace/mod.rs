@@ -1,14 +1,13 @@
-//! Everything that chosen clients sent and received, as capture files.
+//! Traces: everything that selected clients sent and received, as capture files.
 //!
-//! What is written is what the program itself read from and wrote to a client's sockets: it takes
-//! no privilege, holds nothing of other clients, and will hold the clear text of what is encrypted
-//! on the wire. The time of what was received is the same arrival time that the client's figures
-//! are made from, counted from the same start of the run; the time of what was sent is that right
-//! before it was handed to the kernel. The headers are made (see [`frames`]).
+//! A trace holds what the program read from and wrote to a client's sockets. It needs no privilege,
+//! has nothing of other clients, and contains the plain text of traffic that is encrypted on the
+//! wire. The time of received data is the arrival time that the client's metrics are based on,
+//! relative to the same start of the run. The time of sent data is taken right before it was handed
+//! to the kernel. The headers are synthetic (see [`frames`]).
 //!
-//! A worker hands records over and waits for nobody; a thread for each trace puts them in order and
-//! writes them. What waits is bounded, and so is the file: what has no place is counted, and told
-//! of.
+//! A worker hands over records without blocking. A thread per trace sorts and writes them. The
+//! queue and the file are bounded; records that do not fit are counted and reported.
 
 mod frames;
 mod pcapng;
@@ -38,43 +37,43 @@ use tracer::{Record, Shared, What};
 pub(crate) use tracer::{TracedConnection, TracedSocket, Tracer};
 use writer::{Writer, Written};
 
-/// How many clients can be traced in a run.
+/// Maximum number of traced clients per run.
 const CLIENTS_MAX: usize = 8;
 
-/// How long the file of a trace becomes at most, in bytes: 1 GiB.
+/// Maximum size of a trace file in bytes: 1 GiB.
 const FILE_BYTES: u64 = 1 << 30;
 
-/// What may wait for the file of a trace at most, in bytes: 16 MiB.
+/// Maximum size of the record queue of a trace in bytes: 16 MiB.
 const QUEUE_BYTES: usize = 16 << 20;
 
-/// What every file says of itself.
-const COMMENT: &str = "What one client of a streamgauge run read and wrote on its sockets, with the times of its report. \
-                       Headers of IP, UDP and TCP are made: a read or a write of a connection is a segment.";
+/// Comment in the header of every file.
+const COMMENT: &str = "Data that one client of a streamgauge run read and wrote on its sockets, with the times of its report. \
+                       Headers of IP, UDP and TCP are synthetic: a read or a write of a connection is a segment.";
 
-/// The traces of one population's clients, by the client's number.
+/// Tracers of one population's clients, by client number.
 pub(crate) type Traced = HashMap<u64, Tracer>;
 
-/// A client, as a user names it.
+/// A client as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Client {
-    /// Which population of the scenario.
+    /// Index of the population in the scenario.
     pub(crate) population: usize,
-    /// Its number within, counted from 0: its `slot` in the run file.
+    /// Number within the population, counted from 0: its `slot` in the run file.
     pub(crate) number: u64,
-    /// `viewers/17`
+    /// Name such as `viewers/17`.
     name: String,
 }
 
-/// A trace that is over.
+/// Result of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Whose: population and number, such as `viewers/17`.
+    /// Population and number, such as `viewers/17`.
     pub client: String,
-    /// The capture file: pcapng.
+    /// Capture file (pcapng).
     pub path: PathBuf,
-    /// How many packets are in it.
+    /// Number of packets in the file.
     pub packets: u64,
-    /// What is wrong with it; none where everything is in it.
+    /// Reason why data is missing; `None` if the trace is complete.
     pub incomplete: Option<String>,
 }
 
@@ -93,11 +92,11 @@ impl fmt::Display for Trace {
     }
 }
 
-/// Finds the clients that `names` name, each once: a population and a number, such as `viewers/17`,
-/// or the number alone where there is one population.
+/// Finds the clients in `names`, each once: a population and a number, such as `viewers/17`, or the
+/// number alone if there is one population.
 ///
 /// # Errors
-/// One is not named so, or does not exist; or there are too many.
+/// A name is malformed or unknown, or there are too many.
 pub(crate) fn find(names: &[String], scenario: &Scenario) -> Result<Vec<Client>, EngineError> {
     let mut found: Vec<Client> = Vec::new();
     for name in names {
@@ -144,7 +143,7 @@ fn find_one(name: &str, scenario: &Scenario) -> Result<Client, String> {
         None if populations.len() == 1 => Some(0),
         None => {
             return Err(format!(
-                "which population's client {number} is not said; {}",
+                "the population of client {number} is missing; {}",
                 there_are()
             ));
         }
@@ -155,11 +154,11 @@ fn find_one(name: &str, scenario: &Scenario) -> Result<Client, String> {
             number,
             name: format!("{}/{number}", populations[index].name),
         }),
-        _ => Err(format!("there is no such client; {}", there_are())),
+        _ => Err(format!("no such client; {}", there_are())),
     }
 }
 
-/// A number of nothing but digits: `+1` is none.
+/// Parses a number that consists of digits only: `+1` is not accepted.
 fn digits(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
@@ -176,16 +175,16 @@ struct Running {
     path: PathBuf,
     tracer: Tracer,
     thread: Option<JoinHandle<Written>>,
-    /// What has been told of already: that there are gaps, that it has come to its end.
+    /// Events reported so far: gaps, end of the trace.
     told: [bool; 2],
 }
 
 impl Traces {
-    /// Makes a file for each client and starts the thread that writes it. The files stand beside
-    /// the run file and are named after it.
+    /// Creates a file for each client and starts the thread that writes it. The files are written
+    /// next to the run file and named after it.
     ///
     /// # Errors
-    /// A file cannot be made, or is there already and may not be replaced.
+    /// A file cannot be created, or exists already and may not be replaced.
     pub(crate) fn start(
         clients: Vec<Client>,
         run_file: &Path,
@@ -220,7 +219,7 @@ impl Traces {
         Ok(traces)
     }
 
-    /// Those of one population's clients.
+    /// Tracers of one population's clients.
     pub(crate) fn of(&self, population: usize) -> Traced {
         let running = self.running.iter();
         running
@@ -229,20 +228,19 @@ impl Traces {
             .collect()
     }
 
-    /// The run begins, by that clock: all times in the files are counted from the same moment as
-    /// those in the run file.
+    /// Sets the start of the run: times in the files are relative to the same moment as those in
+    /// the run file.
     pub(crate) fn begin(&self, clock: &Clock) {
         for trace in &self.running {
             let _ = trace.tracer.shared.started_at.set(clock.started_at());
         }
     }
 
-    /// What has gone wrong since this was asked last; each thing is told of once.
+    /// Messages about faults since the last call. Each fault is reported once.
     pub(crate) fn news(&mut self) -> Vec<String> {
         self.running.iter_mut().filter_map(Running::news).collect()
     }
 
-    /// Ends all traces.
     pub(crate) fn finish(&mut self) -> Vec<Trace> {
         self.running.drain(..).map(Running::finish).collect()
     }
@@ -266,7 +264,7 @@ impl Running {
         if left_out && !*told_gaps && !*told_end {
             *told_gaps = true;
             return Some(format!(
-                "the trace of {name} has gaps: it is written more slowly than it grows"
+                "the trace of {name} has gaps: data arrives faster than it is written"
             ));
         }
         None
@@ -282,27 +280,27 @@ impl Running {
             _ => (0, true),
         };
         let why = if let Some(error) = shared.broken.get() {
-            Some(format!("it could not be written to its end: {error}"))
+            Some(format!("writing the file failed: {error}"))
         } else if shared.full.load(Relaxed) {
             Some(format!("its file has reached {} MiB", FILE_BYTES >> 20))
         } else if panicked {
-            Some("its writer broke down".to_owned())
+            Some("its writer crashed".to_owned())
         } else {
-            (left_out > 0).then(|| "it was written more slowly than it grew".to_owned())
+            (left_out > 0).then(|| "data arrived faster than it was written".to_owned())
         };
         Trace {
             client: self.client.name.clone(),
             path: self.path.clone(),
             packets,
             incomplete: why
-                .map(|why| format!("{why}; {left_out} datagrams, reads or writes are not in it")),
+                .map(|why| format!("{why}; {left_out} datagrams, reads or writes are missing")),
         }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Of a run that did not begin.
+        // The run did not begin.
         if let Some(thread) = self.thread.take() {
             finish(&self.tracer.records);
             let _ = thread.join();
@@ -318,18 +316,18 @@ fn finish(records: &Sender<Record>) {
         what: What::Finish,
         bytes: Box::default(),
     };
-    // A writer that is gone has ended.
+    // A writer that has ended needs no record.
     let _ = records.send(record);
 }
 
-/// The run file's path with the client's name: `x.run` becomes `x.run.viewers-17.pcapng`.
+/// Path of a trace file: `x.run` becomes `x.run.viewers-17.pcapng`.
 fn path(run_file: &Path, client: &Client) -> PathBuf {
     let mut path = OsString::from(run_file);
     path.push(format!(".{}.pcapng", client.name.replace('/', "-")));
     PathBuf::from(path)
 }
 
-/// Creates a file that its owner alone can read: a trace has passwords in it.
+/// Creates a file that only its owner can read: a trace contains passwords.
 fn create(path: &Path, overwrite: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -339,7 +337,7 @@ fn create(path: &Path, overwrite: bool) -> io::Result<File> {
     };
     let file = options.open(path)?;
     if overwrite {
-        // A file that existed keeps its permissions otherwise.
+        // An existing file would keep its permissions.
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)

@@ -1,5 +1,5 @@
-//! The blocks of a capture file: pcapng (draft-ietf-opsawg-pcapng), packets that begin with their
-//! IP header, times in nanoseconds.
+//! Blocks of a capture file: pcapng (draft-ietf-opsawg-pcapng), packets that begin with the IP
+//! header, times in nanoseconds.
 
 use measure::Time;
 
@@ -11,7 +11,7 @@ const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 
-/// Options, by the block that they belong to.
+/// Option codes, prefixed with their block.
 const COMMENT: u16 = 1;
 const SECTION_APPLICATION: u16 = 4;
 const INTERFACE_NAME: u16 = 2;
@@ -20,17 +20,17 @@ const STATISTICS_RECEIVED: u16 = 4;
 const STATISTICS_DROPPED: u16 = 5;
 const PACKET_FLAGS: u16 = 2;
 
-/// Makes blocks, each behind the other, in a buffer.
+/// Buffer of encoded blocks.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// Whole blocks only.
+    /// Complete blocks only.
     pub(super) bytes: Vec<u8>,
-    /// Real time at which the run began, in nanoseconds since 1970.
+    /// Real time of the start of the run, in nanoseconds since 1970.
     started_at: i64,
 }
 
 impl Blocks {
-    /// No blocks yet, of a run that began then.
+    /// Empty buffer for a run that began at `started_at`.
     pub(super) fn new(started_at: i64) -> Blocks {
         Blocks {
             bytes: Vec::new(),
@@ -38,13 +38,13 @@ impl Blocks {
         }
     }
 
-    /// What a file begins with.
+    /// Writes the section header and the interface description.
     pub(super) fn begin(&mut self, program: &str, client: &str, comment: &str) {
         self.block(SECTION, |bytes| {
             bytes.extend(0x1a2b_3c4d_u32.to_le_bytes());
             bytes.extend(1_u16.to_le_bytes());
             bytes.extend(0_u16.to_le_bytes());
-            // How long the section is, is not said: it is as long as the file.
+            // The section length is unspecified: it extends to the end of the file.
             bytes.extend((-1_i64).to_le_bytes());
             option(bytes, COMMENT, comment.as_bytes());
             option(bytes, SECTION_APPLICATION, program.as_bytes());
@@ -53,7 +53,7 @@ impl Blocks {
         self.block(INTERFACE, |bytes| {
             bytes.extend(LINK_RAW.to_le_bytes());
             bytes.extend([0; 2]);
-            // Packets are whole, however long.
+            // No snapshot length: packets are captured whole.
             bytes.extend(0_u32.to_le_bytes());
             option(bytes, INTERFACE_NAME, client.as_bytes());
             option(bytes, INTERFACE_RESOLUTION, &[9]);
@@ -61,8 +61,7 @@ impl Blocks {
         });
     }
 
-    /// One packet: `headers` and `payload` are what is there of it, `length` is how long it really
-    /// was.
+    /// Writes a packet. `headers` and `payload` are its captured part, `length` is its real length.
     pub(super) fn packet(
         &mut self,
         at: Time,
@@ -88,7 +87,7 @@ impl Blocks {
         });
     }
 
-    /// What a file ends with: how many packets there were, how many of them it has not.
+    /// Writes the statistics block at the end of the file: packets in total, and those left out.
     pub(super) fn end(&mut self, at: Time, packets: u64, left_out: u64, comment: &str) {
         let [high, low] = self.timestamp(at);
         self.block(STATISTICS, |bytes| {
@@ -102,7 +101,7 @@ impl Blocks {
         });
     }
 
-    /// Real time, as the upper and the lower half of nanoseconds since 1970.
+    /// Real time as the upper and lower half of the nanoseconds since 1970.
     fn timestamp(&self, at: Time) -> [u32; 2] {
         let run = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX);
         let nanos = u64::try_from(self.started_at.saturating_add(run)).unwrap_or(0);
@@ -132,7 +131,7 @@ fn end_of_options(bytes: &mut Vec<u8>) {
     bytes.extend([0; 4]);
 }
 
-/// Everything is a multiple of four bytes long.
+/// Pads to a multiple of four bytes.
 fn pad(bytes: &mut Vec<u8>, length: usize) {
     bytes.extend(&[0; 3][..length.next_multiple_of(4) - length]);
 }

@@ -1,4 +1,4 @@
-//! What is written, read back by a parser that shares nothing with the writer.
+//! Traces are read back by a parser that shares no code with the writer.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -12,10 +12,10 @@ use super::*;
 
 const STARTED_AT: i64 = 1_700_000_000_123_456_789;
 
-/// A packet out of a capture file.
+/// A packet of a capture file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Packet {
-    /// Nanoseconds since the run began.
+    /// Nanoseconds since the start of the run.
     at: i64,
     inbound: bool,
     from: SocketAddr,
@@ -36,7 +36,7 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// What is in a file: its packets, and the counts of its last block where it has one.
+/// Content of a file: packets, and the counts of its last block if it has one.
 struct Capture {
     packets: Vec<Packet>,
     counts: Option<[u64; 2]>,
@@ -52,7 +52,7 @@ fn big(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, value)
 }
 
-/// Takes a file apart; a block that is cut short or has two lengths fails the test.
+/// Parses a file. An incomplete block, or one with two different lengths, fails the test.
 fn read(path: &Path) -> Capture {
     let file = std::fs::read(path).expect("it was written");
     let mut capture = Capture {
@@ -164,7 +164,7 @@ fn packet(body: &[u8]) -> Packet {
     }
 }
 
-/// The sum of 16-bit words in ones' complement arithmetic.
+/// One's complement sum of 16-bit words.
 fn ones(parts: &[&[u8]]) -> u32 {
     let mut bytes: Vec<u8> = parts.concat();
     bytes.resize(bytes.len().next_multiple_of(2), 0);
@@ -182,7 +182,7 @@ fn tracer(room: usize) -> (Tracer, Receiver<Record>) {
     (Tracer { shared, records }, inbox)
 }
 
-/// The datagrams that a trace was told were sent.
+/// Datagrams that a trace recorded as sent.
 pub(crate) fn sent_datagrams(run: impl FnOnce(Tracer)) -> Vec<Vec<u8>> {
     let (tracer, inbox) = tracer(ROOM);
     run(tracer);
@@ -197,7 +197,7 @@ fn writer(tracer: &Tracer, path: &Path, limit: u64) -> Writer {
     Writer::new(tracer.shared.clone(), file, limit, title)
 }
 
-/// Records, then writes, then reads.
+/// Records, then writes, then reads back.
 fn traced(room: usize, limit: u64, record: impl FnOnce(&Tracer)) -> (Capture, Tracer) {
     let (tracer, inbox) = tracer(room);
     record(&tracer);
@@ -235,7 +235,7 @@ fn datagrams_keep_addresses_bytes_times_and_direction() {
         let mut socket = tracer.socket(address("[fe80::1]:10000"));
         socket.received(address("[fe80::2]:7"), b"abc", 3, at(5));
         socket.sent(address("[fe80::2]:8"), b"", at(9));
-        // Only its beginning is known.
+        // Only the beginning of the datagram is known.
         let mut socket = tracer.socket(address(LOCAL));
         socket.received(address(REMOTE), &[7; 2048], 3000, at(1_000_000_011));
     });
@@ -259,7 +259,7 @@ fn datagrams_keep_addresses_bytes_times_and_direction() {
 }
 
 #[test]
-fn a_connection_has_its_handshake_and_its_end() {
+fn connection_has_its_handshake_and_its_end() {
     let (capture, _) = traced(ROOM, LIMIT, |tracer| {
         let mut connection = connection(tracer);
         connection.opened();
@@ -293,7 +293,7 @@ fn a_connection_has_its_handshake_and_its_end() {
 }
 
 #[test]
-fn a_connection_that_is_refused_or_never_stands_has_no_handshake() {
+fn refused_or_abandoned_connection_has_no_handshake() {
     let flags = |record: fn(Box<TracedConnection>)| -> Vec<u8> {
         let (capture, _) = traced(ROOM, LIMIT, |tracer| record(connection(tracer)));
         let packets = capture.packets.iter();
@@ -304,14 +304,14 @@ fn a_connection_that_is_refused_or_never_stands_has_no_handshake() {
 }
 
 #[test]
-fn what_is_read_late_is_put_where_it_belongs() {
+fn late_reads_are_sorted_by_arrival_time() {
     let (capture, _) = traced(ROOM, LIMIT, |tracer| {
         let (mut first, second) = (tracer.socket(address(LOCAL)), tracer.socket(address(LOCAL)));
         second.sent(address(REMOTE), b"2", at(20));
         first.received(address(REMOTE), b"1", 1, at(10));
         second.sent(address(REMOTE), b"4", at(40));
         first.received(address(REMOTE), b"3", 1, at(30));
-        // The kernel's clock went back; what came in order stays so.
+        // The kernel's clock went back: records of one socket keep their order.
         first.received(address(REMOTE), b"3a", 2, at(29));
     });
     let payloads: Vec<&[u8]> = capture.packets.iter().map(|p| &p.payload[..]).collect();
@@ -319,8 +319,8 @@ fn what_is_read_late_is_put_where_it_belongs() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted_and_leaves_a_gap_of_its_size() {
-    // Nobody writes while this is recorded: two of the reads find room, and no more.
+fn records_without_room_are_counted_and_leave_a_gap_of_their_size() {
+    // The writer is not running yet, so the queue has room for two of the reads.
     let (capture, tracer) = traced(4_700, LIMIT, |tracer| {
         let mut connection = connection(tracer);
         connection.opened();
@@ -348,7 +348,7 @@ fn what_finds_no_room_is_counted_and_leaves_a_gap_of_its_size() {
 }
 
 #[test]
-fn the_file_is_bounded() {
+fn file_size_is_bounded() {
     let (capture, tracer) = traced(ROOM, 10_000, |tracer| {
         let mut socket = tracer.socket(address(LOCAL));
         for number in 0..100 {
@@ -363,7 +363,7 @@ fn the_file_is_bounded() {
 }
 
 #[test]
-fn a_full_disk_ends_the_trace_and_nothing_else() {
+fn full_disk_ends_the_trace_and_nothing_else() {
     let (tracer, inbox) = tracer(ROOM);
     let path = Path::new("/dev/full");
     let writer = writer(&tracer, path, LIMIT);
@@ -389,7 +389,7 @@ fn a_full_disk_ends_the_trace_and_nothing_else() {
 }
 
 #[test]
-fn a_clock_that_was_ahead_holds_nothing_back() {
+fn timestamp_from_the_future_holds_nothing_back() {
     let (tracer, inbox) = tracer(ROOM);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.pcapng");
@@ -398,7 +398,7 @@ fn a_clock_that_was_ahead_holds_nothing_back() {
     let (mut ahead, right) = (tracer.socket(address(LOCAL)), tracer.socket(address(LOCAL)));
     ahead.received(address(REMOTE), b"", 0, at(u64::MAX / 4));
     let begun = Instant::now();
-    // The writer is never without something new for long, and never has too much of it.
+    // The writer always has new records, but never too many.
     for millisecond in 1.. {
         ahead.received(address(REMOTE), b"", 0, at(millisecond));
         right.sent(address(REMOTE), b"", at(millisecond));
@@ -415,7 +415,7 @@ fn a_clock_that_was_ahead_holds_nothing_back() {
 }
 
 #[test]
-fn what_was_written_can_be_read_while_it_grows() {
+fn growing_file_can_be_read() {
     let (tracer, inbox) = tracer(ROOM);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.pcapng");
@@ -440,7 +440,7 @@ fn scenario(text: &str) -> Scenario {
 }
 
 #[test]
-fn clients_are_found_by_name_or_it_is_said_which_there_are() {
+fn clients_are_found_by_name_and_errors_list_them() {
     let population = |clients: &str| {
         format!("{{protocol: rtsp, urls: ['rtsp://127.0.0.1:9/a'], load: {clients}}}")
     };
@@ -484,7 +484,7 @@ fn clients_are_found_by_name_or_it_is_said_which_there_are() {
 }
 
 #[test]
-fn files_stand_beside_the_run_file() {
+fn files_are_named_after_the_run_file() {
     let client = Client {
         population: 0,
         number: 17,
@@ -497,10 +497,10 @@ fn files_stand_beside_the_run_file() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is read and written, in pieces of whatever length: the segments, put together by
-    /// their sequence numbers, are the bytes, and every checksum is right (which `read` demands).
+    /// For any reads and writes of any length, the segments reassembled by their sequence numbers
+    /// yield the bytes, and all checksums are correct (`read` checks them).
     #[test]
-    fn segments_carry_every_byte_in_its_place(
+    fn segments_carry_every_byte_at_its_position(
         pieces in prop::collection::vec((any::<bool>(), any::<u8>(), 1..150_000_usize), 0..12),
         six in any::<bool>(),
     ) {
@@ -550,7 +550,7 @@ proptest! {
         }
     }
 
-    /// The same for datagrams, which are whole however long, and whose checksums are right.
+    /// Datagrams of any length are whole and have correct checksums.
     #[test]
     fn datagrams_are_whole(
         datagrams in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..3_000), 0..u16::MAX), 0..20),
@@ -575,7 +575,7 @@ proptest! {
 }
 
 #[test]
-fn a_trace_can_be_read_by_its_owner_alone() {
+fn trace_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("a.pcapng");

@@ -1,5 +1,4 @@
-//! What a worker holds of a trace: it hands over what a client's sockets read and wrote, and never
-//! waits.
+//! A worker's part of a trace: records what a client's sockets read and wrote, and never blocks.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,23 +9,22 @@ use crossbeam_channel::Sender;
 use measure::Time;
 use net::Clock;
 
-/// What of a record waits beside its bytes, as far as the bound on what waits is concerned.
+/// Size of a record without its payload, for the bound of the queue.
 pub(super) const RECORD_BYTES: usize = 160;
 
-/// What the beginnings and ends of connections may take beyond the bound: they are few, and without
-/// them nothing of the connection could be written.
+/// Extra room for the open and close records of connections. They are few, and without them no data
+/// of a connection could be written.
 const EVENT_ROOM: usize = 1 << 20;
 
-/// One thing that happened on one of the client's sockets.
+/// An event on one of the client's sockets.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// When.
+    /// Time of the event.
     pub(super) at: Time,
-    /// What it is put in order by: of one socket and direction never earlier than that of the one
-    /// before.
+    /// Sort key. Within a socket and direction it never decreases.
     pub(super) order: Time,
     pub(super) what: What,
-    /// What was read or written.
+    /// Bytes read or written.
     pub(super) bytes: Box<[u8]>,
 }
 
@@ -36,14 +34,14 @@ impl Record {
     }
 }
 
-/// What happened.
+/// Kind of a record.
 #[derive(Debug)]
 pub(super) enum What {
     Datagram {
         local: SocketAddr,
         remote: SocketAddr,
         inbound: bool,
-        /// How long it really was.
+        /// Real length of the datagram.
         length: usize,
     },
     /// A connection is being opened.
@@ -58,45 +56,45 @@ pub(super) enum What {
     Bytes {
         connection: u64,
         inbound: bool,
-        /// Bytes right before that found no room.
+        /// Number of bytes right before these that were not recorded for lack of room.
         skipped: u64,
     },
     Ended {
         connection: u64,
         how: End,
-        /// As above, outbound and inbound.
+        /// Number of bytes not recorded: outbound, inbound.
         skipped: [u64; 2],
     },
-    /// The run is over.
+    /// The run has ended.
     Finish,
 }
 
-/// How a connection ended, or one direction of it.
+/// End of a connection, or of one direction of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The other side has no more to say.
+    /// The peer closed its direction.
     Theirs,
-    /// We closed it.
+    /// The client closed the connection.
     Ours,
-    /// The other side broke it off, or refused it.
+    /// The peer reset or refused the connection.
     Reset,
 }
 
-/// What the two sides of a trace share.
+/// State shared by workers and the writer.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Bytes that wait for the writer, records included.
+    /// Bytes in the queue, record overhead included.
     pub(super) queued: AtomicUsize,
-    /// How much may wait.
+    /// Maximum of `queued`.
     pub(super) room: usize,
     connections: AtomicU64,
-    /// Datagrams, reads and writes that are not in the file.
+    /// Number of datagrams, reads and writes missing in the file.
     pub(super) left_out: AtomicU64,
-    /// The file has reached its bound.
+    /// True once the file has reached its maximum size.
     pub(super) full: AtomicBool,
-    /// Why nothing more could be written.
+    /// Write error that ended the trace.
     pub(super) broken: OnceLock<String>,
-    /// Real time at which the run began, in nanoseconds since 1970.
+    /// Real time of the start of the run, in nanoseconds since 1970.
     pub(super) started_at: OnceLock<i64>,
 }
 
@@ -114,8 +112,8 @@ impl Shared {
     }
 }
 
-/// The trace of one client, as its worker has it. Holds no descriptor, so it may go to a thread
-/// with a table of its own.
+/// A worker's handle of a client's trace. Holds no file descriptor, so it may move to a thread with
+/// a descriptor table of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracer {
     pub(super) shared: Arc<Shared>,
@@ -123,14 +121,14 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// Hands a record over; says whether there was room.
+    /// Queues a record. Returns `false` if there was no room.
     fn record(&self, record: Record, room: usize) -> bool {
         let size = record.size();
         if self.shared.queued.fetch_add(size, Relaxed) + size > room {
             self.shared.queued.fetch_sub(size, Relaxed);
             return false;
         }
-        // A writer that is gone has said why.
+        // If the writer has ended, it has recorded the reason.
         let _ = self.records.send(record);
         true
     }
@@ -160,7 +158,7 @@ impl Tracer {
         self.record(record, self.shared.room + EVENT_ROOM);
     }
 
-    /// The trace of one of the client's UDP sockets.
+    /// Creates the trace of one of the client's UDP sockets.
     pub(crate) fn socket(&self, local: SocketAddr) -> Box<TracedSocket> {
         Box::new(TracedSocket {
             tracer: self.clone(),
@@ -169,7 +167,7 @@ impl Tracer {
         })
     }
 
-    /// The trace of a connection that is being opened now.
+    /// Creates the trace of a connection that is being opened.
     pub(crate) fn connection(
         &self,
         clock: Clock,
@@ -195,7 +193,6 @@ impl Tracer {
     }
 }
 
-/// The trace of a UDP socket.
 #[derive(Debug)]
 pub(crate) struct TracedSocket {
     tracer: Tracer,
@@ -204,7 +201,7 @@ pub(crate) struct TracedSocket {
 }
 
 impl TracedSocket {
-    /// A datagram came at that time, so long, with those bytes at its beginning.
+    /// Records a datagram of `length` bytes that arrived at `at`; `bytes` is its beginning.
     pub(crate) fn received(&mut self, from: SocketAddr, bytes: &[u8], length: usize, at: Time) {
         self.order = self.order.max(at);
         let what = What::Datagram {
@@ -216,7 +213,7 @@ impl TracedSocket {
         self.tracer.keep(at, self.order, what, bytes.to_vec());
     }
 
-    /// A datagram was handed to the kernel at that time.
+    /// Records a datagram that was handed to the kernel at `at`.
     pub(crate) fn sent(&self, to: SocketAddr, bytes: &[u8], at: Time) {
         let what = What::Datagram {
             local: self.local,
@@ -228,25 +225,25 @@ impl TracedSocket {
     }
 }
 
-/// The trace of a connection. What drops it closes the connection.
+/// Trace of a connection. Dropping it while the connection is open records that the client closed
+/// it.
 #[derive(Debug)]
 pub(crate) struct TracedConnection {
     tracer: Tracer,
     clock: Clock,
     connection: u64,
     order: Time,
-    /// Bytes that found no room since the last that did: outbound, inbound.
+    /// Bytes not recorded since the last record: outbound, inbound.
     skipped: [u64; 2],
     open: bool,
 }
 
 impl TracedConnection {
-    /// The time now.
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// It stands.
+    /// Records that the connection is established.
     pub(crate) fn opened(&mut self) {
         self.open = true;
         let connection = self.connection;
@@ -255,13 +252,13 @@ impl TracedConnection {
             .event(now, now.max(self.order), What::Opened { connection });
     }
 
-    /// Bytes were read that came at that time.
+    /// Records bytes that arrived at `at`.
     pub(crate) fn received(&mut self, bytes: &[u8], at: Time) {
         self.order = self.order.max(at);
         self.bytes(true, at, self.order, bytes.to_vec());
     }
 
-    /// Bytes, in two parts, were handed to the kernel at that time.
+    /// Records bytes, in two parts, that were handed to the kernel at `at`.
     pub(crate) fn sent(&mut self, parts: [&[u8]; 2], at: Time) {
         self.bytes(false, at, at, parts.concat());
     }
@@ -280,12 +277,12 @@ impl TracedConnection {
         };
     }
 
-    /// The other side has closed it.
+    /// Records that the peer closed its direction.
     pub(crate) fn closed_by_peer(&mut self) {
         self.ended(End::Theirs);
     }
 
-    /// It broke, or was refused.
+    /// Records that the connection was reset or refused.
     pub(crate) fn broke(&mut self) {
         self.ended(End::Reset);
         self.open = false;

@@ -1,5 +1,5 @@
-//! The thread that writes a trace: puts records in order of time, makes packets of them, and writes
-//! those.
+//! The writer thread of a trace: sorts records by time, makes packets of them, and writes the
+//! packets.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,49 +16,46 @@ use super::frames::{self, Conversation, Packet, SEGMENT_BYTES, Way};
 use super::pcapng::Blocks;
 use super::tracer::{End, Record, Shared, What};
 
-/// For so long a record waits for earlier ones: what came in is read later than what left
-/// meanwhile. Longer than a connection with media goes unread.
+/// Delay of a record before it is written, so that earlier ones can be sorted in: received data is
+/// read later than data sent meanwhile. Longer than a media connection is left unread.
 const ORDER_WITHIN: Duration = Duration::from_millis(300);
 
-/// What has been put in order is in the file at the latest after this.
+/// Maximum time until sorted records are in the file.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
-/// How much is written at once.
+/// Size of a write.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// What is kept free in the file for its last block.
+/// Space reserved in the file for its last block.
 const END_BYTES: u64 = 1024;
 
-/// What became of a trace.
+/// Result of a writer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
-    /// Packets in the file.
     pub(super) packets: u64,
-    /// Length of the file in bytes.
     pub(super) bytes: u64,
 }
 
-/// Writes one file.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     file: File,
-    /// How long the file may become.
+    /// Maximum length of the file.
     limit: u64,
     blocks: Option<Blocks>,
-    /// Program, client and comment: what the file begins with.
+    /// Program, client and comment for the file header.
     title: [String; 3],
     waiting: BinaryHeap<Waiting>,
     waiting_bytes: usize,
     serial: u64,
-    /// The latest that any record stands at.
+    /// Latest sort key of all records.
     latest: Time,
     conversations: HashMap<u64, Conversation>,
-    /// In the file, whole blocks.
+    /// Written so far, complete blocks only.
     written: Written,
     flushed: Instant,
 }
 
-/// A record that waits for earlier ones. The greatest is the one to come first.
+/// A record that waits for earlier ones. The greatest in the heap's order leaves first.
 struct Waiting {
     serial: u64,
     since: Instant,
@@ -109,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// Until the run is over, or nobody is left who could record anything.
+    /// Runs until the run has ended, or until no tracer is left.
     pub(super) fn run(mut self, records: &Receiver<Record>) -> Written {
         let mut heard = Instant::now();
         loop {
@@ -123,7 +120,7 @@ impl Writer {
                     self.put_in_order();
                     heard = Instant::now();
                 }
-                // Nothing that could come before what waits has come for long enough.
+                // For long enough no record has arrived that could sort before those that wait.
                 Err(RecvTimeoutError::Timeout) if heard.elapsed() >= ORDER_WITHIN => {
                     self.put_all_in_order();
                 }
@@ -154,9 +151,9 @@ impl Writer {
         self.waiting.push(waiting);
     }
 
-    /// Writes what nothing earlier can be expected for, by its time or because it has waited (the
-    /// kernel's clock may have been set back); and where half of all room is taken by what waits
-    /// here, the earliest of it.
+    /// Writes the records that no earlier one can precede: by their sort key, or because they have
+    /// waited long enough (the kernel's clock may have been set back). If the waiting records take
+    /// half of all room, the earliest ones are written as well.
     fn put_in_order(&mut self) {
         let now = Instant::now();
         while let Some(first) = self.waiting.peek()
@@ -183,7 +180,7 @@ impl Writer {
         true
     }
 
-    /// Makes packets of a record.
+    /// Turns a record into packets.
     fn write(&mut self, record: Record) {
         let Record {
             at, what, bytes, ..
@@ -224,7 +221,7 @@ impl Writer {
                 let mut parts = bytes.chunks(SEGMENT_BYTES).peekable();
                 while let Some(part) = parts.next() {
                     let Some(conversation) = self.conversations.get_mut(&connection) else {
-                        // Its beginning found no room.
+                        // The record of its opening was not kept.
                         self.shared.left_out.fetch_add(1, Relaxed);
                         break;
                     };
@@ -294,8 +291,7 @@ impl Writer {
         }
     }
 
-    /// The blocks, with the beginning of the file among or before them. None before the run has
-    /// begun.
+    /// Buffer, with the file header written first. `None` before the run has begun.
     fn begun(&mut self) -> Option<&mut Blocks> {
         if self.blocks.is_none() {
             let started_at = *self.shared.started_at.get()?;
@@ -307,7 +303,7 @@ impl Writer {
         self.blocks.as_mut()
     }
 
-    /// Hands to the operating system what there is, whole blocks.
+    /// Writes the buffered blocks to the file.
     fn flush(&mut self) {
         self.flushed = Instant::now();
         let Some(blocks) = &mut self.blocks else {
@@ -318,7 +314,7 @@ impl Writer {
                 Ok(()) => self.written.bytes += blocks.bytes.len() as u64,
                 Err(error) => {
                     let _ = self.shared.broken.set(error.to_string());
-                    // What was half written is cut off, so that the file can be read to its end.
+                    // A partly written block is cut off, so that the file remains readable.
                     let _ = self.file.set_len(self.written.bytes);
                 }
             }
@@ -333,7 +329,7 @@ impl Writer {
             let comment = match left_out {
                 0 => "complete".to_owned(),
                 more => {
-                    format!("incomplete: {more} datagrams, reads or writes are not in this file")
+                    format!("incomplete: {more} datagrams, reads or writes are missing")
                 }
             };
             blocks.end(at, packets, left_out, &comment);

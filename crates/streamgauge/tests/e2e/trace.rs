@@ -289,7 +289,7 @@ fn of_a_full_disk_is_said_to_be_incomplete_and_the_run_goes_on() {
         .chain(["--json", "out.json", "--force"]);
     run(folder.path(), arguments)
         .expect(0)
-        .names("incomplete: it could not be written to its end");
+        .names("incomplete: writing the file failed");
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(report.clients("completed"), 1);
     let events = report.0["events"].as_array().expect("there are some");

@@ -1,9 +1,9 @@
-//! Receivers on other machines, as the machine sees them that runs the clients: each counts as one
-//! more worker.
+//! Receivers on other machines, from the point of view of the machine that runs the clients: each
+//! counts as one more worker.
 //!
-//! A connection for the whole run says which populations' media is to be received, when the run
-//! begins and when it is over, and brings the windows. Each client has a connection of its own
-//! beside it, over which its session asks for ports.
+//! A control connection per run names the populations whose media is to be received, starts and
+//! stops the reception, and carries the windows. Each client has its own connection to the receiver
+//! as well, over which its session requests ports.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -22,76 +22,75 @@ use crate::error::EngineError;
 use crate::messages::WorkerReport;
 use crate::worker::WINDOW;
 
-/// How long each side may say nothing before it is taken to be gone. Both say something every
-/// second.
+/// Silence after which the peer counts as lost. Both sides send a message every second.
 pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 
-/// How long connecting and getting ready may take.
+/// Time limit for connecting and preparing.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// How often a sign of life is given.
+/// Interval between keep-alive messages.
 pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a read waits before it is looked what else there is to do.
+/// Read timeout of a connection, after which other work is checked.
 pub(crate) const TURN: Duration = Duration::from_millis(50);
 
-/// The longest line that a receiver may say: windows hold distributions.
+/// Maximum length of a line from a receiver in bytes: windows contain histograms.
 const WINDOW_LINE_MAX: usize = 16 << 20;
 
-/// What a run says to its receiver, once it has shown that it knows the secret.
+/// Message of a run to its receiver, sent after the challenge.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// It may order: comes first.
+    /// First message: proof of the secret.
     Proof { proof: String },
-    /// Get ready.
+    /// Prepare for the run.
     Prepare(Box<ReceptionOrder>),
-    /// The run begins.
+    /// Start the reception: the run begins.
     Begin,
-    /// It is over.
+    /// The run has ended.
     Stop,
-    /// Nothing; but it is still there.
+    /// Keep-alive.
     Alive,
 }
 
-/// What is to be received.
+/// Reception that a run requests.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReceptionOrder {
-    /// Of the program that asks. Figures of another's are others.
+    /// Version of the run's program. Metrics differ between versions.
     pub(crate) version: String,
-    /// The populations' names and protocols.
+    /// Name and protocol of each population.
     pub(crate) populations: Vec<(String, String)>,
-    /// At these ports.
+    /// Ports for media; `None` for any.
     pub(crate) ports: Option<Ports>,
-    /// The receive buffer of each socket and the ring, in bytes.
+    /// Receive buffer of each socket, in bytes.
     pub(crate) receive_buffer: u64,
     pub(crate) ring: u64,
 }
 
-/// What a receiver says to its run.
+/// Message of a receiver to its run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// It is ready.
+    /// The receiver is ready.
     Ready {
-        /// Where it hears the clients of each population.
+        /// Port at which the clients of each population connect.
         ports: Vec<u16>,
-        /// By which path it receives.
+        /// Receive path: `ring` or `sockets`.
         path: String,
     },
-    /// It is not, and ends.
+    /// The receiver refuses the run and closes the connection.
     Refused { why: String },
-    /// What it saw.
+    /// Metrics of a window.
     Window(Box<Seen>),
-    /// Something for the list of events.
+    /// Entry for the event list.
     Event { text: String },
-    /// Nothing; but it is still there.
+    /// Keep-alive.
     Alive,
-    /// It has ended.
+    /// The reception has ended.
     Ended { error: Option<String> },
 }
 
-/// A window as it is sent.
+/// A window in transfer format.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) index: u64,
@@ -100,12 +99,12 @@ pub(crate) struct Seen {
     pub(crate) tester: Figures,
 }
 
-/// What a window saw of one subject.
+/// Metrics of one subject in a window.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     counters: Vec<i64>,
     gauges: Vec<Option<f64>>,
-    /// By number: the run file's blob, in hexadecimal.
+    /// By histogram ID: the run file's blob, in hexadecimal.
     histograms: Vec<(u16, String)>,
 }
 
@@ -123,7 +122,7 @@ impl Figures {
         }
     }
 
-    /// The window, if it is one of that catalogue.
+    /// Converts to a window. Returns `None` if the metrics do not match the catalogue.
     fn window(self, catalogue: Catalogue) -> Option<Window> {
         if self.counters.len() != catalogue.counters() || self.gauges.len() != catalogue.gauges() {
             return None;
@@ -155,10 +154,10 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// A receiver on another machine, which is ready.
+/// A receiver on another machine that is ready.
 pub(crate) struct RemoteWorker {
     address: SocketAddr,
-    /// To say things directly.
+    /// Second handle of the connection, for commands.
     stream: TcpStream,
     orders: Sender<Tell>,
     thread: Option<JoinHandle<()>>,
@@ -167,9 +166,9 @@ pub(crate) struct RemoteWorker {
     path: String,
 }
 
-/// What its thread is told.
+/// Message to its thread.
 enum Tell {
-    /// To whom it reports, and as which worker.
+    /// Report channel and worker number.
     WorkerReport {
         worker: u32,
         reports: Sender<WorkerReport>,
@@ -181,14 +180,14 @@ impl fmt::Display for RemoteWorker {
         let names = self.populations.join(", ");
         write!(
             f,
-            "media of {names} is received at {}, by {}; its figures and its health are in those of this run",
+            "media of {names} is received at {}, by {}; its metrics and health are part of those of this run",
             self.address, self.path
         )
     }
 }
 
-/// Connects to all receivers that a scenario names. Where there are any, `resolved` is the scenario
-/// that knows where they hear clients.
+/// Connects to all receivers that a scenario names. If there are any, `resolved` becomes the
+/// scenario with the addresses at which they accept clients.
 pub(crate) fn connect(
     scenario: &Scenario,
     version: &str,
@@ -204,8 +203,8 @@ pub(crate) fn connect(
             address,
             population: population.name.clone(),
             message: format!(
-                "its secret is missing: `streamgauge receive` prints it when it starts; set the environment's \
-                 STREAMGAUGE_CLIENTS__{}__MEDIA__SECRET to it",
+                "its secret is missing: `streamgauge receive` prints it when it starts; put it into the environment variable \
+                 STREAMGAUGE_CLIENTS__{}__MEDIA__SECRET",
                 population.name.to_uppercase()
             ),
         })?;
@@ -236,7 +235,7 @@ pub(crate) fn connect(
     Ok(found)
 }
 
-/// Has a receiver get ready; says where it hears the clients of each population.
+/// Prepares a receiver. Returns the port at which it accepts the clients of each population.
 fn prepare(
     address: SocketAddr,
     secret: &Secret,
@@ -246,7 +245,7 @@ fn prepare(
 ) -> Result<(RemoteWorker, Vec<u16>), String> {
     let system = |error: io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            "nobody listens there: start `streamgauge receive` on that machine".to_owned()
+            "no process listens there: start `streamgauge receive` on that machine".to_owned()
         }
         _ => error.to_string(),
     };
@@ -265,7 +264,7 @@ fn prepare(
         }
         Said::Hello { .. } => return Err(other_version()),
         Said::Refused { why } => return Err(why),
-        _ => return Err("it is no receiver".to_owned()),
+        _ => return Err("it is not a receiver".to_owned()),
     }
     let named = |index: &usize| {
         let population = &scenario.populations[*index];
@@ -276,7 +275,7 @@ fn prepare(
     let mut all = populations.iter().map(ports);
     let first = all.next().flatten();
     if all.any(|ports| ports != first) {
-        return Err("its populations name different `ports`: name the same".to_owned());
+        return Err("its populations have different `ports`: name the same ones".to_owned());
     }
     let Tester {
         receive_buffer,
@@ -293,7 +292,7 @@ fn prepare(
     let (ports, path) = match talk.wait::<Answer>(WITHIN)? {
         Answer::Ready { ports, path } if ports.len() == populations.len() => (ports, path),
         Answer::Refused { why } => return Err(why),
-        _ => return Err("it is no receiver".to_owned()),
+        _ => return Err("it is not a receiver".to_owned()),
     };
     let stream = talk.stream.try_clone().map_err(system)?;
     let (orders, inbox) = bounded(1);
@@ -327,11 +326,11 @@ fn prepare(
 }
 
 fn other_version() -> String {
-    "it is of another version: start the same streamgauge on both machines".to_owned()
+    "it has another version: use the same version of streamgauge on both machines".to_owned()
 }
 
 impl RemoteWorker {
-    /// From now on it reports as that worker. Gives the thread that does so.
+    /// Starts reporting under this worker number. Returns the thread that reports.
     pub(crate) fn report_to(
         &mut self,
         worker: u32,
@@ -341,13 +340,13 @@ impl RemoteWorker {
         self.thread.take()
     }
 
-    /// The run begins.
+    /// Tells the receiver that the run begins.
     pub(crate) fn begin(&mut self) {
-        // If that fails, its thread finds out.
+        // A failure is noticed by the receiver's thread.
         let _ = self.stream.write_all(&line(&Order::Begin));
     }
 
-    /// The run is over.
+    /// Tells the receiver that the run has ended.
     pub(crate) fn stop(&mut self) {
         if !std::mem::replace(&mut self.stopped, true) {
             let _ = self.stream.write_all(&line(&Order::Stop));
@@ -361,7 +360,7 @@ impl Drop for RemoteWorker {
     }
 }
 
-/// A connection over which lines are said and heard.
+/// A connection that carries messages as lines of JSON.
 pub(crate) struct Talk {
     pub(crate) stream: TcpStream,
     lines: Lines,
@@ -382,7 +381,7 @@ impl Talk {
         sent.map_err(|error| format!("the connection broke: {error}"))
     }
 
-    /// What is said next; nothing where that takes longer than the stream's time-out.
+    /// Returns the next message, or `None` if the read timeout passes first.
     pub(crate) fn hear<T: for<'a> Deserialize<'a>>(
         &mut self,
         most: usize,
@@ -396,7 +395,7 @@ impl Talk {
                     let fed = self
                         .lines
                         .feed(&bytes[..count], most, |line| heard.push_back(line.to_vec()));
-                    fed.map_err(|_| "what it said is too long".to_owned())?;
+                    fed.map_err(|_| "a message is too long".to_owned())?;
                 }
                 Err(error)
                     if matches!(
@@ -413,10 +412,10 @@ impl Talk {
         };
         let read = serde_json::from_slice(&line);
         read.map(Some)
-            .map_err(|error| format!("what it said cannot be understood: {error}"))
+            .map_err(|error| format!("a message cannot be parsed: {error}"))
     }
 
-    /// What is said next, within that time.
+    /// Waits up to `within` for the next message.
     pub(crate) fn wait<T: for<'a> Deserialize<'a>>(
         &mut self,
         within: Duration,
@@ -427,16 +426,16 @@ impl Talk {
                 return Ok(heard);
             }
         }
-        Err(format!("it said nothing for {} s", within.as_secs()))
+        Err(format!("it sent nothing for {} s", within.as_secs()))
     }
 }
 
-/// Hears what a receiver says, on a thread of its own.
+/// Reads the messages of a receiver, on its own thread.
 struct Listening {
     talk: Talk,
     inbox: Receiver<Tell>,
     catalogues: Vec<Catalogue>,
-    /// Which of the scenario's populations it receives for.
+    /// Indices of the scenario's populations that it receives for.
     places: Vec<usize>,
     next: u64,
 }
@@ -446,7 +445,7 @@ impl Listening {
         let mut to: Option<(u32, Sender<WorkerReport>)> = None;
         let result = self.listen(&mut to);
         if to.is_none() {
-            // Lost before the run began.
+            // The connection was lost before the run began.
             to = self
                 .inbox
                 .recv()
@@ -477,7 +476,7 @@ impl Listening {
             }
             match self.talk.hear::<Answer>(WINDOW_LINE_MAX)? {
                 None if heard_last.elapsed() >= SILENCE => {
-                    return Err(format!("it said nothing for {} s", SILENCE.as_secs()));
+                    return Err(format!("it sent nothing for {} s", SILENCE.as_secs()));
                 }
                 None => continue,
                 Some(Answer::Window(seen)) => self.window(*seen, to.as_ref())?,
@@ -506,7 +505,7 @@ impl Listening {
         seen: Seen,
         to: Option<&(u32, Sender<WorkerReport>)>,
     ) -> Result<(), String> {
-        let wrong = || "its figures are none of this program's".to_owned();
+        let wrong = || "its metrics do not match this program's".to_owned();
         let Some((worker, reports)) = to else {
             return Ok(());
         };
@@ -536,7 +535,7 @@ impl Listening {
                 .window(tester::TESTER_CATALOGUE)
                 .ok_or_else(wrong)?,
         };
-        // Without a coordinator nobody wants to know.
+        // If the coordinator has ended, the report is not needed.
         let _ = reports.send(report);
         Ok(())
     }
@@ -547,7 +546,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_comes_as_it_was_sent_or_not_at_all() {
+    fn transferred_window_is_equal_or_rejected() {
         let catalogue = tester::TESTER_CATALOGUE;
         let mut recorder = measure::Recorder::new(catalogue);
         recorder.add(tester::SOCKET_OVERFLOW, 3);

@@ -1,13 +1,14 @@
-//! Controlled delay: which packets a queue drops that stands for too long (RFC 8289, 5).
+//! CoDel (Controlled Delay): drops packets from a standing queue (RFC 8289, 5).
 
 use std::time::Duration;
 
 use measure::Time;
 
-/// The state of RFC 8289, 5.3.
+/// State of the algorithm (RFC 8289, 5.3).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CoDel {
-    /// When the waiting will have been too long for an interval; none while it is not.
+    /// Time at which the delay will have been above target for an interval; `None` while it is
+    /// below.
     first_above: Option<Time>,
     dropping: bool,
     drop_next: Time,
@@ -16,7 +17,7 @@ pub(crate) struct CoDel {
 }
 
 impl CoDel {
-    /// Whether the packet that leaves the queue now, after it waited so long, may be dropped (5.5).
+    /// Whether the packet that leaves the queue now, after `waited`, may be dropped (5.5).
     fn may_drop(
         &mut self,
         now: Time,
@@ -25,7 +26,7 @@ impl CoDel {
         target: Duration,
         interval: Duration,
     ) -> bool {
-        // With one packet or less in the queue it does not stand.
+        // A queue of at most one packet is not a standing queue.
         if waited < target || is_last {
             self.first_above = None;
             return false;
@@ -39,8 +40,8 @@ impl CoDel {
         }
     }
 
-    /// Whether the packet that leaves the queue now is to be dropped (5.4). `is_last` says that
-    /// none is behind it.
+    /// Whether to drop the packet that leaves the queue now (5.4). `is_last`: the queue is empty
+    /// behind it.
     pub(crate) fn drops(
         &mut self,
         now: Time,
@@ -64,7 +65,7 @@ impl CoDel {
             return false;
         }
         self.dropping = true;
-        // Soon after it dropped last, it goes on at nearly the rate that was right then.
+        // Shortly after the last dropping state, dropping resumes at nearly the same rate.
         let delta = self.count.saturating_sub(self.last_count);
         let recent = now.since(self.drop_next) < interval * 16;
         self.count = if delta > 1 && recent { delta } else { 1 };
@@ -73,7 +74,7 @@ impl CoDel {
         true
     }
 
-    /// The time to the next drop: it shrinks with the root of their number.
+    /// Interval to the next drop. It shrinks with the square root of the number of drops.
     fn spacing(&self, interval: Duration) -> Duration {
         interval.div_f64(f64::from(self.count.max(1)).sqrt())
     }

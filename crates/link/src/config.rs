@@ -1,4 +1,5 @@
-//! What a link is asked to do, in both directions and over time, and what each direction does of it.
+//! Configuration of a link in both directions and over time, and the resulting settings of each
+//! direction.
 
 use std::time::Duration;
 
@@ -9,81 +10,81 @@ use serde::Serialize;
 use crate::settings::{Jitter, Loss, Outage, Queue, Settings};
 use crate::text::HeldBack;
 
-/// The longest delay of one direction: who waits longer measures something else.
+/// Maximum one-way delay. Clients that wait longer do not measure the server any more.
 const MOST_DELAY: Duration = Duration::from_secs(60);
 
-/// The most changes over time.
+/// Maximum number of changes over time.
 const MOST_CHANGES: usize = 100_000;
 
-/// Settings of a link, of which each may be left out.
+/// Settings of a link, all optional.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Keys {
-    /// How long a packet takes, one way.
+    /// One-way delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<TimeSpan>,
-    /// How that varies.
+    /// Variation of the delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
-    /// What is lost.
+    /// Packet loss.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// Bits per second that pass, of packets with their IP headers.
+    /// Bit rate, counted over packets with their IP headers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
-    /// What waits while others pass.
+    /// Queue in front of the rate limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
-    /// The share of packets that arrive twice.
+    /// Share of packets that arrive twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<Ratio>,
-    /// The share of packets that are held back, and for how long.
+    /// Share of packets that are held back, and for how long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder: Option<HeldBack>,
-    /// The share of packets that arrive with a wrong bit.
+    /// Share of packets that arrive with a wrong bit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<Ratio>,
-    /// When nothing passes.
+    /// Periods in which no packet passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outages: Option<Vec<Outage>>,
 }
 
-/// What a link is asked to do from some time on.
+/// Configuration of a link from some time on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Phase {
-    /// How long a packet takes there and back; half of it each way.
+    /// Round-trip time; half of it is the delay of each direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<TimeSpan>,
-    /// In both directions.
+    /// Settings of both directions.
     #[serde(flatten)]
     pub both: Keys,
-    /// From the clients to the server, in place of what is said of both.
+    /// Settings from the clients to the server. They override those of both directions.
     #[serde(skip_serializing_if = "is_default")]
     pub up: Keys,
-    /// From the server to the clients, in place of what is said of both.
+    /// Settings from the server to the clients. They override those of both directions.
     #[serde(skip_serializing_if = "is_default")]
     pub down: Keys,
 }
 
-/// What a link is asked to do.
+/// Configuration of a link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkConfig {
-    /// What it does at first.
+    /// Initial settings.
     #[serde(flatten)]
     pub first: Phase,
-    /// The longest packet that passes either way, in bytes with its IP header. Default 1,500.
+    /// Maximum length of packets in both directions, in bytes with the IP header. Default 1,500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// What it does from these times on; what a stage does not say stays as it was.
+    /// Changes over time. Settings that a stage omits stay as they were.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
 }
 
-/// What a link does from that time on.
+/// Change of a link's settings at a time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stage {
-    /// When, counted from the beginning of the run.
+    /// Time since the start of the run.
     pub at: TimeSpan,
-    /// What is different from then on.
+    /// Settings that change.
     #[serde(flatten)]
     pub phase: Phase,
 }
@@ -92,17 +93,17 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What one direction of a link does over time.
+/// Settings of one direction over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Course {
-    /// What it does at first.
+    /// Initial settings.
     pub settings: Settings,
-    /// What it does from these times on, counted from the beginning of the run; in order.
+    /// Changes, with their time since the start of the run; in order.
     pub changes: Vec<(Time, Settings)>,
 }
 
 impl Keys {
-    /// Takes over what the others say; what they do not say stays.
+    /// Overrides settings by those that `other` has.
     pub fn overlay(&mut self, other: &Keys) {
         fn put<T: Clone>(own: &mut Option<T>, other: &Option<T>) {
             if other.is_some() {
@@ -130,10 +131,10 @@ impl Keys {
             ));
         }
         if self.queue.is_some() && self.rate.is_none() {
-            return Err("a queue means nothing without a rate: add `rate`".to_owned());
+            return Err("a queue has no effect without a rate: add `rate`".to_owned());
         }
         if self.rate == Some(BitRate(0)) {
-            return Err("at a rate of 0 nothing passes: write an outage for that".to_owned());
+            return Err("a rate of 0 is not possible: write an outage instead".to_owned());
         }
         let mut outages = self.outages.clone().unwrap_or_default();
         outages.sort_by_key(|outage| outage.from);
@@ -149,14 +150,14 @@ impl Keys {
             held_back: held_back.by,
             corrupt: self.corrupt.unwrap_or_default().0,
             outages,
-            // The interfaces have it.
+            // The MTU is set on the interfaces.
             mtu: None,
         })
     }
 }
 
 impl Phase {
-    /// What each direction does, beginning with what it did.
+    /// Applies this phase to the settings of both directions.
     fn onto(&self, [up, down]: &mut [Keys; 2]) -> Result<(), String> {
         if self.rtt.is_some() && self.both.delay.is_some() {
             return Err("`rtt` is twice the `delay`: write one of them".to_owned());
@@ -172,10 +173,10 @@ impl Phase {
 }
 
 impl LinkConfig {
-    /// What each direction does: from the clients to the server, and back.
+    /// Settings of each direction: from the clients to the server, and back.
     ///
     /// # Errors
-    /// What cannot be, in words.
+    /// The configuration is contradictory or out of range; the text says why.
     pub fn courses(&self) -> Result<[Course; 2], String> {
         let mut keys = <[Keys; 2]>::default();
         self.first.onto(&mut keys)?;
@@ -191,7 +192,7 @@ impl LinkConfig {
         for stage in &self.stages {
             if before.is_some_and(|before| before >= stage.at) {
                 return Err(format!(
-                    "stages are in order of time, and {} is not after the one before",
+                    "stages must be in order of time: {} is not after the one before",
                     stage.at
                 ));
             }
@@ -208,12 +209,12 @@ impl LinkConfig {
         Ok(courses)
     }
 
-    /// Stages out of a trace: lines of `time,rate,delay,loss`, in seconds, bits per second, seconds
-    /// one way, and a share from 0 to 1. A field may be empty: that stays as it was. A first line
-    /// with names is passed over, and so are lines that begin with `#`.
+    /// Parses stages from a trace: lines of `time,rate,delay,loss`, in seconds, bit/s, seconds one
+    /// way, and a share from 0 to 1. An empty field leaves the setting unchanged. A header line is
+    /// skipped, and so are lines that begin with `#`.
     ///
     /// # Errors
-    /// What cannot be read, with the number of its line.
+    /// A line cannot be parsed; the text has its number.
     pub fn stages_of_trace(text: &str) -> Result<Vec<Stage>, String> {
         let mut stages = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -231,7 +232,7 @@ impl LinkConfig {
         Ok(stages)
     }
 
-    /// What it does, in words.
+    /// Summary of the configuration in one line.
     pub fn line(&self) -> String {
         let mut words = Vec::new();
         if let Some(rtt) = self.first.rtt {
@@ -282,17 +283,19 @@ impl Keys {
 fn stage(line: &str) -> Result<Stage, String> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [time, rate, delay, loss] = fields[..] else {
-        return Err("it has not four fields: `time,rate,delay,loss`".to_owned());
+        return Err("a line must have four fields: `time,rate,delay,loss`".to_owned());
     };
     let number = |name: &str, text: &str| match text {
         "" => Ok(None),
         _ => match text.parse::<f64>() {
             Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
-            _ => Err(format!("`{text}` is no {name}: a number from 0 up")),
+            _ => Err(format!(
+                "`{text}` is not a {name}: write a number of at least 0"
+            )),
         },
     };
     let span = |seconds: f64| Duration::try_from_secs_f64(seconds).map(TimeSpan);
-    let at = number("time", time)?.ok_or("it has no time")?;
+    let at = number("time", time)?.ok_or("the time is missing")?;
     let share = number("loss", loss)?;
     if share.is_some_and(|share| share > 1.0) {
         return Err("a loss is a share from 0 to 1".to_owned());
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_says_more_than_both_and_a_stage_more_than_before() {
+    fn direction_overrides_both_and_stage_overrides_earlier_ones() {
         let config = LinkConfig {
             first: Phase {
                 rtt: Some(ms(100)),
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradictory_settings_are_refused() {
         let refused = |keys: Keys, rtt: Option<TimeSpan>| {
             let first = Phase {
                 rtt,
@@ -401,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_read_line_by_line() {
+    fn trace_is_parsed_line_by_line() {
         let text = "time,rate,delay,loss\n# a comment\n0,2000000,0.05,0\n1.5,,,0.02\n";
         let stages = LinkConfig::stages_of_trace(text).expect("it can be read");
         assert_eq!(stages.len(), 2);
@@ -410,11 +413,11 @@ mod tests {
         assert_eq!(stages[1].phase.both.loss, Some(Loss::Random(0.02)));
         assert_eq!(stages[1].phase.both.rate, None);
         for (text, said) in [
-            ("0,1,2", "line 1: it has not four fields"),
-            ("0,x,,", "`x` is no rate"),
-            ("\n,1,,", "line 2: it has no time"),
+            ("0,1,2", "line 1: a line must have four fields"),
+            ("0,x,,", "`x` is not a rate"),
+            ("\n,1,,", "line 2: the time is missing"),
             ("0,,,1.5", "from 0 to 1"),
-            ("-1,,,", "`-1` is no time"),
+            ("-1,,,", "`-1` is not a time"),
             ("1e300,,,", "line 1"),
         ] {
             let error = LinkConfig::stages_of_trace(text).expect_err(text);
@@ -431,7 +434,7 @@ mod tests {
             ],
         ) {
             if let Ok(stages) = LinkConfig::stages_of_trace(&text) {
-                // What may still be wrong is their order, and how they go together.
+                // Their order, and settings that contradict each other, may still be refused.
                 let _ = LinkConfig { stages, ..LinkConfig::default() }.courses();
             }
         }

@@ -1,43 +1,43 @@
-//! What a link did.
+//! Counts of a link.
 
 use std::time::Duration;
 
-/// What one direction of a link did: the truth that measurements are held against. Packets that
-/// came are those that were lost, that were delivered, and that are still in it.
+/// Ground truth of one direction of a link, against which measurements are checked. Packets that
+/// arrived were lost, were delivered, or are still in the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that came.
+    /// Packets that arrived at the link.
     pub packets: u64,
-    /// Bytes in them, IP headers included.
+    /// Bytes of these packets, IP headers included.
     pub bytes: u64,
-    /// Lost in outages.
+    /// Packets lost in outages.
     pub lost_in_outages: u64,
-    /// Lost because they were longer than the MTU.
+    /// Packets lost because they were longer than the MTU.
     pub lost_too_long: u64,
-    /// Lost by chance, or by a list.
+    /// Packets lost by chance or by a list.
     pub lost_by_chance: u64,
-    /// Lost because the queue was full.
+    /// Packets lost because the queue was full.
     pub lost_queue_full: u64,
-    /// Lost because the queue stood too long (CoDel).
+    /// Packets dropped by CoDel because the queue stood too long.
     pub lost_by_codel: u64,
-    /// First copies that left it.
+    /// First copies that left the link.
     pub delivered: u64,
-    /// Bytes in them.
+    /// Bytes of these packets.
     pub delivered_bytes: u64,
-    /// Second copies that left it.
+    /// Second copies that left the link.
     pub duplicated: u64,
-    /// First copies that left it after one that had come later.
+    /// First copies that left the link after one that was sent later.
     pub reordered: u64,
-    /// First copies that left it with a wrong bit.
+    /// First copies that left the link with a wrong bit.
     pub corrupted: u64,
-    /// The most bytes that waited at once.
+    /// Maximum number of queued bytes.
     pub queue_bytes_max: u64,
-    /// The longest that a packet waited before it was sent.
+    /// Maximum time that a packet waited in the queue.
     pub waited_max: Duration,
 }
 
 impl Counts {
-    /// All that were lost.
+    /// Packets lost in total.
     pub fn lost(&self) -> u64 {
         self.lost_in_outages
             + self.lost_too_long

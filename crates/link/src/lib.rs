@@ -1,11 +1,10 @@
-//! What an emulated link does to packets, without sending any: packets and times go in, fates and
-//! times come out.
+//! Model of an emulated link, without I/O: packets and times go in, fates and times come out.
 //!
-//! One [`Link`] is one direction. Each packet passes, in this order: outages and the MTU, random
+//! A [`Link`] is one direction. Each packet passes, in this order: outages and the MTU, random
 //! [`Loss`], a bounded [`Queue`] in front of a serialiser with a bit rate, propagation delay with
-//! [`Jitter`], and being held back. What happens to a packet by chance is drawn when it comes, and
-//! the same number of draws is made for each. So with one seed the same packets in the same order
-//! meet the same fate, whatever the times, and one setting does not change what another does.
+//! [`Jitter`], and optional hold-back. Random values are drawn when a packet is sent, the same
+//! number for each packet. With one seed, the same packets in the same order therefore meet the
+//! same fate at any times, and one setting does not change the effect of another.
 
 mod codel;
 mod config;

@@ -1,4 +1,4 @@
-//! One direction of a link.
+//! Model of one direction of a link.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,27 +16,26 @@ pub use departures::Delivery;
 
 mod departures;
 
-/// One direction of a link, that carries packets of type `T`.
+/// One direction of a link that carries packets of type `T`.
 ///
-/// Times that are given to it never go back. Memory is bounded where the rate is, by the queue; and
-/// by what comes within the delay.
+/// Times passed to it must not decrease. Memory is bounded by the queue if there is a rate, and by
+/// the packets sent within the delay.
 #[derive(Debug)]
 pub struct Link<T> {
     settings: Settings,
-    /// Settings to come, in order of time.
+    /// Future settings, in order of time.
     changes: VecDeque<(Time, Settings)>,
     chance: Chance,
     wander: Wander,
     queue: VecDeque<Waiting<T>>,
-    /// Bytes in the queue.
     queued: u64,
     codel: CoDel,
-    /// Until when the serialiser is busy.
+    /// Time until which the serialiser is busy.
     busy: Time,
     under_way: Departures<T>,
-    /// When the last one that may not be overtaken leaves.
+    /// Departure of the last packet that may not be overtaken.
     last: Time,
-    /// One more than the highest number that has left.
+    /// One more than the highest packet number that has left.
     highest: u64,
     counts: Counts,
 }
@@ -51,8 +50,7 @@ struct Waiting<T> {
 }
 
 impl<T: Clone> Link<T> {
-    /// A link on which nothing is. `changes` replace its settings at their times, which are in
-    /// order.
+    /// An empty link. `changes` replace its settings at the given times, which must be in order.
     pub fn new(settings: Settings, changes: Vec<(Time, Settings)>, seed: u64) -> Link<T> {
         Link {
             settings,
@@ -70,17 +68,17 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// Sends a packet of so many bytes, its IP header included.
+    /// Sends a packet of `bytes` bytes, IP header included.
     ///
     /// # Errors
-    /// Why it is lost already. One that is not may still be dropped by CoDel.
+    /// The packet is lost, for this reason. An accepted packet may still be dropped by CoDel.
     pub fn send(&mut self, now: Time, bytes: usize, packet: T) -> Result<(), Lost> {
         self.advance(now);
         let number = self.counts.packets;
         self.counts.packets += 1;
         self.counts.bytes += bytes as u64;
         let draws = self.chance.draw();
-        // Asked whatever else happens to it: a burst goes on behind an outage as it would have.
+        // Evaluated for every packet, so that a burst of losses continues through an outage.
         let by_chance = self.chance.loses(&self.settings.loss, number, draws.loss);
         let outages = &self.settings.outages;
         if outages
@@ -121,7 +119,7 @@ impl<T: Clone> Link<T> {
         };
         match self.settings.queue.limit {
             QueueLimit::Bytes(most) => {
-                // What finds the serialiser free does not wait.
+                // A packet that finds the serialiser idle does not wait.
                 self.busy > now && self.queued + bytes as u64 > most
             }
             QueueLimit::Time(most) => {
@@ -130,7 +128,7 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// Lets packets out of the queue that the serialiser has taken by `now`, and settings change.
+    /// Serialises queued packets and applies changes of settings up to `now`.
     fn advance(&mut self, now: Time) {
         loop {
             let begins = self.queue.front().map(|first| first.came.max(self.busy));
@@ -147,7 +145,7 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// Takes the first packet out of the queue, at that time.
+    /// Takes the first packet out of the queue at time `at`.
     fn serialise(&mut self, at: Time) {
         let Some(first) = self.queue.pop_front() else {
             return;
@@ -172,7 +170,7 @@ impl<T: Clone> Link<T> {
         self.propagate(first, sent);
     }
 
-    /// Has a packet under way whose last bit was sent at that time.
+    /// Puts a packet under way whose last bit was sent at `sent`.
     fn propagate(&mut self, packet: Waiting<T>, sent: Time) {
         let Settings {
             jitter,
@@ -209,7 +207,7 @@ impl<T: Clone> Link<T> {
         if draws.reorder < reorder {
             due += held_back;
         }
-        // The first copy is the one that leaves first.
+        // The copy that leaves first is the first copy.
         let (due, second) = match second {
             Some(second) if second < due => (second, Some(due)),
             second => (due, second),
@@ -239,15 +237,15 @@ impl<T: Clone> Link<T> {
         self.under_way.push(Departure { bytes, delivery });
     }
 
-    /// When [`Link::take`] is to be called next: by then, and not much before, a packet may leave.
-    /// None where nothing is in it.
+    /// Time at which [`Link::take`] is to be called next, because a packet may leave then. `None`
+    /// if the link is empty.
     pub fn next(&self) -> Option<Time> {
         let soonest = least(self.settings.delay, &self.settings.jitter);
         let queued = self.queue.front().map(|_| self.busy + soonest);
         queued.into_iter().chain(self.under_way.next()).min()
     }
 
-    /// The next packet that has left by `now`.
+    /// Returns the next packet that has left by `now`.
     pub fn take(&mut self, now: Time) -> Option<Delivery<T>> {
         self.advance(now);
         if self.under_way.next()? > now {
@@ -266,23 +264,23 @@ impl<T: Clone> Link<T> {
         Some(delivery)
     }
 
-    /// What it did so far.
+    /// Counts since the start.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Bytes that wait now.
+    /// Bytes in the queue.
     pub fn queued_bytes(&self) -> u64 {
         self.queued
     }
 
-    /// How many packets are in it: in the queue or under way, second copies included.
+    /// Number of packets in the link: queued or under way, second copies included.
     pub fn held(&self) -> usize {
         self.queue.len() + self.under_way.len()
     }
 }
 
-/// How long so many bytes take.
+/// Serialisation time of `bytes` bytes.
 fn serialisation(bytes: u64, rate: u64) -> Duration {
     let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

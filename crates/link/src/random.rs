@@ -1,4 +1,4 @@
-//! What is drawn for each packet.
+//! Random values of each packet.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use rand_pcg::Pcg64;
 
 use crate::settings::{Jitter, Loss, Shape};
 
-/// The shape of the Pareto distribution: its variance is finite above 2.
+/// Shape of the Pareto distribution. The variance is finite above 2.
 const PARETO_SHAPE: f64 = 3.0;
 
-/// What was drawn for one packet. Each value is from 0 to below 1.
+/// Random values of one packet. Floats are from 0 to below 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draws {
     pub(crate) loss: f64,
     pub(crate) duplicate: f64,
     pub(crate) reorder: f64,
     pub(crate) corrupt: f64,
-    /// Which bit is wrong, of those that the packet has.
+    /// Index of the wrong bit, taken modulo the number of bits.
     pub(crate) bit: u64,
-    /// For the jitter of the packet, and of its second copy.
+    /// For the jitter of the packet and of its second copy.
     pub(crate) jitter: [[f64; 2]; 2],
 }
 
-/// The source of chance of one direction.
+/// Source of random values of one direction.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance {
     rng: Pcg64,
-    /// Whether a burst of loss goes on.
+    /// True within a burst of losses.
     in_burst: bool,
 }
 
@@ -39,7 +39,7 @@ impl Chance {
         }
     }
 
-    /// Draws for the next packet, always as much.
+    /// Draws the values of the next packet, the same number for every packet.
     pub(crate) fn draw(&mut self) -> Draws {
         Draws {
             loss: self.rng.random(),
@@ -51,13 +51,14 @@ impl Chance {
         }
     }
 
-    /// Whether the packet of that number is lost. To be asked once for each, in order.
+    /// Whether packet `number` is lost. Must be called once per packet, in order.
     pub(crate) fn loses(&mut self, loss: &Loss, number: u64, draw: f64) -> bool {
         match *loss {
             Loss::None => false,
             Loss::Random(share) => draw < share,
             Loss::Bursts { share, length } => {
-                // Gilbert's chain: bursts end with 1/length, and begin as often as the share needs.
+                // Gilbert model: a burst ends with probability 1/length and begins as often as the
+                // share requires.
                 let stays = match self.in_burst {
                     true => 1.0 - 1.0 / length,
                     false => share / (length * (1.0 - share)),
@@ -71,15 +72,15 @@ impl Chance {
     }
 }
 
-/// A delay with its jitter.
+/// Draws a delay with jitter.
 pub(crate) fn delay(mean: Duration, jitter: &Jitter, [first, second]: [f64; 2]) -> Duration {
     if jitter.spread.is_zero() {
         return mean;
     }
-    // In spreads, around 0.
+    // Offset in units of the spread.
     let off = match jitter.shape {
         Shape::Uniform => 2.0 * first - 1.0,
-        // Box and Muller's method. 1 - x is never 0.
+        // Box-Muller transform. 1 - x is never 0.
         Shape::Normal => {
             let radius = (-2.0 * (1.0 - first).ln()).sqrt();
             (radius * (std::f64::consts::TAU * second).cos()).clamp(-4.0, 4.0)
@@ -95,7 +96,7 @@ pub(crate) fn delay(mean: Duration, jitter: &Jitter, [first, second]: [f64; 2]) 
     Duration::from_nanos(nanos.round().max(0.0) as u64)
 }
 
-/// How much less than its mean a delay can be.
+/// Minimum delay for a mean and jitter.
 pub(crate) fn least(mean: Duration, jitter: &Jitter) -> Duration {
     let spreads = match jitter.shape {
         Shape::Uniform => 1.0,

@@ -1,5 +1,5 @@
-//! How people write what a link does: one text for each setting, the same in a scenario and on the
-//! command line.
+//! Text forms of link settings: one text per setting, the same in scenarios and on the command
+//! line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,21 +13,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::settings::{Discipline, Jitter, Loss, Outage, Queue, QueueLimit, Shape};
 
-/// The most packets that a list names.
+/// Maximum number of packets in a list.
 const MOST_LISTED: usize = 10_000;
 
-/// What is usual for CoDel (RFC 8289, 4.3 and 4.4).
+/// Recommended parameters of CoDel (RFC 8289, 4.3 and 4.4).
 const CODEL: Discipline = Discipline::CoDel {
     target: Duration::from_millis(5),
     interval: Duration::from_millis(100),
 };
 
-/// A share of packets that are held back, and by how much.
+/// Share of packets that are held back, and for how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HeldBack {
-    /// The share of packets, 0 to 1.
     pub share: f64,
-    /// How much longer they take.
+    /// Additional delay.
     pub by: Duration,
 }
 
@@ -49,8 +48,8 @@ impl FromStr for Jitter {
                 "reordering" => jitter.reorders = true,
                 _ => {
                     return Err(format!(
-                        "`{word}` is not known of jitter; write one such as `3ms`, `3ms normal` or \
-                         `3ms pareto reordering`"
+                        "`{word}` is unknown for jitter; write `3ms`, `3ms normal` or `3ms pareto reordering`, \
+                         for example"
                     ));
                 }
             }
@@ -94,7 +93,8 @@ impl FromStr for Loss {
             Loss::List(list)
         } else if let Some((share, length)) = text.split_once("in bursts of") {
             let length: Result<f64, _> = length.trim().parse();
-            let length = length.map_err(|_| "a burst has a length, such as `4` or `2.5`")?;
+            let length =
+                length.map_err(|_| "the burst length must be a number such as `4` or `2.5`")?;
             Loss::Bursts {
                 share: ratio(share)?,
                 length,
@@ -154,7 +154,7 @@ impl FromStr for Queue {
             },
             _ => {
                 return Err(
-                    "behind its bound a queue has nothing, `codel`, or `codel TARGET INTERVAL`"
+                    "after its limit a queue takes nothing, `codel`, or `codel TARGET INTERVAL`"
                         .to_owned(),
                 );
             }
@@ -185,7 +185,7 @@ impl FromStr for HeldBack {
     fn from_str(text: &str) -> Result<HeldBack, String> {
         let (share, by) = text
             .split_once(" by ")
-            .ok_or("write which share is held back, and by how much: `1% by 10ms`")?;
+            .ok_or("write the share that is held back, and the time: `1% by 10ms`")?;
         Ok(HeldBack {
             share: ratio(share)?,
             by: span(by)?,
@@ -205,10 +205,10 @@ impl FromStr for Outage {
     fn from_str(text: &str) -> Result<Outage, String> {
         let (from, until) = text
             .split_once("..")
-            .ok_or("write when an outage begins and when it is over: `10s..12s`")?;
+            .ok_or("write the begin and the end of an outage: `10s..12s`")?;
         let (from, until) = (span(from)?, span(until)?);
         if from >= until {
-            return Err("an outage is over after it has begun".to_owned());
+            return Err("an outage must end after its begin".to_owned());
         }
         Ok(Outage {
             from: Time::from_start(from),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_written_again() {
+    fn written_settings_are_read_and_written_unchanged() {
         for text in [
             "3ms",
             "1.5ms normal",
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_a_word_on_it() {
+    fn invalid_texts_are_refused_with_a_hint() {
         let loss = |text: &str| text.parse::<Loss>().expect_err(text);
         assert!(loss("0.5").contains("0.5%"));
         assert!(loss("101%").contains("100%"));
@@ -344,8 +344,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever somebody writes is read or refused; what is read is written as it is read
-        /// again.
+        /// Any text is parsed or refused. A parsed text is written in a form that parses to the
+        /// same.
         #[test]
         fn any_text_is_read_or_refused(
             text in prop_oneof![

@@ -1,12 +1,12 @@
 //! Jitter that keeps the order of packets.
 //!
-//! A delay drawn for each packet, with the rule that none may overtake the one before, would be
-//! longer than the delay asked for: many packets a second all wait for the latest of them. At 1,000
-//! packets/s, 10 ms of jitter would add 6 ms to each. So delays are drawn over time instead, and
-//! packets meet the delay of their moment, as they meet a queue of other traffic. The delay rises
-//! at once and falls by at most a second per second: packets then leave together, and in order.
-//! Each fall is centred on its moment. The mean over time is therefore the mean of the
-//! distribution, at any packet rate.
+//! Independent delays per packet, with the rule that no packet may overtake another, would have a
+//! mean above the configured delay: at a high packet rate all packets wait for the latest one. At
+//! 1,000 packets/s, 10 ms of jitter would add 6 ms to each. Delays are therefore drawn over time,
+//! and each packet gets the delay of its moment, as in a queue of cross traffic. The delay rises at
+//! once and falls by at most one second per second: packets then leave together, and in order. Each
+//! fall is centred on its moment. The mean over time is therefore the mean of the distribution, at
+//! any packet rate.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use rand_pcg::Pcg64;
 use crate::random::delay;
 use crate::settings::{Jitter, Shape};
 
-/// The delay of each moment, in steps of time with a drawn level each.
+/// Delay as a function of time, in steps with one drawn level each.
 #[derive(Clone, Debug)]
 pub(crate) struct Wander {
     seed: u64,
-    /// The last two levels, with the numbers of their steps.
+    /// Step number and draws of the last two levels.
     drawn: [(u64, [f64; 2]); 2],
 }
 
@@ -35,15 +35,15 @@ impl Wander {
         wander
     }
 
-    /// The delay of a packet that is sent at that time. Packets sent in order arrive in order,
-    /// except after a tail that lasts longer than a step: the caller must hold them back then.
+    /// Delay of a packet that is sent at that time. Packets sent in order arrive in order, except
+    /// after a tail that lasts longer than a step: the caller must enforce the order then.
     pub(crate) fn delay(&mut self, sent: Time, mean: Duration, jitter: &Jitter) -> Duration {
         if jitter.spread.is_zero() {
             return mean;
         }
         let step = nanos(jitter.spread).saturating_mul(spreads_of_step(jitter.shape));
         let at = sent.as_nanos();
-        // The nearest boundary between two steps, of which the later has its number.
+        // The nearest step boundary, with the number of the step after it.
         let boundary = at / step + u64::from(at % step >= step.div_ceil(2));
         let after = i128::from(at) - i128::from(boundary) * i128::from(step);
         let before = self.level(boundary.wrapping_sub(1));
@@ -67,7 +67,7 @@ impl Wander {
         self.drawn[place].1
     }
 
-    /// Draws the level of a step from the seed and the step's number alone, so a long time without
+    /// Draws the level of a step from the seed and the step number only, so a long period without
     /// packets costs nothing.
     fn draw(&self, step: u64) -> [f64; 2] {
         let seed = self.seed.rotate_left(32) ^ step.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -75,7 +75,7 @@ impl Wander {
     }
 }
 
-/// Duration of a step, as a multiple of the spread. Most falls end within a step, before the next
+/// Length of a step as a multiple of the spread. Most falls end within a step, before the next
 /// begins.
 fn spreads_of_step(shape: Shape) -> u64 {
     match shape {

@@ -1,4 +1,4 @@
-//! What is under way on a link, in the order in which it leaves.
+//! Packets under way on a link, in the order in which they leave.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
@@ -8,31 +8,30 @@ use measure::Time;
 /// A packet that leaves a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery<T> {
-    /// What was sent.
     pub packet: T,
-    /// Its number: how many came before it.
+    /// Number of packets that were sent before it.
     pub number: u64,
-    /// When it came.
+    /// Time at which it was sent into the link.
     pub came: Time,
-    /// When it is to leave.
+    /// Time at which it leaves the link.
     pub due: Time,
-    /// Whether it is the second copy of a packet.
+    /// True for the second copy of a packet.
     pub copy: bool,
-    /// Where a bit of it is wrong: a random number, of which the remainder by the number of its
-    /// bits is the bit.
+    /// Position of a wrong bit: a random number whose remainder by the packet's number of bits is
+    /// the index.
     pub wrong_bit: Option<u64>,
 }
 
-/// Packets under way. Nearly all leave in the order in which they were sent, so these stand in a
-/// line; those that are overtaken, or overtake, are in a heap. With 5,000 packets under way the
-/// heap alone costs as much as all the rest of the model.
+/// Packets under way. Nearly all leave in the order in which they were sent and are kept in a
+/// queue; reordered ones are kept in a heap. With 5,000 packets under way, a heap for all would
+/// cost as much as the rest of the model.
 #[derive(Debug)]
 pub(super) struct Departures<T> {
     line: VecDeque<Departure<T>>,
     others: BinaryHeap<Reverse<Departure<T>>>,
 }
 
-/// A packet that leaves, and how many bytes it has.
+/// A packet that leaves, with its length in bytes.
 #[derive(Debug)]
 pub(super) struct Departure<T> {
     pub(super) bytes: usize,
@@ -73,7 +72,7 @@ impl<T> Departures<T> {
         }
     }
 
-    /// How many are under way.
+    /// Number of packets under way.
     pub(super) fn len(&self) -> usize {
         self.line.len() + self.others.len()
     }
@@ -86,7 +85,7 @@ impl<T> Departures<T> {
         }
     }
 
-    /// Whether the next one is one of the line.
+    /// True if the next packet is in the queue.
     #[inline]
     fn is_of_line(&self) -> bool {
         match (self.line.front(), self.others.peek()) {
@@ -95,7 +94,7 @@ impl<T> Departures<T> {
         }
     }
 
-    /// When the next one leaves.
+    /// Time at which the next packet leaves.
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         let next = match self.is_of_line() {
@@ -105,7 +104,6 @@ impl<T> Departures<T> {
         next.map(|next| next.delivery.due)
     }
 
-    /// Takes the next one out.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Departure<T>> {
         match self.is_of_line() {

@@ -10,7 +10,7 @@ fn at(millis: u64) -> Time {
     Time::ZERO + ms(millis)
 }
 
-/// What leaves a link into which a packet of 1,000 bytes is sent each `gap`, and what it did.
+/// Sends a packet of 1,000 bytes every `gap`. Returns the deliveries and the counts.
 fn run(settings: &Settings, gap: Duration, count: u64, seed: u64) -> (Vec<Delivery<u64>>, Counts) {
     let mut link = Link::new(settings.clone(), Vec::new(), seed);
     let mut left = Vec::new();
@@ -26,7 +26,7 @@ fn run(settings: &Settings, gap: Duration, count: u64, seed: u64) -> (Vec<Delive
     (left, link.counts())
 }
 
-/// The delays of first copies, in milliseconds.
+/// Delays of first copies, in milliseconds.
 fn delays(left: &[Delivery<u64>]) -> Vec<f64> {
     left.iter()
         .filter(|delivery| !delivery.copy)
@@ -46,7 +46,7 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
 }
 
 #[test]
-fn a_link_without_settings_delivers_at_once() {
+fn link_with_default_settings_delivers_at_once() {
     let (left, counts) = run(&Settings::default(), ms(1), 1000, 1);
     assert!(left.iter().all(|delivery| delivery.due == delivery.came));
     assert_eq!((counts.delivered, counts.lost()), (1000, 0));
@@ -54,7 +54,7 @@ fn a_link_without_settings_delivers_at_once() {
 }
 
 #[test]
-fn a_seed_gives_the_same_fates_whatever_the_times() {
+fn same_seed_gives_the_same_fates_at_any_times() {
     let settings = Settings {
         delay: ms(50),
         jitter: Jitter {
@@ -84,7 +84,7 @@ fn a_seed_gives_the_same_fates_whatever_the_times() {
 }
 
 #[test]
-fn a_setting_changes_nothing_of_what_another_does() {
+fn one_setting_does_not_change_the_effect_of_another() {
     let plain = Settings {
         loss: Loss::Random(0.05),
         ..Settings::default()
@@ -110,7 +110,7 @@ fn a_setting_changes_nothing_of_what_another_does() {
 }
 
 #[test]
-fn losses_are_as_many_and_as_long_as_they_were_set() {
+fn losses_match_their_share_and_burst_length() {
     let lost = |loss: Loss| {
         let settings = Settings {
             loss,
@@ -143,7 +143,7 @@ fn losses_are_as_many_and_as_long_as_they_were_set() {
 }
 
 #[test]
-fn impossible_losses_say_why() {
+fn impossible_losses_are_refused_with_a_reason() {
     let check = |share, length| Loss::Bursts { share, length }.check();
     assert_eq!(check(0.5, 1.0), Ok(()));
     assert!(check(0.6, 1.0).is_err_and(|why| why.contains("at least 1.50 packets")));
@@ -174,7 +174,7 @@ fn jitter_has_its_mean_and_spread() {
         let (left, counts) = run(&settings, ms(1), 100_000, 5);
         let delays = delays(&left);
         let (mean, found) = mean_and_deviation(&delays);
-        // The tail of Pareto's is heavy: its deviation is known less exactly.
+        // The Pareto distribution has a heavy tail, so its deviation is estimated less exactly.
         let by = if shape == Shape::Pareto { 0.1 } else { 0.01 };
         assert!((mean - 50.0).abs() < 0.1, "{shape:?} {mean}");
         assert!((found / deviation - 1.0).abs() < by, "{shape:?} {found}");
@@ -185,7 +185,7 @@ fn jitter_has_its_mean_and_spread() {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_it_may_not() {
+fn jitter_keeps_the_order_unless_it_may_reorder() {
     let jitter = Jitter {
         spread: ms(5),
         ..Jitter::default()
@@ -205,7 +205,7 @@ fn jitter_keeps_the_order_unless_it_may_not() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However many packets there are a second, in order or not, the mean is the one asked for.
+    /// At any packet rate, in order or not, the mean is the configured one.
     #[test]
     fn jitter_keeps_its_mean_at_any_packet_rate(
         packets_a_second in 20u32..20_000,
@@ -215,7 +215,7 @@ proptest! {
         seed: u64,
     ) {
         let gap = Duration::from_secs(1) / packets_a_second;
-        // As many levels as make a mean: those of packets, or those of time.
+        // Enough levels for a stable mean: one per packet, or one per step of time.
         let levels = gap.as_nanos().max(u128::from(8 * spread) * 1_000_000) * 4_000;
         let count = (levels / gap.as_nanos()) as u64;
         let jitter = Jitter { spread: ms(spread), shape, reorders };
@@ -246,14 +246,14 @@ proptest! {
         let (off, deviation) = (sum / left as f64 / spread, (squares / left as f64).sqrt() / spread);
         prop_assert!(off.abs() < 0.1, "{off} spreads off");
         let asked = if shape == Shape::Uniform { 1.0 / 3f64.sqrt() } else { 1.0 };
-        // The tail of Pareto's is heavy.
+        // The Pareto distribution has a heavy tail.
         let by = if shape == Shape::Pareto { 0.5 } else { 0.12 };
         prop_assert!((deviation / asked - 1.0).abs() < by, "deviation {deviation} of {asked}");
     }
 }
 
 #[test]
-fn what_is_held_back_is_overtaken_and_delays_nobody() {
+fn held_back_packets_are_overtaken_and_delay_no_others() {
     let settings = Settings {
         reorder: 0.1,
         held_back: ms(3),
@@ -267,7 +267,7 @@ fn what_is_held_back_is_overtaken_and_delays_nobody() {
             .iter()
             .all(|&delay| delay == 0.0 || delay == 3.0)
     );
-    // One behind which the next three are held back too is not overtaken.
+    // A packet is not overtaken if the next three are held back as well.
     assert!(
         counts.reordered > held * 95 / 100 && counts.reordered <= held,
         "{counts:?}"
@@ -275,8 +275,8 @@ fn what_is_held_back_is_overtaken_and_delays_nobody() {
 }
 
 #[test]
-fn a_rate_serialises_and_its_queue_is_bounded_in_time_and_in_bytes() {
-    // 1,000 bytes take 8 ms; they come each millisecond, so that seven of eight are too much.
+fn rate_serialises_and_its_queue_is_bounded_in_time_and_bytes() {
+    // 1,000 bytes take 8 ms and arrive every millisecond, so seven of eight packets are too many.
     for limit in [QueueLimit::Time(ms(80)), QueueLimit::Bytes(9_000)] {
         let queue = Queue {
             limit,
@@ -308,7 +308,7 @@ fn a_rate_serialises_and_its_queue_is_bounded_in_time_and_in_bytes() {
 }
 
 #[test]
-fn a_rate_that_suffices_delays_by_the_serialisation_alone() {
+fn sufficient_rate_delays_by_serialisation_only() {
     let settings = Settings {
         rate: Some(8_000_000),
         delay: ms(20),
@@ -321,7 +321,7 @@ fn a_rate_that_suffices_delays_by_the_serialisation_alone() {
 
 #[test]
 fn codel_keeps_a_standing_queue_short() {
-    // Sends a tenth too much, and takes half back as TCP does when it hears of a loss.
+    // Like a TCP sender: increases its rate until a packet is lost, then halves it.
     let controlled = |discipline| {
         let limit = QueueLimit::Time(ms(500));
         let queue = Queue { limit, discipline };
@@ -360,20 +360,21 @@ fn codel_keeps_a_standing_queue_short() {
 }
 
 #[test]
-fn codel_drops_faster_and_faster_while_nobody_heeds_it() {
+fn codel_drops_at_shrinking_intervals_while_the_queue_stands() {
     let mut codel = CoDel::default();
     let (target, interval) = (ms(5), ms(100));
     let drops: Vec<u64> = (0..1000)
         .filter(|&now| codel.drops(at(now), ms(50), false, target, interval))
         .collect();
-    // The first after an interval, then after an interval by the root of their number.
+    // The first drop comes after one interval, later ones after the interval divided by the root of
+    // their number.
     assert_eq!(drops[..5], [100, 200, 271, 329, 379]);
     assert!(!codel.drops(at(1001), ms(4), false, target, interval));
     assert!(!codel.drops(at(1002), ms(50), false, target, interval));
 }
 
 #[test]
-fn nothing_passes_in_an_outage_but_what_is_under_way() {
+fn outage_loses_new_packets_and_delivers_those_under_way() {
     let outages = vec![
         Outage {
             from: at(100),
@@ -399,7 +400,7 @@ fn nothing_passes_in_an_outage_but_what_is_under_way() {
 }
 
 #[test]
-fn longer_packets_than_the_mtu_are_lost() {
+fn packets_longer_than_the_mtu_are_lost() {
     let settings = Settings {
         mtu: Some(1400),
         ..Settings::default()
@@ -411,12 +412,12 @@ fn longer_packets_than_the_mtu_are_lost() {
 }
 
 #[test]
-fn settings_change_at_their_time_also_while_packets_wait() {
+fn settings_change_in_time_while_packets_wait() {
     let rate = |rate| Settings {
         rate: Some(rate),
         ..Settings::default()
     };
-    // Of three packets of 8 ms at once, the third is sent after the rate has doubled.
+    // Three packets of 8 ms arrive at once. The third is sent after the rate has doubled.
     let mut link = Link::new(rate(1_000_000), vec![(at(12), rate(2_000_000))], 1);
     for number in 0..3 {
         assert_eq!(link.send(at(0), 1000, number), Ok(()));
@@ -428,7 +429,7 @@ fn settings_change_at_their_time_also_while_packets_wait() {
 }
 
 #[test]
-fn wrong_bits_are_counted_and_not_in_copies() {
+fn wrong_bits_are_counted_and_never_in_second_copies() {
     let settings = Settings {
         corrupt: 0.1,
         duplicate: 0.5,
@@ -442,7 +443,7 @@ fn wrong_bits_are_counted_and_not_in_copies() {
 }
 
 proptest! {
-    /// Whatever is set, every packet is lost, delivered or held, and none leaves before its time.
+    /// With any settings, every packet is lost, delivered or held, and none leaves early.
     #[test]
     fn every_packet_is_accounted_for(
         (delay, spread, reorders) in (0u64..100, 0u64..20, any::<bool>()),
@@ -493,7 +494,7 @@ proptest! {
             prop_assert!(counts.queue_bytes_max <= limit || rate.is_none() || now >= at(200));
         }
         while let Some(next) = link.next() {
-            // By then something may leave; where CoDel drops, nothing does.
+            // A packet may leave at this time; if CoDel drops it, none does.
             seen.extend(std::iter::from_fn(|| link.take(next.max(now))));
             now = now.max(next);
         }

@@ -197,7 +197,7 @@ duration: 1s",
     let check = || run(folder.path(), ["check", "--offline", "link.yaml"]);
     check().expect(104).names("trace.csv: ");
     fs::write(folder.path().join("trace.csv"), "1,fast,,\n").expect("there is room");
-    check().expect(104).names("line 1: `fast` is no rate");
+    check().expect(104).names("line 1: `fast` is not a rate");
     fs::write(folder.path().join("trace.csv"), "1,1e6,,\n").expect("there is room");
     check().expect(0);
 }

@@ -1,4 +1,4 @@
-//! Stretches in which a plan is held.
+//! Periods in which a load plan is held.
 
 use std::time::Duration;
 
@@ -8,32 +8,31 @@ use serde::{Deserialize, Serialize};
 use crate::plan;
 use crate::spec::{Load, Shape};
 
-/// How often a plan may be held: 1,000 times.
+/// Maximum number of holds of a plan: 1,000.
 pub const MAX_HOLDS: usize = 1_000;
 
-/// When a plan was held. Its time stands still in these stretches, so that the level stays where it
-/// is, and all that is planned for later comes later by so much.
+/// Periods in which a plan was held. Plan time stands still in them, so that the level stays
+/// constant and later steps are delayed by the same duration.
 ///
-/// Arrivals (the open model) have no level that could be held: they go on at their rate.
+/// Arrivals (the open model) have no level to hold: they continue at their rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds(Vec<Hold>);
 
-/// A stretch in which a plan was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hold {
     from: Time,
-    /// Never, while it is held.
+    /// [`Time::NEVER`] while the plan is held.
     to: Time,
 }
 
-/// Stretches as a file states them: seconds from the beginning of the run, the second null while
+/// Holds as a file states them: seconds since the start of the run. The second value is null while
 /// the plan is held.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HoldsSpec(pub Vec<(f64, Option<f64>)>);
 
 impl Holds {
-    /// Holds the plan from then on. Says whether it does: not where it is held already, or has been
-    /// held [`MAX_HOLDS`] times.
+    /// Holds the plan from `from` on. Returns `false` if it is held already, or has been held
+    /// [`MAX_HOLDS`] times.
     pub fn begin(&mut self, from: Time) -> bool {
         let may = !self.is_held() && self.0.len() < MAX_HOLDS;
         if may {
@@ -43,31 +42,32 @@ impl Holds {
         may
     }
 
-    /// Lets the plan go on from then on. Gives how long it was held; nothing where it was not.
+    /// Resumes the plan at `to`. Returns the duration of the hold, or `None` if the plan was not
+    /// held.
     pub fn end(&mut self, to: Time) -> Option<Duration> {
         let last = self.0.last_mut().filter(|last| last.to == Time::NEVER)?;
         last.to = to.max(last.from);
         Some(last.to.since(last.from))
     }
 
-    /// Whether the plan is held now, or from a time on that has been named.
+    /// True if the plan is held, or will be from an announced time on.
     pub fn is_held(&self) -> bool {
         self.0.last().is_some_and(|last| last.to == Time::NEVER)
     }
 
-    /// Whether it was ever held.
+    /// True if the plan was never held.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How long it was held in all by that time.
+    /// Total duration of holds up to `at`.
     pub fn held_by(&self, at: Time) -> Duration {
         let holds = self.0.iter();
         holds.map(|hold| at.min(hold.to).since(hold.from)).sum()
     }
 
-    /// The time of the plan at a time of the run: so much earlier as it was held before. Never
-    /// stays never.
+    /// Plan time at a time of the run: earlier by the duration of the holds before it.
+    /// [`Time::NEVER`] stays [`Time::NEVER`].
     pub fn plan_time(&self, at: Time) -> Time {
         match at {
             Time::NEVER => Time::NEVER,
@@ -75,8 +75,8 @@ impl Holds {
         }
     }
 
-    /// How many clients the plan of `load` wants at a time of the run: as [`crate::wanted`] of a
-    /// plan that was not held.
+    /// Number of clients that the plan of `load` wants at a time of the run: [`crate::wanted`],
+    /// with the holds taken into account.
     pub fn wanted(&self, load: &Load, at: Time) -> u64 {
         let at = match load.shape {
             Shape::Arrivals { .. } => at,
@@ -97,7 +97,7 @@ impl From<&Holds> for HoldsSpec {
 }
 
 impl From<HoldsSpec> for Holds {
-    /// What makes no sense is left out: a run file may be anybody's.
+    /// Skips invalid entries, because a run file may come from anywhere.
     fn from(spec: HoldsSpec) -> Holds {
         let time = |seconds: f64| {
             let time = Duration::try_from_secs_f64(seconds);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_stands_still_while_it_is_held() {
+    fn plan_time_stands_still_while_the_plan_is_held() {
         let holds = held_twice();
         let times = [0, 4, 5, 7, 9, 10, 99].map(|second| holds.plan_time(at(second)));
         assert_eq!(times, [0, 4, 4, 4, 6, 7, 7].map(at));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_level_stays_and_arrivals_go_on() {
+    fn hold_keeps_the_level_and_arrivals_continue() {
         let holds = held_twice();
         let ramp = Load {
             shape: Shape::Ramp {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn holds_are_written_and_read_back() {
         let holds = held_twice();
         let spec = HoldsSpec::from(&holds);
         assert_eq!(spec.0, [(4.0, Some(7.0)), (10.0, None)]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_not_held_without_end() {
+    fn number_of_holds_is_limited() {
         let mut holds = Holds::default();
         for second in 0..MAX_HOLDS as u64 {
             assert!(holds.begin(at(2 * second)));

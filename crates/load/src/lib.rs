@@ -1,13 +1,14 @@
-//! When: pure functions from time to clients wanted, and their exact split over workers.
+//! Load plans: pure functions from time to the number of clients wanted, and their exact split over
+//! workers.
 //!
-//! No I/O, no clock, no randomness. A [`Load`] is a plan that sees clients as *slots*, counted from
-//! 0: slot `k` is wanted while the plan's level is above `k`. Every moment at which a slot comes or
-//! goes is worked out from the plan's beginning in integers, so nothing drifts however long a run
-//! is, and a worker can own every `workers`-th slot without talking to the others: together the
-//! [`Share`]s do exactly what one alone would.
+//! No I/O, no clock, no randomness. A [`Load`] is a plan that treats clients as *slots*, counted
+//! from 0: slot `k` is wanted while the level of the plan is above `k`. Every moment at which a
+//! slot enters or leaves is computed in integers from the start of the plan, so nothing drifts in
+//! long runs. A worker owns every `workers`-th slot without coordination: together the [`Share`]s
+//! do exactly what a single one would do.
 //!
-//! Closed models (at once, ramp, one every, stages) keep a number of clients; the open model
-//! (arrivals) has clients come at a rate of their own, whatever the server makes of it.
+//! Closed models (at once, ramp, one every, stages) keep a number of clients. In the open model
+//! (arrivals) clients arrive at a fixed rate, however the server responds.
 
 mod hold;
 mod plan;

@@ -1,4 +1,4 @@
-//! The plan in integers: when each slot comes and goes.
+//! The plan in integers: times at which slots enter and leave.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use measure::Time;
 
 use crate::spec::{Load, Shape};
 
-/// How many clients the plan of `load` wants at the time `at`. Of the open model: how many would be
-/// there if nobody left.
+/// Number of clients that the plan of `load` wants at `at`. For arrivals: the number that would be
+/// active if none left.
 pub fn wanted(load: &Load, at: Time) -> u64 {
     match &load.shape {
         Shape::Arrivals {
@@ -29,8 +29,8 @@ pub fn wanted(load: &Load, at: Time) -> u64 {
     }
 }
 
-/// How many clients the plan of `load` has started by the time `at`, those that take the place of
-/// others (`rejoin`) left out. Of the open model: how many have arrived, turned away or not.
+/// Number of clients that the plan of `load` has started by `at`, without those that rejoined. For
+/// arrivals: the number that have arrived, turned away or not.
 pub fn started(load: &Load, at: Time) -> u64 {
     match &load.shape {
         Shape::Arrivals { per_second, .. } => ArrivalRate::new(*per_second)
@@ -49,30 +49,30 @@ pub fn started(load: &Load, at: Time) -> u64 {
     }
 }
 
-/// When the last client of the plan starts, those that take the place of others left out. `None` of
-/// the open model, whose clients come for as long as the run lasts, and of a plan without clients.
+/// Start of the last client of the plan, without those that rejoin. `None` for arrivals, which
+/// never end, and for a plan without clients.
 pub fn last_start(load: &Load) -> Option<Time> {
     let pieces = pieces(&load.shape);
     let last = pieces.iter().rfind(|piece| piece.to > piece.from)?;
     Some(last.time_of(last.steps() - 1))
 }
 
-/// A stretch of the plan in which the level only rises, only falls, or stays.
+/// A section of the plan in which the level only rises, only falls, or is constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) begin: Time,
-    /// Nanoseconds from the first step's time to one step after the last.
+    /// Nanoseconds from the time of the first step to one step after the last.
     length: u64,
     from: u64,
     to: u64,
-    /// A level that only touches a slot's number, on its way down and up again, does not send its
-    /// client away and fetch another in the same instant: the last step of this fall and the first
-    /// step of the rise after it are left out.
+    /// Omits the last step of this fall (and, for `spared_first`, the first step of this rise). At
+    /// the bottom of a valley, a client would otherwise be stopped and another started in the same
+    /// slot at the same instant.
     spared_last: bool,
     spared_first: bool,
 }
 
-/// One slot comes or goes.
+/// A slot that enters or leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) at: Time,
@@ -96,14 +96,14 @@ impl Piece {
         self.from.abs_diff(self.to)
     }
 
-    /// The time of the `number`-th step: of a rise the first is at the beginning, of a fall the
-    /// last is at the end.
+    /// Time of step `number`. The first step of a rise is at its beginning, the last step of a fall
+    /// at its end.
     fn time_of(&self, number: u64) -> Time {
         let scaled = u128::from(number) * u128::from(self.length) / u128::from(self.steps().max(1));
         self.begin + Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
-    /// The first step at or after the `number`-th whose slot is one of `worker`'s, with its number.
+    /// The first step from `number` on whose slot belongs to `worker`, with its number.
     pub(crate) fn next_step(&self, number: u64, worker: u64, workers: u64) -> Option<(u64, Step)> {
         let rises = self.to > self.from;
         let mut number = number;
@@ -144,7 +144,7 @@ impl Piece {
         })
     }
 
-    /// The level at a time within the piece or after it.
+    /// Level at a time within the piece or after it.
     fn level(&self, at: Time) -> u64 {
         let steps = self.steps();
         if steps == 0 {
@@ -166,7 +166,7 @@ impl Piece {
     }
 }
 
-/// The plan of a closed model. Empty for the open one.
+/// Pieces of a closed model's plan. Empty for arrivals.
 pub(crate) fn pieces(shape: &Shape) -> Vec<Piece> {
     match shape {
         Shape::AtOnce { clients } => vec![Piece::new(Time::ZERO, 0, 0, *clients)],
@@ -207,7 +207,7 @@ fn nanos(duration: Duration) -> u64 {
 /// Arrivals at a fixed rate, exact to 10^-12 per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArrivalRate {
-    /// Arrivals in 10^12 seconds.
+    /// Arrivals per 10^12 seconds.
     per_tera_second: u128,
 }
 
@@ -216,14 +216,14 @@ const TERA_SECOND: u128 = 1_000_000_000_000_000_000_000;
 
 impl ArrivalRate {
     pub(crate) fn new(per_second: f64) -> ArrivalRate {
-        // The cast saturates, and makes 0 of what is not a number.
+        // The cast saturates, and turns NaN into 0.
         let per_tera_second = (per_second * 1e12).round() as u128;
         ArrivalRate {
             per_tera_second: per_tera_second.clamp(1, TERA_SECOND),
         }
     }
 
-    /// When the `number`-th arrives, counted from 0; never where that cannot be counted.
+    /// Time of arrival `number`, counted from 0; [`Time::NEVER`] if it is not representable.
     pub(crate) fn time_of(self, number: u64) -> Time {
         u128::from(number)
             .checked_mul(TERA_SECOND)
@@ -231,7 +231,7 @@ impl ArrivalRate {
             .map_or(Time::NEVER, Time::from_nanos)
     }
 
-    /// How many have arrived by `at`.
+    /// Number of arrivals by `at`.
     fn arrived(self, at: Time) -> u128 {
         (u128::from(at.as_nanos()) + 1)
             .checked_mul(self.per_tera_second)

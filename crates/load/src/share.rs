@@ -1,4 +1,4 @@
-//! One worker's part of a load, carried out step by step.
+//! One worker's share of a load, carried out step by step.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,40 +9,40 @@ use measure::Time;
 use crate::plan::{ArrivalRate, Piece, Step, pieces};
 use crate::spec::{Load, Shape};
 
-/// The least time between two starts in one slot when a client rejoins: 1 s. A server that refuses
-/// everybody is asked once a second by each slot, not as fast as the tester can.
+/// Minimum time between two starts in one slot if clients rejoin: 1 s. A server that refuses all
+/// clients gets one request per second and slot, instead of as many as the tester can send.
 pub const REJOIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is to be done now.
+/// Action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A client starts.
+    /// Start a client.
     Start {
-        /// Its place. Taken until [`Share::ended`] is called for it.
+        /// Slot of the client. Occupied until [`Share::ended`] is called for it.
         slot: u64,
-        /// How many clients had this place before.
+        /// Number of clients that had this slot before.
         generation: u32,
-        /// When the plan wanted it, which is what delays are measured from.
+        /// Planned start. Delays are measured from it.
         due: Time,
-        /// Whether it takes the place of one that ended before the plan wanted that (`rejoin`).
+        /// Whether the client replaces one that ended while the plan still wanted it (`rejoin`).
         rejoins: bool,
     },
-    /// The client in that place is no longer wanted: end it, then call [`Share::ended`].
+    /// Stop the client in a slot that is no longer wanted, then call [`Share::ended`].
     Stop {
-        /// Its place.
+        /// Slot of the client.
         slot: u64,
     },
-    /// A client arrived while all places were taken (open model).
+    /// Turn away a client that arrived while all slots were occupied (open model).
     TurnAway {
-        /// When it arrived.
+        /// Time of the arrival.
         due: Time,
     },
 }
 
-/// One worker's part of a load: every slot `k` with `k % workers == worker`.
+/// One worker's share of a load: every slot `k` with `k % workers == worker`.
 ///
-/// Ask [`Share::next_due`] when to come back, and then [`Share::next_action`] until it gives
-/// nothing. What is due is never skipped, however late it is asked for.
+/// Call [`Share::next_due`] for the time of the next action, and then [`Share::next_action`] until
+/// it returns `None`. Actions are never skipped, however late they are requested.
 #[derive(Clone, Debug)]
 pub struct Share {
     worker: u64,
@@ -52,13 +52,13 @@ pub struct Share {
     /// Clients that have started and not ended.
     active: u64,
     source: Counts,
-    /// By slot / workers, as far as slots have been used.
+    /// Indexed by slot / workers; covers the slots used so far.
     slots: Vec<Slot>,
-    /// Slots that are to start again. An entry holds only while its slot waits for that time.
+    /// Slots that start again. An entry is valid only while its slot waits for that time.
     waiting: BinaryHeap<Reverse<(Time, u64)>>,
-    /// How many slots wait.
+    /// Number of waiting slots.
     waiting_slots: u64,
-    /// How long the plan was held before, and since when it is.
+    /// Total duration of past holds, and the start of the current one.
     held: Duration,
     held_from: Option<Time>,
 }
@@ -67,20 +67,20 @@ pub struct Share {
 enum Counts {
     Plan {
         pieces: Vec<Piece>,
-        /// The piece that is being carried out.
+        /// Index of the current piece.
         piece: usize,
-        /// The number within its piece, and the step to come.
+        /// Next step of this worker, with its number in the piece.
         next: Option<(u64, Step)>,
     },
     Arrivals {
         rate: ArrivalRate,
-        /// The number of the next arrival of this worker, of all workers' arrivals.
+        /// Number of this worker's next arrival, counted over all workers.
         next: u64,
-        /// The distance to the one after it: how many workers have places.
+        /// Distance to the arrival after it: the number of workers that have slots.
         step: u64,
-        /// How many places this worker has.
+        /// Number of slots of this worker.
         places: u64,
-        /// Places that were used and are free, the lowest first.
+        /// Free slots that were used before, lowest first.
         free: BinaryHeap<Reverse<u64>>,
     },
 }
@@ -88,9 +88,9 @@ enum Counts {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     phase: Phase,
-    /// Whether the plan wants it.
+    /// Whether the plan wants the slot.
     wanted: bool,
-    /// The number of the next client here.
+    /// Generation of the next client in this slot.
     generation: u32,
     last_start: Time,
 }
@@ -99,7 +99,7 @@ struct Slot {
 enum Phase {
     Empty,
     Active,
-    /// Told to stop, and not yet ended.
+    /// Told to stop and not ended yet.
     Stopping,
     Waiting {
         due: Time,
@@ -108,7 +108,7 @@ enum Phase {
 }
 
 impl Share {
-    /// The part of `load` that `worker` of `workers` has to carry out. `worker` counts from 0.
+    /// The share of `load` that worker number `worker` (counted from 0) of `workers` carries out.
     pub fn new(load: &Load, worker: u32, workers: u32) -> Share {
         let workers = u64::from(workers.max(1));
         let worker = u64::from(worker);
@@ -117,8 +117,8 @@ impl Share {
                 per_second,
                 max_clients,
             } => {
-                // Worker w has the places k with k % workers == w. A worker without a place gets no
-                // arrivals either, or it would turn away clients for whom there is room.
+                // Worker w has the slots k with k % workers == w. A worker without slots gets no
+                // arrivals, because it would turn away clients for whom other workers have room.
                 let places = max_clients.saturating_sub(worker).div_ceil(workers);
                 Counts::Arrivals {
                     rate: ArrivalRate::new(*per_second),
@@ -153,28 +153,28 @@ impl Share {
         }
     }
 
-    /// Holds the plan from then on: what it wants later waits. Who is there stays, and another takes
-    /// the place of one that ended, where clients rejoin. Arrivals go on.
+    /// Holds the plan from `from` on: later steps are delayed. Active clients stay, and clients
+    /// that end are still replaced if `rejoin` is set. Arrivals continue.
     pub fn hold(&mut self, from: Time) {
         if matches!(self.source, Counts::Plan { .. }) && self.held_from.is_none() {
             self.held_from = Some(from);
         }
     }
 
-    /// Lets the plan go on from then on: what it wants comes later by as long as it was held.
+    /// Resumes the plan at `at`: the remaining steps are delayed by the duration of the hold.
     pub fn go_on(&mut self, at: Time) {
         if let Some(from) = self.held_from.take() {
             self.held += at.since(from);
         }
     }
 
-    /// When the next step of the plan is to be taken; nothing while that is held.
+    /// Time of the next step of the plan; `None` while the plan is held.
     fn planned_at(&self) -> Option<Time> {
         let at = self.source.next_at()? + self.held;
         self.held_from.is_none_or(|from| at <= from).then_some(at)
     }
 
-    /// When [`Share::next_action`] may have something; never where nothing will come.
+    /// Time at which [`Share::next_action`] may return an action; `None` if there will be none.
     pub fn next_due(&self) -> Option<Time> {
         if self.closed {
             return None;
@@ -187,7 +187,7 @@ impl Share {
         }
     }
 
-    /// The next thing to do that is due at `now`, in the order in which it was due.
+    /// Returns the next action that is due at `now`, in order of due times.
     pub fn next_action(&mut self, now: Time) -> Option<Action> {
         while !self.closed {
             let planned = self.planned_at().filter(|at| *at <= now);
@@ -210,8 +210,8 @@ impl Share {
         None
     }
 
-    /// The client in `slot` has ended or died, at `at`. Where the slot is still wanted and clients
-    /// rejoin, another becomes due, at least [`REJOIN_PAUSE`] after the start before.
+    /// Reports that the client in `slot` ended or failed at `at`. If the slot is still wanted and
+    /// clients rejoin, another one becomes due, at least [`REJOIN_PAUSE`] after the last start.
     pub fn ended(&mut self, slot: u64, at: Time) {
         let Some(index) = self.index(slot) else {
             return;
@@ -229,7 +229,7 @@ impl Share {
             free.push(Reverse(slot));
             return;
         }
-        // A slot that was stopped and is wanted again has been waiting for this.
+        // A slot that was stopped and is wanted again waits for the end of its client.
         let again = entry.wanted && (self.rejoin || was == Phase::Stopping);
         if again && !self.closed {
             let due = at.max(entry.last_start + REJOIN_PAUSE);
@@ -240,20 +240,20 @@ impl Share {
         }
     }
 
-    /// Starts nobody any more. Who is active stays so until [`Share::ended`].
+    /// Starts no more clients. Active clients remain until [`Share::ended`].
     pub fn close(&mut self) {
         self.closed = true;
         self.waiting = BinaryHeap::new();
         self.waiting_slots = 0;
     }
 
-    /// Whether nobody is active and nobody will ever start.
+    /// True if no client is active and none will start.
     pub fn is_finished(&self) -> bool {
         self.active == 0
             && (self.closed || (self.waiting_slots == 0 && self.source.next_at().is_none()))
     }
 
-    /// How many clients are active: started and not ended.
+    /// Number of active clients: started and not ended.
     pub fn active(&self) -> u64 {
         self.active
     }
@@ -264,11 +264,11 @@ impl Share {
             .and_then(|index| usize::try_from(index).ok())
     }
 
-    /// The entry of a slot of ours, made where there is none yet.
+    /// State of one of this worker's slots, created on first use.
     fn slot(&mut self, slot: u64) -> &mut Slot {
         let index = usize::try_from(slot / self.workers).unwrap_or(usize::MAX);
         if index >= self.slots.len() {
-            // Slots are used from the lowest up, so this adds one.
+            // Slots are used in ascending order, so this adds one.
             self.slots.resize(
                 index + 1,
                 Slot {
@@ -318,7 +318,7 @@ impl Share {
     fn enter(&mut self, step: Step) -> Option<Action> {
         let entry = self.slot(step.slot);
         entry.wanted = true;
-        // One that is still stopping gives way when it has ended.
+        // A client that is still stopping is replaced once it has ended.
         (entry.phase == Phase::Empty).then(|| self.start(step.slot, step.at, false))
     }
 
@@ -377,7 +377,7 @@ impl Counts {
         }
     }
 
-    /// Finds this worker's step from the `number`-th of the current piece on.
+    /// Finds this worker's next step, from step `number` of the current piece on.
     fn advance(&mut self, number: u64, worker: u64, workers: u64) {
         let Counts::Plan {
             pieces,

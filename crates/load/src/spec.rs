@@ -1,4 +1,4 @@
-//! The load as it is written, and as it is held.
+//! The load: its text form, and its internal form.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,119 +7,117 @@ use measure::units::{Frequency, TimeSpan};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-/// The most clients one load may ask for: 10,000,000.
+/// Maximum number of clients of a load: 10,000,000.
 pub const MAX_CLIENTS: u64 = 10_000_000;
 
-/// The most stages one load may have: 10,000.
+/// Maximum number of stages of a load: 10,000.
 pub const MAX_STAGES: usize = 10_000;
 
-/// How many clients, and when.
+/// Number of clients over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// The level over time.
     pub shape: Shape,
-    /// Whether another client takes the place of one that ended or died. Has no meaning for
-    /// arrivals, which come anyway. Default: no.
+    /// Whether a new client replaces one that ended or failed. Has no effect on arrivals. Default:
+    /// false.
     #[serde(default)]
     pub rejoin: bool,
 }
 
-/// The level of clients over time.
+/// Shape of the number of clients over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "LoadSpec", into = "LoadSpec")]
 pub enum Shape {
-    /// All at the beginning.
+    /// All clients at the start of the run.
     AtOnce {
-        /// How many.
+        /// Number of clients.
         clients: u64,
     },
-    /// Evenly over a time: slot `k` comes at `k * over / clients`, so the first at once.
+    /// Clients start evenly over a time: slot `k` starts at `k * over / clients`, so the first
+    /// starts at once.
     Ramp {
-        /// How many in the end.
+        /// Number of clients at the end of the ramp.
         clients: u64,
-        /// How long it takes until all are there.
+        /// Duration of the ramp.
         over: Duration,
     },
-    /// One after another, at a fixed distance: slot `k` comes at `k * every`.
+    /// Clients start one after another at a fixed interval: slot `k` starts at `k * every`.
     OneEvery {
-        /// How many in the end.
+        /// Number of clients in the end.
         clients: u64,
-        /// The time between two of them.
+        /// Interval between two starts.
         every: Duration,
     },
-    /// Up and down, linear within each stage. Begins at no clients.
+    /// Up and down, linear within each stage. Begins with no clients.
     Stages(Vec<Stage>),
-    /// The open model: clients arrive at a rate of their own.
+    /// The open model: clients arrive at a fixed rate, independent of the server.
     Arrivals {
-        /// How many arrive in a second.
+        /// Arrivals per second.
         per_second: f64,
-        /// The most that may be active at a time; who arrives beyond that is turned away, and
-        /// counted.
+        /// Maximum number of active clients; arrivals beyond it are turned away and counted.
         max_clients: u64,
     },
 }
 
-/// One stage of a load: linear from the level before it.
+/// Stage of a load: linear from the level of the stage before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// The level at the end of the stage.
+    /// Number of clients at the end of the stage.
     pub clients: u64,
-    /// How long it takes to get there; `0s` is a jump.
+    /// Duration of the stage; `0s` is a jump.
     #[serde(with = "measure::units::duration")]
     #[schemars(with = "TimeSpan")]
     pub over: Duration,
 }
 
-/// The load as a file states it: one of
-/// `{clients: 240}`, `{clients: 240, ramp: 60s}`, `{clients: 240, one_every: 2s}`,
-/// `{stages: [{clients: 100, over: 30s}, ...]}`, `{arrivals: 5/s, max_clients: 500}`.
+/// Load as written in a scenario: one of `{clients: 240}`, `{clients: 240, ramp: 60s}`, `{clients:
+/// 240, one_every: 2s}`, `{stages: [{clients: 100, over: 30s}, ...]}`, `{arrivals: 5/s,
+/// max_clients: 500}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadSpec {
-    /// How many clients. They start at once unless `ramp` or `one_every` says otherwise.
+    /// Number of clients. They start at once unless `ramp` or `one_every` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u64>,
-    /// `at_once`, which is the default: all clients at the beginning.
+    /// `at_once` (default): all clients start at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<StartKind>,
-    /// The time over which the clients start, evenly.
+    /// Time over which the clients start, evenly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp: Option<TimeSpan>,
-    /// The time between the start of one client and the next.
+    /// Interval between the starts of two clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_every: Option<TimeSpan>,
-    /// Levels up and down, each reached linearly from the one before. The first begins at 0.
+    /// Levels, each reached linearly from the one before. The first stage begins at 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<Vec<Stage>>,
-    /// How many clients arrive in a time, such as `5/s`, whatever becomes of them.
+    /// Rate at which clients arrive, such as `5/s`, independent of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Frequency>,
-    /// With `arrivals`: the most that may be active at a time; others are turned away.
+    /// With `arrivals`: maximum number of active clients. Further ones are turned away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_clients: Option<u64>,
 }
 
-/// How the clients of a load start that has neither `ramp` nor `one_every`.
+/// Start of the clients of a load without `ramp` and `one_every`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StartKind {
-    /// All at the beginning.
+    /// All clients start at the beginning.
     AtOnce,
 }
 
-/// Why a load as written is none.
+/// Reason why a load is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LoadError {
-    /// The keys at fault, the most telling one first; none where something is missing.
+    /// Keys at fault, the most relevant one first; empty if a key is missing.
     pub keys: Vec<&'static str>,
-    /// Which of the stages, where it is one of them.
+    /// Index of the stage at fault; `None` if the fault is elsewhere.
     pub stage: Option<usize>,
-    /// What is wrong.
     pub message: String,
-    /// How to mend it.
+    /// How to fix it.
     pub help: String,
 }
 
@@ -156,7 +154,7 @@ impl TryFrom<LoadSpec> for Shape {
             return Err(LoadError::new(
                 &[second, first],
                 format!("`{first}` and `{second}` do not go together"),
-                "say in one way when the clients start: leave one of them out",
+                "the start of the clients is set twice: leave one of them out",
             ));
         }
         if let Some(stages) = spec.stages {
@@ -205,7 +203,7 @@ impl TryFrom<LoadSpec> for Shape {
         if spec.max_clients.is_some() {
             return Err(LoadError::new(
                 &["max_clients"],
-                "`max_clients` goes with `arrivals` only",
+                "`max_clients` requires `arrivals`",
                 "write `clients`, or add `arrivals: 5/s`",
             ));
         }
@@ -243,7 +241,7 @@ fn check_stages(stages: Vec<Stage>) -> Result<Shape, LoadError> {
     if stages.is_empty() || stages.iter().all(|stage| stage.clients == 0) {
         return Err(LoadError::new(
             &["stages"],
-            "these stages never have a client",
+            "none of the stages has a client",
             "write at least one such as `{clients: 100, over: 30s}`",
         ));
     }
@@ -312,7 +310,7 @@ impl JsonSchema for Shape {
 }
 
 impl Load {
-    /// The most clients that are ever wanted at a time.
+    /// Maximum number of clients that are wanted at a time.
     pub fn clients_max(&self) -> u64 {
         match &self.shape {
             Shape::AtOnce { clients }
@@ -323,8 +321,8 @@ impl Load {
         }
     }
 
-    /// When the plan has been carried out: the last client has started, or the last stage is over.
-    /// Arrivals have no end.
+    /// Time at which the plan is complete: the last client has started, or the last stage has
+    /// ended. `None` for arrivals.
     pub fn ends(&self) -> Option<Duration> {
         match &self.shape {
             Shape::AtOnce { .. } => Some(Duration::ZERO),

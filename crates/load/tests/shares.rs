@@ -1,4 +1,4 @@
-//! The shares of all workers together do what the plan says, exactly.
+//! The shares of all workers together carry out exactly the plan.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Everything that is due until `end`, by following `next_due`. Who is told to stop ends at once.
+/// All actions due until `end`, by following `next_due`. Stopped clients end at once.
 fn run(load: &Load, worker: u32, workers: u32, end: Time) -> Vec<(Time, Action)> {
     let mut share = Share::new(load, worker, workers);
     let mut done = Vec::new();
@@ -84,7 +84,7 @@ fn each_shape_starts_its_clients_on_the_nanosecond() {
 }
 
 #[test]
-fn a_ramp_of_a_million_does_not_drift_and_keeps_nothing_that_it_needs_not() {
+fn long_plans_do_not_drift_and_stay_small() {
     let clients = 1_000_000;
     let over = Duration::from_secs(86_400);
     let load = closed(Shape::Ramp { clients, over });
@@ -103,7 +103,7 @@ fn a_ramp_of_a_million_does_not_drift_and_keeps_nothing_that_it_needs_not() {
         })
     );
     assert_eq!(wanted(&load, Time::from_start(over)), clients);
-    // Stages are worked out as they come: this takes no time and no memory.
+    // Stages are evaluated lazily, so this takes neither time nor memory.
     let stages = (0..10_000).map(|n| Stage {
         clients: if n % 2 == 0 { 10_000_000 } else { 0 },
         over: Duration::from_secs(3600),
@@ -117,7 +117,7 @@ fn a_ramp_of_a_million_does_not_drift_and_keeps_nothing_that_it_needs_not() {
 }
 
 #[test]
-fn stages_go_up_and_down_in_line() {
+fn stages_go_up_and_down_linearly() {
     let load = closed(Shape::Stages(vec![
         Stage {
             clients: 4,
@@ -156,7 +156,7 @@ fn stages_go_up_and_down_in_line() {
 }
 
 #[test]
-fn who_touches_the_bottom_of_a_valley_stays() {
+fn client_at_the_bottom_of_a_valley_stays() {
     let load = closed(Shape::Stages(vec![
         Stage {
             clients: 2,
@@ -177,7 +177,7 @@ fn who_touches_the_bottom_of_a_valley_stays() {
 }
 
 #[test]
-fn a_seat_is_taken_again_only_when_its_client_has_gone() {
+fn slot_is_reused_only_after_its_client_has_ended() {
     let load = closed(Shape::Stages(vec![
         Stage {
             clients: 1,
@@ -219,7 +219,7 @@ fn a_seat_is_taken_again_only_when_its_client_has_gone() {
             rejoins: false
         })
     );
-    // Said twice, or of somebody who is not there, it means nothing.
+    // Repeated calls, and calls for unknown slots, have no effect.
     share.ended(0, at(2_100));
     share.ended(0, at(2_200));
     share.ended(77, at(2_200));
@@ -227,7 +227,7 @@ fn a_seat_is_taken_again_only_when_its_client_has_gone() {
 }
 
 #[test]
-fn another_joins_but_never_twice_within_the_pause() {
+fn rejoining_client_waits_for_the_pause() {
     let load = Load {
         shape: Shape::AtOnce { clients: 1 },
         rejoin: true,
@@ -256,7 +256,7 @@ fn another_joins_but_never_twice_within_the_pause() {
 }
 
 #[test]
-fn without_rejoin_the_end_of_all_is_the_end() {
+fn without_rejoin_the_share_finishes_with_its_clients() {
     let load = closed(Shape::Ramp {
         clients: 2,
         over: millis(200),
@@ -273,7 +273,7 @@ fn without_rejoin_the_end_of_all_is_the_end() {
 }
 
 #[test]
-fn who_finds_no_place_is_turned_away_and_places_are_used_again() {
+fn arrivals_without_a_slot_are_turned_away_and_slots_reused() {
     let load = closed(Shape::Arrivals {
         per_second: 10.0,
         max_clients: 2,
@@ -315,19 +315,19 @@ fn who_finds_no_place_is_turned_away_and_places_are_used_again() {
     assert!(!share.is_finished());
     share.ended(0, at(500));
     assert!(share.is_finished());
-    // Three workers, two places: the third neither starts nor turns away anybody.
+    // Three workers and two slots: the third worker neither starts nor turns away clients.
     let third = Share::new(&load, 2, 3);
     assert_eq!(third.next_due(), None);
     assert!(third.is_finished());
 }
 
 #[test]
-fn a_rate_that_has_no_end_of_digits_is_kept() {
+fn rate_with_infinitely_many_digits_is_kept() {
     let shape: Shape =
         serde_json::from_str(r#"{"arrivals": "1000/h", "max_clients": 1}"#).expect("valid");
     let text = serde_json::to_string(&shape).expect("plain data");
     assert_eq!(serde_json::from_str::<Shape>(&text).expect("valid"), shape);
-    // The 1000th comes with the end of the hour, and no drift.
+    // The 1000th client arrives just before the end of the hour, without drift.
     let load = closed(shape);
     let end = Time::from_start(Duration::from_secs(3600));
     let last = run(&load, 0, 1, end).pop().map(|(now, _)| now);
@@ -363,7 +363,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     ]
 }
 
-/// The level after each moment at which anything happens.
+/// Level after each moment at which an action is due.
 fn levels(actions: &[(Time, Action)]) -> BTreeMap<Time, i64> {
     let mut levels = BTreeMap::new();
     let mut level = 0;
@@ -379,8 +379,8 @@ fn levels(actions: &[(Time, Action)]) -> BTreeMap<Time, i64> {
 }
 
 proptest! {
-    /// A plan that is held does the same as one that is not, as much later as it was held before; and
-    /// nothing while it is held.
+    /// A held plan does the same as one that is not held, later by the duration of the hold; and
+    /// nothing during the hold.
     #[test]
     fn a_held_plan_does_the_same_later(
         stages in proptest::collection::vec((0u64..20, 1u64..10_000), 1..5),
@@ -404,7 +404,7 @@ proptest! {
                     }
                 }
             };
-            // Workers hear of it before.
+            // Workers are notified before the hold begins.
             share.hold(from);
             work(&mut share, to);
             share.go_on(to);
@@ -444,7 +444,7 @@ proptest! {
             parts.extend(part);
         }
         let key = |(now, action): &(Time, Action)| match *action {
-            // Which place an arrival gets depends on who deals them out; when it comes does not.
+            // The slot of an arrival depends on the number of workers; its time does not.
             _ if arrivals => (*now, 0, 0, 0),
             Action::Start { slot, generation, .. } => (*now, slot, 2 * generation, 0),
             Action::Stop { slot } => (*now, slot, 1, 0),
@@ -465,14 +465,14 @@ proptest! {
     }
 
     #[test]
-    fn the_level_of_the_plan_is_what_is_active(shape in shape(), probes in proptest::collection::vec(0..20_000_000_000u64, 20)) {
+    fn plan_level_equals_active_clients(shape in shape(), probes in proptest::collection::vec(0..20_000_000_000u64, 20)) {
         let load = closed(shape);
         let end = at(20_000);
         let levels = levels(&run(&load, 0, 1, end));
         let probes = probes
             .into_iter()
             .map(Time::from_nanos)
-            // Just where something happens, and right before it.
+            // Exactly at each action, and 1 ns before it.
             .chain(levels.keys().copied())
             .chain(levels.keys().map(|time| Time::from_nanos(time.as_nanos().saturating_sub(1))));
         for probe in probes {
@@ -499,8 +499,8 @@ proptest! {
                 coarse.push(action);
             }
         }
-        // A seat that was left and taken between two ticks is taken at the tick, so only what was
-        // due counts, not when.
+        // A slot that is left and entered between two ticks is entered at the tick, so the numbers
+        // of actions are compared, not their times.
         let count = |actions: &[Action]| {
             let mut slots: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
             let mut turned_away = 0;
@@ -533,7 +533,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read_back(shape in shape(), rejoin: bool) {
+    fn loads_are_written_and_read_back(shape in shape(), rejoin: bool) {
         prop_assume!(!matches!(&shape, Shape::Stages(stages) if stages.iter().all(|s| s.clients == 0)));
         let load = Load { shape, rejoin };
         let text = serde_json::to_string(&load).expect("plain data");

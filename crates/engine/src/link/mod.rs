@@ -29,7 +29,7 @@ const KEPT: Duration = Duration::from_micros(500);
 /// Maximum number of read rounds after such a delay, enough for all packets that may be waiting.
 const ROUNDS: usize = 1000;
 
-/// Time for packets under way to arrive after the link is told to end.
+/// Time for packets under way to arrive after the end of the link is requested.
 const LAST: Duration = Duration::from_secs(2);
 
 /// Capacity of the window queue: about a minute.

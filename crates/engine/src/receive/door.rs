@@ -80,7 +80,7 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
-        // If the wake-up fails, the thread notices the flag within [`TURN`].
+        // If the wake-up fails, the thread notices the flag within `TURN`.
         let _ = self.waker.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -319,7 +319,7 @@ fn late_reads_are_sorted_by_arrival_time() {
 }
 
 #[test]
-fn records_without_room_are_counted_and_leave_a_gap_of_their_size() {
+fn records_without_room_are_counted_and_leave_gaps() {
     // The writer is not running yet, so the queue has room for two of the reads.
     let (capture, tracer) = traced(4_700, LIMIT, |tracer| {
         let mut connection = connection(tracer);

@@ -1,10 +1,10 @@
-//! Datagrams, many at a time: `recvmmsg` and `sendmmsg` with the control messages that tell when
-//! each arrived and how many were dropped.
+//! Batched datagram I/O: `recvmmsg` and `sendmmsg`, with control messages for arrival times and the
+//! number of dropped datagrams.
 //!
-//! Both batches own arrays of kernel structures that point into each other. Invariants that the
-//! `unsafe` blocks rest on: the arrays are allocated once at full size and never grown or moved
-//! while a system call runs; every pointer handed to the kernel points into one of them, with that
-//! place's own length.
+//! Both batches own arrays of kernel structures that point into each other. The `unsafe` blocks
+//! rely on these invariants: the arrays are allocated once at full size and are neither grown nor
+//! moved during a system call; every pointer passed to the kernel points into one of them and comes
+//! with the length of its target.
 
 mod receive;
 mod segments;

@@ -1,5 +1,5 @@
-//! Receiving: `recvmmsg`, with the control messages that tell when each datagram arrived and how
-//! many were dropped.
+//! Batched receiving: `recvmmsg`, with control messages for each datagram's arrival time and the
+//! number of dropped datagrams.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,37 +11,37 @@ use socket2::SockAddr;
 
 use crate::clock::Clock;
 
-/// How many datagrams one call takes in.
+/// Maximum number of datagrams per call.
 const RECEIVE_COUNT: usize = 64;
 
-/// How many bytes of each datagram are kept. Media of real servers is below 1500; of a larger
-/// datagram the true length is still known.
+/// Bytes kept of each datagram. Media datagrams of real servers are shorter than 1500 bytes; the
+/// true length of a longer datagram is still known.
 const RECEIVE_BYTES: usize = 2048;
 
-/// The same for whole datagrams, of which the longest has 65,535 bytes with its headers.
+/// Limits of a batch of whole datagrams. The longest datagram has 65,535 bytes with its headers.
 const WHOLE_COUNT: usize = 16;
 const WHOLE_BYTES: usize = 1 << 16;
 
-/// Room for the control messages: a timestamp (32 bytes with its header), a drop count (24), and a
+/// Space for the control messages: a timestamp (32 bytes with its header), a drop count (24), and a
 /// destination address (at most 40).
 const CONTROL_BYTES: usize = 128;
 
-/// Kept aligned as the kernel wants control messages to be.
+/// Aligned as the kernel requires for control messages.
 #[repr(align(8))]
 #[derive(Clone)]
 struct Control([u8; CONTROL_BYTES]);
 
-/// Receives datagrams in batches. One belongs to one worker and serves all its sockets.
+/// Receives datagrams in batches. Each worker has one and uses it for all its sockets.
 ///
-/// The kernel's structures are wired up once: most calls bring one or two datagrams, and would else
-/// spend more on filling in headers than on receiving.
+/// The kernel's structures are linked once: most calls receive one or two datagrams, and would
+/// otherwise spend more time on headers than on receiving.
 pub struct ReceiveBatch {
-    /// One buffer for each datagram, `room` bytes each.
+    /// One buffer of `room` bytes per datagram.
     buffers: Vec<u8>,
     room: usize,
     names: Vec<MaybeUninit<libc::sockaddr_storage>>,
     headers: Vec<libc::mmsghdr>,
-    /// Only pointed to by `headers`, as the next.
+    /// Only referenced by pointers in `headers`, like `_iovecs`.
     _controls: Vec<Control>,
     _iovecs: Vec<libc::iovec>,
     received: Vec<Received>,
@@ -55,19 +55,18 @@ struct Received {
     at: Option<i64>,
 }
 
-/// A datagram out of a [`ReceiveBatch`].
+/// A datagram of a [`ReceiveBatch`].
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Who sent it.
     pub from: SocketAddr,
-    /// Destination address, if the socket asks for it
+    /// Destination address, if requested for the socket
     /// ([`ask_destination`](crate::options::ask_destination)).
     pub to: Option<IpAddr>,
-    /// Its first bytes, at most 2048; of a batch that takes whole ones all.
+    /// First bytes, at most 2048; all bytes in a batch of whole datagrams.
     pub bytes: &'a [u8],
-    /// How long it really is.
+    /// Length of the datagram, even if `bytes` is shorter.
     pub length: usize,
-    /// When the kernel took it in.
+    /// Kernel arrival time; the current time if the kernel gave none.
     pub at: Time,
 }
 
@@ -78,19 +77,19 @@ impl Default for ReceiveBatch {
 }
 
 impl ReceiveBatch {
-    /// An empty batch: about 150 KiB.
+    /// Returns an empty batch of about 150 KiB.
     pub fn new() -> ReceiveBatch {
         ReceiveBatch::with_room(RECEIVE_COUNT, RECEIVE_BYTES)
     }
 
-    /// An empty batch that takes every byte of each datagram: 1 MiB, of which only what was ever
-    /// filled is in memory.
+    /// Returns an empty batch for whole datagrams: 1 MiB, of which only pages that were ever filled
+    /// are resident.
     pub fn whole() -> ReceiveBatch {
         ReceiveBatch::with_room(WHOLE_COUNT, WHOLE_BYTES)
     }
 
-    /// An empty batch that takes every byte of many datagrams: 4 MiB, of which only what was ever
-    /// filled is in memory.
+    /// Returns an empty batch for many whole datagrams: 4 MiB, of which only pages that were ever
+    /// filled are resident.
     pub fn bulk() -> ReceiveBatch {
         ReceiveBatch::with_room(RECEIVE_COUNT, WHOLE_BYTES)
     }
@@ -110,8 +109,8 @@ impl ReceiveBatch {
         let places = iovecs.iter_mut().zip(&mut controls).zip(&mut names);
         let headers = places
             .map(|((iovec, control), name)| {
-                // SAFETY: a message header of zeroes is a valid one: no name, no buffers, no
-                // control.
+                // SAFETY: an all-zero message header is valid: no name, no buffers, no control
+                // messages.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
                 header.msg_hdr.msg_name = name.as_mut_ptr().cast();
                 header.msg_hdr.msg_iov = iovec;
@@ -132,16 +131,16 @@ impl ReceiveBatch {
         }
     }
 
-    /// Takes in what the socket holds. Says whether there may be more, and the socket's own count
-    /// of dropped datagrams since it was opened where the kernel told it.
+    /// Receives the socket's queued datagrams, at most a full batch, without blocking. Fails with
+    /// `WouldBlock` if there are none.
     pub fn receive(&mut self, socket: &impl AsRawFd) -> io::Result<Filled> {
         for header in self.headers.iter_mut().take(self.received.len()) {
             make_room(header);
         }
         self.received.clear();
-        // SAFETY: every header points to a name, a buffer and a control area of its own, which
-        // belong to this batch, are never moved or resized, and have the lengths given; nothing
-        // else refers to them during the call.
+        // SAFETY: every header points to its own name, buffer and control area, which belong to
+        // this batch, are never moved or resized, and have the given lengths; nothing else accesses
+        // them during the call.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -158,8 +157,8 @@ impl ReceiveBatch {
         for (index, header) in self.headers.iter().enumerate().take(count) {
             let told = read_control(&header.msg_hdr);
             drops = told.drops.or(drops);
-            // SAFETY: the kernel has filled in the name, as long as `msg_namelen` says, of a family
-            // that its first bytes tell; it was zeroed before.
+            // SAFETY: the kernel wrote `msg_namelen` bytes of the name, whose first bytes hold its
+            // family; the name was zeroed before.
             let name = unsafe {
                 SockAddr::new(
                     std::mem::transmute_copy(self.names[index].assume_init_ref()),
@@ -180,7 +179,7 @@ impl ReceiveBatch {
         })
     }
 
-    /// The datagrams of the last [`ReceiveBatch::receive`], in order of arrival.
+    /// Iterates over the datagrams of the last [`ReceiveBatch::receive`], in order of arrival.
     pub fn datagrams<'a>(&'a self, clock: &'a Clock) -> impl Iterator<Item = Datagram<'a>> + 'a {
         self.received
             .iter()
@@ -199,25 +198,25 @@ impl ReceiveBatch {
     }
 }
 
-/// What one call brought.
+/// Result of [`ReceiveBatch::receive`].
 #[derive(Clone, Copy, Debug)]
 pub struct Filled {
-    /// How many datagrams.
+    /// Number of datagrams received.
     pub count: usize,
-    /// Whether the batch was filled, so that the socket may hold more.
+    /// True if the batch was filled, so that the socket may hold more.
     pub more: bool,
-    /// Datagrams that the kernel dropped for this socket since it was opened, where it said so.
+    /// Datagrams that the kernel dropped for this socket since it was opened, if it reported them.
     pub drops: Option<u32>,
 }
 
-/// Says how much room a header's places have: the kernel puts there how much it used.
+/// Sets a header's lengths to the space available; the kernel overwrites them with the space used.
 fn make_room(header: &mut libc::mmsghdr) {
     header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
     header.msg_hdr.msg_controllen = CONTROL_BYTES;
     header.msg_hdr.msg_flags = 0;
 }
 
-/// Contents of the control messages of a datagram.
+/// Contents of a datagram's control messages.
 #[derive(Clone, Copy, Default)]
 struct Told {
     at: Option<i64>,
@@ -227,9 +226,9 @@ struct Told {
 
 fn read_control(header: &libc::msghdr) -> Told {
     let mut told = Told::default();
-    // SAFETY: `header` was filled in by the kernel, so its control area holds whole control
-    // messages for `msg_controllen` bytes; the CMSG functions stay within that, and each payload is
-    // read, unaligned, as the type that its level and kind stand for.
+    // SAFETY: the kernel filled in `header`, so its control area holds whole control messages in
+    // `msg_controllen` bytes; the CMSG functions stay within them, and each payload is read,
+    // unaligned, as the type that belongs to its level and kind.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
@@ -300,10 +299,10 @@ mod tests {
     }
 
     #[test]
-    fn whole_datagrams_are_whole() {
+    fn whole_batch_receives_the_longest_datagram() {
         let (sender, receiver) = (socket(), socket());
         let to = receiver.local_addr().expect("bound");
-        // The longest there is over IPv4.
+        // The longest payload over IPv4.
         let longest: Vec<u8> = (0..65_507u32).map(|number| (number % 251) as u8).collect();
         sender.send_to(&longest, to).expect("loopback takes it");
         let mut receive = ReceiveBatch::whole();
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_from_the_address_that_was_asked() {
+    fn replies_use_the_requested_source_address() {
         for (all, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "::1")] {
             let server = ports::bind(all.parse().expect("an address"), 0).expect("a free port");
             crate::options::ask_destination(&server).expect("linux tells");
@@ -325,7 +324,7 @@ mod tests {
                 IpAddr::V6(_) => "[::1]:0",
             };
             let client = std::net::UdpSocket::bind(local).expect("a free port");
-            // From now on it hears nobody else.
+            // A connected socket receives from this address only.
             client.connect((asked, port)).expect("any address will do");
             client.set_nonblocking(true).expect("linux can");
             client.send(b"asks").expect("loopback takes it");
@@ -340,7 +339,7 @@ mod tests {
                 let mut room = [0; 2000];
                 std::iter::from_fn(|| client.recv(&mut room).ok()).collect::<Vec<_>>()
             };
-            // One alone, and several that the kernel cuts apart.
+            // A single datagram, and several in one GSO send.
             for (length, expected) in [(900, vec![900]), (2900, vec![1000, 1000, 900])] {
                 let sent =
                     SegmentSender::new().send(&server, Some(&to), &vec![7; length], 1000, |_| {});
@@ -352,7 +351,8 @@ mod tests {
                 batch.send(&server, &clock, |_, left| assert!(left.is_some()));
                 assert_eq!(heard(), expected);
             }
-            // Datagrams of another source address are sent apart, and do not reach this client.
+            // Datagrams with another source address are sent separately and do not reach this
+            // client.
             if asked.is_ipv4() {
                 let other = to.sent_from(Some([127, 0, 0, 3].into()));
                 let mut batch = SendBatch::new();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_dropped_is_told() {
+    fn kernel_drops_are_reported() {
         let sender = socket();
         let receiver =
             ports::bind("127.0.0.1:0".parse().expect("an address"), 4096).expect("a free port");

@@ -1,28 +1,28 @@
-//! Sending what lies in one piece of memory as one or several datagrams.
+//! Sends one contiguous buffer as one or several datagrams.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
 use super::send::{Address, Controls, JOINED_MIN};
 
-/// How often a datagram is tried whose turn another one's error took.
+/// Attempts per datagram while the socket reports the error of an earlier datagram.
 const TRIES: u32 = 3;
 
-/// Sends datagrams that lie behind each other in memory, all of one length but the last, which may
-/// be shorter. Where they are more than an ordinary packet holds, the kernel cuts them apart
-/// (`UDP_SEGMENT`, udp(7)). A kernel or a device that cannot do so says so the first time, and is
-/// not asked again.
+/// Sends datagrams that are contiguous in memory and have the same length, except that the last may
+/// be shorter. If they exceed an ordinary packet, the kernel splits them (GSO: `UDP_SEGMENT`,
+/// udp(7)). If the kernel or the device refuses this, datagrams are sent separately from then on.
 #[derive(Debug)]
 pub struct SegmentSender {
     joins: bool,
 }
 
-/// What became of datagrams that were to be sent.
+/// Result of [`SegmentSender::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Datagrams that the kernel did not take.
+    /// Datagrams that the kernel did not accept.
     pub refused: usize,
-    /// Whether it said that nobody is there, of a connected socket (ECONNREFUSED).
+    /// True if the kernel reported that no socket has the peer's port (ECONNREFUSED, connected
+    /// sockets only).
     pub nobody_there: bool,
 }
 
@@ -33,20 +33,20 @@ impl Default for SegmentSender {
 }
 
 impl SegmentSender {
-    /// One that has the kernel cut.
+    /// Returns a sender that uses GSO.
     pub fn new() -> SegmentSender {
         SegmentSender { joins: true }
     }
 
-    /// The same, with cutting by the kernel allowed or not.
+    /// Enables or disables GSO.
     pub fn with_joining(mut self, joins: bool) -> SegmentSender {
         self.joins = joins;
         self
     }
 
-    /// Sends `bytes` as datagrams of `size` bytes, to an address or to where the socket is
-    /// connected, and tells of each that the kernel took. Never waits: what does not fit into the
-    /// socket's buffer is refused.
+    /// Sends `bytes` as datagrams of `size` bytes, to `to` or to the connected peer, and calls
+    /// `left` for each datagram that the kernel accepted. Never blocks: a datagram that does not
+    /// fit into the socket's buffer is refused.
     ///
     /// # Panics
     /// If `size` is 0.
@@ -70,9 +70,9 @@ impl SegmentSender {
                     return sent;
                 }
                 Err(error) => match error.raw_os_error() {
-                    // The device cannot do it, unless the address is what is wrong.
+                    // The device does not support GSO, unless the address is the cause.
                     Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP) => cannot_join = true,
-                    // Each is too long for this way in one piece.
+                    // Each datagram is longer than the path MTU.
                     Some(libc::EMSGSIZE) => {}
                     _ => {
                         sent.refused = bytes.len().div_ceil(size);
@@ -94,7 +94,7 @@ impl SegmentSender {
     }
 }
 
-/// Tries again where the error is that of an earlier datagram, or none.
+/// Retries if the error belongs to an earlier datagram, or if the call was interrupted.
 fn retried(mut send: impl FnMut() -> io::Result<()>, sent: &mut Sent) -> io::Result<()> {
     let mut tries = 0;
     loop {
@@ -127,7 +127,7 @@ fn send_one(
         iov_len: bytes.len(),
     };
     let mut controls = Controls::none();
-    // SAFETY: a message header of zeroes is a valid one: no name, no buffers, no control.
+    // SAFETY: an all-zero message header is valid: no name, no buffers, no control messages.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     if let Some(to) = to {
         let (name, length) = to.raw();
@@ -138,8 +138,8 @@ fn send_one(
     header.msg_iovlen = 1;
     let size = size.map(|size| u16::try_from(size).unwrap_or(0));
     controls.wire(&mut header, size, to.and_then(Address::source));
-    // SAFETY: the header points to an address, a buffer and perhaps control messages that live
-    // until the call is over, each with its length; the kernel only reads them.
+    // SAFETY: the header points to an address, a buffer and possibly control messages, which live
+    // until the call returns, each with its length; the kernel only reads them.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
     match sent {
         ..0 => Err(io::Error::last_os_error()),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_one_piece_arrives_in_datagrams() {
+    fn one_buffer_arrives_as_datagrams_of_the_given_size() {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let sender = UdpSocket::bind(local).expect("a free port");
             let receiver = UdpSocket::bind(local).expect("a free port");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connected_socket_says_that_nobody_is_there() {
+    fn connected_socket_reports_connection_refused() {
         let sender = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let gone = UdpSocket::bind("127.0.0.1:0").and_then(|gone| gone.local_addr());
         sender
@@ -208,9 +208,9 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_take_is_counted() {
+    fn refused_datagrams_are_counted() {
         let sender = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        // Broadcast that was not asked for is refused.
+        // Broadcast is refused unless the socket enabled it.
         let to = "127.255.255.255:9".parse::<std::net::SocketAddr>();
         let to: Address = to.expect("an address").into();
         for length in [2500, 1000] {

@@ -1,4 +1,4 @@
-//! Sending: `sendmmsg`, and segmentation by the kernel (`UDP_SEGMENT`) where it pays.
+//! Batched sending: `sendmmsg`, and segmentation by the kernel (GSO: `UDP_SEGMENT`) where it pays.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,34 +9,34 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::clock::Clock;
 
-/// How many datagrams one call sends.
+/// Maximum number of datagrams per call.
 pub const SEND_COUNT: usize = 64;
 
-/// Packets are joined for the kernel to take apart only where the whole IP packet is larger than
-/// this. A capture on this machine sees them joined, and tells that by the length: a packet of up
-/// to 1600 bytes may be an ordinary one.
+/// Datagrams are combined for GSO only if the whole IP packet is longer than this. A capture on
+/// this machine sees the combined packet and recognises it by its length: a packet of up to 1600
+/// bytes may be an ordinary one.
 pub(super) const JOINED_MIN: usize = 1600;
 
-/// The most payload that is joined: an IP packet's length has 16 bits, headers included.
+/// Maximum combined payload: the length of an IP packet has 16 bits, headers included.
 const JOINED_MAX: usize = 65_000;
 
-/// How long a call waits for room in the socket's buffer: longer than a network card takes for what
-/// one buffer holds, and short enough that whoever comes next is not late for it.
+/// Maximum wait for space in the socket's buffer: longer than a network card takes to send one
+/// buffer, and short enough not to delay the next batch.
 const ROOM_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
 
-/// How often a datagram is tried whose turn another one's error took.
+/// Attempts per datagram while the socket reports the error of an earlier datagram.
 const TRIES: u32 = 3;
 
-/// Where datagrams go, as the kernel wants it written.
+/// Destination of datagrams, in the kernel's format.
 #[derive(Clone, Copy, Debug)]
 pub struct Address {
     name: Name,
-    /// Whether the socket is connected to it.
+    /// True if the socket is connected to this address.
     connected: bool,
-    /// Source address. By default, the kernel chooses it.
+    /// Source address; `None` if the kernel chooses it.
     source: Option<IpAddr>,
 }
 
@@ -76,8 +76,8 @@ impl From<SocketAddr> for Address {
 }
 
 impl Address {
-    /// The same, of a socket that is connected to it. The kernel is not told where a datagram goes
-    /// then: it would look for the way there anew for each (udp(7)).
+    /// Declares that the socket is connected to this address. Datagrams then carry no address,
+    /// which saves the kernel a route lookup for each (udp(7)).
     pub fn connected(self) -> Address {
         Address {
             connected: true,
@@ -85,7 +85,7 @@ impl Address {
         }
     }
 
-    /// Sets the source address, for a socket that is bound to all addresses.
+    /// Sets the source address, for a socket bound to the unspecified address.
     pub fn sent_from(self, source: Option<IpAddr>) -> Address {
         Address { source, ..self }
     }
@@ -125,7 +125,7 @@ impl Address {
         self.source
     }
 
-    /// What IP and UDP put before the payload.
+    /// Length of the IP and UDP headers.
     fn overhead(&self) -> usize {
         match self.name {
             Name::V4(_) => 28,
@@ -134,7 +134,7 @@ impl Address {
     }
 }
 
-/// Control messages of a message to be sent, in this order: segment size, and source address.
+/// Control messages of an outgoing message, in this order: segment size, and source address.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Controls {
@@ -142,7 +142,7 @@ pub(super) struct Controls {
     source: SourceControl,
 }
 
-/// A header, and a length of two bytes.
+/// Control message with a header and a length of two bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct SegmentControl {
@@ -152,7 +152,7 @@ struct SegmentControl {
     padding: [u8; 6],
 }
 
-/// A header, and the interface and the address: `in_pktinfo` or `in6_pktinfo`.
+/// Control message with a header, the interface and the address: `in_pktinfo` or `in6_pktinfo`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct SourceControl {
@@ -160,11 +160,11 @@ struct SourceControl {
     data: [u8; SOURCE_MAX],
 }
 
-/// The longer of both, rounded up to the header's alignment.
+/// The longer of the two, rounded up to the header's alignment.
 const SOURCE_MAX: usize = size_of::<libc::in6_pktinfo>().next_multiple_of(8);
 
 impl Controls {
-    /// Empty control messages; [`Controls::wire`] fills them in.
+    /// Returns empty control messages; [`Controls::wire`] fills them in.
     pub(super) fn none() -> Controls {
         let header = libc::cmsghdr {
             cmsg_len: 0,
@@ -184,8 +184,8 @@ impl Controls {
         }
     }
 
-    /// Fills in the segment size and the source address, as far as they are given, and points
-    /// `message` to them. `self` must not move before the message is sent.
+    /// Fills in the segment size and the source address, if given, and points `message` to them.
+    /// `self` must not move before the message is sent.
     pub(super) fn wire(
         &mut self,
         message: &mut libc::msghdr,
@@ -230,22 +230,23 @@ impl Controls {
         message.msg_control = match (size, source) {
             (None, None) => std::ptr::null_mut(),
             (None, Some(_)) => std::ptr::from_mut(&mut self.source).cast(),
-            // Points to the whole, so that it may be read behind the first message too.
+            // Points to the whole struct, so that the kernel may read the second message too.
             (Some(_), _) => std::ptr::from_mut(self).cast(),
         };
     }
 }
 
-/// Sends datagrams in batches: each a short header of its own and a payload that may be shared.
+/// Sends datagrams in batches. Each datagram has a short header of its own and a payload that may
+/// be shared.
 ///
-/// Datagrams that follow each other, go to the same place and are equally long (the last one may be
-/// shorter) are handed to the kernel as one, to be cut apart after its way through the stack
-/// (`UDP_SEGMENT`, udp(7)), where together they are larger than any ordinary packet. What arrives
-/// is the same. A kernel or a device that cannot do so says so the first time, and is not asked
-/// again.
+/// Consecutive datagrams with the same destination and the same length (the last may be shorter)
+/// are passed to the kernel as one, if together they are larger than any ordinary packet. The
+/// kernel splits them after they passed the network stack (GSO: `UDP_SEGMENT`, udp(7)). The
+/// receiver gets the same datagrams. If the kernel or the device refuses this, datagrams are sent
+/// separately from then on.
 pub struct SendBatch<P> {
     entries: Vec<Entry<P>>,
-    /// What the next call hands to the kernel; wired up anew for each.
+    /// Arguments of the next system call, rebuilt for each.
     messages: Vec<Message>,
     headers: Vec<libc::mmsghdr>,
     iovecs: Vec<libc::iovec>,
@@ -253,7 +254,7 @@ pub struct SendBatch<P> {
     joins: bool,
 }
 
-/// The longest header that a datagram may have of its own.
+/// Maximum length of a datagram's own header.
 const HEADER_MAX: usize = 40;
 
 struct Entry<P> {
@@ -264,7 +265,7 @@ struct Entry<P> {
     length: usize,
 }
 
-/// So many entries, from there on, that are one message of `sendmmsg`.
+/// Consecutive entries that form one message of `sendmmsg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Message {
     begin: usize,
@@ -278,7 +279,7 @@ impl<P: AsRef<[u8]>> Default for SendBatch<P> {
 }
 
 impl<P: AsRef<[u8]>> SendBatch<P> {
-    /// An empty batch: about 20 KiB.
+    /// Returns an empty batch of about 20 KiB.
     pub fn new() -> SendBatch<P> {
         let none = libc::iovec {
             iov_base: std::ptr::null_mut(),
@@ -287,7 +288,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         SendBatch {
             entries: Vec::with_capacity(SEND_COUNT),
             messages: Vec::with_capacity(SEND_COUNT),
-            // SAFETY: message headers of zeroes are valid ones: no name, no buffers, no control.
+            // SAFETY: all-zero message headers are valid: no name, no buffers, no control messages.
             headers: vec![unsafe { std::mem::zeroed() }; SEND_COUNT],
             iovecs: vec![none; 2 * SEND_COUNT],
             controls: vec![Controls::none(); SEND_COUNT],
@@ -295,13 +296,13 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         }
     }
 
-    /// The same, with segmentation by the kernel allowed or not. It is allowed by default.
+    /// Enables or disables GSO. Default: enabled.
     pub fn with_joining(mut self, joins: bool) -> SendBatch<P> {
         self.joins = joins;
         self
     }
 
-    /// Whether segmentation by the kernel is allowed, and was not refused so far.
+    /// Returns `true` if GSO is enabled and was not refused so far.
     pub fn joins(&self) -> bool {
         self.joins
     }
@@ -309,7 +310,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
     /// Adds a datagram.
     ///
     /// # Panics
-    /// If the batch is full, or the header longer than 40 bytes.
+    /// If the batch is full, or if the header is longer than 40 bytes.
     pub fn push(&mut self, to: Address, header: &[u8], payload: P) {
         assert!(!self.is_full(), "a full batch has to be sent first");
         let mut own = [0; HEADER_MAX];
@@ -324,28 +325,27 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         });
     }
 
-    /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether it has to be sent before another datagram is added.
+    /// Returns `true` if the batch must be sent before another datagram is added.
     pub fn is_full(&self) -> bool {
         self.entries.len() >= SEND_COUNT
     }
 
-    /// How many datagrams it holds.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Sends all, and tells of each, in the order in which they were added, the times right before
-    /// and right after the system call that took it; or none, where the kernel refused it (no room,
-    /// no way there). Such a one is not tried again, and does not keep back those after it. A full
-    /// socket is given one millisecond to become less so, once a call.
+    /// Sends all datagrams and empties the batch. Calls `left` for each, in the order of addition,
+    /// with the times right before and after the system call that accepted it, or with `None` if
+    /// the kernel refused it (no buffer space, no route). A refused datagram is not retried and
+    /// does not block later ones. If the socket's buffer is full, the call waits up to one
+    /// millisecond for space, but only once.
     ///
-    /// Says whether the kernel reported that nobody is there, of a connected socket (ECONNREFUSED):
-    /// it does so once, so nobody else hears it.
+    /// Returns `true` if the kernel reported ECONNREFUSED for a connected socket. It does so only
+    /// once, so no other call sees the error.
     pub fn send(
         &mut self,
         socket: &impl AsRawFd,
@@ -374,8 +374,8 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             let message = self.messages[next];
             match error.raw_os_error() {
                 Some(libc::EINTR) => continue,
-                // A socket reports the ICMP error of an earlier datagram at the next send, which
-                // has then not been tried.
+                // A socket reports the ICMP error of an earlier datagram at the next send, and does
+                // not attempt that send.
                 Some(libc::ECONNREFUSED) => {
                     nobody_there = true;
                     if tries < TRIES {
@@ -383,14 +383,15 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
                         continue;
                     }
                 }
-                // The device cannot do it, or the kernel does not know it: in parts, from now on.
+                // The device or the kernel does not support GSO: from now on, datagrams are sent
+                // separately.
                 Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP) if message.count > 1 => {
                     self.joins = false;
                     self.messages.truncate(next);
                     self.wire(message.begin, 0);
                     continue;
                 }
-                // Longer than this way allows in one piece: the parts may have to be fragmented.
+                // Longer than the path MTU: sent separately, the datagrams may be fragmented.
                 Some(libc::EMSGSIZE) if message.count > 1 => {
                     self.messages.truncate(next);
                     self.wire(message.begin, message.begin + message.count);
@@ -411,7 +412,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         nobody_there
     }
 
-    /// Makes messages of the entries from `begin` on. Those before `apart` are not joined.
+    /// Builds messages from the entries from `begin` on. Entries before `apart` are not combined.
     fn wire(&mut self, mut begin: usize, apart: usize) {
         while begin < self.entries.len() {
             let count = if self.joins && begin >= apart {
@@ -445,9 +446,9 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
 
     fn send_from(&mut self, socket: &impl AsRawFd, first: usize) -> io::Result<usize> {
         let headers = &mut self.headers[first..self.messages.len()];
-        // SAFETY: every header was wired up by `wire` since entries were last added: it points to
-        // an address and to buffers, in entries that are neither moved nor dropped before the call
-        // is over, and perhaps to control messages of its own, all with their lengths; the kernel
+        // SAFETY: `wire` built every header after entries were last added. Each header points to an
+        // address and to buffers, in entries that are neither moved nor dropped before the call
+        // returns, and possibly to its own control messages, all with their lengths; the kernel
         // only reads them.
         let sent = unsafe {
             libc::sendmmsg(
@@ -461,7 +462,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
     }
 }
 
-/// How many of the entries can be handed over as one, from the first on.
+/// Returns how many entries, from the first on, can be combined into one message.
 fn joined<P>(entries: &[Entry<P>]) -> usize {
     let first = &entries[0];
     let (mut count, mut total) = (1, first.length);
@@ -486,9 +487,9 @@ fn joined<P>(entries: &[Entry<P>]) -> usize {
 }
 
 fn wait_for_room(socket: &impl AsRawFd) {
-    // SAFETY: the socket is borrowed, and so open, for longer than this.
+    // SAFETY: the socket is borrowed, and therefore open, for longer than this.
     let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
-    // Whether there is room is found out by the next attempt.
+    // The next attempt finds out whether there is space.
     let _ = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], Some(&ROOM_WAIT));
 }
 

@@ -6,14 +6,15 @@ fn socket(address: &str) -> UdpSocket {
     UdpSocket::bind(address).expect("a free port")
 }
 
-/// All that a plain socket got so far: loopback delivers within the call that sends.
+/// Returns all datagrams that a plain socket received so far: loopback delivers within the send
+/// call.
 fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
     socket.set_nonblocking(true).expect("linux can");
     let mut buffer = [0; 65_536];
     std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec())).collect()
 }
 
-/// Datagrams of these lengths, each of other bytes.
+/// Returns datagrams of these lengths, each with different bytes.
 fn datagrams(lengths: &[usize]) -> Vec<([u8; 12], Vec<u8>)> {
     let numbered = lengths.iter().enumerate();
     numbered
@@ -33,7 +34,7 @@ fn whole(datagrams: &[([u8; 12], Vec<u8>)]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn joined_or_not_the_same_datagrams_arrive() {
+fn same_datagrams_arrive_with_and_without_gso() {
     let clock = Clock::start();
     for local in ["127.0.0.1:0", "[::1]:0"] {
         let (sender, receiver) = (socket(local), socket(local));
@@ -74,7 +75,7 @@ fn joined_or_not_the_same_datagrams_arrive() {
 }
 
 #[test]
-fn what_is_joined_goes_to_one_place_is_equally_long_and_no_ordinary_packet() {
+fn gso_needs_one_destination_equal_lengths_and_a_long_packet() {
     let here: Address = "127.0.0.1:9".parse::<SocketAddr>().expect("one").into();
     let there: Address = "127.0.0.1:7".parse::<SocketAddr>().expect("one").into();
     let entry = |to, length| Entry {
@@ -89,7 +90,7 @@ fn what_is_joined_goes_to_one_place_is_equally_long_and_no_ordinary_packet() {
     };
     for (lengths, count) in [
         (&[800, 800][..], 2),
-        // With its headers exactly 1600 bytes: it could be one packet.
+        // Exactly 1600 bytes with its headers: it could be one ordinary packet.
         (&[786, 786], 1),
         (&[786, 787], 1),
         (&[787, 786], 2),
@@ -105,12 +106,12 @@ fn what_is_joined_goes_to_one_place_is_equally_long_and_no_ordinary_packet() {
 }
 
 #[test]
-fn who_is_refused_keeps_nobody_back_and_may_be_asked_in_parts() {
+fn refused_datagram_does_not_block_later_ones() {
     let clock = Clock::start();
     let (sender, receiver) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
     let to: Address = receiver.local_addr().expect("bound").into();
-    // Broadcast that was not asked for is refused with EACCES; an IPv6 address on an IPv4
-    // socket with EAFNOSUPPORT.
+    // Broadcast is refused with EACCES unless the socket enabled it; an IPv6 address on an IPv4
+    // socket is refused with EAFNOSUPPORT.
     let broadcast = "127.255.255.255:9".parse::<SocketAddr>();
     let broadcast: Address = broadcast.expect("an address").into();
     let other: Address = "[::1]:9".parse::<SocketAddr>().expect("an address").into();
@@ -128,9 +129,10 @@ fn who_is_refused_keeps_nobody_back_and_may_be_asked_in_parts() {
     assert_eq!(numbers, [0, 2, 4, 6]);
 }
 
-/// A connected socket hears of the refusal, and passes it on at a later send: nobody else's loss.
+/// A connected socket receives the ICMP error and reports it at a later send, which must not lose
+/// that datagram.
 #[test]
-fn an_error_of_an_earlier_datagram_loses_no_other() {
+fn error_of_an_earlier_datagram_loses_no_other() {
     let clock = Clock::start();
     let (sender, receiver) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
     let gone = socket("127.0.0.1:0").local_addr().expect("bound");
@@ -148,10 +150,11 @@ fn an_error_of_an_earlier_datagram_loses_no_other() {
 }
 
 #[test]
-fn a_kernel_that_refuses_to_cut_is_not_asked_again() {
+fn gso_is_disabled_after_a_refusal() {
     let clock = Clock::start();
     let (sender, receiver) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
-    // What has no checksum cannot be cut: the kernel refuses as it does where it has not learnt to.
+    // Datagrams without a checksum cannot be split: the kernel refuses them like a kernel without
+    // GSO.
     set_no_check(&sender);
     let to = receiver.local_addr().expect("bound").into();
     let datagrams = datagrams(&[1200; 20]);
@@ -190,7 +193,7 @@ fn set_no_check(socket: &impl AsRawFd) {
 }
 
 #[test]
-fn a_connected_socket_is_not_told_where_datagrams_go() {
+fn connected_socket_ignores_the_address() {
     let clock = Clock::start();
     let (sender, receiver, other) = (
         socket("127.0.0.1:0"),
@@ -200,7 +203,7 @@ fn a_connected_socket_is_not_told_where_datagrams_go() {
     sender
         .connect(receiver.local_addr().expect("bound"))
         .expect("any address will do");
-    // Another address shows that it is not looked at.
+    // Another address shows that the address is ignored.
     let named = Address::from(other.local_addr().expect("bound")).connected();
     for lengths in [&[100, 200][..], &[1200; 4]] {
         let datagrams = datagrams(lengths);

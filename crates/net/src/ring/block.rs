@@ -1,58 +1,58 @@
-//! Takes a block of the ring apart into frames. Every number in it is checked against the block's
-//! end: whatever the bytes are, the parser stays inside of them and comes to an end.
+//! Splits a block of the ring into frames. Every number in the block is checked against its end:
+//! whatever the bytes are, the parser stays within them and terminates.
 //!
-//! A block (`TPACKET_V3`, linux/if_packet.h; all numbers in the machine's order) begins with the
-//! number of frames in it and the offset of the first. Each frame begins with the distance to the
-//! next one, the time, the packet's own length and how much of it was kept, and where within the
-//! frame the link-layer and the network header are; the interface follows at offset 48
-//! (`struct sockaddr_ll`), and right before the link-layer header lies what the kernel knows of
-//! segmentation (`struct virtio_net_hdr`).
+//! A block (`TPACKET_V3`, linux/if_packet.h; all numbers in native byte order) begins with its
+//! number of frames and the offset of the first. Each frame begins with the distance to the next
+//! frame, the time, the length of the packet and how much of it was captured, and the offsets of
+//! the link-layer header and the network header within the frame. The interface is at offset 48
+//! (`struct sockaddr_ll`). The kernel's information on segmentation is right before the link-layer
+//! header (`struct virtio_net_hdr`).
 
-/// A frame: what the kernel kept of one packet.
+/// A frame: what the kernel captured of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
-    /// What was kept, from the network header on.
+    /// Captured bytes, from the network header on.
     pub(super) packet: &'a [u8],
-    /// How long the packet is from the network header on.
+    /// Length of the packet from the network header on.
     pub(super) length: usize,
-    /// When the kernel took it in: nanoseconds since 1970.
+    /// Kernel arrival time, in nanoseconds since 1970.
     pub(super) realtime_nanos: i64,
-    /// For whom it is: `PACKET_HOST` and so on (packet(7)).
+    /// Packet type: `PACKET_HOST` and so on (packet(7)).
     pub(super) kind: u8,
-    /// The index of the interface it came in on.
+    /// Index of the receiving interface.
     pub(super) interface: u32,
-    /// Payload of each datagram but the last, where the packet stands for several (UDP GSO).
+    /// Payload length of each datagram but the last, if the packet holds several (UDP GSO).
     pub(super) segment: Option<u16>,
 }
 
-/// A frame does not hold what it says; what follows it in the block is lost as well.
+/// A frame contradicts itself. The rest of its block is lost as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// The frames of a block.
+/// Iterator over the frames of a block.
 #[derive(Clone, Debug)]
 pub(super) struct Frames<'a> {
     pub(super) block: &'a [u8],
-    /// Where the next frame begins.
+    /// Offset of the next frame.
     pub(super) offset: usize,
     pub(super) left: u32,
 }
 
 const BLOCK_FRAMES: usize = 12;
 const BLOCK_FIRST: usize = 16;
-/// Where the block's own header ends; no frame begins before.
+/// Length of the block's own header; no frame begins before its end.
 pub(super) const BLOCK_HEADER: usize = 48;
 
-/// `struct tpacket3_hdr`, aligned to 16, and `struct sockaddr_ll`.
+/// Lengths of `struct tpacket3_hdr`, aligned to 16, and `struct sockaddr_ll`.
 pub(super) const FRAME_HEADER: usize = 48 + 20;
-/// `struct virtio_net_hdr`.
+/// Length of `struct virtio_net_hdr`.
 pub(super) const SEGMENT_HEADER: usize = 10;
-/// `VIRTIO_NET_HDR_GSO_UDP_L4`, and the bit that may be set besides (`VIRTIO_NET_HDR_GSO_ECN`).
+/// `VIRTIO_NET_HDR_GSO_UDP_L4`, and the bit that may be set in addition (`VIRTIO_NET_HDR_GSO_ECN`).
 const SEGMENTS_UDP: u8 = 5;
 const SEGMENTS_ECN: u8 = 0x80;
 
 impl<'a> Frames<'a> {
-    /// The frames of a block that the kernel has handed over.
+    /// Iterates over the frames of a block that the kernel has handed over.
     pub(super) fn new(block: &'a [u8]) -> Frames<'a> {
         Frames {
             block,
@@ -61,12 +61,12 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Where in the block the next frame begins.
+    /// Offset of the next frame in the block.
     pub(super) fn offset(&self) -> usize {
         self.offset
     }
 
-    /// How many frames the kernel says are left.
+    /// Number of remaining frames, according to the kernel.
     pub(super) fn left(&self) -> u32 {
         self.left
     }
@@ -86,7 +86,7 @@ impl<'a> Frames<'a> {
         let (kept, length) = (word(12) as usize, word(16) as usize);
         let (link, network) = (half(24), half(26));
         let link_length = network.checked_sub(link)?;
-        // The kernel has put the segmentation header between its own and the packet.
+        // The segmentation header is between the kernel's own header and the packet.
         let segments: &[u8; SEGMENT_HEADER] = rest
             .get(
                 link.checked_sub(SEGMENT_HEADER)
@@ -99,7 +99,7 @@ impl<'a> Frames<'a> {
             return None;
         }
         if self.left > 1 {
-            // Frames do not overlap: so each one brings the end nearer.
+            // Frames do not overlap, so each one brings the end nearer.
             if next < network + packet.len() {
                 return None;
             }
@@ -139,12 +139,12 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// The frame that begins there, which [`Frames`] has found to be sound.
+/// Returns the frame at `offset`, which [`Frames`] has already found valid.
 pub(super) fn frame_at(memory: &[u8], offset: usize) -> Option<Frame<'_>> {
     let mut frames = Frames {
         block: memory,
         offset,
-        // There is no next one to look for.
+        // No next frame is needed.
         left: 1,
     };
     frames.frame()
@@ -160,12 +160,12 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A packet to be put into a block.
+    /// A packet to be written to a block.
     #[derive(Clone, Debug)]
     pub(in crate::ring) struct Put {
         pub(in crate::ring) packet: Vec<u8>,
         pub(in crate::ring) link_length: usize,
-        /// How much longer the packet is than what is kept.
+        /// Length of the packet beyond the captured bytes.
         pub(in crate::ring) more: u32,
         pub(in crate::ring) kind: u8,
         pub(in crate::ring) segment: u16,
@@ -185,7 +185,7 @@ pub(super) mod tests {
 
     const TIME: [u32; 2] = [1_700_000_000, 999_999_999];
 
-    /// A block as the kernel lays it out.
+    /// Builds a block in the kernel's layout.
     pub(in crate::ring) fn write(packets: &[Put]) -> Vec<u8> {
         let mut block = vec![0; BLOCK_HEADER];
         set(&mut block, BLOCK_FRAMES, packets.len() as u32);
@@ -225,14 +225,14 @@ pub(super) mod tests {
         write(&[1, 2, 3].map(|number| Put::new(vec![number; 100])))
     }
 
-    /// How many frames were read, and whether the block was sound.
+    /// Returns the number of frames read, and whether the block was valid.
     fn read(block: &[u8]) -> (usize, bool) {
         let (sound, malformed): (Vec<_>, Vec<_>) = Frames::new(block).partition(Result::is_ok);
         assert!(malformed.len() <= 1, "it ends at the first");
         (sound.len(), malformed.is_empty())
     }
 
-    /// Reads three frames with one number of the second changed.
+    /// Reads three frames after changing one number of the second.
     fn read_with(at: usize, value: u32) -> (usize, bool) {
         let mut block = three();
         let second = BLOCK_HEADER + u32_at(&block, BLOCK_HEADER).expect("it is there") as usize;
@@ -241,12 +241,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_count_of_frames_that_lies_ends_the_block() {
+    fn wrong_frame_count_ends_the_block() {
         let mut block = three();
         assert_eq!(read(&block), (3, true));
         for count in [4, 5, u32::MAX] {
             set(&mut block, BLOCK_FRAMES, count);
-            // The third says that it is the last, which contradicts the count.
+            // The third frame claims to be the last, which contradicts the count.
             assert_eq!(read(&block), (2, false), "{count}");
         }
         for count in [0, 1, 2] {
@@ -256,13 +256,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn distances_that_loop_go_back_or_leave_end_the_block() {
+    fn invalid_distances_end_the_block() {
         assert_eq!(read_with(0, 208), (3, true), "the true distance");
-        // To itself, and into itself.
+        // A distance to the frame itself, and into it.
         for next in [0, 8, 100, 205] {
             assert_eq!(read_with(0, next), (1, false), "{next}");
         }
-        // Out of the block, backwards if sums wrapped around: the frame itself is sound.
+        // A distance beyond the block, or backwards if sums wrapped around: the frame itself is
+        // valid.
         for next in [1 << 20, u32::MAX, u32::MAX - 207] {
             assert_eq!(read_with(0, next), (2, false), "{next}");
         }
@@ -274,17 +275,17 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn lengths_that_leave_the_block_or_contradict_each_other_end_it() {
-        // Kept: nothing, less than the link layer's header, beyond the block.
+    fn invalid_lengths_end_the_block() {
+        // Captured length: zero, less than the link-layer header, beyond the block.
         for kept in [0, 13, 10_000, u32::MAX] {
             assert_eq!(read_with(12, kept), (1, false), "{kept}");
         }
-        // Shorter than what was kept of it.
+        // Length of the packet: less than what was captured.
         for length in [0, 13, 113] {
             assert_eq!(read_with(16, length), (1, false), "{length}");
         }
-        // Headers before the frame's own end, or the wrong way round: 16 bits each, here as one
-        // word.
+        // Headers before the end of the frame's own header, or in the wrong order: 16 bits each,
+        // here as one word.
         let offsets = |link: u16, network: u16| {
             let [a, b] = link.to_ne_bytes();
             let [c, d] = network.to_ne_bytes();
@@ -296,7 +297,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn nothing_is_read_of_what_is_too_short() {
+    fn truncated_block_is_malformed() {
         let block = three();
         for length in 0..block.len() - 4 {
             let (frames, sound) = read(&block[..length]);
@@ -321,7 +322,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_again(packets in prop::collection::vec(any_put(), 0..20)) {
+        fn written_packets_are_read_back(packets in prop::collection::vec(any_put(), 0..20)) {
             let block = write(&packets);
             let frames: Vec<Frame<'_>> =
                 Frames::new(&block).map(|frame| frame.expect("it is sound")).collect();
@@ -336,13 +337,13 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_to_an_end(block in prop::collection::vec(any::<u8>(), 0..2000)) {
+        fn arbitrary_bytes_terminate(block in prop::collection::vec(any::<u8>(), 0..2000)) {
             let frames = Frames::new(&block).count();
             prop_assert!(frames <= block.len() / FRAME_HEADER + 1);
         }
 
         #[test]
-        fn a_sound_block_with_a_few_bytes_changed_is_read_to_an_end(
+        fn corrupted_block_terminates(
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         ) {
             let mut block = three();

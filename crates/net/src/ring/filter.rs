@@ -1,15 +1,15 @@
-//! The filter that the kernel runs over every packet of one protocol: classic BPF (linux/filter.h).
+//! The filter that the kernel runs for every packet of one protocol: classic BPF (linux/filter.h).
 //!
-//! It passes UDP to a range of ports, and what may be part of such a datagram without telling a
-//! port; and where that is asked for, TCP to the same ports. What is UDP takes as many steps with
-//! TCP as without. Its result is how many bytes of the packet are kept, counted from the link-layer
+//! The filter accepts UDP to a range of ports, and packets that may be part of such a datagram
+//! without containing a port; on request also TCP to the same ports. UDP takes as many instructions
+//! with TCP as without. The result is the number of bytes to capture, counted from the link-layer
 //! header.
 //!
-//! Headers are loaded relative to where the kernel says that the network header is (`SKF_NET_OFF`),
-//! whatever link layer is below. But many kernels read that way only what lies in a packet's first
-//! piece of memory, and a load that fails refuses the packet. So where the link layer is the common
-//! one (Ethernet or loopback, without a VLAN tag in the packet), the loads are relative to the
-//! packet's beginning: they reach everywhere, and are faster besides.
+//! Headers are loaded relative to the network header as located by the kernel (`SKF_NET_OFF`),
+//! whatever the link layer. However, many kernels can read only the first memory fragment of a
+//! packet that way, and a failed load rejects the packet. For the common link layers (Ethernet or
+//! loopback, without a VLAN tag in the packet), loads are therefore relative to the beginning of
+//! the packet: they reach all of it, and they are faster.
 
 use std::ops::RangeInclusive;
 
@@ -17,16 +17,15 @@ use socket2::SockFilter;
 
 use super::{Brief, Family};
 
-/// Packets longer than this are kept whole: they may stand for several datagrams of a local sender,
-/// whose headers are spread over the packet. Longer than any packet on a link with the usual MTU of
-/// 1500.
+/// Longer packets are captured whole: they may hold several datagrams of a local sender, whose
+/// headers are spread over the packet. Longer than any packet on a link with the usual MTU of 1500.
 pub(super) const WHOLE_ABOVE: u32 = 1600;
 
-/// How much of a TCP segment is kept: Ethernet with a VLAN tag, the longest IPv4 header, and of the
-/// TCP header all but the options. However long a segment is, no more is copied.
+/// Captured bytes of a TCP segment: Ethernet with a VLAN tag, the longest IPv4 header, and the TCP
+/// header without its options. No more is copied, however long the segment is.
 pub(super) const SEGMENT_KEPT: u32 = 18 + 60 + 20;
 
-/// More than any packet has.
+/// Longer than any packet.
 const WHOLE: u32 = 0x4_0000;
 
 const NET_OFF: u32 = libc::SKF_NET_OFF as u32;
@@ -34,7 +33,7 @@ const HARDWARE_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_HATYPE) as u32;
 /// A random number, which the kernel draws for each load.
 const RANDOM: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
 const ETHERNET_BYTES: u32 = 14;
-/// A tag that the packet still has.
+/// Length of a VLAN tag that the packet still contains.
 const VLAN_BYTES: u32 = 4;
 const UDP_BYTES: u32 = 8;
 
@@ -45,33 +44,33 @@ const ROUTING: u32 = 43;
 const FRAGMENT: u32 = 44;
 const DESTINATION_OPTIONS: u32 = 60;
 
-/// One instruction; a jump's targets are marks until the program is put together.
+/// One instruction; the targets of jumps are marks until the program is assembled.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     code: u32,
     k: u32,
-    /// Where to go if the condition holds, and if not; the next instruction if there is no mark.
+    /// Targets if the condition holds and if it does not; `None` is the next instruction.
     to: (Option<Mark>, Option<Mark>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// At the headers relative to the packet's beginning.
+    /// Checks of the headers relative to the beginning of the packet.
     Absolute,
-    /// At those relative to the network header.
+    /// Checks of the headers relative to the network header.
     Network,
     /// A later fragment, or a port in the range.
     Accept,
     KeepAll,
-    /// IPv4 of which no more than the headers and the first bytes are wanted; the index is the IP
-    /// header's length.
+    /// IPv4 of which only the headers and the first bytes are captured; the index register holds
+    /// the length of the IP header.
     BriefV4,
     /// The same in IPv6, without extension headers.
     BriefV6,
     /// A TCP segment to a port in the range.
     AcceptSegment,
     Refuse,
-    /// Somewhere within the headers' part; of the two copies, each has its own.
+    /// A target within the checks of the headers; each of the two copies has its own.
     Within(u8, Base),
 }
 
@@ -90,7 +89,7 @@ impl Base {
     }
 }
 
-/// The plain form of an instruction: code, jump if true, jump if false, operand.
+/// An assembled instruction: code, jump if true, jump if false, operand.
 pub(super) type Instruction = (u16, u8, u8, u32);
 
 /// A filter under construction.
@@ -121,7 +120,7 @@ impl Program {
         self.push(libc::BPF_LD | size | libc::BPF_ABS, offset);
     }
 
-    /// Goes on if the accumulator is `k`, else to `no`.
+    /// Continues if the accumulator is `k`, else jumps to `no`.
     fn require(&mut self, k: u32, no: Mark) {
         self.branch(
             libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
@@ -131,7 +130,7 @@ impl Program {
         );
     }
 
-    /// Goes on if the accumulator is `k` or more, else to `no`.
+    /// Continues if the accumulator is `k` or more, else jumps to `no`.
     fn at_least(&mut self, k: u32, no: Mark) {
         self.branch(
             libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K,
@@ -141,8 +140,8 @@ impl Program {
         );
     }
 
-    /// Accepts, with as much kept as the payload's first byte, in the accumulator, makes of
-    /// interest.
+    /// Accepts the datagram. The first byte of its payload, in the accumulator, selects how much is
+    /// captured.
     fn keep_by_first_byte(&mut self, wanted: &FilterRule, brief: Mark) {
         let less = if wanted.brief.is_some() {
             None
@@ -178,7 +177,7 @@ impl Program {
         }
     }
 
-    /// Goes to where all is kept if the packet may stand for several.
+    /// Jumps to the capture of the whole packet if it may hold several datagrams.
     fn keep_all_of_long(&mut self) {
         self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0);
         self.branch(
@@ -189,7 +188,7 @@ impl Program {
         );
     }
 
-    /// Goes to `yes` if the accumulator is `k`, else on.
+    /// Jumps to `yes` if the accumulator is `k`, else continues.
     fn jump_if(&mut self, k: u32, yes: Mark) {
         self.branch(
             libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
@@ -226,25 +225,25 @@ impl Program {
     }
 }
 
-/// What a filter lets through.
+/// Packets that a filter accepts, and the number of bytes captured of each.
 #[derive(Clone, Debug)]
 pub(super) struct FilterRule {
     pub(super) family: Family,
     /// Destination ports.
     pub(super) ports: RangeInclusive<u16>,
-    /// How many bytes of a packet of UDP are kept.
+    /// Captured bytes of a UDP packet.
     pub(super) snapshot: u32,
-    /// UDP of whose payload's first byte any of these bits is set is kept whole.
+    /// UDP datagrams are captured whole if any of these bits is set in the first byte of the payload.
     pub(super) whole_if: u8,
     /// Share of UDP datagrams that are kept whole: one in 2 to the power of this, at random.
     pub(super) whole_sample: Option<u8>,
-    /// Of what UDP only the first bytes of the payload are kept.
+    /// UDP datagrams of which only the first bytes of the payload are captured.
     pub(super) brief: Option<Brief>,
-    /// TCP too, of which its header is kept.
+    /// Accepts TCP too, and captures its header.
     pub(super) segments: bool,
 }
 
-/// The filter that lets that through and nothing else.
+/// Returns the filter for a rule.
 pub(super) fn program(wanted: &FilterRule) -> Vec<Instruction> {
     let &FilterRule {
         family, snapshot, ..
@@ -288,7 +287,7 @@ pub(super) fn program(wanted: &FilterRule) -> Vec<Instruction> {
     program.finish()
 }
 
-/// Reads the headers at `base`; always ends in a jump.
+/// Appends the checks of the headers at `base`; they always end in a jump.
 fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
     let &FilterRule {
         ref ports,
@@ -320,7 +319,7 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
             if by_first_byte {
                 program.mark(payload);
                 program.keep_sample(wanted);
-                // An empty one has no first byte.
+                // An empty datagram has no first byte.
                 program.push(
                     libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
                     at.wrapping_add(4),
@@ -335,7 +334,7 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
             if segments {
                 program.mark(tcp);
                 program.require(TCP, Mark::Refuse);
-                // No more than the first fragment tells a port, and none tells how much it is of.
+                // Only the first fragment contains a port, and none contains the segment's length.
                 program.load(libc::BPF_H, at.wrapping_add(6));
                 program.branch(
                     libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
@@ -386,8 +385,9 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
                 program.load(libc::BPF_H, at.wrapping_add(40 + 2));
                 port(program, ports, Mark::AcceptSegment);
             }
-            // What stands further behind is looked at where loops can be written. But the most
-            // frequent such packets are not UDP (ICMPv6 with a router alert): so one header is.
+            // Headers further back are read later, by code that can loop. One extension header is
+            // checked here, because the most frequent packets with one are not UDP (ICMPv6 with a
+            // router alert).
             program.mark(other);
             program.jump_if(HOP_BY_HOP, behind);
             program.jump_if(ROUTING, behind);
@@ -408,7 +408,7 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
     }
 }
 
-/// Goes to `accept` if the accumulator holds a port of the range, and refuses else.
+/// Jumps to `accept` if the accumulator holds a port of the range, else to `Refuse`.
 fn port(program: &mut Program, ports: &RangeInclusive<u16>, accept: Mark) {
     program.branch(
         libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K,
@@ -424,7 +424,7 @@ fn port(program: &mut Program, ports: &RangeInclusive<u16>, accept: Mark) {
     );
 }
 
-/// As the kernel wants it.
+/// Converts a program to the kernel's format.
 pub(super) fn assemble(program: &[Instruction]) -> Vec<SockFilter> {
     program
         .iter()
@@ -440,13 +440,13 @@ mod tests {
     /// A packet as the kernel shows it to a filter.
     struct Shown<'a> {
         bytes: &'a [u8],
-        /// Where the network header is.
+        /// Offset of the network header.
         network: usize,
         hardware: u32,
         random: u32,
     }
 
-    /// Runs a program as linux/filter.h describes it: a load that fails ends it with 0.
+    /// Runs a program as described in linux/filter.h: a failed load ends it with 0.
     fn run(program: &[Instruction], packet: &Shown<'_>) -> u32 {
         execute(program, packet).unwrap_or(0)
     }
@@ -523,7 +523,7 @@ mod tests {
         packet
     }
 
-    /// An IPv6 packet with extension headers of 8 bytes, and a port behind them.
+    /// An IPv6 packet with extension headers of 8 bytes, followed by a port.
     fn v6(headers: &[u8], fragment: u16, port: u16) -> Vec<u8> {
         let (first, rest) = headers.split_first().expect("at least one");
         let mut packet = vec![0; 40];
@@ -539,8 +539,8 @@ mod tests {
         packet
     }
 
-    /// What the filter for UDP says of a packet on each of the link layers; it must be the same.
-    /// And it must be what the one for TCP as well says, unless that is for TCP.
+    /// Returns the result of the filter for UDP, which must be the same on each link layer. The
+    /// filter for UDP and TCP must return the same, unless the packet is TCP.
     fn kept(family: Family, packet: &[u8]) -> u32 {
         let (plain, with) = (says(family, packet, false), says(family, packet, true));
         assert!(with == plain || (plain, with) == (0, SEGMENT_KEPT));
@@ -605,7 +605,7 @@ mod tests {
         for options in [0, 4, 40] {
             for (port, expected) in [(4999, 0), (5000, 164), (5003, 164), (5004, 0)] {
                 assert_eq!(kept(Family::V4, &v4(17, options, 0, port, 1200)), expected);
-                // The first fragment has ports; "don't fragment" is no fragment.
+                // The first fragment has ports; "don't fragment" does not make a packet a fragment.
                 assert_eq!(
                     kept(Family::V4, &v4(17, options, 0x2000, port, 1200)),
                     expected
@@ -623,13 +623,13 @@ mod tests {
     }
 
     #[test]
-    fn packets_longer_than_links_carry_are_kept_whole() {
+    fn packets_longer_than_the_mtu_are_captured_whole() {
         assert_eq!(kept(Family::V4, &v4(17, 0, 0, 5000, 1540)), 164);
         assert_eq!(kept(Family::V4, &v4(17, 0, 0, 5000, 1600)), WHOLE);
     }
 
     #[test]
-    fn what_bears_a_bit_is_kept_whole() {
+    fn datagrams_with_a_marked_bit_are_captured_whole() {
         for (bits, byte, expected) in [
             (0x20, 0x80, 164),
             (0x20, 0xa0, WHOLE),
@@ -650,10 +650,10 @@ mod tests {
                 packet[24 + options..26 + options].copy_from_slice(&1208u16.to_be_bytes());
                 packet[28 + options] = byte;
                 assert_eq!(says_with(&wanted(Family::V4), &packet), expected);
-                // It is another's.
+                // Another port.
                 packet[22 + options] = 0xff;
                 assert_eq!(says_with(&wanted(Family::V4), &packet), 0);
-                // Nothing is in it.
+                // An empty payload.
                 let mut packet = v4(17, options, 0, 5000, 0);
                 packet[24 + options..26 + options].copy_from_slice(&8u16.to_be_bytes());
                 assert_eq!(says_with(&wanted(Family::V4), &packet), 164);
@@ -726,7 +726,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_bears_no_bit_only_the_first_bytes_are_kept() {
+    fn only_first_bytes_of_brief_datagrams_are_captured() {
         let brief = Some(Brief {
             unless: 0x1f,
             bytes: 12,
@@ -759,8 +759,8 @@ mod tests {
                 };
                 let more = if v4_kept < 100 { u32::from(options) } else { 0 };
                 assert_eq!(kept(1200, 0), v4_kept + more);
-                // Of nothing there is no first byte; what stands for several, and a later fragment,
-                // is not brief.
+                // An empty payload has no first byte. A packet of several datagrams and a later
+                // fragment are not brief.
                 assert_eq!(kept(0, 0), 164);
                 assert_eq!(kept(1600, 0), WHOLE);
                 assert_eq!(kept(1200, 1), 164);
@@ -773,7 +773,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_passes_udp_to_the_ports_and_what_may_be_such() {
+    fn ipv6_passes_udp_to_the_ports_and_possible_udp() {
         for (port, expected) in [(4999, 0), (5000, 164), (5003, 164), (5004, 0)] {
             assert_eq!(kept(Family::V6, &v6(&[17], 0, port)), expected);
             assert_eq!(kept(Family::V6, &v6(&[44, 17], 1, port)), expected);
@@ -796,7 +796,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_passes_to_the_ports_if_asked_for_and_its_header_is_all_that_is_kept() {
+    fn requested_tcp_passes_with_its_header_only() {
         for (port, expected) in [(4999, 0), (5000, 98), (5003, 98), (5004, 0)] {
             for length in [0, 1400, 60_000] {
                 for options in [0, 40] {
@@ -809,7 +809,7 @@ mod tests {
                 }
             }
             assert_eq!(says(Family::V6, &v6(&[6], 0, port), true), expected);
-            // Not looked for behind other headers.
+            // TCP behind extension headers is not looked for.
             assert_eq!(says(Family::V6, &v6(&[60, 6], 0, port), true), 0);
         }
         assert_eq!(says(Family::V4, &v4(1, 0, 0, 5000, 100), true), 0);
@@ -818,7 +818,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_ends_on_any_packet(bytes in prop::collection::vec(any::<u8>(), 0..200), network in 0usize..40) {
+        fn filter_terminates_on_any_packet(bytes in prop::collection::vec(any::<u8>(), 0..200), network in 0usize..40) {
             for family in [Family::V4, Family::V6] {
                 for segments in [false, true] {
                     let brief = Some(Brief { unless: 0x1f, bytes: 12 });

@@ -1,9 +1,9 @@
-//! Datagrams that come in parts: they count once, when the last missing part is there, as the
-//! kernel would deliver them only then.
+//! Reassembly of fragmented datagrams. A datagram counts once, when its last missing fragment
+//! arrives, because the kernel delivers it only then.
 //!
-//! As Linux does, a part that is there already is passed over, and one that overlaps others in part
-//! spoils its datagram (RFC 5722; Linux does so for IPv4 as well). What is kept is bounded: a
-//! number of datagrams, a number of gaps in each, and a time.
+//! As in Linux, a duplicate fragment is ignored, and a fragment that partly overlaps others
+//! discards its datagram (RFC 5722; Linux does so for IPv4 as well). Memory is bounded by a number
+//! of datagrams, a number of gaps in each, and a time.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -14,33 +14,33 @@ use measure::Time;
 
 use super::packet::{Fragment, FragmentKey, UDP_BYTES, UdpHeader, socket_address};
 
-/// How many unfinished datagrams are kept; the oldest gives way.
+/// Maximum number of incomplete datagrams; beyond it the oldest is discarded.
 pub(super) const DATAGRAMS_MAX: usize = 1024;
 
-/// How long parts are waited for: what Linux does (`net.ipv4.ipfrag_time`).
+/// Reassembly timeout, as in Linux (`net.ipv4.ipfrag_time`).
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many separate stretches of one datagram are kept track of. Parts in order, or in reverse
-/// order, make one.
+/// Maximum number of separate ranges per datagram. Fragments in order, or in reverse order, form
+/// one range.
 const STRETCHES_MAX: usize = 16;
 
-/// How much of a datagram's beginning is kept.
+/// Bytes kept from the beginning of a datagram.
 const KEPT_BYTES: usize = 128;
 
-/// The longest datagram that there can be (RFC 791).
+/// Length of the longest possible datagram (RFC 791).
 const LENGTH_MAX: usize = 65_535;
 
-/// Unfinished datagrams.
+/// Incomplete datagrams.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
     unfinished: HashMap<FragmentKey, Unfinished>,
-    /// In the order in which they began. Those that are finished by now have another number in the
-    /// map, or none.
+    /// Datagrams in the order of their first fragment. Those that are complete by now have another
+    /// number in the map, or none.
     order: VecDeque<(FragmentKey, u64)>,
     began: u64,
-    /// Datagrams to our ports that were given up.
+    /// Discarded datagrams to our ports.
     pub(super) given_up: u64,
-    /// Datagrams given up whose first part was not seen: nobody knows for which port they were.
+    /// Discarded datagrams whose first fragment was not seen, so that their port is unknown.
     pub(super) given_up_unknown: u64,
 }
 
@@ -48,9 +48,9 @@ pub(super) struct Fragments {
 struct Unfinished {
     number: u64,
     since: Time,
-    /// What is there: in order, apart from each other.
+    /// Received ranges in order, separated by gaps.
     stretches: Vec<(u32, u32)>,
-    /// Known from the last part.
+    /// Known from the last fragment.
     end: Option<u32>,
     overhead: usize,
     first: Option<First>,
@@ -64,7 +64,7 @@ struct First {
     kept: usize,
 }
 
-/// A datagram of which all parts are there.
+/// A reassembled datagram.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) from: SocketAddr,
@@ -77,27 +77,27 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// The payload's first bytes.
+    /// The first bytes of the payload.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.kept]
     }
 }
 
-/// What became of a fragment.
+/// Result of adding a fragment.
 #[derive(Debug)]
 pub(super) enum Added {
-    /// It was the last that was missing.
+    /// The fragment completed its datagram.
     Whole(Box<Whole>),
-    /// Others are missing.
+    /// Other fragments are missing.
     Waiting,
-    /// Its datagram is for a port of somebody else.
+    /// The datagram is for another port.
     Foreign,
-    /// It cannot be part of a datagram.
+    /// The fragment cannot be part of a datagram, or its datagram is invalid.
     Malformed,
 }
 
 impl Fragments {
-    /// Takes in a fragment that arrived at `at`.
+    /// Adds a fragment that arrived at `at`.
     pub(super) fn add(
         &mut self,
         fragment: &Fragment<'_>,
@@ -113,7 +113,8 @@ impl Fragments {
                 return Added::Malformed;
             };
             if !ports.contains(&header.to) {
-                // Its other parts, which tell no port, may have come before it, and more may come.
+                // Other fragments, which contain no port, may have arrived before this one, and
+                // more may follow.
                 self.unfinished.remove(&fragment.key);
                 return Added::Foreign;
             }
@@ -134,7 +135,7 @@ impl Fragments {
         }
     }
 
-    /// Gives up what has waited too long.
+    /// Discards datagrams that have waited too long.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some((key, number)) = self.order.front().copied() {
             match self
@@ -150,7 +151,7 @@ impl Fragments {
         }
     }
 
-    /// Whether nothing is waited for.
+    /// Returns `true` if there is nothing to expire.
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -241,8 +242,8 @@ impl First {
     }
 }
 
-/// The fragment's place, if it can have one: within the longest datagram, not empty, and in whole
-/// units of 8 bytes but for the last.
+/// Returns the fragment's range in its datagram, or `None` if it cannot have one: a fragment is
+/// within the longest datagram, not empty, and a multiple of 8 bytes unless it is the last.
 fn place(fragment: &Fragment<'_>) -> Option<(u32, u32)> {
     let end = fragment.offset + fragment.length;
     let sound = fragment.length > 0
@@ -263,7 +264,7 @@ impl Unfinished {
         let index = self
             .stretches
             .partition_point(|&(_, before)| before < begin);
-        // The first that touches or comes after.
+        // The first range that touches the fragment or comes after it.
         if let Some(&(first, until)) = self.stretches.get(index)
             && first <= begin
             && end <= until
@@ -322,7 +323,7 @@ mod tests {
         }
     }
 
-    /// A datagram's bytes, its UDP header first.
+    /// Returns the bytes of a datagram, its UDP header first.
     fn datagram(port: u16, payload: usize) -> Vec<u8> {
         let mut bytes = header(port, payload);
         bytes.extend((0..payload).map(|index| (index % 251) as u8));
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_in_any_order_and_twice_make_one_datagram() {
+    fn fragments_in_any_order_and_duplicated_reassemble() {
         let bytes = datagram(5000, 4992);
         let orders = [
             [0, 1, 2, 3, 4],
@@ -378,13 +379,13 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_parts_spoil_their_datagram() {
+    fn overlapping_fragments_discard_their_datagram() {
         let bytes = datagram(5000, 4992);
         let mut fragments = Fragments::default();
         assert!(add(&mut fragments, &part(&bytes, 1, 0, 1000)).is_none());
         assert!(add(&mut fragments, &part(&bytes, 1, 992, 5000)).is_none());
         assert_eq!(fragments.given_up, 1);
-        // Beyond the known end, and two ends.
+        // Beyond the known end.
         assert!(add(&mut fragments, &part(&bytes, 2, 4000, 5000)).is_none());
         let longer = datagram(5000, 6000);
         assert!(add(&mut fragments, &part(&longer, 2, 5000, 5504)).is_none());
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_for_other_ports_and_impossible_ones_are_told_apart() {
+    fn foreign_and_malformed_fragments_are_distinguished() {
         let mut fragments = Fragments::default();
         let other = datagram(5001, 4992);
         let mut add = |fragment: &Fragment<'_>| fragments.add(fragment, Time::default(), &PORTS);
@@ -409,7 +410,7 @@ mod tests {
         odd = part(&bytes, 1, 0, 1000);
         odd.kept = &odd.kept[..7];
         assert!(matches!(add(&odd), Added::Malformed));
-        // UDP's own length is longer than all parts together.
+        // The UDP length is longer than all fragments together.
         let mut long = datagram(5000, 2000);
         long.truncate(1600);
         assert!(matches!(add(&part(&long, 2, 0, 800)), Added::Waiting));
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_incomplete_is_given_up_in_time() {
+    fn incomplete_datagrams_expire() {
         let mut fragments = Fragments::default();
         let bytes = datagram(5000, 4992);
         let second = |seconds| Time::from_start(Duration::from_secs(seconds));
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_bounds_to_what_is_kept() {
+    fn memory_is_bounded() {
         let mut fragments = Fragments::default();
         let bytes = datagram(5000, 60_000);
         for id in 0..5000 {
@@ -441,14 +442,14 @@ mod tests {
             assert!(fragments.unfinished.len() <= DATAGRAMS_MAX);
         }
         assert_eq!(fragments.given_up, 5000 - DATAGRAMS_MAX as u64);
-        // Those that are finished do not pile up behind one that is not.
+        // Completed datagrams do not accumulate behind an incomplete one.
         let short = datagram(5000, 2000);
         for id in 10_000..20_000 {
             add(&mut fragments, &part(&short, id, 0, 1000));
             assert!(add(&mut fragments, &part(&short, id, 1000, 3000)).is_some());
             assert!(fragments.order.len() <= 2 * DATAGRAMS_MAX);
         }
-        // Every other part only.
+        // Every second fragment only.
         for index in 0..30 {
             let begin = index * 2000;
             add(&mut fragments, &part(&bytes, 4999, begin, begin + 1000));
@@ -459,7 +460,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_parts_keep_the_stretches_apart_and_in_order(
+        fn ranges_stay_ordered_and_separated(
             parts in prop::collection::vec((0usize..40, 1usize..10, any::<bool>()), 1..60),
         ) {
             let mut fragments = Fragments::default();

@@ -1,22 +1,22 @@
-//! The socket and the memory that the kernel shares with it: the ring's only `unsafe` code.
+//! The socket and the memory that the kernel shares with it: the only `unsafe` code of the ring.
 //!
-//! Invariants that the `unsafe` blocks rest on:
+//! The `unsafe` blocks rely on these invariants:
 //!
-//! 1. `memory` is a mapping of `blocks * block_bytes` bytes, readable and writable, made once,
+//! 1. `memory` is a mapping of `blocks * block_bytes` bytes, readable and writable, created once,
 //!    never moved, and unmapped only when the [`Mapped`] is dropped. It does not outlive the
 //!    socket, and nothing else in this process has its address.
-//! 2. A block is either the kernel's or ours, as its `block_status` says. The kernel hands a block
-//!    over by setting [`USER`] there after it has written all else, and does not write to it until
-//!    we have set 0: an acquiring load that sees `USER` comes after all that the kernel wrote, and
-//!    our releasing store of 0 comes after all that we read. So bytes of a block are looked at only
-//!    between the two.
+//! 2. A block belongs either to the kernel or to us, as its `block_status` says. The kernel hands a
+//!    block over by setting [`USER`] after it has written everything else, and does not write to it
+//!    until we have set 0: an acquire load that sees `USER` happens after everything that the
+//!    kernel wrote, and our release store of 0 happens after everything that we read. So bytes of a
+//!    block are read only between the two.
 //! 3. A slice of blocks borrows the [`Mapped`] mutably, so it is gone before any of them is given
 //!    back.
-//! 4. `block_status` itself is only ever touched as an atomic, here and by the kernel, while the
-//!    block is not lent out.
+//! 4. `block_status` itself is only accessed as an atomic, here and by the kernel, while the block
+//!    is not lent out.
 //!
-//! Nothing that the kernel wrote is trusted beyond that: lengths and offsets within a block are the
-//! parser's to check ([`super::block`]).
+//! Everything else that the kernel wrote is untrusted: the parser checks lengths and offsets within
+//! a block ([`super::block`]).
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -31,10 +31,10 @@ use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
 /// `TP_STATUS_USER` (linux/if_packet.h): the block is ours.
 const USER: u32 = 1;
 
-/// Where in a block its status is: after the version and the offset of private data.
+/// Offset of the status in a block: after the version and the offset of private data.
 const STATUS_OFFSET: usize = 8;
 
-/// `PACKET_VERSION`'s value for the third version of the ring.
+/// Value of `PACKET_VERSION` for the third version of the ring.
 const TPACKET_V3: libc::c_int = 2;
 const PACKET_VERSION: libc::c_int = 10;
 const PACKET_STATISTICS: libc::c_int = 6;
@@ -52,15 +52,15 @@ pub(super) struct Mapped {
     memory: NonNull<u8>,
     block_bytes: usize,
     blocks: usize,
-    /// The block that the kernel hands over next; less than `blocks`.
+    /// Index of the block that the kernel hands over next; less than `blocks`.
     next: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; nothing of it is reached but through
-// this value, which is moved as a whole.
+// SAFETY: the mapping belongs to the process, not to a thread, and is only accessed through this
+// value, which is moved as a whole.
 unsafe impl Send for Mapped {}
 
-/// As `struct tpacket_req3` (linux/if_packet.h).
+/// Layout of `struct tpacket_req3` (linux/if_packet.h).
 #[repr(C)]
 struct Request {
     block_size: u32,
@@ -72,21 +72,21 @@ struct Request {
     feature_req_word: u32,
 }
 
-/// As `struct tpacket_stats_v3` (linux/if_packet.h).
+/// Layout of `struct tpacket_stats_v3` (linux/if_packet.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Statistics {
-    /// Packets that passed the filter, those dropped for lack of room included.
+    /// Packets that passed the filter, including those dropped for lack of space.
     pub(super) packets: u32,
-    /// Of them, those for which there was no room.
+    /// Packets dropped for lack of space.
     pub(super) drops: u32,
     /// How often the ring was full.
     pub(super) freezes: u32,
 }
 
 impl Mapped {
-    /// Opens a packet socket for all interfaces, and its ring. Nothing but what `filter` passes, of
-    /// the link-layer protocol `protocol` (`ETH_P_IP`, ...), ever enters it.
+    /// Opens a packet socket for all interfaces, and its ring. Only packets of the link-layer
+    /// protocol `protocol` (`ETH_P_IP`, ...) that pass `filter` ever enter it.
     pub(super) fn open(
         protocol: u16,
         filter: &[SockFilter],
@@ -95,13 +95,13 @@ impl Mapped {
         block_timeout: Duration,
     ) -> io::Result<Mapped> {
         let (block_bytes, blocks) = (block_bytes.get(), blocks.get());
-        // Of no protocol, so that it receives nothing before it is bound.
+        // Without a protocol, so that it receives nothing before it is bound.
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         socket.attach_filter(filter)?;
         set_option(&socket, PACKET_VERSION, &TPACKET_V3)?;
         set_option(&socket, PACKET_VNET_HDR, &(1 as libc::c_int))?;
-        // Bound to one protocol the socket sees nothing that leaves anyway, so that a kernel before
-        // 4.20, which does not know the option, does as well.
+        // A socket that is bound to one protocol does not see outgoing packets anyway, so a kernel
+        // before 4.20, which lacks the option, works as well.
         let _ = set_option(&socket, PACKET_IGNORE_OUTGOING, &(1 as libc::c_int));
         let too_large = |_| io::Error::new(io::ErrorKind::InvalidInput, "the ring is too large");
         let request = Request {
@@ -116,7 +116,7 @@ impl Mapped {
             feature_req_word: 0,
         };
         set_option(&socket, PACKET_RX_RING, &request)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: a new mapping at an address chosen by the kernel touches no memory of ours.
         let memory = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -138,7 +138,7 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// Whether the kernel has handed over so many blocks, or all there are.
+    /// Returns `true` if the kernel has handed over at least `blocks` blocks, or all there are.
     pub(super) fn ready(&self, blocks: usize) -> bool {
         let last = blocks.clamp(1, self.blocks) - 1;
         self.status((self.next + last) % self.blocks)
@@ -147,25 +147,25 @@ impl Mapped {
             != 0
     }
 
-    /// The next blocks that the kernel has handed over: up to so many, and up to the end of the
-    /// mapping, one after the other in one slice. Empty where there is none. They stay ours until
+    /// Returns the next blocks that the kernel has handed over as one slice: at most `most`, and
+    /// not beyond the end of the mapping. Empty if there are none. They belong to us until
     /// [`Mapped::give_back`].
     pub(super) fn next_blocks(&mut self, most: usize) -> &[u8] {
         let most = most.min(self.blocks - self.next);
         let ours = (0..most)
             .take_while(|block| self.status(self.next + block).load(Ordering::Acquire) & USER != 0)
             .count();
-        // SAFETY: `next` and the blocks after it lie within the mapping (1), each is ours since an
-        // acquiring load saw its `USER`, and the kernel does not write to it until it is given back
-        // (2), which the borrow of `self` forbids while the slice lives (3). Mapped memory is
-        // initialised: the kernel gives zeroed pages.
+        // SAFETY: `next` and the blocks after it lie within the mapping (1). Each is ours because
+        // an acquire load saw its `USER`, and the kernel does not write to it until it is given
+        // back (2), which the borrow of `self` prevents while the slice lives (3). Mapped memory is
+        // initialised: the kernel provides zeroed pages.
         unsafe {
             std::slice::from_raw_parts(self.start(self.next).as_ptr(), ours * self.block_bytes)
         }
     }
 
-    /// Gives the first so many blocks of the last [`Mapped::next_blocks`] back to the kernel, of
-    /// those that are ours.
+    /// Gives the first `blocks` blocks of the last [`Mapped::next_blocks`] back to the kernel, as
+    /// far as they are ours.
     pub(super) fn give_back(&mut self, blocks: usize) {
         for _ in 0..blocks {
             if !self.ready(1) {
@@ -176,12 +176,12 @@ impl Mapped {
         }
     }
 
-    /// What the kernel has counted since the last call.
+    /// Returns what the kernel has counted since the last call.
     pub(super) fn statistics(&self) -> io::Result<Statistics> {
         let mut statistics = Statistics::default();
         let mut length = size_of::<Statistics>() as libc::socklen_t;
-        // SAFETY: `statistics` is valid for writes of `length` bytes, all values of which are valid
-        // for it, and the kernel writes at most that many.
+        // SAFETY: `statistics` is valid for writes of `length` bytes, every value of these bytes is
+        // valid for it, and the kernel writes at most that many.
         let result = unsafe {
             libc::getsockopt(
                 self.socket.as_raw_fd(),
@@ -198,28 +198,29 @@ impl Mapped {
         }
     }
 
-    /// Puts another filter in the place of the present one; no packet goes by unfiltered meanwhile.
+    /// Replaces the filter; no packet passes unfiltered in between.
     pub(super) fn replace_filter(&self, filter: &[SockFilter]) -> io::Result<()> {
         self.socket.attach_filter(filter)
     }
 
     fn start(&self, block: usize) -> NonNull<u8> {
         assert!(block < self.blocks, "there is no such block");
-        // SAFETY: the block lies within the mapping (1), as was just made sure of.
+        // SAFETY: the block lies within the mapping (1), as checked above.
         unsafe { self.memory.add(block * self.block_bytes) }
     }
 
     fn status(&self, block: usize) -> &AtomicU32 {
-        // SAFETY: the place is within the block and so the mapping (1), aligned for `u32` because
-        // blocks are whole pages, lives as long as `self`, and is only touched as an atomic (4).
+        // SAFETY: the status lies within the block and so within the mapping (1), is aligned for
+        // `u32` because blocks are whole pages, lives as long as `self`, and is only accessed as an
+        // atomic (4).
         unsafe { AtomicU32::from_ptr(self.start(block).add(STATUS_OFFSET).as_ptr().cast()) }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made when it was opened (1), and nothing borrows it any more.
-        // It can fail only for a wrong address or length, which the invariant excludes.
+        // SAFETY: this is the mapping that was created on opening (1), and nothing borrows it any
+        // more. The call fails only for a wrong address or length, which the invariant excludes.
         let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.block_bytes * self.blocks) };
     }
 }
@@ -236,10 +237,10 @@ impl AsFd for Mapped {
     }
 }
 
-/// The address that stands for one link-layer protocol on every interface, present and future.
+/// Returns the address of one link-layer protocol on every interface, present and future.
 fn all_interfaces(protocol: u16) -> SockAddr {
-    // SAFETY: the storage is large enough for any address and zeroed; what is written there is a
-    // whole `sockaddr_ll`, whose length is given.
+    // SAFETY: the storage is large enough for any address and zeroed; a whole `sockaddr_ll` is
+    // written there, and its length is set.
     let ((), address) = unsafe {
         SockAddr::try_init(|storage, length| {
             storage
@@ -261,8 +262,8 @@ fn all_interfaces(protocol: u16) -> SockAddr {
     address
 }
 
-/// Sets a packet socket's option. `T` is one of the kernel's structures for it: only this file
-/// calls it.
+/// Sets an option of a packet socket. `T` is the kernel's structure for it: only this file calls
+/// the function.
 fn set_option<T>(socket: &Socket, name: libc::c_int, value: &T) -> io::Result<()> {
     // SAFETY: `value` is valid for reads of its size for the duration of the call; the kernel only
     // reads it.

@@ -1,29 +1,29 @@
-//! Datagrams, and headers of TCP segments, out of a ring of memory that the kernel shares with us
-//! (`AF_PACKET`, `TPACKET_V3`; packet(7)): hundreds for one wake-up, without a system call for any
-//! of them, each with the kernel's arrival time.
+//! Datagrams and headers of TCP segments from a ring of memory shared with the kernel (`AF_PACKET`,
+//! `TPACKET_V3`; packet(7)): hundreds for one wake-up, without a system call for each, and with the
+//! kernel's arrival time.
 //!
 //! # What it sees
-//! A [`PacketRing`] is bound to IPv4 or IPv6, not to every protocol. So it stands where the IP
-//! layer stands, and sees each received packet once, after bridges, bonds, VLANs and macvlans have
-//! been resolved, on every interface, those that appear later included; never what leaves. It looks
-//! at headers alone, before routing and netfilter:
-//! - Addresses are those in the packet. What the firewall drops is seen; what it redirects to
-//!   another port or address (DNAT) has the old one.
-//! - Packets that are being forwarded, and multicast of groups that nobody here has joined, are
-//!   seen: look at [`Datagram::to`].
+//! A [`PacketRing`] is bound to IPv4 or IPv6, not to every protocol. It therefore works where the
+//! IP layer does: it sees each received packet once, after bridges, bonds, VLANs and macvlans have
+//! been resolved, on every interface, including those that appear later. It never sees outgoing
+//! packets. It reads headers only, before routing and netfilter:
+//! - Addresses are those in the packet. Packets that the firewall drops are seen; packets that it
+//!   redirects to another port or address (DNAT) have the original one.
+//! - Forwarded packets are seen, and multicast of groups that no socket of this machine has joined:
+//!   check [`Datagram::to`].
 //! - Checksums are not verified.
-//! - It never sees the copy of a multicast or broadcast datagram that a sender in this network
-//!   namespace gets back of what it sends out of an interface other than loopback
-//!   (`PACKET_LOOPBACK`); nor what IPsec in transport mode brought; nor IPv6 fragments whose UDP
-//!   header stands behind destination options within the fragmented part.
+//! - Three kinds of packets are never seen: the copy of a multicast or broadcast datagram that a
+//!   sender in this network namespace receives of what it sends through an interface other than
+//!   loopback (`PACKET_LOOPBACK`); packets that arrived through IPsec in transport mode; and IPv6
+//!   fragments whose UDP header follows destination options within the fragmented part.
 //!
-//! [`crate::options::drop_all`] makes sockets that reserve the ports, and count what the kernel
-//! would have delivered to them: the ring's datagrams can be held against
+//! Sockets with [`crate::options::drop_all`] reserve the ports and count what the kernel would have
+//! delivered to them, so that the ring's datagrams can be compared with
 //! [`crate::options::drops`].
 //!
 //! # What it counts
-//! Nothing is lost silently: what found no room is in [`PacketRing::seen`], what could not be made
-//! use of in [`PacketRing::counters`].
+//! Nothing is lost silently: [`PacketRing::seen`] counts packets for which there was no space, and
+//! [`PacketRing::counters`] packets that could not be used.
 
 mod block;
 mod filter;
@@ -52,12 +52,10 @@ use reader::FrameReader;
 #[cfg(any(test, fuzzing))]
 pub use reader::read_any;
 
-/// Which version of IP a ring receives.
+/// IP version that a ring receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// IPv4.
     V4,
-    /// IPv6.
     V6,
 }
 
@@ -71,44 +69,42 @@ impl Family {
     }
 }
 
-/// How many bytes of a packet are kept when nothing else is said, from its link-layer header on:
-/// Ethernet with a VLAN tag (18), IPv4 with all its options (60), UDP (8), and [`WANTED_BYTES`]
-/// (76), and two more that make a frame 256 bytes with what the kernel puts before it. Of IPv6
-/// there is room for 22 bytes of extension headers.
+/// Default number of captured bytes, from the link-layer header on: Ethernet with a VLAN tag (18),
+/// IPv4 with all its options (60), UDP (8), [`WANTED_BYTES`] (76), and two more, so that a frame
+/// with the kernel's header has 256 bytes. In IPv6 this leaves 22 bytes for extension headers.
 pub const SNAPSHOT: usize = 164;
 
-/// How many of a payload's first bytes are wanted at least: a datagram of which fewer were kept is
-/// [`Counters::cut`]. An RTP header has 12, 4 for each of up to 15 contributing sources, and 4 of
-/// its extension (RFC 3550, 5.1 and 5.3.1).
+/// Minimum number of payload bytes wanted: a datagram of which fewer were captured counts as
+/// [`Counters::cut`]. An RTP header has 12 bytes, 4 for each of up to 15 contributing sources, and
+/// 4 of its extension (RFC 3550, 5.1 and 5.3.1).
 pub const WANTED_BYTES: usize = 12 + 15 * 4 + 4;
 
-/// A block must hold the longest packet there is, and the headers before it.
+/// Minimum size of a block: it must hold the longest possible packet and the headers before it.
 pub const BLOCK_BYTES_MIN: usize = 72 << 10;
 
-/// How a [`PacketRing`] is opened.
+/// Settings of a [`PacketRing`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingSettings {
-    /// IPv4 or IPv6: one ring for each.
+    /// IP version. Each version needs its own ring.
     pub family: Family,
-    /// Destination ports of UDP datagrams that are received, both ends included.
+    /// Destination ports of the UDP datagrams that are received, both ends included.
     pub ports: RangeInclusive<u16>,
-    /// Whether the headers of TCP segments to the same ports are received as well ([`Segment`]).
-    /// Default: no.
+    /// Receive the headers of TCP segments to the same ports too ([`Segment`]). Default: no.
     pub segments: bool,
-    /// Bytes of memory, rounded down to whole blocks; at least two. All of it is resident from the
-    /// beginning. Default: 8 MiB, which hold 32,000 packets of usual size.
+    /// Memory in bytes, rounded down to whole blocks; at least two blocks. All of it is resident
+    /// from the start. Default: 8 MiB, which hold 32,000 packets of usual size.
     pub bytes: usize,
-    /// Bytes of a block, the unit in which the kernel hands packets over: a multiple of the page
-    /// size, at least [`BLOCK_BYTES_MIN`]. Default: 128 KiB.
+    /// Size in bytes of a block, the unit in which the kernel hands packets over: a multiple of the
+    /// page size, at least [`BLOCK_BYTES_MIN`]. Default: 128 KiB.
     pub block_bytes: usize,
-    /// When the kernel hands over a block that is not full; whole milliseconds, at least one.
-    /// Default: 10 ms.
+    /// Time after which the kernel hands over a block that is not full; whole milliseconds, at
+    /// least one. Default: 10 ms.
     ///
-    /// Arrival times are the kernel's, so that waiting costs nothing but that things are noticed
-    /// later; each wake-up costs about 10 µs. Measured over loopback with
-    /// `examples/ring_timeout.rs`, 1000 sockets, packets of 1200 bytes (2 cores of a busy virtual
-    /// machine, Linux 6.18): processor time of the receiving thread in µs a packet, and how long
-    /// after its arrival a packet is looked at, mean and largest in ms.
+    /// Arrival times are the kernel's, so a long timeout costs nothing but later processing, while
+    /// each wake-up costs about 10 µs. Measured over loopback with `examples/ring_timeout.rs`, 1000
+    /// sockets, packets of 1200 bytes (2 cores of a busy virtual machine, Linux 6.18): processor
+    /// time of the receiving thread in µs per packet, then the mean and the largest delay from
+    /// arrival to processing in ms.
     ///
     /// | timeout | 1,000 packets/s | 10,000 packets/s | 100,000 packets/s |
     /// |--:|--:|--:|--:|
@@ -119,12 +115,12 @@ pub struct RingSettings {
     /// | 20 ms | 1.4, 10 to 20 | 0.24, 10 to 22 | 0.12, 2.6 to 16 |
     /// | 50 ms | 0.6, 25 to 50 | 0.18, 25 to 50 | 0.13, 2.6 to 45 |
     ///
-    /// A short one also makes the ring small: a block that is handed over half empty is gone until
-    /// it is given back, so that a thread that is kept from its work for longer than all blocks'
-    /// timeouts together (64 times 10 ms) loses packets even if they are few.
+    /// A short timeout also makes the ring smaller: a block that is handed over half empty is
+    /// unavailable until it is given back. A thread that is delayed for longer than the timeouts of
+    /// all blocks together (64 times 10 ms) therefore loses packets even if they are few.
     pub block_timeout: Duration,
-    /// How many bytes of a packet are kept, from its link-layer header on; packets longer than 1600
-    /// are always kept whole. Default: [`SNAPSHOT`].
+    /// Captured bytes of a packet, from its link-layer header on; packets longer than 1600 bytes
+    /// are always captured whole. Default: [`SNAPSHOT`].
     pub snapshot: usize,
     /// Datagrams of whose payload's first byte any of these bits is set are kept whole as well. Not
     /// looked at in IPv6 behind extension headers. Default: 0, none.
@@ -136,19 +132,19 @@ pub struct RingSettings {
     pub brief: Option<Brief>,
 }
 
-/// Datagrams of which only the first bytes are wanted: what is kept of them takes 160 bytes of the
-/// ring instead of 256, and as much less of the memory's and the caches' time.
+/// Datagrams of which only the first bytes are captured. Each takes 160 bytes of the ring instead
+/// of 256, and accordingly less memory and cache bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Brief {
-    /// Those of whose payload's first byte none of these bits is set. In IPv6 behind extension
-    /// headers there are none.
+    /// Selects datagrams whose first payload byte has none of these bits set. In IPv6 behind
+    /// extension headers none is selected.
     pub unless: u8,
-    /// How many bytes of the payload are kept at least, in place of [`WANTED_BYTES`].
+    /// Minimum number of captured payload bytes, in place of [`WANTED_BYTES`].
     pub bytes: u8,
 }
 
 impl RingSettings {
-    /// The defaults, for datagrams of `family` to `ports`.
+    /// Returns the defaults, for datagrams of `family` to `ports`.
     pub fn new(family: Family, ports: RangeInclusive<u16>) -> RingSettings {
         RingSettings {
             family,
@@ -165,60 +161,54 @@ impl RingSettings {
     }
 }
 
-/// A datagram out of a [`PacketRing`].
+/// A datagram from a [`PacketRing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Who sent it.
     pub from: SocketAddr,
-    /// For whom it is; the address may be a group's.
+    /// Destination; the address may be a multicast group.
     pub to: SocketAddr,
-    /// The first bytes of its payload: at least [`WANTED_BYTES`] (or [`Brief::bytes`]) if it has as
-    /// many, unless it is counted as [`Counters::cut`].
+    /// First bytes of the payload: at least [`WANTED_BYTES`] (or [`Brief::bytes`]) if it has as
+    /// many, unless the datagram counts as [`Counters::cut`].
     pub bytes: &'a [u8],
-    /// How long the payload really is, in bytes, as its headers say.
+    /// Length of the payload in bytes, according to its headers.
     pub length: usize,
-    /// Bytes of IP and UDP headers that it took; of a fragmented one, those of all fragments.
+    /// Length of the IP and UDP headers in bytes; for a fragmented datagram, of all fragments.
     pub overhead: usize,
-    /// When the kernel took it in; of a fragmented one, the part that was missing last.
+    /// Kernel arrival time; for a fragmented datagram, that of the fragment that completed it.
     pub at: Time,
-    /// The index of the interface that it came in on.
+    /// Index of the receiving interface.
     pub interface: u32,
 }
 
-/// The header of a TCP segment out of a [`PacketRing`]; of several that the kernel had put together
-/// (GRO, or a local sender's GSO) one stands for all. IPv4 fragments, and TCP behind IPv6 extension
-/// headers, are not seen.
+/// The header of a TCP segment from a [`PacketRing`]. If the kernel merged several segments (GRO,
+/// or a local sender's GSO), there is one header for all of them. IPv4 fragments, and TCP behind
+/// IPv6 extension headers, are not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Who sent it.
     pub from: SocketAddr,
-    /// For whom it is.
     pub to: SocketAddr,
-    /// Where it belongs in the stream.
     pub header: Header,
-    /// When the kernel took it in.
+    /// Kernel arrival time.
     pub at: Time,
 }
 
-/// What a [`PacketRing`] hands over.
+/// A packet that a [`PacketRing`] delivers.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrived<'a> {
-    /// A UDP datagram.
     Datagram(&'a Datagram<'a>),
-    /// A TCP segment's header.
     Segment(&'a Segment),
 }
 
-/// Takes what comes out of a ring. A closure does; only [`Take::take`] has to do anything.
+/// Receives the packets of a ring. Closures implement it; only [`Take::take`] is required.
 pub trait Take {
-    /// The packets that come next are for these ports. To look at what is needed of each, before
-    /// the first of them comes, lets the processor fetch all of it at the same time.
+    /// Announces the ports of the next packets. An implementation can read the state that it needs
+    /// for each, so that the processor fetches all of it at the same time.
     fn soon(&mut self, _ports: &[u16]) {}
 
-    /// A datagram, or a segment.
+    /// Handles one datagram or segment.
     fn take(&mut self, arrived: Arrived<'_>);
 
-    /// Several datagrams for that port, in the order in which they came.
+    /// Handles several datagrams to one port, in order of arrival.
     fn run<'a>(&mut self, _port: u16, datagrams: impl Iterator<Item = Datagram<'a>>) {
         for datagram in datagrams {
             self.take(Arrived::Datagram(&datagram));
@@ -232,51 +222,49 @@ impl<F: FnMut(Arrived<'_>)> Take for F {
     }
 }
 
-/// What one [`PacketRing::receive`] brought.
+/// Result of one [`PacketRing::receive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Packets out of the ring, of whatever kind.
+    /// Packets taken out of the ring, of any kind.
     pub frames: u64,
-    /// Datagrams that the caller was given.
+    /// Datagrams delivered to the caller.
     pub datagrams: u64,
     /// Blocks taken and given back.
     pub blocks: usize,
-    /// Whether another block is ready.
+    /// True if another block is ready.
     pub more: bool,
 }
 
-/// What the kernel has put into a ring since it was opened.
+/// The kernel's counts of a ring since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Packets that passed the filter, with those for which there was no room.
+    /// Packets that passed the filter, including those dropped for lack of space.
     pub arrived: u64,
-    /// Packets for which there was no room.
+    /// Packets dropped for lack of space.
     pub dropped: u64,
 }
 
-/// Packets that were received and not made use of, since the ring was opened.
+/// Packets that were received but could not be used as they should, since the ring was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets with headers that contradict themselves, and blocks that could not be read to their
-    /// end.
+    /// Packets whose headers contradict themselves, and blocks that could not be read to their end.
     pub malformed: u64,
-    /// Packets that are not for these ports, which the filter could not know.
+    /// Packets for other ports, which the filter could not recognise.
     pub foreign: u64,
-    /// Packets addressed to another machine's link-layer address, seen because an interface is
-    /// promiscuous.
+    /// Packets to another machine's link-layer address, seen because an interface is promiscuous.
     pub other_host: u64,
-    /// Fragmented datagrams for these ports that were given up: incomplete after 30 s,
-    /// inconsistent, or too many at a time (1024).
+    /// Discarded fragmented datagrams for these ports: incomplete after 30 s, inconsistent, or more
+    /// than 1024 at a time.
     pub fragments_given_up: u64,
-    /// The same of datagrams whose first fragment was not seen, so that nobody knows for which port
-    /// they were.
+    /// Discarded fragmented datagrams whose first fragment was not seen, so that their port is
+    /// unknown.
     pub fragments_unknown: u64,
-    /// Datagrams of which less than their first [`WANTED_BYTES`] (or [`Brief::bytes`]) were kept.
-    /// They were handed over.
+    /// Datagrams of which fewer than the first [`WANTED_BYTES`] (or [`Brief::bytes`]) were
+    /// captured. They were delivered.
     pub cut: u64,
 }
 
-/// A ring of received packets. One belongs to one worker and one version of IP.
+/// A ring of received packets, for one worker and one IP version.
 #[derive(Debug)]
 pub struct PacketRing {
     mapped: Mapped,
@@ -284,18 +272,18 @@ pub struct PacketRing {
     reader: FrameReader,
     handled: u64,
     seen: Seen,
-    /// Whether every packet is kept whole by now.
+    /// True once every packet is captured whole.
     whole: bool,
-    /// What the filter lets through.
+    /// The current rule of the filter.
     wanted: FilterRule,
 }
 
 impl PacketRing {
-    /// Opens a ring. Packets that arrive from now on are in it.
+    /// Opens a ring. It contains the packets that arrive from now on.
     ///
     /// # Errors
-    /// `PermissionDenied` without the capability CAP_NET_RAW, `InvalidInput` for sizes that cannot
-    /// be, and what the operating system says where memory is short or it knows no such rings.
+    /// `PermissionDenied` without the capability CAP_NET_RAW; `InvalidInput` for impossible sizes;
+    /// otherwise the operating system's error if memory is short or packet rings are not supported.
     pub fn open(settings: &RingSettings) -> io::Result<PacketRing> {
         let invalid = |text| io::Error::new(io::ErrorKind::InvalidInput, text);
         if settings.ports.is_empty() {
@@ -351,9 +339,10 @@ impl PacketRing {
         })
     }
 
-    /// Hands the datagrams of up to `blocks_max` blocks to `take` and gives the blocks back to the
-    /// kernel. Those for one port come one after the other, in the order in which they arrived.
-    /// Never waits: poll the file descriptor for that, and call this until there is no more.
+    /// Delivers the datagrams of up to `blocks_max` blocks to `take` and gives the blocks back to
+    /// the kernel. Datagrams for one port are delivered one after the other, in order of arrival;
+    /// if there are fragments among them, all datagrams keep their order of arrival. Never blocks:
+    /// poll the file descriptor, and call this until there is no more.
     pub fn receive(
         &mut self,
         clock: &Clock,
@@ -367,8 +356,8 @@ impl PacketRing {
         self.receive_all(clock, blocks_max, &mut all)
     }
 
-    /// As [`PacketRing::receive`], with the headers of TCP segments where
-    /// [`RingSettings::segments`] asks for them.
+    /// Like [`PacketRing::receive`], and delivers the headers of TCP segments too if
+    /// [`RingSettings::segments`] requests them.
     pub fn receive_all(&mut self, clock: &Clock, blocks_max: usize, take: &mut impl Take) -> Taken {
         let mut taken = Taken::default();
         while taken.blocks < blocks_max {
@@ -394,38 +383,39 @@ impl PacketRing {
             self.whole = true;
             self.wanted.snapshot = u32::MAX;
             let program = filter::program(&self.wanted);
-            // Where it is refused, what is cut goes on being counted.
+            // If this fails, cut datagrams are still counted.
             let _ = self.mapped.replace_filter(&filter::assemble(&program));
         }
         taken
     }
 
-    /// Whether the kernel has handed over so many blocks, or all there are. Costs no system call.
+    /// Returns `true` if the kernel has handed over at least `blocks` blocks, or all there are.
+    /// Needs no system call.
     pub fn has_ready(&self, blocks: usize) -> bool {
         self.mapped.ready(blocks)
     }
 
-    /// What the kernel has put into the ring since it was opened. Costs one system call.
+    /// Returns the kernel's counts since the ring was opened. Needs one system call.
     ///
-    /// `arrived - dropped == handled()` holds if and only if nothing is waiting in a block: the
-    /// kernel hands one over that is not full when [`RingSettings::block_timeout`] has passed.
+    /// `arrived - dropped == handled()` holds if and only if no packet is waiting in a block: the
+    /// kernel hands over a block that is not full after [`RingSettings::block_timeout`].
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn seen(&mut self) -> io::Result<Seen> {
-        // The kernel begins anew with each look.
+        // The kernel resets its counts on each read.
         let new = self.mapped.statistics()?;
         self.seen.arrived += u64::from(new.packets);
         self.seen.dropped += u64::from(new.drops);
         Ok(self.seen)
     }
 
-    /// How many packets were taken out of the ring since it was opened, of whatever kind.
+    /// Number of packets taken out of the ring since it was opened, of any kind.
     pub fn handled(&self) -> u64 {
         self.handled
     }
 
-    /// What was received and not made use of.
+    /// Returns the counts of packets that could not be used as they should.
     pub fn counters(&self) -> Counters {
         Counters {
             fragments_given_up: self.reader.fragments.given_up,

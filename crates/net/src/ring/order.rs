@@ -1,9 +1,9 @@
-//! Puts what several blocks hold in order by port, so that all packets of a stream are taken one
-//! after the other: what is known of a stream is out of the processor's caches when its next packet
-//! comes, and to fetch it costs more than to count a packet.
+//! Orders the packets of several blocks by port, so that all packets of a stream are processed one
+//! after the other: the state of a stream has left the processor's caches when its next packet
+//! arrives, and fetching it costs more than counting a packet.
 //!
-//! Packets of one port stay in the order in which they came. Where a part of a datagram is among
-//! them, which does not tell its port, all stay as they came: so a datagram in parts never
+//! Packets of one port keep their order of arrival. If there is a fragment among them that does not
+//! contain its port, all packets keep their order of arrival, so that a fragmented datagram never
 //! overtakes another one of its stream.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,41 +16,40 @@ use super::{Brief, Datagram, Take, WANTED_BYTES};
 use crate::clock::Clock;
 use crate::prefetch;
 
-/// How many ports are announced together: enough for all that a processor can ask for at a time.
+/// Number of ports announced together: as many as a processor can fetch at a time.
 const PORTS_TOGETHER: usize = 16;
-/// How many packets are taken after their ports were announced: few enough to stay in the nearest
+/// Number of packets processed after their ports were announced: few enough to stay in the nearest
 /// cache.
 const PACKETS_TOGETHER: usize = 64;
 
-/// How far ahead a block is asked for while it is gone through, and how much at a time: a frame as
-/// it usually is.
+/// Distance of the prefetch while a block is read, and its size: that of the usual frame.
 const AHEAD: usize = 5 * FRAME;
 const FRAME: usize = 160;
 
-/// What some blocks hold.
+/// The packets of some blocks.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     first: u16,
     items: Vec<Item>,
-    /// The order in which `items` are taken.
+    /// Order in which `items` are processed.
     order: Vec<Placed>,
-    /// Where in `order` the next item of each port goes; the last is of all that is for no port of
-    /// ours.
+    /// Position in `order` of the next item of each port; the last entry is for packets to other
+    /// ports.
     next: Vec<u32>,
-    /// Whether all have to be taken as they came.
+    /// True if all packets keep their order of arrival.
     as_they_came: bool,
 }
 
-/// Where among the items one is, and its port, for which it need not be looked at.
+/// Index of an item, and its port, so that the item itself need not be read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Placed {
     item: u32,
-    /// From the first of the ports.
+    /// Offset from the first port.
     port: u16,
     is_other: bool,
 }
 
-/// Some ports in a row, each once.
+/// Ports of consecutive packets, without consecutive duplicates.
 #[derive(Debug, Default)]
 struct Ports {
     known: usize,
@@ -58,7 +57,7 @@ struct Ports {
 }
 
 impl Ports {
-    /// Whether there was room for it.
+    /// Adds a port. Returns `false` if there is no space for it.
     #[inline]
     fn add(&mut self, port: u16) -> bool {
         if self.known > 0 && self.ports[self.known - 1] == port {
@@ -81,43 +80,42 @@ impl Deref for Ports {
     }
 }
 
-/// A packet, as small as it can be: thousands are kept at a time. What most of them need is read
-/// when their block is gone through from its beginning to its end, as memory likes to be read.
+/// A packet, as small as possible: thousands are kept at a time. What most packets need is read
+/// while their block is read sequentially, which is the fastest way to access memory.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     realtime_nanos: i64,
     from: Ipv4Addr,
     to: Ipv4Addr,
-    /// Of the packet's interface.
     interface: u32,
-    /// Where in the memory of the blocks the payload begins, if the item is [`Kind::Datagram`], and
-    /// the frame, if it is [`Kind::Other`].
+    /// Offset in the memory of the blocks: of the payload for [`Kind::Datagram`], of the frame for
+    /// [`Kind::Other`].
     at: u32,
     head: [u8; HEAD],
-    /// How much of the payload was kept.
+    /// Length of the captured payload.
     kept: u16,
-    /// How long it is.
+    /// Length of the payload.
     length: u16,
     from_port: u16,
-    /// From the first of the ports.
+    /// Offset from the first port.
     port: u16,
-    /// Bytes of IP and UDP headers.
+    /// Length of the IP and UDP headers in bytes.
     overhead: u8,
     kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// One whole datagram in IPv4 for one of our ports, of which as much was kept as is wanted.
+    /// A whole IPv4 datagram for one of our ports, of which all wanted bytes were captured.
     Datagram,
-    /// The same, and no more is wanted of it than its head.
+    /// Such a datagram of which only the head is wanted.
     Brief,
-    /// A frame that is read when it is taken.
+    /// A frame that is parsed when it is processed.
     Other,
 }
 
 impl Item {
-    /// A frame at `at` that is read when it is taken.
+    /// Item for a frame at `at` that is parsed when it is processed.
     fn other(at: u32, port: u16) -> Item {
         Item {
             realtime_nanos: 0,
@@ -135,7 +133,7 @@ impl Item {
         }
     }
 
-    /// The one datagram of a frame, of which no more is wanted than its head.
+    /// Item for the only datagram of a frame, of which only the head is wanted.
     #[inline(always)]
     fn plain(plain: &Plain, port: u16) -> Item {
         Item {
@@ -154,7 +152,7 @@ impl Item {
         }
     }
 
-    /// The one datagram of a frame; `None` if it has to be looked at more closely.
+    /// Item for the only datagram of a frame; `None` if the frame needs the full parser.
     #[inline(always)]
     fn datagram(
         frame: &Frame<'_>,
@@ -196,7 +194,7 @@ impl Item {
         })
     }
 
-    /// As a datagram, for `port`.
+    /// Returns the datagram of the item, for `port`.
     #[inline(always)]
     fn read<'a>(&'a self, port: u16, memory: &'a [u8], clock: &Clock) -> Datagram<'a> {
         Datagram {
@@ -215,8 +213,8 @@ impl Item {
 }
 
 impl Batch {
-    /// Finds the packets of the blocks that `memory` consists of. Gives how many the kernel says
-    /// there are, and how many blocks could not be read to their end.
+    /// Reads the packets of the blocks in `memory`. Returns their number according to the kernel,
+    /// and how many blocks could not be read to their end.
     pub(super) fn gather(
         &mut self,
         memory: &[u8],
@@ -227,7 +225,8 @@ impl Batch {
         self.items.clear();
         self.first = *ports.start();
         self.next.clear();
-        // One more for what is nobody's; there are no more than 65,535, because 0 is no port.
+        // One more entry for packets to other ports. There are no more than 65,535 ports, because 0
+        // is not a port.
         self.next
             .resize(usize::from(ports.end() - ports.start()) + 2, 0);
         self.as_they_came = false;
@@ -248,7 +247,7 @@ impl Batch {
                 match frames.next() {
                     Some(Ok(frame)) => {
                         let begin = block.as_ptr().addr() - memory.as_ptr().addr();
-                        // No memory of ours is so large that a place in it has no number.
+                        // The memory of the blocks is never so large that an offset does not fit.
                         match u32::try_from(begin + within) {
                             Ok(at) => self.add(&frame, at, memory, brief),
                             Err(_) => malformed += 1,
@@ -263,7 +262,7 @@ impl Batch {
         (announced, malformed)
     }
 
-    /// Takes the next frame if nothing about it is out of the ordinary.
+    /// Adds the next frame if it is an ordinary one. Otherwise it remains the next frame.
     #[inline(always)]
     fn add_plain(&mut self, frames: &mut Frames<'_>, brief: Brief) -> bool {
         let before = frames.clone();
@@ -271,7 +270,7 @@ impl Batch {
             return false;
         };
         let place = plain.to_port.wrapping_sub(self.first);
-        // The last of them stands for all that is for no port of ours.
+        // The last entry is for packets to other ports.
         let ours = usize::from(place) + 1 < self.next.len();
         if !ours || plain.head[0] & brief.unless != 0 || usize::from(brief.bytes) > HEAD {
             *frames = before;
@@ -308,7 +307,7 @@ impl Batch {
         self.items.push(Item::other(at, place));
     }
 
-    /// Sorts by counting: what is there is looked at once more, and compared with nothing.
+    /// Counting sort: reads each item once more, and compares none.
     fn arrange(&mut self) {
         self.order.clear();
         let count = self.items.len() as u32;
@@ -333,9 +332,9 @@ impl Batch {
         }
     }
 
-    /// Hands all datagrams to `take` that need no closer look, and the other frames to `other`, in
-    /// their order; `take` is told of ports some time before their packets come. Gives how many
-    /// datagrams `take` was given here.
+    /// Delivers the datagrams that do not need the full parser to `take`, and the other frames to
+    /// `other`, in their order; announces ports to `take` some time before their packets. Returns
+    /// the number of datagrams delivered to `take`.
     pub(super) fn hand_over<T: Take>(
         &self,
         memory: &[u8],
@@ -349,13 +348,13 @@ impl Batch {
         take.soon(&ports);
         while !rest.is_empty() {
             let (mut now, after) = rest.split_at(count);
-            // Those after these are fetched while these are counted.
+            // The next packets are fetched while these are counted.
             let (ports, next) = self.ports_ahead(after);
             take.soon(&ports);
             count = next;
             while let Some(&first) = now.first() {
                 if first.is_other {
-                    // It was read before.
+                    // The frame has been read before, so it is valid.
                     let item = &self.items[first.item as usize];
                     if let Some(frame) = frame_at(memory, item.at as usize) {
                         other(&frame, take);
@@ -380,13 +379,13 @@ impl Batch {
         datagrams
     }
 
-    /// The ports of the packets that come next, and how many packets they are of, which are asked
-    /// for.
+    /// Returns the ports of the next packets, and the number of these packets, which are
+    /// prefetched.
     fn ports_ahead(&self, rest: &[Placed]) -> (Ports, usize) {
         let mut ports = Ports::default();
         let mut packets = 0;
         for placed in rest.iter().take(PACKETS_TOGETHER) {
-            // That of nobody is no port at all.
+            // The entry for other ports is not a port.
             if !ports.add(self.first.saturating_add(placed.port)) {
                 break;
             }

@@ -1,18 +1,19 @@
-//! Reads IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC 768) and TCP (RFC 9293) headers out of what was
-//! kept of a packet.
+//! Parses the IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC 768) and TCP (RFC 9293) headers of captured
+//! packets.
 //!
-//! Lengths come from the headers, never from how much was kept. A header that contradicts the
-//! packet's length, or that was not kept whole, makes the packet malformed, as it does for the
-//! kernel. Checksums are not looked at: of a datagram's the ring keeps too little.
+//! Lengths come from the headers, never from the number of captured bytes. A header that
+//! contradicts the packet's length, or that was not captured completely, makes the packet
+//! malformed, as it does for the kernel. Checksums are not verified: too little of a datagram is
+//! captured.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use super::block::Frame;
 use crate::segments::Header;
 
-/// The UDP header.
+/// Length of the UDP header.
 pub(super) const UDP_BYTES: usize = 8;
-/// The TCP header without options.
+/// Length of the TCP header without options.
 const TCP_BYTES: usize = 20;
 
 const TCP: u8 = 6;
@@ -21,38 +22,39 @@ const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
-/// More extension headers than this are taken for nonsense: RFC 8200, 4.1 knows of seven.
+/// Maximum number of extension headers. Packets with more are malformed: RFC 8200, 4.1 defines
+/// seven.
 const EXTENSIONS_MAX: usize = 8;
 
-/// What a packet turned out to be.
+/// Result of parsing a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packet<'a> {
-    /// One datagram, or several of one sender that stand together in one packet.
+    /// One datagram, or several of one sender that the packet combines.
     Udp(Udp<'a>),
-    /// A part of a datagram.
+    /// A fragment of a datagram.
     Fragment(Fragment<'a>),
-    /// A segment, or several of one sender that stand together in one packet.
+    /// One segment, or several of one sender that the packet combines.
     Tcp(Tcp),
-    /// Sound as far as was read, but neither UDP nor TCP.
+    /// Valid as far as it was parsed, but neither UDP nor TCP.
     Other,
-    /// Too short, or at odds with itself.
+    /// Too short, or inconsistent.
     Malformed,
 }
 
-/// A packet that holds UDP whole.
+/// A UDP packet that is not a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Udp<'a> {
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
-    /// What was kept of the payload.
+    /// Captured part of the payload.
     pub(super) kept: &'a [u8],
-    /// How long the payload is.
+    /// Length of the payload.
     pub(super) length: usize,
-    /// Bytes of IP and UDP headers.
+    /// Length of the IP and UDP headers in bytes.
     pub(super) overhead: usize,
 }
 
-/// A packet that holds a TCP segment whole.
+/// A TCP packet that is not a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tcp {
     pub(super) from: SocketAddr,
@@ -60,7 +62,7 @@ pub(super) struct Tcp {
     pub(super) header: Header,
 }
 
-/// Which datagram a fragment is a part of (RFC 791, 3.2; RFC 8200, 4.5).
+/// Identity of the datagram to which a fragment belongs (RFC 791, 3.2; RFC 8200, 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FragmentKey {
     pub(super) from: IpAddr,
@@ -68,19 +70,19 @@ pub(super) struct FragmentKey {
     pub(super) id: u32,
 }
 
-/// A part of a datagram.
+/// A fragment of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fragment<'a> {
     pub(super) key: FragmentKey,
-    /// Where it belongs, in bytes from the UDP header on.
+    /// Offset in the datagram in bytes, counted from the UDP header.
     pub(super) offset: usize,
-    /// How many bytes of the datagram it holds.
+    /// Number of bytes of the datagram in the fragment.
     pub(super) length: usize,
-    /// Whether nothing comes after it.
+    /// True for the last fragment.
     pub(super) last: bool,
-    /// What was kept of it.
+    /// Captured bytes of the fragment.
     pub(super) kept: &'a [u8],
-    /// Bytes of its IP headers.
+    /// Length of its IP headers in bytes.
     pub(super) overhead: usize,
     pub(super) interface: u32,
 }
@@ -90,7 +92,7 @@ pub(super) struct Fragment<'a> {
 pub(super) struct UdpHeader {
     pub(super) from: u16,
     pub(super) to: u16,
-    /// Of header and payload.
+    /// Length of header and payload.
     pub(super) length: usize,
 }
 
@@ -106,7 +108,7 @@ impl UdpHeader {
     }
 }
 
-/// An address and a port; a link-local IPv6 address gets its interface, as `recvfrom` gives it.
+/// Returns a socket address; a link-local IPv6 address includes its interface, as in `recvfrom`.
 #[inline(always)]
 pub(super) fn socket_address(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
     match ip {
@@ -119,19 +121,19 @@ pub(super) fn socket_address(ip: IpAddr, port: u16, interface: u32) -> SocketAdd
     }
 }
 
-/// For which port a packet is, as far as a short look tells.
+/// Destination port of a packet, as far as a short check can find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Port {
-    /// This one, where the packet is sound.
+    /// This port, if the packet is valid.
     Is(u16),
-    /// None, as far as anybody can know.
+    /// No port can be found.
     None,
-    /// It may be any: the packet is a fragment, or has extension headers.
+    /// Any port is possible: the packet is a fragment, or has extension headers.
     Unknown,
 }
 
-/// For which port the packet is that begins with these bytes. That is what [`Packet::read`] finds
-/// as well, for all that this does not call [`Port::Unknown`].
+/// Finds the destination port of the packet that begins with these bytes. [`Packet::read`] finds
+/// the same port, unless the result is [`Port::Unknown`].
 #[inline]
 pub(super) fn port_of(packet: &[u8]) -> Port {
     let port_at = |at: usize| match packet.get(at + 2..at + 4) {
@@ -161,7 +163,7 @@ pub(super) fn port_of(packet: &[u8]) -> Port {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads the packet of a frame.
+    /// Parses the packet of a frame.
     pub(super) fn read(frame: &Frame<'a>) -> Packet<'a> {
         let packet = match frame.packet.first().map(|byte| byte >> 4) {
             Some(4) => read_v4(frame),
@@ -172,21 +174,21 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What an IPv4 header says, and what follows it.
+/// Contents of an IPv4 header, and what follows it.
 struct V4<'a> {
     from: IpAddr,
     to: IpAddr,
     protocol: u8,
     header_length: usize,
-    /// The field with the fragment's offset and flags.
+    /// Field with the fragment's offset and flags.
     fragment: u16,
     kept: &'a [u8],
-    /// How many bytes follow the header, kept or not.
+    /// Number of bytes after the header, captured or not.
     length: usize,
 }
 
 impl<'a> V4<'a> {
-    /// Of bits that only fragments have: more fragments, and the offset.
+    /// Bits that only fragments have: more fragments, and the offset.
     const FRAGMENT: u16 = 0x3fff;
 
     #[inline(always)]
@@ -195,7 +197,7 @@ impl<'a> V4<'a> {
         let header: &[u8; 20] = packet.first_chunk()?;
         let header_length = usize::from(header[0] & 0xf) * 4;
         let total = match u16::from_be_bytes([header[2], header[3]]) {
-            // More than the field can tell, as Linux puts segments together where it is told to
+            // Longer than the field allows: Linux merges segments to such packets if configured
             // ("BIG TCP").
             0 if header[9] == TCP && frame.length > usize::from(u16::MAX) => frame.length,
             total => usize::from(total),
@@ -213,15 +215,15 @@ impl<'a> V4<'a> {
             protocol: header[9],
             header_length,
             fragment: u16::from_be_bytes([header[6], header[7]]),
-            // A short packet is padded to what Ethernet wants: that is not part of it.
+            // Excludes the padding of a short Ethernet packet.
             kept: packet.get(header_length..packet.len().min(total))?,
             length: total - header_length,
         })
     }
 }
 
-/// The datagram of a packet that is IPv4 and holds one whole, as nearly all do: what
-/// [`Packet::read`] finds too, sooner. `None` says nothing.
+/// Returns the datagram of an IPv4 packet that is not a fragment, as nearly all are. It is what
+/// [`Packet::read`] returns, found sooner. `None` has no meaning.
 #[inline(always)]
 pub(super) fn whole_udp_v4<'a>(frame: &Frame<'a>) -> Option<Udp<'a>> {
     if frame.packet.first()? >> 4 != 4 {
@@ -299,7 +301,8 @@ fn read_v6<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
                 at += 8;
                 let place = u16::from_be_bytes([extension[2], extension[3]]);
                 let (more, offset) = (place & 1 != 0, usize::from(place & 0xfff8));
-                // A fragment that is all of it ("atomic", RFC 6946) is no fragment.
+                // A fragment that holds the whole datagram ("atomic", RFC 6946) is treated as
+                // unfragmented.
                 if !more && offset == 0 {
                     continue;
                 }
@@ -327,7 +330,7 @@ fn read_v6<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     None
 }
 
-/// Reads UDP out of the `length` bytes after the IP headers, of which `kept` were kept.
+/// Parses UDP in the `length` bytes after the IP headers, of which `kept` were captured.
 #[inline(always)]
 fn udp<'a>(
     frame: &Frame<'a>,
@@ -338,7 +341,7 @@ fn udp<'a>(
     ip_bytes: usize,
 ) -> Option<Udp<'a>> {
     let header = UdpHeader::read(kept)?;
-    // What comes after UDP's own length is not part of the datagram.
+    // Bytes beyond the UDP length are not part of the datagram.
     let payload = header.length.checked_sub(UDP_BYTES)?;
     if header.length > length {
         return None;
@@ -352,7 +355,7 @@ fn udp<'a>(
     })
 }
 
-/// Reads TCP out of the `length` bytes after the IP headers, of which `kept` were kept.
+/// Parses TCP in the `length` bytes after the IP headers, of which `kept` were captured.
 #[inline(never)]
 fn tcp<'a>(
     frame: &Frame<'a>,
@@ -383,7 +386,7 @@ fn tcp<'a>(
         ),
         header: Header {
             sequence: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
-            // What a reset bears is no part of the stream (RFC 9293, 3.5.3).
+            // The payload of a reset is not part of the stream (RFC 9293, 3.5.3).
             length: if flags & RST == 0 { payload } else { 0 },
             syn: flags & SYN != 0,
         },
@@ -395,7 +398,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// An IPv4 packet with a UDP header to `port` before `payload`, or a part of one.
+    /// An IPv4 packet with a UDP header to `port` and `payload`.
     pub(in crate::ring) fn v4(options: usize, port: u16, payload: &[u8]) -> Vec<u8> {
         let total = 20 + options + 8 + payload.len();
         let mut packet = vec![0; 20 + options];
@@ -435,7 +438,7 @@ pub(super) mod tests {
         [1234, port, length, 0].map(u16::to_be_bytes).concat()
     }
 
-    /// An IPv4 packet with a TCP segment to `port`, of which so many bytes of payload are there.
+    /// An IPv4 packet with a TCP segment to `port` that has `payload` bytes of payload.
     pub(in crate::ring) fn tcp_v4(port: u16, sequence: u32, flags: u8, payload: usize) -> Vec<u8> {
         let mut packet = v4(0, port, &[0; 24]);
         packet.truncate(20);
@@ -496,9 +499,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn lengths_come_from_headers_not_from_what_was_kept() {
+    fn lengths_come_from_headers_not_from_captured_bytes() {
         for whole in [v4(0, 5000, &[7; 1000]), v6(&[0], 5000, &[7; 1000])] {
-            // Cut off; and padded at the end, as short Ethernet packets are.
+            // Truncated; and padded at the end, as short Ethernet packets are.
             let udp = udp_of(&whole[..100], whole.len());
             assert_eq!((udp.length, udp.kept.len()), (1000, 100 - udp.overhead));
             let mut padded = whole.clone();
@@ -529,18 +532,18 @@ pub(super) mod tests {
         }
         check(&change(&four, 0, 0x44), four.len());
         check(&change(&four, 3, 19), four.len());
-        // UDP's own length: less than its header, more than the packet.
+        // UDP length: less than its header, more than the packet.
         check(&change(&four, 25, 7), four.len());
         check(&change(&four, 25, 19), four.len());
         check(&change(&six, 48 + 5, 19), six.len());
-        // Extension headers longer than the packet, and without an end.
+        // Extension headers longer than the packet, and an endless chain of them.
         check(&change(&six, 41, 200), six.len());
         let endless = v6(&[60; 9], 5000, &[1; 10]);
         check(&endless, endless.len());
     }
 
     #[test]
-    fn fragments_tell_which_datagram_and_where_in_it() {
+    fn fragment_identity_and_offset_are_read() {
         let mut packet = v4(0, 5000, &[1; 100]);
         packet[4..8].copy_from_slice(&[0xab, 0xcd, 0x20, 0x02]);
         let Packet::Fragment(fragment) = Packet::read(&frame(&packet, packet.len())) else {
@@ -571,9 +574,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn of_a_segment_its_place_in_the_stream_is_read() {
+    fn segment_position_in_the_stream_is_read() {
         let whole = tcp_v4(5000, 0x8765_4321, 0x18, 1000);
-        // However little of it was kept, and whatever pads it.
+        // Independent of the captured length and of padding.
         for packet in [
             whole.clone(),
             whole[..40].to_vec(),
@@ -603,7 +606,7 @@ pub(super) mod tests {
         six.extend(tcp_header(5000, 9, 0x10));
         let tcp = tcp_of(&six, 172);
         assert_eq!((tcp.header.sequence, tcp.header.length), (9, 100));
-        // Put together by the kernel to more than IPv4 can tell.
+        // Merged by the kernel to more than IPv4 can express.
         let mut big = whole.clone();
         big[2..4].fill(0);
         assert_eq!(tcp_of(&big, 100_000).header.length, 100_000 - 52);
@@ -611,13 +614,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn segments_at_odds_with_themselves_are_malformed_and_parts_of_them_are_none() {
+    fn inconsistent_segments_are_malformed_and_fragments_other() {
         let whole = tcp_v4(5000, 7, 0x18, 100);
         for kept in [0, 19, 20, 39] {
             let read = Packet::read(&frame(&whole[..kept], whole.len()));
             assert_eq!(read, Packet::Malformed, "{kept}");
         }
-        // A header shorter than any, and one longer than the packet.
+        // A header shorter than the minimum, and one longer than the packet.
         for words in [0, 4, 15] {
             let mut packet = tcp_v4(5000, 7, 0x18, 0);
             packet[32] = words << 4;
@@ -633,7 +636,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read(mut packet in prop::collection::vec(any::<u8>(), 0..200), six: bool, more in 0usize..2000) {
+        fn arbitrary_bytes_are_parsed_consistently(mut packet in prop::collection::vec(any::<u8>(), 0..200), six: bool, more in 0usize..2000) {
             if let Some(first) = packet.first_mut() {
                 *first = if six { 0x60 } else { 0x40 | (*first & 0xf) };
             }
@@ -648,9 +651,9 @@ pub(super) mod tests {
             }
         }
 
-        /// Headers near to sound ones, so that all kinds come up.
+        /// Headers that are nearly valid, so that all variants occur.
         #[test]
-        fn short_looks_find_what_the_long_one_finds(
+        fn short_parsers_agree_with_the_full_one(
             (six, options, protocol) in (any::<bool>(), 0usize..6, prop::sample::select(vec![UDP, TCP, 0, 43, 44, 60, 99])),
             fragment in prop::sample::select(vec![0u16, 0x4000, 0x2000, 0x0001, 0x8000]),
             port: u16,

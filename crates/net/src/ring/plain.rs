@@ -1,23 +1,24 @@
-//! Frames as nearly all of them are, read in one go: a whole datagram of one sender in IPv4 without
-//! options, its headers and the beginning of its payload kept. What is anything else is left to the
-//! parsers of `block` and `packet`, which find the same in such a frame, step by step.
+//! Fast path for the frames that are by far the most frequent: one whole datagram of one sender in
+//! IPv4 without options, with its headers and the beginning of its payload captured. All other
+//! frames are left to the parsers in `block` and `packet`. For a frame of the fast path they find
+//! the same, step by step.
 
 use std::net::Ipv4Addr;
 
 use super::block::{BLOCK_HEADER, FRAME_HEADER, Frames, SEGMENT_HEADER};
 
-/// How many bytes of a payload are kept beside its addresses: the fixed header of RTP.
+/// Number of payload bytes that are kept with the addresses: the fixed header of RTP.
 pub(super) const HEAD: usize = 12;
 
 const IP: usize = 20;
 const UDP: usize = 8;
-/// IPv4 with a header of twenty bytes.
+/// IPv4 with a header of 20 bytes.
 const V4_PLAIN: u8 = 0x45;
 const PROTOCOL_UDP: u8 = 17;
-/// More fragments, and the offset.
+/// Flag `more fragments`, and the offset.
 const FRAGMENT: u16 = 0x3fff;
 
-/// What such a frame holds.
+/// Contents of such a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plain {
     pub(super) realtime_nanos: i64,
@@ -26,19 +27,20 @@ pub(super) struct Plain {
     pub(super) to: Ipv4Addr,
     pub(super) from_port: u16,
     pub(super) to_port: u16,
-    /// How long the payload is.
+    /// Length of the payload.
     pub(super) length: u16,
-    /// The beginning of the payload.
+    /// Beginning of the payload.
     pub(super) head: [u8; HEAD],
 }
 
 impl Plain {
-    /// Bytes of IP and UDP headers.
+    /// Length of the IP and UDP headers in bytes.
     pub(super) const OVERHEAD: u8 = (IP + UDP) as u8;
 }
 
 impl Frames<'_> {
-    /// The next frame, where it is such a one. Else it is still the next one.
+    /// Returns the next frame if the fast path can read it. Otherwise returns `None`, and the frame
+    /// remains the next one.
     #[inline(always)]
     pub(super) fn next_plain(&mut self) -> Option<Plain> {
         if self.left == 0 || self.offset < BLOCK_HEADER {
@@ -59,7 +61,7 @@ impl Frames<'_> {
         let packet_kept = kept.checked_sub(link_length)?;
         let packet_length = length.checked_sub(link_length)?;
         let packet: &[u8; IP + UDP + HEAD] = rest.get(network..)?.first_chunk()?;
-        // All but the first of these are sums of numbers that were found to be small.
+        // Neither the sums nor the index can fail: all these numbers were checked and are small.
         if segments < FRAME_HEADER
             || packet_kept < packet.len()
             || packet_kept > rest.len() - network
@@ -83,7 +85,7 @@ impl Frames<'_> {
             return None;
         }
         if self.left > 1 {
-            // Frames do not overlap: so each one brings the end nearer.
+            // Frames do not overlap, so each one brings the end nearer.
             if next < network + packet_kept {
                 return None;
             }
@@ -114,7 +116,8 @@ mod tests {
     use super::super::packet::whole_udp_v4;
     use super::*;
 
-    /// Reads a block to its end both ways, and gives how many frames were read in one go.
+    /// Reads a block to its end in both ways, and returns the number of frames that took the fast
+    /// path.
     fn read_both_ways(block: &[u8]) -> usize {
         let mut frames = Frames::new(block);
         let mut plain = 0;
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn nearly_all_are_read_in_one_go() {
+    fn ordinary_frames_take_the_fast_path() {
         let mut cut = datagram(3, 200);
         cut.packet.truncate(40);
         cut.more = 188;
@@ -161,11 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_anything_else_is_not() {
+    fn other_frames_do_not_take_the_fast_path() {
         let changed = |change: &dyn Fn(&mut Put)| {
             let mut put = datagram(5004, 60);
             change(&mut put);
-            // One behind it, which is to be found.
+            // One after it, which must be found.
             read_both_ways(&write(&[put, datagram(1, 30)]))
         };
         assert_eq!(changed(&|_| {}), 2);
@@ -192,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_block_says_both_ways_find_the_same(
+        fn fast_path_agrees_with_the_full_parser(
             lengths in prop::collection::vec(8usize..80, 1..8),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
             cut in 0usize..200,

@@ -1,5 +1,5 @@
-//! Makes datagrams and segments out of frames: reads their headers, splits what stands for several,
-//! puts fragments together, and counts what cannot be made use of.
+//! Converts frames to datagrams and segments: parses their headers, splits packets of several
+//! datagrams, reassembles fragments, and counts packets that cannot be used.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ use super::packet::{Packet, Udp};
 use super::{Arrived, Brief, Counters, Datagram, Segment, Take, WANTED_BYTES};
 use crate::clock::Clock;
 
-/// What is done with frames, apart from the memory that they are in.
+/// Processing of frames, independent of the memory that holds them.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     ports: RangeInclusive<u16>,
@@ -20,19 +20,19 @@ pub(super) struct FrameReader {
     brief: Option<Brief>,
     pub(super) fragments: Fragments,
     pub(super) counters: Counters,
-    /// A packet stood for several datagrams, some of whose headers were cut off.
+    /// True once a packet held several datagrams, and the headers of some were not captured.
     pub(super) keep_whole: bool,
-    /// What is being taken.
+    /// Packets being processed.
     batch: Batch,
 }
 
-/// Reads any bytes as the ring would, and checks what comes out: for fuzzing. After a first byte
-/// whose bit 0 is not set they are a block; else packets, each behind 6 bytes that tell how long it
-/// is, and what the kernel says of it. With bit 1 set they are taken for 2048 ports, else for all;
-/// with bit 2 set, little is wanted of most datagrams.
+/// Parses arbitrary bytes as the ring would, and checks the results: for fuzzing. The first byte
+/// holds flags. If bit 0 is clear, the rest is a block; if it is set, the rest is packets, each
+/// after 6 bytes with its length and the kernel's metadata. If bit 1 is set, the ports are 2048,
+/// else all. If bit 2 is set, little is wanted of most datagrams.
 ///
 /// # Panics
-/// If what comes out cannot have come in.
+/// If a result is impossible for this input.
 #[cfg(any(test, fuzzing))]
 pub fn read_any(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
@@ -107,8 +107,8 @@ impl FrameReader {
         }
     }
 
-    /// Hands over what is in the blocks that `memory` consists of, by port. Gives how many frames
-    /// the kernel says there are, and how many datagrams were handed over.
+    /// Delivers what the blocks in `memory` hold, by port. Returns the number of frames according
+    /// to the kernel, and the number of datagrams delivered.
     pub(super) fn take_blocks(
         &mut self,
         memory: &[u8],
@@ -127,7 +127,7 @@ impl FrameReader {
         (frames, datagrams + others)
     }
 
-    /// Takes a frame that needs a closer look, or any.
+    /// Processes one frame with the full parser.
     fn take_frame(&mut self, frame: &Frame<'_>, clock: &Clock, take: &mut impl Take) -> u64 {
         if matches!(frame.kind, libc::PACKET_OTHERHOST | libc::PACKET_OUTGOING) {
             self.counters.other_host += 1;
@@ -183,7 +183,7 @@ impl FrameReader {
         }
     }
 
-    /// Hands over the one datagram that a packet holds, or the several.
+    /// Delivers the datagrams that a packet holds: one or several.
     fn split(&mut self, frame: &Frame<'_>, udp: &Udp<'_>, at: Time, take: &mut impl Take) -> u64 {
         let segment = frame.segment.map_or(udp.length, usize::from);
         let mut datagram = Datagram {
@@ -247,8 +247,8 @@ mod tests {
             .1
     }
 
-    /// What a ring for port 5000 makes of packets: lengths, how many bytes there are of each,
-    /// counters.
+    /// Returns what a ring for port 5000 delivers: length and captured bytes of each datagram; and
+    /// the reader with its counters.
     fn take(packets: &[Put]) -> (Vec<(usize, usize)>, FrameReader) {
         let mut reader = FrameReader::new(5000..=5000, false, None);
         let mut taken = Vec::new();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_several_datagrams_are_split_and_what_is_cut_is_counted() {
+    fn combined_packets_are_split_and_cut_datagrams_counted() {
         let whole = Put {
             segment: 400,
             ..Put::new(v4(0, 5000, &[1; 1000]))
@@ -280,7 +280,7 @@ mod tests {
         let (taken, reader) = take(&[cut]);
         assert_eq!(taken, [(400, 400), (400, 72), (200, 0)]);
         assert_eq!((reader.counters.cut, reader.keep_whole), (2, true));
-        // A single datagram that is cut says nothing about others.
+        // A single datagram that is cut implies nothing about others.
         let single = Put {
             packet: whole.packet[..60].to_vec(),
             more: 968,
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_for_us_is_counted_by_its_reason() {
+    fn unused_packets_are_counted_by_reason() {
         let good = Put::new(v4(0, 5000, &[1; 100]));
         let other_host = Put {
             kind: libc::PACKET_OTHERHOST,
@@ -314,10 +314,10 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_segments_to_the_ports_are_handed_over_where_asked_for() {
+    fn segment_headers_are_delivered_on_request() {
         let block = write(&[
             Put {
-                // One for many, and cut off behind its header.
+                // One header for many segments, cut after the header.
                 packet: tcp_v4(5000, 7, 0x10, 60_000)[..40].to_vec(),
                 more: 60_012,
                 ..Put::new(Vec::new())
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn of_brief_datagrams_the_first_bytes_are_handed_over_and_none_is_cut() {
+    fn brief_datagrams_are_cut_only_below_their_own_limit() {
         let brief = Some(Brief {
             unless: 0x3f,
             bytes: 12,
@@ -353,7 +353,7 @@ mod tests {
                 ..Put::new(Vec::new())
             }
         };
-        // As the filter keeps them; then two of which it kept too little.
+        // As the filter captures them; then two of which it captured too little.
         let block = write(&[
             kept(0x80, 16),
             kept(0x90, 90),
@@ -381,8 +381,8 @@ mod tests {
         assert_eq!(reader.counters.cut, 2);
     }
 
-    /// What a ring for ports 5000 to 5009 hands over of packets in so many blocks: port and length
-    /// of each.
+    /// Returns what a ring for ports 5000 to 5009 delivers from several blocks: port and length of
+    /// each datagram.
     fn take_from_blocks(blocks: &[Vec<Put>]) -> Vec<(u16, usize)> {
         let blocks: Vec<_> = blocks.iter().map(|packets| write(packets)).collect();
         let length = blocks.iter().map(Vec::len).max().unwrap_or(1);
@@ -406,10 +406,10 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_datagram_keeps_all_in_the_order_in_which_they_came() {
+    fn fragment_keeps_all_packets_in_order_of_arrival() {
         let packet = |port, length| Put::new(v4(0, port, &vec![0; length]));
         let mut parts = [packet(5003, 16), packet(5003, 8)];
-        // The first 24 bytes, header included, and the rest.
+        // The first 24 bytes, including the header, and the rest.
         parts[0].packet[6] = 0x20;
         parts[1].packet[7] = 3;
         let rest = parts[1].packet.split_off(28);
@@ -433,7 +433,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packets_are_taken_by_port_and_each_ports_as_they_came(
+        fn packets_are_delivered_by_port_in_order_of_arrival(
             ports in prop::collection::vec(prop::collection::vec(4998u16..5012, 0..200), 1..5),
         ) {
             let mut number = 0;
@@ -442,8 +442,8 @@ mod tests {
                 .map(|ports| {
                     let packets = ports.iter().map(|&port| {
                         number += 1;
-                        // Its number tells its length. Of one in three so little is kept that it is
-                        // looked at more closely.
+                        // The number of a packet determines its length. Every third packet is
+                        // captured so short that it needs the full parser.
                         let length = number + 4;
                         let kept = if number % 3 == 0 { 4 } else { length };
                         let mut packet = v4(0, port, &vec![0; length]);
@@ -465,14 +465,14 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_for_packets(
+        fn arbitrary_bytes_do_not_panic(
             bytes in prop::collection::vec(any::<u8>(), 0..2000),
         ) {
             read_any(&bytes);
         }
 
         #[test]
-        fn any_packets_in_sound_blocks_are_read(
+        fn arbitrary_packets_in_valid_blocks_do_not_panic(
             packets in prop::collection::vec(
                 (prop::collection::vec(any::<u8>(), 20..120), any::<u16>(), 0u32..2000),
                 1..30,

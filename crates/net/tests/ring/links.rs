@@ -1,4 +1,4 @@
-//! Over virtual links between network namespaces that end with the test.
+//! Rings on virtual links between network namespaces that end with the test.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -7,7 +7,7 @@ use net::ring::Family;
 
 use crate::support::{Namespace, Tap, port, socket, wait_for};
 
-/// Two namespaces joined by virtual Ethernet: here 10.0.0.1, there 10.0.0.2.
+/// Two namespaces connected by virtual Ethernet: 10.0.0.1 here, 10.0.0.2 there.
 fn pair() -> Option<(Namespace, Namespace)> {
     let (here, there) = (Namespace::new()?, Namespace::new()?);
     here.join("here", &there, "there");
@@ -18,7 +18,7 @@ fn pair() -> Option<(Namespace, Namespace)> {
     Some((here, there))
 }
 
-/// What a plain socket received: lengths in order of arrival.
+/// Returns the lengths of the datagrams that a plain socket received, in order of arrival.
 fn received(socket: &UdpSocket, tap: &Tap, count: usize) -> Vec<usize> {
     let mut batch = ReceiveBatch::new();
     let mut lengths = Vec::new();
@@ -31,7 +31,7 @@ fn received(socket: &UdpSocket, tap: &Tap, count: usize) -> Vec<usize> {
     lengths
 }
 
-/// Sends a few lengths and checks that ring and socket saw each once.
+/// Sends datagrams of several lengths and checks that ring and socket saw each once.
 fn exchange(sender: &UdpSocket, receiver: &UdpSocket, tap: &mut Tap, to: &str) {
     let lengths = [0, 100, 1200, 1472];
     tap.datagrams.clear();
@@ -46,7 +46,7 @@ fn exchange(sender: &UdpSocket, receiver: &UdpSocket, tap: &mut Tap, to: &str) {
 }
 
 #[test]
-fn a_packet_over_virtual_ethernet_is_seen_once_and_by_its_receiver_alone() {
+fn veth_packet_is_seen_once_and_only_by_its_receiver() {
     let Some((here, there)) = pair() else { return };
     for (family, local, remote) in [
         (Family::V4, "10.0.0.1", "10.0.0.2"),
@@ -65,12 +65,12 @@ fn a_packet_over_virtual_ethernet_is_seen_once_and_by_its_receiver_alone() {
         exchange(&sender, &receiver, &mut tap, &format!("{local}:5000"));
         let expected = sender.local_addr().expect("bound");
         assert!(tap.datagrams.iter().all(|seen| seen.from == expected));
-        // What it sent itself is not what it received.
+        // A ring does not see packets that its own machine sends.
         assert_eq!(far.drain().frames, 0);
     }
 }
 
-/// Gives both sides' interfaces addresses in 10.0.NUMBER.0/24, and exchanges packets over them.
+/// Adds addresses in 10.0.NUMBER.0/24 to both interfaces, and exchanges packets over them.
 fn exchange_over(sides: [(&Namespace, &str); 2], number: u8, receiver: &UdpSocket, tap: &mut Tap) {
     for ((namespace, name), host) in sides.iter().zip(1..) {
         namespace.ip(&format!("link set {name} up"));
@@ -82,13 +82,13 @@ fn exchange_over(sides: [(&Namespace, &str); 2], number: u8, receiver: &UdpSocke
 }
 
 #[test]
-fn a_packet_through_a_vlan_that_came_later_is_seen_once() {
+fn packet_through_a_later_vlan_is_seen_once() {
     let Some((here, there)) = pair() else { return };
     let Some(mut tap) = here.tap(Family::V4, 5000..=5000, |_| {}) else {
         return;
     };
     let receiver = here.socket("0.0.0.0:5000");
-    // Once with the tag taken out of the packet, as usual, and once with the tag left in it.
+    // Once with the tag removed from the packet, as usual, and once with the tag left in it.
     for (number, name, option) in [(7, "tagged", ""), (8, "kept", "reorder_hdr off")] {
         for (namespace, own) in [(&here, "here"), (&there, "there")] {
             let link = format!("link {own} name {name} type vlan id {number} {option}");
@@ -101,7 +101,7 @@ fn a_packet_through_a_vlan_that_came_later_is_seen_once() {
 }
 
 #[test]
-fn a_packet_through_a_bridge_that_came_later_is_seen_once() {
+fn packet_through_a_later_bridge_is_seen_once() {
     let Some((here, there)) = pair() else { return };
     let Some(mut tap) = here.tap(Family::V4, 5000..=5000, |_| {}) else {
         return;
@@ -116,7 +116,7 @@ fn a_packet_through_a_bridge_that_came_later_is_seen_once() {
 }
 
 #[test]
-fn a_packet_through_a_macvlan_that_came_later_is_seen_once() {
+fn packet_through_a_later_macvlan_is_seen_once() {
     let Some((here, there)) = pair() else { return };
     let Some(mut tap) = here.tap(Family::V4, 5000..=5000, |_| {}) else {
         return;
@@ -135,7 +135,7 @@ fn a_packet_through_a_macvlan_that_came_later_is_seen_once() {
 }
 
 #[test]
-fn datagrams_in_fragments_count_once_with_their_true_length() {
+fn fragmented_datagrams_count_once_with_their_length() {
     let Some((here, there)) = pair() else { return };
     for (family, local, remote, header, parts) in [
         (Family::V4, "10.0.0.1", "10.0.0.2", 20, 4),
@@ -172,7 +172,7 @@ fn datagrams_in_fragments_count_once_with_their_true_length() {
 }
 
 #[test]
-fn multicast_is_seen_from_elsewhere_and_on_loopback_but_not_a_senders_own_copy() {
+fn multicast_is_seen_except_a_senders_own_copy() {
     let Some((here, there)) = pair() else { return };
     let Some(mut tap) = here.tap(Family::V4, 5000..=5000, |_| {}) else {
         return;
@@ -206,7 +206,7 @@ fn multicast_is_seen_from_elsewhere_and_on_loopback_but_not_a_senders_own_copy()
     tap.drain_until(2);
     assert_eq!(tap.lengths(), [300, 300]);
 
-    // The socket gets it, and the ring does not: the documented blind spot.
+    // The socket receives it, and the ring does not: the documented blind spot.
     send(&here, Ipv4Addr::new(10, 0, 0, 1));
     assert_eq!(received(&receiver, &tap, 1), [300]);
     tap.drain();
@@ -214,7 +214,7 @@ fn multicast_is_seen_from_elsewhere_and_on_loopback_but_not_a_senders_own_copy()
 }
 
 #[test]
-fn a_packet_for_another_machine_is_not_received() {
+fn packet_for_another_machine_is_not_delivered() {
     let Some((here, there)) = pair() else { return };
     let Some(mut tap) = here.tap(Family::V4, 5000..=5000, |_| {}) else {
         return;
@@ -234,7 +234,7 @@ fn a_packet_for_another_machine_is_not_received() {
 }
 
 #[test]
-fn a_namespace_of_its_own_has_a_ring_of_its_own() {
+fn ring_sees_only_its_own_namespace() {
     let Some(namespace) = Namespace::new() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! On the loopback interface of this machine, between sockets of the test itself.
+//! Rings on the loopback interface of this machine, between sockets of the test.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,7 +13,7 @@ use crate::support::{Namespace, Tap, port, set_option, socket, wait_for};
 
 const LOCAL: [(Family, &str); 2] = [(Family::V4, "127.0.0.1:0"), (Family::V6, "[::1]:0")];
 
-/// A receiver that keeps what it gets, a sender, and a ring for the receiver's port.
+/// Returns a receiver that keeps its datagrams, a sender, and a ring for the receiver's port.
 fn three(family: Family, local: &str) -> Option<(UdpSocket, UdpSocket, Tap)> {
     let (receiver, sender) = (socket(local), socket(local));
     let tap = Tap::open(family, port(&receiver)..=port(&receiver), |_| {})?;
@@ -23,12 +23,12 @@ fn three(family: Family, local: &str) -> Option<(UdpSocket, UdpSocket, Tap)> {
     Some((receiver, sender, tap))
 }
 
-/// A datagram whose every byte tells its number.
+/// Returns a datagram in which every byte is derived from its number.
 fn payload(number: usize, length: usize) -> Vec<u8> {
     vec![u8::try_from(number % 251).expect("it is less"); length]
 }
 
-/// Has the kernel part what is sent into datagrams of so many bytes.
+/// Makes the kernel split what is sent into datagrams of `bytes` bytes.
 fn send_in_segments(sender: &UdpSocket, bytes: u16) {
     set_option(
         sender,
@@ -38,7 +38,7 @@ fn send_in_segments(sender: &UdpSocket, bytes: u16) {
     );
 }
 
-/// Checks the ring's datagrams against those that a socket holds.
+/// Compares the ring's datagrams with those that a socket holds.
 fn compare(tap: &Tap, receiver: &UdpSocket, overhead: usize) {
     let to = receiver.local_addr().expect("it is bound");
     let mut batch = ReceiveBatch::new();
@@ -51,7 +51,7 @@ fn compare(tap: &Tap, receiver: &UdpSocket, overhead: usize) {
             let seen = seen.next().expect("the ring saw it as well");
             assert_eq!((seen.from, seen.to), (truth.from, to));
             assert_eq!((seen.length, seen.overhead), (truth.length, overhead));
-            // Each keeps as much as it likes.
+            // Ring and socket capture different numbers of bytes.
             let kept = truth.bytes.len().min(seen.bytes.len());
             assert_eq!(truth.bytes[..kept], seen.bytes[..kept]);
             assert!(seen.bytes.len() >= truth.length.min(WANTED_BYTES));
@@ -66,7 +66,7 @@ fn compare(tap: &Tap, receiver: &UdpSocket, overhead: usize) {
 }
 
 #[test]
-fn the_ring_and_a_socket_tell_the_same() {
+fn ring_and_socket_agree() {
     for (family, local) in LOCAL {
         let Some((receiver, sender, mut tap)) = three(family, local) else {
             return;
@@ -86,7 +86,7 @@ fn the_ring_and_a_socket_tell_the_same() {
 }
 
 #[test]
-fn a_packet_that_stands_for_many_datagrams_is_split_as_the_kernel_splits_it() {
+fn gso_packet_is_split_as_the_kernel_splits_it() {
     for (family, local) in LOCAL {
         let Some((receiver, sender, mut tap)) = three(family, local) else {
             return;
@@ -106,7 +106,7 @@ fn a_packet_that_stands_for_many_datagrams_is_split_as_the_kernel_splits_it() {
 }
 
 #[test]
-fn short_segments_that_were_cut_off_are_counted_and_from_then_on_kept() {
+fn cut_segments_are_counted_and_then_captured_whole() {
     let (family, local) = LOCAL[0];
     let Some((receiver, sender, mut tap)) = three(family, local) else {
         return;
@@ -133,7 +133,7 @@ fn short_segments_that_were_cut_off_are_counted_and_from_then_on_kept() {
 }
 
 #[test]
-fn what_a_refusing_socket_drops_is_what_the_ring_sees() {
+fn ring_sees_exactly_what_a_drop_all_socket_drops() {
     for (family, local) in LOCAL {
         let Some((refusing, sender, mut tap)) = three(family, local) else {
             return;
@@ -172,8 +172,9 @@ fn what_a_refusing_socket_drops_is_what_the_ring_sees() {
 }
 
 #[test]
-fn headers_between_ip_and_udp_are_passed_over() {
-    // Filters pass IPv6 extension headers whatever the port, so other tests' rings would hold them.
+fn ip_options_and_extension_headers_are_skipped() {
+    // Filters accept IPv6 extension headers whatever the port, so the rings of other tests would
+    // see them.
     let Some(space) = Namespace::new() else {
         return;
     };
@@ -208,7 +209,7 @@ fn pass_over_headers() {
         });
         assert_eq!(tap.datagrams.len(), 10);
         compare(&tap, &receiver, overhead);
-        // The filter does not look behind IPv6 extension headers: that is done later.
+        // The filter does not look behind IPv6 extension headers; the ring does so later.
         let expected = Counters {
             foreign,
             ..Counters::default()
@@ -218,7 +219,7 @@ fn pass_over_headers() {
 }
 
 #[test]
-fn a_full_ring_counts_what_it_drops_and_recovers() {
+fn full_ring_counts_drops_and_recovers() {
     let (family, local) = LOCAL[0];
     let receiver = socket(local);
     let Some(mut tap) = Tap::open(family, port(&receiver)..=port(&receiver), |settings| {
@@ -251,11 +252,11 @@ fn a_full_ring_counts_what_it_drops_and_recovers() {
 }
 
 #[test]
-fn only_so_many_blocks_as_asked_for_are_taken_at_a_time() {
+fn receive_takes_at_most_blocks_max_blocks() {
     let (family, local) = LOCAL[0];
     let receiver = socket(local);
     let Some(mut tap) = Tap::open(family, port(&receiver)..=port(&receiver), |settings| {
-        // However slowly it is sent here, blocks are handed over when they are full.
+        // Blocks are handed over only when they are full, however slowly this test sends.
         settings.block_timeout = Duration::from_secs(1);
     }) else {
         return;
@@ -280,7 +281,7 @@ fn only_so_many_blocks_as_asked_for_are_taken_at_a_time() {
 }
 
 #[test]
-fn an_edge_triggered_poll_wakes_for_each_block_once() {
+fn edge_triggered_poll_wakes_once_per_block() {
     let (family, local) = LOCAL[0];
     let Some((_receiver, sender, mut tap)) = three(family, local) else {
         return;
@@ -299,13 +300,13 @@ fn an_edge_triggered_poll_wakes_for_each_block_once() {
         assert_eq!(wait(Duration::from_secs(10)), 1, "round {round}");
         tap.drain();
         assert_eq!(tap.datagrams.len(), round);
-        // Nothing is pending, so nothing wakes.
+        // No block is pending, so the poll does not wake.
         assert_eq!(wait(Duration::ZERO), 0, "round {round}");
     }
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn open_reports_why_it_fails() {
     let open = |change: &dyn Fn(&mut net::RingSettings)| {
         let mut settings = net::RingSettings::new(Family::V4, 9..=9);
         change(&mut settings);
@@ -325,7 +326,7 @@ fn what_cannot_be_opened_says_why() {
         io::ErrorKind::InvalidInput
     );
 
-    // Capabilities are a thread's own, so that the other tests keep theirs.
+    // Capabilities belong to a thread, so the other tests keep theirs.
     let without = std::thread::spawn(move || {
         let none = rustix::thread::CapabilitySets {
             effective: rustix::thread::CapabilitySet::empty(),
@@ -343,7 +344,7 @@ fn what_cannot_be_opened_says_why() {
 }
 
 #[test]
-fn rings_of_neighbouring_ranges_share_nothing() {
+fn rings_of_adjacent_ranges_share_no_packets() {
     let (low, high) = loop {
         let first = socket("127.0.0.1:0");
         let next = SocketAddr::new([127, 0, 0, 1].into(), port(&first).wrapping_add(1));

@@ -1,6 +1,7 @@
-//! Packet rings of the running kernel, held against plain sockets that receive the same packets.
+//! Packet rings of the running kernel, compared with plain sockets that receive the same packets.
 //!
-//! They need the capability CAP_NET_RAW, and some CAP_SYS_ADMIN; without it they say so and pass.
+//! The tests need the capability CAP_NET_RAW, and some need CAP_SYS_ADMIN; without it they print a
+//! note and pass.
 
 mod links;
 mod local;

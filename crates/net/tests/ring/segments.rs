@@ -1,4 +1,4 @@
-//! Headers of TCP segments, held against what reads of the connection say.
+//! Headers of TCP segments, compared with reads of the connection.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,11 +12,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::support::{Tap, wait_for};
 
-/// Our end of a connection, the other one, and a ring that sees what it sends.
+/// Our end of a connection, the peer's end, and a ring that sees what the peer sends.
 struct Watched {
     tap: Tap,
     segments: Segments,
-    /// How many segments with bytes in them the ring has shown.
+    /// Number of segments with payload that the ring has shown.
     shown: usize,
     ours: TcpStream,
     theirs: TcpStream,
@@ -28,7 +28,7 @@ impl Watched {
     fn open(family: Family, ports: std::ops::RangeInclusive<u16>) -> Option<Watched> {
         let tap = Tap::open(family, ports.clone(), |settings| {
             settings.segments = true;
-            // While nobody takes blocks out of it, each holds no more than some milliseconds.
+            // While no blocks are taken out of the ring, each holds only some milliseconds.
             settings.bytes = 8 << 20;
         })?;
         let any = match family {
@@ -53,7 +53,7 @@ impl Watched {
         })
     }
 
-    /// Takes in what the ring has up to now.
+    /// Processes what the ring has received so far.
     fn look(&mut self) {
         let Watched {
             tap: Tap { ring, clock, .. },
@@ -74,14 +74,14 @@ impl Watched {
         self.theirs.write_all(bytes).expect("it takes them");
     }
 
-    /// Reads once, with the kernel's time of the last byte.
+    /// Reads once, and returns the number of bytes and the kernel's time of the last one.
     fn read(&self, buffer: &mut [u8]) -> io::Result<(usize, measure::Time)> {
         let read = net::stream::read(&self.ours, buffer, &self.tap.clock)?;
         Ok((read.count, read.at))
     }
 }
 
-/// Takes in what is of the connection, and gives how many segments with bytes in them that was.
+/// Processes the segments of the connection, and returns how many had a payload.
 fn take(
     ring: &mut PacketRing,
     clock: &Clock,
@@ -105,7 +105,7 @@ fn take(
 }
 
 #[test]
-fn times_of_segments_are_those_that_reads_of_single_segments_tell() {
+fn ring_times_match_reads_of_single_segments() {
     for (family, ports) in [(Family::V4, 21_100..=21_149), (Family::V6, 21_150..=21_199)] {
         let Some(mut watched) = Watched::open(family, ports) else {
             return;
@@ -145,9 +145,9 @@ fn times_of_segments_are_those_that_reads_of_single_segments_tell() {
     }
 }
 
-/// Sends 20 segments, one every two milliseconds, and says when each was; none if anything was so
-/// late that the sender has probed, which sends the last one again (RFC 8985, 7.3): that has two
-/// times then.
+/// Sends 20 segments, one every two milliseconds, and returns their send times. Returns `None` if
+/// one was so late that the sender has probed: a probe retransmits the last segment (RFC 8985,
+/// 7.3), which then has two times.
 fn send_evenly(watched: &mut Watched) -> Option<Vec<measure::Time>> {
     let clock = Clock::start();
     let sent: Vec<measure::Time> = (0..20)
@@ -156,7 +156,7 @@ fn send_evenly(watched: &mut Watched) -> Option<Vec<measure::Time>> {
             while clock.now() < due {
                 std::hint::spin_loop();
             }
-            // The clock whose times are compared.
+            // The clock of the times that are compared.
             let now = watched.tap.clock.now();
             watched.send(&[7; 1000]);
             now
@@ -165,7 +165,7 @@ fn send_evenly(watched: &mut Watched) -> Option<Vec<measure::Time>> {
     let even = sent
         .windows(2)
         .all(|two| two[1].since(two[0]) < std::time::Duration::from_millis(4));
-    // No more than the least window takes, which is 32 kB where segments are small.
+    // No more than the smallest window takes, which is 32 kB for small segments.
     wait_for("all to arrive", || {
         watched.look();
         watched.segments.unread() == 20_000
@@ -174,7 +174,7 @@ fn send_evenly(watched: &mut Watched) -> Option<Vec<measure::Time>> {
 }
 
 #[test]
-fn what_is_read_seldom_has_the_times_at_which_it_was_sent() {
+fn late_read_has_the_arrival_time_of_each_segment() {
     let mut attempt = None;
     wait_for("a sender that nothing keeps from its work", || {
         let Some(mut watched) = Watched::open(Family::V4, 21_200..=21_249) else {
@@ -195,7 +195,7 @@ fn what_is_read_seldom_has_the_times_at_which_it_was_sent() {
     for (run, sent) in runs.iter().zip(&sent) {
         assert!(run.exact && run.at >= *sent, "{runs:?}");
     }
-    // A machine that is busy elsewhere may deliver one late, but not most.
+    // A busy machine may deliver one segment late, but not most of them.
     let mut late: Vec<u64> = runs
         .iter()
         .zip(&sent)
@@ -208,7 +208,7 @@ fn what_is_read_seldom_has_the_times_at_which_it_was_sent() {
 }
 
 #[test]
-fn one_header_stands_for_all_that_the_kernel_put_together() {
+fn one_header_covers_all_merged_segments() {
     let Some(mut watched) = Watched::open(Family::V4, 21_250..=21_299) else {
         return;
     };
@@ -230,7 +230,7 @@ fn one_header_stands_for_all_that_the_kernel_put_together() {
 }
 
 #[test]
-fn below_the_low_water_mark_nothing_is_told_but_the_end_is() {
+fn low_water_mark_holds_back_data_but_not_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let to = listener.local_addr().expect("it is bound");
     for reset in [false, true] {
@@ -272,7 +272,7 @@ fn below_the_low_water_mark_nothing_is_told_but_the_end_is() {
         let told = ready(10);
         assert!(told.contains(PollFlags::IN), "{told:?}");
         assert!(told.contains(PollFlags::RDHUP), "{told:?}");
-        // What came before the end is there to be read.
+        // Bytes that arrived before the end can be read.
         let read = net::stream::read(&ours, &mut buffer, &clock).expect("they are there");
         assert_eq!(read.count, 10);
     }

@@ -1,4 +1,4 @@
-//! What the tests of real rings share: permission, namespaces, waiting, and an independent
+//! Shared parts of the tests of real rings: permissions, namespaces, waiting, and an independent
 //! receiver.
 
 use std::fs::File;
@@ -12,15 +12,15 @@ use net::ring::{Family, Taken};
 use net::{Clock, PacketRing, RingSettings};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// How long anything is waited for before the test fails.
+/// Timeout of every wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Says on the terminal, past the harness that keeps what passing tests print, that a test was left
-/// out.
+/// Prints to the terminal that a test was left out, past the harness, which hides the output of
+/// passing tests.
 fn left_out(why: &str) {
     let name = std::thread::current();
     let name = name.name().unwrap_or("a test");
-    // Where nobody can be told, nobody is.
+    // A failed write is ignored.
     let _ = writeln!(io::stderr(), "left out: {name}: {why}");
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Seen {
     pub(crate) at: measure::Time,
 }
 
-/// A ring, and what came out of it.
+/// A ring and the datagrams taken out of it.
 pub(crate) struct Tap {
     pub(crate) ring: PacketRing,
     pub(crate) clock: Clock,
@@ -43,7 +43,8 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// A ring for one port or several; `None`, said so, where that is not permitted.
+    /// Opens a ring for one port or several. Returns `None` and prints the reason if that is not
+    /// permitted.
     pub(crate) fn open(
         family: Family,
         ports: std::ops::RangeInclusive<u16>,
@@ -66,7 +67,8 @@ impl Tap {
         }
     }
 
-    /// Takes all that the kernel has put into the ring up to now, waiting until it hands it over.
+    /// Takes everything that the kernel has put into the ring so far, waiting until it is handed
+    /// over.
     pub(crate) fn drain(&mut self) -> Taken {
         let mut sum = Taken::default();
         wait_for("the kernel to hand over the last block", || {
@@ -90,8 +92,8 @@ impl Tap {
         sum
     }
 
-    /// Drains until there are so many datagrams: the kernel may deliver a moment after it was sent
-    /// to.
+    /// Drains the ring until there are `datagrams` datagrams: the kernel may deliver a moment after
+    /// the send.
     pub(crate) fn drain_until(&mut self, datagrams: usize) -> Taken {
         let mut sum = Taken::default();
         wait_for("the datagrams to arrive", || {
@@ -106,32 +108,32 @@ impl Tap {
         sum
     }
 
-    /// The lengths of the datagrams.
     pub(crate) fn lengths(&self) -> Vec<usize> {
         self.datagrams.iter().map(|seen| seen.length).collect()
     }
 }
 
-/// Waits until something holds.
+/// Waits until `holds` returns `true`.
 pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for {what}");
         std::thread::park_timeout(Duration::from_micros(100));
     }
 }
 
-/// A network namespace without a name, which ends with this value.
+/// An unnamed network namespace, which ends with this value.
 pub(crate) struct Namespace {
     holder: Child,
     file: File,
 }
 
 impl Namespace {
-    /// A new one, its loopback interface up; `None`, said so, where that is not permitted.
+    /// Creates a namespace with its loopback interface up. Returns `None` and prints the reason if
+    /// that is not permitted.
     pub(crate) fn new() -> Option<Namespace> {
         let own = std::fs::read_link("/proc/self/ns/net").expect("linux has namespaces");
-        // It lives until its standard input ends, also if this process is killed.
+        // The process lives until its standard input ends, even if this process is killed.
         let mut holder = Command::new("unshare")
             .args(["--net", "cat"])
             .stdin(Stdio::piped())
@@ -155,7 +157,7 @@ impl Namespace {
         Some(namespace)
     }
 
-    /// Runs something in it, on a thread of its own: sockets made there stay there.
+    /// Calls `run` in the namespace, on a thread of its own. Sockets created there stay there.
     pub(crate) fn run<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
         let (file, name) = (&self.file, std::thread::current());
         let name = name.name().unwrap_or("a test").to_owned();
@@ -174,14 +176,15 @@ impl Namespace {
         })
     }
 
-    /// Runs ip(8) in it.
+    /// Runs ip(8) in the namespace.
     pub(crate) fn ip(&self, arguments: &str) {
         if let Err(text) = self.try_ip(arguments) {
             panic!("ip {arguments}: {text}");
         }
     }
 
-    /// Makes an interface of a kind that not every kernel has; whether it could, said so if not.
+    /// Adds an interface of a kind that not every kernel supports. Returns `false` and prints the
+    /// reason if this kernel does not.
     pub(crate) fn add_link(&self, arguments: &str) -> bool {
         match self.try_ip(&format!("link add {arguments}")) {
             Ok(()) => true,
@@ -208,7 +211,7 @@ impl Namespace {
         })
     }
 
-    /// Joins it to another one by a pair of virtual Ethernet interfaces, both up.
+    /// Connects two namespaces by a pair of virtual Ethernet interfaces, both up.
     pub(crate) fn join(&self, name: &str, other: &Namespace, other_name: &str) {
         let other_process = other.holder.id();
         self.ip(&format!(
@@ -219,12 +222,12 @@ impl Namespace {
         }
     }
 
-    /// A UDP socket in it.
+    /// Opens a UDP socket in the namespace.
     pub(crate) fn socket(&self, address: &str) -> UdpSocket {
         self.run(|| socket(address))
     }
 
-    /// A ring in it.
+    /// Opens a ring in the namespace.
     pub(crate) fn tap(
         &self,
         family: Family,
@@ -238,13 +241,12 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         drop(self.holder.stdin.take());
-        // Its input has ended, so it ends.
+        // The process exits because its input has ended.
         let _ = self.holder.wait();
     }
 }
 
-/// A bound socket with kernel timestamps. An IPv6 address may be tentative for a moment: it is
-/// waited for.
+/// Binds a socket with kernel timestamps. Waits for an IPv6 address that is still tentative.
 pub(crate) fn socket(address: &str) -> UdpSocket {
     let address: SocketAddr = address.parse().expect("an address with a port");
     let mut found = None;
@@ -255,7 +257,6 @@ pub(crate) fn socket(address: &str) -> UdpSocket {
     found.expect("it was waited for")
 }
 
-/// The port of a socket.
 pub(crate) fn port(socket: &UdpSocket) -> u16 {
     socket.local_addr().expect("it is bound").port()
 }

@@ -1,4 +1,4 @@
-//! As much of rtnetlink(7) as it takes to set up interfaces, addresses and routes.
+//! A minimal client of rtnetlink(7), for interfaces, addresses and routes.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,25 +9,25 @@ use socket2::{Domain, Socket, Type};
 
 use crate::multicast::Interface;
 
-/// How long the kernel may take for an answer, which it gives before a request returns.
+/// Timeout for the kernel's answer, which it normally sends before the request returns.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Bytes of the header that each message begins with (`nlmsghdr`; netlink(7)).
+/// Length of the header of each message (`nlmsghdr`; netlink(7)).
 const HEADER: usize = 16;
 
 /// `VETH_INFO_PEER` (linux/veth.h).
 const VETH_INFO_PEER: u16 = 1;
 
-/// What a rule may have: the addresses that it is about, and its table; and that it leads to that
+/// Attributes of a routing rule, source address and table, and the action of using that table
 /// (linux/fib_rules.h).
 const FRA_SRC: u16 = 2;
 const FRA_TABLE: u16 = 15;
 const FR_ACT_TO_TBL: u8 = 1;
 
-/// The longest name of an interface.
+/// Maximum length of an interface name.
 const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
-/// A way to the kernel's tables of the namespace in which it was opened.
+/// Connection to the kernel's network configuration of one namespace.
 #[derive(Debug)]
 pub(super) struct Netlink {
     socket: Socket,
@@ -35,9 +35,9 @@ pub(super) struct Netlink {
 }
 
 impl Netlink {
-    /// Of the calling thread's namespace.
+    /// Opens a connection for the calling thread's namespace.
     pub(super) fn open() -> io::Result<Netlink> {
-        // The protocol 0 is NETLINK_ROUTE.
+        // Protocol 0 is NETLINK_ROUTE.
         let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, None)?;
         socket.set_read_timeout(Some(ANSWER_WITHIN))?;
         Ok(Netlink {
@@ -46,7 +46,7 @@ impl Netlink {
         })
     }
 
-    /// Switches an interface on, and multicast with it.
+    /// Brings an interface up and enables multicast on it.
     pub(super) fn set_up(&mut self, interface: &str) -> io::Result<()> {
         let flags = (libc::IFF_UP | libc::IFF_MULTICAST) as u32;
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
@@ -54,7 +54,8 @@ impl Netlink {
         self.ask(request)
     }
 
-    /// Makes a pair of interfaces: one here, the other in the namespace of that descriptor.
+    /// Creates a pair of interfaces, one in this namespace and its peer in the namespace of the
+    /// descriptor.
     pub(super) fn add_veth(
         &mut self,
         own: &str,
@@ -77,7 +78,7 @@ impl Netlink {
         self.ask(request)
     }
 
-    /// Gives an interface an address, which can be used at once.
+    /// Adds an address to an interface. It is usable at once.
     pub(super) fn add_address(
         &mut self,
         interface: &str,
@@ -85,12 +86,13 @@ impl Netlink {
         prefix: u8,
     ) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
-        // Nobody else can have it, so nobody has to be asked (RFC 4862, 5.4).
+        // No other interface can have the address, so duplicate address detection is skipped (RFC
+        // 4862, 5.4).
         let flags = match address {
             IpAddr::V4(_) => 0,
             IpAddr::V6(_) => libc::IFA_F_NODAD as u8,
         };
-        // The family, the prefix, the flags, the scope and the interface (`ifaddrmsg`).
+        // `ifaddrmsg`: family, prefix length, flags, scope, interface.
         request.put(&[family(address), prefix, flags, libc::RT_SCOPE_UNIVERSE]);
         request.put(&index(interface)?.to_ne_bytes());
         request.address(libc::IFA_LOCAL, address);
@@ -98,7 +100,7 @@ impl Netlink {
         self.ask(request)
     }
 
-    /// Has what is sent to a network leave by that interface.
+    /// Routes traffic to a network through `interface`.
     pub(super) fn add_route(
         &mut self,
         network: IpAddr,
@@ -109,8 +111,8 @@ impl Netlink {
         self.route(network, prefix, interface, kind)
     }
 
-    /// Has all that is sent from an address leave by that interface, wherever it goes. `table` is a
-    /// table of routes that nobody else has.
+    /// Routes all traffic from `source` through `interface`, whatever its destination. `table` is a
+    /// routing table that nothing else uses.
     pub(super) fn add_way_from(
         &mut self,
         source: IpAddr,
@@ -125,8 +127,8 @@ impl Netlink {
         self.route(anywhere, 0, interface, kind)?;
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let mut request = Request::new(libc::RTM_NEWRULE, flags);
-        // The family, the prefixes of destination and source, the type of service, the table, two
-        // bytes of nothing, what is done, and flags (`fib_rule_hdr`).
+        // `fib_rule_hdr`: family, prefix lengths of destination and source, type of service, table,
+        // two reserved bytes, action, flags.
         request.put(&[family(source), 0, bits, 0, table, 0, 0, FR_ACT_TO_TBL]);
         request.put(&0u32.to_ne_bytes());
         request.address(FRA_SRC, source);
@@ -134,7 +136,7 @@ impl Netlink {
         self.ask(request)
     }
 
-    /// The same of a network whose addresses are this machine's own.
+    /// Adds a route to a network whose addresses are local.
     pub(super) fn add_local_route(
         &mut self,
         network: IpAddr,
@@ -153,8 +155,8 @@ impl Netlink {
         (table, scope, kind): (u8, u8, u8),
     ) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
-        // The family, the prefixes of destination and source, the type of service, the table, who
-        // made it, the scope, the kind, and flags (`rtmsg`).
+        // `rtmsg`: family, prefix lengths of destination and source, type of service, table,
+        // origin, scope, type, flags.
         let made_by = libc::RTPROT_STATIC;
         request.put(&[family(network), prefix, 0, 0, table, made_by, scope, kind]);
         request.put(&0u32.to_ne_bytes());
@@ -163,7 +165,7 @@ impl Netlink {
         self.ask(request)
     }
 
-    /// Sends a request, and hears what the kernel says of it.
+    /// Sends a request and waits for the kernel's answer.
     fn ask(&mut self, request: Request) -> io::Result<()> {
         self.sequence += 1;
         self.socket.write_all(&request.finish(self.sequence))?;
@@ -177,8 +179,8 @@ impl Netlink {
     }
 }
 
-/// What messages of the kernel say of the request of that number; nothing where they are about
-/// something else.
+/// Finds the answer to request `sequence` in messages of the kernel. Returns `None` if they contain
+/// none.
 fn outcome(mut messages: &[u8], sequence: u32) -> Option<io::Result<()>> {
     while let Some((header, _)) = messages.split_first_chunk::<HEADER>() {
         let word = |at: usize| {
@@ -188,25 +190,24 @@ fn outcome(mut messages: &[u8], sequence: u32) -> Option<io::Result<()>> {
         let length = usize::try_from(word(0)).ok()?;
         let kind = u32::from(u16::from_ne_bytes([header[4], header[5]]));
         if kind == libc::NLMSG_ERROR as u32 && word(8) == sequence {
-            // The number of an error, negative; 0 is success.
+            // A negative error number; 0 means success.
             let error = messages.get(HEADER..).and_then(|rest| rest.first_chunk())?;
             return Some(match i32::from_ne_bytes(*error) {
                 0 => Ok(()),
                 error => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
             });
         }
-        // One that is shorter than its header would be read over and over.
+        // A length below that of the header would loop forever.
         let whole = length.max(HEADER).next_multiple_of(4);
         messages = messages.get(whole..)?;
     }
     None
 }
 
-/// Reads any bytes as what the kernel says of a request: first the request's number.
+/// Parses arbitrary bytes as a sequence number and the kernel's messages about that request.
 ///
 /// # Panics
-/// If what the kernel says of another request is taken for an answer, or an answer for something
-/// else.
+/// If a message about another request is taken for the answer, or the answer for something else.
 #[cfg(any(test, fuzzing))]
 pub fn read_any(bytes: &[u8]) {
     let Some((sequence, messages)) = bytes.split_first_chunk() else {
@@ -225,7 +226,8 @@ pub fn read_any(bytes: &[u8]) {
             .expect("the kernel's errors have numbers");
         assert!(error != 0 && named(error.wrapping_neg() as u32));
     }
-    // A message about something else before it changes nothing; one that is cut off hides it.
+    // A complete message about something else before the others must not change the result. A
+    // truncated one would hide them.
     let mut other = Request::new(libc::RTM_NEWLINK, 0);
     other.attribute(1, &messages[..messages.len().min(1000)]);
     let mut both = other.finish(sequence.wrapping_add(1));
@@ -249,11 +251,11 @@ fn index(interface: &str) -> io::Result<u32> {
     Interface::Named(interface.to_owned()).index()
 }
 
-/// A message to the kernel while it is written.
+/// A message to the kernel, under construction.
 #[derive(Debug)]
 struct Request(Vec<u8>);
 
-/// Where an attribute begins that others are within.
+/// Start of an attribute whose length is not known yet.
 struct Nest(usize);
 
 impl Request {
@@ -269,8 +271,7 @@ impl Request {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The family, the kind of device, its number, and the flags that are switched on
-    /// (`ifinfomsg`).
+    /// Appends `ifinfomsg`: family, device type, index, and the flags to switch on.
     fn link(&mut self, index: u32, flags: u32) {
         self.put(&[0; 4]);
         self.put(&index.to_ne_bytes());
@@ -278,7 +279,7 @@ impl Request {
         self.put(&flags.to_ne_bytes());
     }
 
-    /// Begins an attribute: its length, which is known at its end, and its kind.
+    /// Begins an attribute: its length, which [`Request::close`] fills in, and its kind.
     fn open(&mut self, kind: u16) -> Nest {
         let nest = Nest(self.0.len());
         self.put(&[0; 2]);
@@ -290,7 +291,7 @@ impl Request {
         let length =
             u16::try_from(self.0.len() - nest.0).expect("requests have some hundred bytes");
         self.0[nest.0..nest.0 + 2].copy_from_slice(&length.to_ne_bytes());
-        // Attributes begin at multiples of four bytes; what fills up is not in their length.
+        // Attributes are aligned to four bytes; their length excludes the padding.
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
 
@@ -329,19 +330,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A message of the kernel about a request, with an error's number.
+    /// Returns a message of the kernel about a request, with an error number.
     fn message(kind: u16, sequence: u32, error: i32) -> Vec<u8> {
         let mut message = Request(vec![0; HEADER]);
         message.0[4..6].copy_from_slice(&kind.to_ne_bytes());
         message.put(&error.to_ne_bytes());
-        // The header of the request that it is about.
+        // Header of the request in question.
         message.put(&[0; HEADER]);
         message.finish(sequence)
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_for_what_the_kernel_says(
+        fn arbitrary_bytes_are_parsed_consistently(
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             error in -200i32..200,
         ) {
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_a_request_is_found_among_others() {
+    fn answer_is_found_among_other_messages() {
         let error = libc::NLMSG_ERROR as u16;
         let other = message(libc::RTM_NEWLINK, 0, 0);
         let good = [other.clone(), message(error, 7, 0)].concat();
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_lies_about_its_length_ends() {
+    fn truncated_messages_and_wrong_lengths_end_parsing() {
         let whole = message(libc::NLMSG_ERROR as u16, 7, 0);
         for end in 0..HEADER + 4 {
             assert!(outcome(&whole[..end], 7).is_none(), "{end}");
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_lie_within_each_other_and_are_filled_up() {
+    fn attributes_nest_and_are_padded() {
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
         let outer = request.open(18);
         request.attribute(1, b"veth");
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_too_long_are_refused() {
+    fn invalid_interface_names_are_rejected() {
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
         assert!(request.name("fifteen-bytes-x").is_ok());
         for name in ["", "sixteen-bytes-xx", "a\0b"] {

@@ -7,12 +7,12 @@ use socket2::{Domain, Socket, Type};
 
 use super::*;
 
-/// A new namespace; `None` where this may not be, which is said.
+/// Creates a namespace. Returns `None` and prints the reason if that is not permitted.
 fn space() -> Option<Namespace> {
     match Namespace::new() {
         Ok(space) => Some(space),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            // On purpose: who reads the test's output is to know.
+            // On purpose: readers of the test output must know.
             let why = "making a network namespace needs the capability CAP_SYS_ADMIN";
             let _ = writeln!(io::stderr(), "left out: {why}");
             None
@@ -21,13 +21,13 @@ fn space() -> Option<Namespace> {
     }
 }
 
-/// Which namespace the calling thread is in.
+/// Returns the identity of the calling thread's namespace.
 fn own() -> String {
     let link = fs::read_link("/proc/thread-self/ns/net").expect("Linux has namespaces");
     link.to_string_lossy().into_owned()
 }
 
-/// The interfaces that the calling thread sees.
+/// Returns the interfaces that the calling thread sees.
 fn interfaces() -> Vec<String> {
     let table = fs::read_to_string("/proc/thread-self/net/dev").expect("Linux has it");
     let names = table
@@ -37,7 +37,7 @@ fn interfaces() -> Vec<String> {
     names.map(|name| name.trim().to_owned()).collect()
 }
 
-/// A port that something is received on which is sent to a group.
+/// Sends a datagram to a group and returns what a member of it receives.
 fn heard(group: Ipv4Addr, sender: &str, at: &str) -> io::Result<Vec<u8>> {
     let receiver = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     receiver.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -51,7 +51,7 @@ fn heard(group: Ipv4Addr, sender: &str, at: &str) -> io::Result<Vec<u8>> {
 }
 
 #[test]
-fn in_a_new_one_there_is_a_loopback_interface_that_carries_multicast() {
+fn new_namespace_supports_loopback_multicast() {
     let Some(space) = space() else { return };
     let before = own();
     space.loop_multicast().expect("may be set up");
@@ -68,9 +68,9 @@ fn in_a_new_one_there_is_a_loopback_interface_that_carries_multicast() {
 }
 
 #[test]
-fn a_thread_goes_in_and_back() {
+fn thread_enters_a_namespace_and_returns() {
     let Some(space) = space() else { return };
-    // A thread of its own, so that other tests stay where they are.
+    // A separate thread, so that other tests stay in their namespace.
     std::thread::spawn(move || {
         let before = own();
         let back = Namespace::current().expect("it is somewhere");
@@ -86,7 +86,7 @@ fn a_thread_goes_in_and_back() {
 }
 
 #[test]
-fn two_are_tied_and_see_each_other_and_nobody_else_sees_them() {
+fn tied_namespaces_reach_only_each_other() {
     let (Some(one), Some(two)) = (space(), space()) else {
         return;
     };
@@ -109,7 +109,7 @@ fn two_are_tied_and_see_each_other_and_nobody_else_sees_them() {
         let listener = two.within(|| TcpListener::bind((address, 0)));
         let listener = match listener {
             Ok(listener) => listener,
-            // Without IPv6 there is no such address.
+            // Without IPv6 this address does not exist.
             Err(_) if address.is_ipv6() => continue,
             Err(error) => panic!("{error}"),
         };
@@ -137,7 +137,7 @@ fn two_are_tied_and_see_each_other_and_nobody_else_sees_them() {
 }
 
 #[test]
-fn an_end_that_is_kept_apart_is_not_gone_round() {
+fn isolated_end_sends_through_its_own_interface_only() {
     let (Some(one), Some(two)) = (space(), space()) else {
         return;
     };
@@ -164,7 +164,7 @@ fn an_end_that_is_kept_apart_is_not_gone_round() {
         from.send_to(b"hello", to.local_addr()?)?;
         to.recv(&mut bytes)
     };
-    // The kernel takes the shortest way, whose address it is that something comes from.
+    // The kernel takes the shortest path, whatever the source address.
     assert_eq!(sends(&our_own, &their_short).expect("it comes"), 5);
     for (space, last) in [(&one, 1), (&two, 2)] {
         let addresses = [(IpAddr::from([10, 81, 8, last]), 24)];
@@ -174,7 +174,7 @@ fn an_end_that_is_kept_apart_is_not_gone_round() {
         };
         space.keep_apart(&end, 8).expect("it can be kept apart");
     }
-    // By its own interface nobody has the other address, and the kernel says so.
+    // The other address does not exist on the end's own interface, and the kernel reports that.
     for (space, from, to) in [
         (&one, [10, 81, 8, 1], [10, 81, 7, 2]),
         (&two, [10, 81, 8, 2], [10, 81, 7, 1]),
@@ -191,7 +191,7 @@ fn an_end_that_is_kept_apart_is_not_gone_round() {
     assert_eq!(sends(&their_own, &our_own).expect("it comes"), 5);
 }
 
-/// A datagram from a port of an address to another, as it is in an IPv4 packet (RFC 791, 3.1).
+/// Returns an IPv4 packet (RFC 791, 3.1) with a UDP datagram.
 fn datagram(from: [u8; 4], to: ([u8; 4], u16), text: &[u8]) -> Vec<u8> {
     let udp = 8 + text.len() as u16;
     let mut packet = vec![0x45, 0];
@@ -204,7 +204,7 @@ fn datagram(from: [u8; 4], to: ([u8; 4], u16), text: &[u8]) -> Vec<u8> {
         .sum();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    // Without a sum of its own (RFC 768).
+    // No UDP checksum (RFC 768).
     for word in [7, to.1, udp, 0] {
         packet.extend(word.to_be_bytes());
     }
@@ -212,9 +212,9 @@ fn datagram(from: [u8; 4], to: ([u8; 4], u16), text: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Nobody is asked for an address on an interface without link-layer addresses, as a link has it.
+/// An interface without link-layer addresses, such as that of a link, sends no ARP requests.
 #[test]
-fn what_comes_by_the_way_of_another_end_is_not_taken() {
+fn isolated_end_drops_packets_from_other_interfaces() {
     let Some(space) = space() else { return };
     let [by_own, by_other] = [(8, "own"), (4, "other")].map(|(network, name)| {
         let made = space.within(|| {
@@ -224,7 +224,7 @@ fn what_comes_by_the_way_of_another_end_is_not_taken() {
         });
         let tun = match made {
             Ok(tun) => tun,
-            // This machine may be without /dev/net/tun.
+            // This machine may lack /dev/net/tun.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => panic!("{error}"),
         };

@@ -233,7 +233,7 @@ pub(super) struct FilterRule {
     pub(super) ports: RangeInclusive<u16>,
     /// Captured bytes of a UDP packet.
     pub(super) snapshot: u32,
-    /// UDP datagrams are captured whole if any of these bits is set in the first byte of the payload.
+    /// UDP datagrams are captured whole if any of these bits is set in their first payload byte.
     pub(super) whole_if: u8,
     /// Share of UDP datagrams that are kept whole: one in 2 to the power of this, at random.
     pub(super) whole_sample: Option<u8>,

@@ -122,13 +122,13 @@ pub struct RingSettings {
     /// Captured bytes of a packet, from its link-layer header on; packets longer than 1600 bytes
     /// are always captured whole. Default: [`SNAPSHOT`].
     pub snapshot: usize,
-    /// Datagrams of whose payload's first byte any of these bits is set are kept whole as well. Not
-    /// looked at in IPv6 behind extension headers. Default: 0, none.
+    /// Datagrams are captured whole if any of these bits is set in their first payload byte. Not
+    /// checked in IPv6 behind extension headers. Default: 0, none.
     pub whole_if: u8,
-    /// Share of datagrams that the kernel keeps whole: one in 2 to the power of this, chosen at
+    /// Share of datagrams that are captured whole: one in 2 to the power of this, chosen at
     /// random. IPv6 datagrams behind extension headers are never chosen. Default: none.
     pub whole_sample: Option<u8>,
-    /// Of which datagrams less is kept. Default: of none.
+    /// Datagrams of which fewer bytes are captured. Default: none.
     pub brief: Option<Brief>,
 }
 

@@ -1,9 +1,9 @@
-//! TLS for the bytes of a connection (RFC 5246, RFC 8446): what came over it goes in and is opened,
-//! what is to be sent is sealed. It owns no socket: that is its connection's.
+//! TLS for the bytes of a connection (RFC 5246, RFC 8446): received bytes are decrypted, and bytes
+//! to be sent are encrypted. It owns no socket: the connection does.
 //!
-//! The cryptography is aws-lc's, which a C compiler is enough to build. Whose certificates are
-//! trusted is, unless a file says so, what the machine trusts: a server inside of a company is then
-//! trusted where its users trust it.
+//! The cryptography is aws-lc's, which needs only a C compiler to build. Unless a file is given,
+//! the certificates trusted by this machine are used: a server inside a company is then trusted
+//! wherever its users trust it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -26,18 +26,18 @@ mod verify;
 pub use fault::{Fault, Reason};
 use verify::{Checked, Unchecked};
 
-/// Whose certificates a client trusts.
+/// Certificates that a client trusts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// Whether any certificate will do, even one that expired or is another's.
+    /// Accept any certificate, even if it has expired or belongs to another server.
     pub anybody: bool,
-    /// A file (PEM) of the certificates that are trusted: of authorities, or of the server itself.
-    /// Without one, those that this machine trusts.
+    /// PEM file with the trusted certificates: of authorities, or of the server itself. `None`
+    /// selects those that this machine trusts.
     pub authorities: Option<PathBuf>,
 }
 
-/// What the clients of a population speak TLS with. All of a run share it; no session is resumed,
-/// because each client stands for another user.
+/// TLS settings of the clients of a population, shared by all of them. No session is resumed,
+/// because each client represents another user.
 #[derive(Debug)]
 pub struct Client {
     trust: Trust,
@@ -45,7 +45,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Clients that trust these. Nothing is read yet.
+    /// Returns settings for clients with this trust. Reads no file yet.
     pub fn new(trust: Trust) -> Client {
         Client {
             trust,
@@ -53,16 +53,16 @@ impl Client {
         }
     }
 
-    /// Reads the certificates that are trusted, once: some milliseconds.
+    /// Reads the trusted certificates, once: takes some milliseconds.
     ///
     /// # Errors
-    /// The file cannot be read, or there is no certificate to trust.
+    /// The file cannot be read, or it contains no certificate to trust.
     pub fn prepare(&self) -> Result<(), Fault> {
         self.config().map(|_| ())
     }
 
-    /// Does on the calling thread what its first handshake would else have to wait for, if this is
-    /// [prepared]( Client::prepare): see [`Server::warm_up`].
+    /// Prepares the calling thread for its first handshake, if these settings are
+    /// [prepared](Client::prepare): see [`Server::warm_up`].
     pub fn warm_up(&self) {
         if let Some(Ok(_)) = self.config.get() {
             warm_up();
@@ -73,18 +73,18 @@ impl Client {
         self.config.get_or_init(|| client(&self.trust)).clone()
     }
 
-    /// TLS for a connection to a server of that name or address.
+    /// Returns a TLS layer for a connection to a server with this name or address.
     ///
     /// # Errors
-    /// As [`Client::prepare`]; or the name is none that a certificate can bear.
+    /// Those of [`Client::prepare`]; or a certificate cannot contain the name.
     pub fn layer(&self, name: &str) -> Result<Layer, Fault> {
         let config = self.config()?;
-        // A certificate has no zones.
+        // A certificate contains no zones.
         let host = name.split_once('%').map_or(name, |(address, _)| address);
         let name = match host.parse::<IpAddr>() {
             Ok(address) => ServerName::IpAddress(address.into()),
             Err(_) => ServerName::try_from(host.to_owned())
-                .map_err(|_| Fault::unusable(format!("`{host}` is no name of a server")))?,
+                .map_err(|_| Fault::unusable(format!("`{host}` is not a valid server name")))?,
         };
         let connection = ClientConnection::new(config, name).map_err(|error| Fault::of(&error))?;
         Ok(Layer::new(connection.into()))
@@ -96,7 +96,7 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 fn warm_up() {
-    // What comes of it is of no interest: whoever needs it next hears of an error.
+    // The result is not used: an error will be reported by the first handshake.
     let _ = provider().secure_random.fill(&mut [0; 32]);
 }
 
@@ -115,8 +115,8 @@ fn client(trust: &Trust) -> Result<Arc<ClientConfig>, Fault> {
         };
         if roots.is_empty() {
             let whose = match &trust.authorities {
-                Some(path) => format!("{} holds no certificate that is one", path.display()),
-                None => "this machine trusts no authority: name a file of certificates, or do not verify".to_owned(),
+                Some(path) => format!("{} contains no valid certificate", path.display()),
+                None => "this machine trusts no authority: specify a certificate file, or disable verification".to_owned(),
             };
             return Err(Fault::unusable(whose));
         }
@@ -129,14 +129,14 @@ fn client(trust: &Trust) -> Result<Arc<ClientConfig>, Fault> {
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     config.resumption = Resumption::disabled();
-    // With the secrets in the file that the environment's SSLKEYLOGFILE names, Wireshark can read a
-    // trace.
+    // Writes the secrets to the file in the environment variable SSLKEYLOGFILE, with which
+    // Wireshark can decrypt a trace.
     config.key_log = Arc::new(rustls::KeyLogFile::new());
     Ok(Arc::new(config))
 }
 
-/// The certificates of authorities among these. What is none is left out, as every machine has some
-/// that are odd.
+/// Returns the certificates of authorities. Invalid ones are skipped, because every machine has
+/// some that are odd.
 fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates.iter().cloned());
@@ -151,21 +151,21 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
         .collect();
     let found = found.map_err(|error| refused(&error))?;
     if found.is_empty() {
-        return Err(refused(&"no certificate (PEM) is in it"));
+        return Err(refused(&"the file contains no certificate in PEM format"));
     }
     Ok(found)
 }
 
-/// What a server speaks TLS with.
+/// TLS settings of a server.
 #[derive(Clone, Debug)]
 pub struct Server(Arc<ServerConfig>);
 
 impl Server {
-    /// A server with this chain of certificates, its own first, and its key, both files in PEM. It
-    /// asks no client for a certificate.
+    /// Loads a certificate chain, the server's own certificate first, and its key, both PEM files.
+    /// Clients are not asked for a certificate.
     ///
     /// # Errors
-    /// A file cannot be read, or the key is not the certificate's.
+    /// A file cannot be read, or the key does not belong to the certificate.
     pub fn from_files(chain: &Path, key: &Path) -> Result<Server, Fault> {
         let certificates = certificates(chain)?;
         let key = PrivateKeyDer::from_pem_file(key)
@@ -181,17 +181,16 @@ impl Server {
         Ok(Server(Arc::new(config)))
     }
 
-    /// Does on the calling thread what its first handshake would else have to wait for: each thread
-    /// gathers entropy of its own for its random numbers, which takes a while (without optimisation
-    /// 140 ms).
+    /// Prepares the calling thread for its first handshake: each thread collects its own entropy
+    /// for random numbers, which takes a while (140 ms without optimisation).
     pub fn warm_up(&self) {
         warm_up();
     }
 
-    /// TLS for an accepted connection.
+    /// Returns a TLS layer for an accepted connection.
     ///
     /// # Errors
-    /// Its settings make none.
+    /// The settings are invalid.
     pub fn layer(&self) -> Result<Layer, Fault> {
         let connection = rustls::ServerConnection::new(self.0.clone());
         Ok(Layer::new(
@@ -202,8 +201,8 @@ impl Server {
 
 /// TLS of one connection.
 ///
-/// What it holds of what came is bounded by the longest record or handshake message that is taken
-/// (64 KiB); what is to be sent is handed on at once, so that its bound is the connection's.
+/// Received bytes are buffered up to the longest record or handshake message that is accepted (64
+/// KiB). Bytes to be sent are passed on at once, so the connection bounds them.
 pub struct Layer {
     connection: Box<Connection>,
     handshaking: bool,
@@ -217,17 +216,17 @@ impl fmt::Debug for Layer {
     }
 }
 
-/// What came of what a connection brought.
+/// Result of [`Layer::open`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Whether the handshake is through with it.
+    /// True if the handshake has completed.
     pub stands: bool,
-    /// Whether the other side has said that it sends no more.
+    /// True if the peer announced that it sends no more (close_notify).
     pub ended: bool,
 }
 
-/// The most bytes that are sealed by one call, and that wait for the handshake to be through. What
-/// is sealed is handed on at once, into a queue that has its own bound.
+/// Maximum number of bytes that one call encrypts, and that wait for the handshake to complete.
+/// Encrypted bytes are passed at once to a queue that has its own bound.
 const MOST_AT_ONCE: usize = 512 * 1024;
 
 impl Layer {
@@ -239,17 +238,17 @@ impl Layer {
         }
     }
 
-    /// Whether the handshake is under way.
+    /// Returns `true` until the handshake is complete.
     pub fn is_handshaking(&self) -> bool {
         self.handshaking
     }
 
-    /// Takes in what the connection brought, with when it came, and adds what was sealed in it to
-    /// `plain`, with when that could be read first: when the last byte of the record came that
-    /// holds it. What is to be sent in return goes to `out`, also where this fails: an alert.
+    /// Decrypts received bytes with their arrival times. Appends the plaintext to `plain`, and to
+    /// `plain_runs` the times at which it became readable: when the last byte of its record
+    /// arrived. Bytes to be sent in return go to `out`, even if the call fails: an alert.
     ///
     /// # Errors
-    /// What came is not what it should be. The connection is of no more use.
+    /// The bytes violate the protocol. The connection is no longer usable.
     pub fn open(
         &mut self,
         bytes: &[u8],
@@ -264,7 +263,7 @@ impl Layer {
             let Some(last) = together.last() else { break };
             let end = last.end.min(bytes.len());
             let result = self.feed(&bytes[begin..end], plain, &mut taken);
-            // A vector that takes no more is not to be had.
+            // Errors of `out` are not expected: it is a queue in memory, which accepts all bytes.
             let _ = self.flush(out);
             result?;
             if plain.len() > plain_runs.last().map_or(0, |run| run.end) {
@@ -291,7 +290,7 @@ impl Layer {
         while !bytes.is_empty() {
             let read = self.connection.read_tls(&mut bytes);
             match read {
-                // It takes nothing after the other side has said that it ends.
+                // The connection accepts nothing after the peer's close_notify.
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => return Err(Fault::too_long(&error)),
@@ -314,11 +313,11 @@ impl Layer {
         Ok(())
     }
 
-    /// Seals bytes, as one record or as many as they fill. Before the handshake is through they
-    /// wait for that.
+    /// Encrypts bytes, in one record if they fit. Bytes are buffered until the handshake is
+    /// complete.
     ///
     /// # Errors
-    /// There are more than are taken at once; those of `out`.
+    /// There are more bytes than one call accepts, or `out` fails.
     pub fn seal(&mut self, parts: &[&[u8]], out: &mut impl Write) -> io::Result<()> {
         let slices: [io::IoSlice<'_>; 4] =
             std::array::from_fn(|index| io::IoSlice::new(parts.get(index).copied().unwrap_or(&[])));
@@ -338,7 +337,7 @@ impl Layer {
         self.flush(out)
     }
 
-    /// Says that no more is sent.
+    /// Announces that no more is sent (close_notify).
     ///
     /// # Errors
     /// Those of `out`.
@@ -347,7 +346,7 @@ impl Layer {
         self.flush(out)
     }
 
-    /// Hands on what is to be sent, the beginning of a handshake for one.
+    /// Passes on the bytes to be sent, for example the start of a handshake.
     ///
     /// # Errors
     /// Those of `out`.
@@ -358,7 +357,7 @@ impl Layer {
         Ok(())
     }
 
-    /// The version that was agreed on, such as `TLSv1_3`, once the handshake is through.
+    /// Negotiated version, such as `TLSv1_3`. `None` before the handshake is complete.
     pub fn version(&self) -> Option<&'static str> {
         self.connection
             .protocol_version()
@@ -366,8 +365,8 @@ impl Layer {
     }
 }
 
-/// How many bytes sealing adds at most, to so many: header, nonce and tag of each record (RFC 5246,
-/// 6.2.3.3; RFC 8446, 5.2).
+/// Maximum length of `bytes` bytes once encrypted: with header, nonce and tag of each record (RFC
+/// 5246, 6.2.3.3; RFC 8446, 5.2).
 pub fn sealed(bytes: usize) -> usize {
     const RECORD: usize = 16 * 1024;
     const ADDED: usize = 5 + 8 + 16 + 1;

@@ -1,46 +1,45 @@
-//! What can go wrong with TLS, told apart as far as one who mends it needs to know.
+//! TLS failures, classified as far as the user needs it to fix them.
 
 use std::fmt;
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// What went wrong, for counting.
+/// Class of a failure, for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// The certificate, or one above it, is not valid any more.
+    /// The certificate, or one above it in the chain, has expired.
     Expired,
-    /// The certificate, or one above it, is not valid yet.
+    /// The certificate, or one above it in the chain, is not valid yet.
     NotYetValid,
-    /// Nobody who is trusted has signed it.
+    /// No trusted authority has signed the certificate.
     UnknownIssuer,
-    /// It is for another name than the one that was asked for.
+    /// The certificate is for another name than the requested one.
     WrongName,
-    /// Something else is wrong with the certificate: its purpose, its form; or it is revoked.
+    /// The certificate is invalid for another reason: its purpose, its format, or a revocation.
     BadCertificate,
-    /// There is no version, cipher or signature that both sides know.
+    /// The two sides have no version, cipher or signature scheme in common.
     Incompatible,
-    /// The other side broke it off, with this number (RFC 8446, 6.2).
+    /// The peer closed the connection with this alert (RFC 8446, 6.2).
     Alert(u8),
-    /// What came first is not TLS.
+    /// The first bytes received are not TLS.
     NotTls,
-    /// What came breaks the rules: a record that cannot be opened, a message where it must not be.
+    /// The peer violated the protocol: a record that cannot be decrypted, or an unexpected message.
     Broken,
-    /// Our own settings make none: a file that cannot be read, a name that is none.
+    /// The local settings are unusable: a file that cannot be read, or an invalid name.
     Unusable,
 }
 
-/// What went wrong, and how exactly.
+/// A TLS failure with its details.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Fault {
-    /// What.
     pub reason: Reason,
-    /// How, for whoever looks into it.
+    /// Details for the user.
     pub text: String,
 }
 
 impl Fault {
-    /// Of our own settings.
+    /// Returns a fault of the local settings.
     pub(super) fn unusable(text: String) -> Fault {
         Fault {
             reason: Reason::Unusable,
@@ -48,7 +47,7 @@ impl Fault {
         }
     }
 
-    /// Of a record or message that is longer than is taken.
+    /// Returns a fault of a record or message that is too long.
     pub(super) fn too_long(error: &dyn fmt::Display) -> Fault {
         Fault {
             reason: Reason::Broken,
@@ -87,7 +86,7 @@ fn of_certificate(wrong: &CertificateError) -> Reason {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             Reason::NotYetValid
         }
-        // Where somebody else of the same name is trusted, it is the signature that is found to be
+        // If a trusted authority has the same name as the issuer, the signature is found to be
         // wrong.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => Reason::UnknownIssuer,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {

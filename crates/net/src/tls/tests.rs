@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Files with a certificate and its key.
+/// PEM files of a certificate and its key.
 struct Pem {
     folder: TempDir,
     chain: PathBuf,
@@ -32,8 +32,8 @@ impl Pem {
         }
     }
 
-    /// One that signs itself, and is an authority's as well if `authority` says so, as
-    /// `openssl req -x509` makes it.
+    /// A self-signed certificate, which is an authority's too if `authority` is set, as `openssl
+    /// req -x509` makes it.
     fn own(names: &[&str], authority: bool, change: impl FnOnce(&mut CertificateParams)) -> Pem {
         let key = KeyPair::generate().expect("a key");
         let mut params = params(names);
@@ -67,11 +67,11 @@ const ANYBODY: Trust = Trust {
     authorities: None,
 };
 
-/// A pair of layers, and what is on its way between them.
+/// Both layers of a connection.
 struct Ends {
     client: Layer,
     server: Layer,
-    /// What came out of each.
+    /// Plaintext that the client and the server received.
     heard: [Vec<u8>; 2],
 }
 
@@ -84,8 +84,8 @@ impl Ends {
         }
     }
 
-    /// Carries what each has to say to the other, in pieces of that size, until both are silent.
-    /// Says what went wrong first, with the client's side before the server's.
+    /// Delivers the bytes of each side to the other, in pieces of `piece` bytes, until both are
+    /// silent. Returns the first error, the client's before the server's.
     fn shake_hands(&mut self, piece: usize) -> Result<(), Fault> {
         let mut to_server = Vec::new();
         self.client.flush(&mut to_server).expect("a vector");
@@ -148,7 +148,7 @@ fn reason(client: &Client, server: &Server, name: &str) -> Option<Reason> {
 }
 
 #[test]
-fn both_ends_understand_each_other_however_the_bytes_are_cut() {
+fn handshake_and_data_work_however_bytes_are_split() {
     let pem = Pem::own(&["localhost", "127.0.0.1"], false, |_| {});
     let (client, server) = (pem.client(), pem.server());
     for (piece, name) in [
@@ -174,7 +174,7 @@ fn both_ends_understand_each_other_however_the_bytes_are_cut() {
 }
 
 #[test]
-fn the_old_version_is_spoken_too() {
+fn tls_1_2_is_supported() {
     let pem = Pem::own(&["localhost"], true, |_| {});
     let old: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
     let key = PrivateKeyDer::from_pem_file(&pem.key).expect("a key");
@@ -191,7 +191,7 @@ fn the_old_version_is_spoken_too() {
 }
 
 #[test]
-fn what_is_sent_before_the_handshake_is_through_is_sent_after_it() {
+fn data_before_the_handshake_is_sent_after_it() {
     let pem = Pem::own(&["localhost"], false, |_| {});
     let mut ends = Ends::new(&pem.client(), &pem.server(), "localhost");
     let mut nothing = Vec::new();
@@ -204,7 +204,7 @@ fn what_is_sent_before_the_handshake_is_through_is_sent_after_it() {
             .is_err()
     );
     let mut ends = Ends::new(&pem.client(), &pem.server(), "localhost");
-    // Its hello is still to come.
+    // The client's hello has not been sent yet.
     ends.client
         .connection
         .writer()
@@ -228,7 +228,7 @@ fn a_record_has_the_time_of_its_last_byte() {
         .seal(&[b"second"], &mut sealed)
         .expect("a vector");
     let run = |end, nanos| at(end, nanos)[0];
-    // The second record begins in the segment that brings the first's end.
+    // The second record begins in the segment that ends the first.
     let segments = [run(first - 1, 1), run(first + 3, 2), run(sealed.len(), 3)];
     let (mut plain, mut runs) = (Vec::new(), Vec::new());
     ends.client
@@ -239,7 +239,7 @@ fn a_record_has_the_time_of_its_last_byte() {
 }
 
 #[test]
-fn certificates_that_will_not_do_are_told_apart() {
+fn invalid_certificates_are_classified() {
     let good = Pem::own(&["localhost"], false, |_| {});
     let other = Pem::own(&["localhost"], false, |_| {});
     let authority = Pem::own(&["localhost"], true, |_| {});
@@ -282,7 +282,7 @@ fn certificates_that_will_not_do_are_told_apart() {
 }
 
 #[test]
-fn what_an_authority_has_signed_is_trusted() {
+fn certificate_signed_by_an_authority_is_trusted() {
     let authority_key = KeyPair::generate().expect("a key");
     let mut authority = params(&["an authority"]);
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -302,7 +302,7 @@ fn what_an_authority_has_signed_is_trusted() {
 }
 
 #[test]
-fn files_that_are_none_are_named() {
+fn errors_name_the_unusable_file() {
     let pem = Pem::own(&["localhost"], false, |_| {});
     let other = Pem::own(&["localhost"], false, |_| {});
     let nowhere = pem.folder.path().join("nowhere.pem");
@@ -332,14 +332,14 @@ fn files_that_are_none_are_named() {
 }
 
 #[test]
-fn an_end_is_told_from_one_that_is_not_said() {
+fn close_notify_is_reported_and_ends_the_data() {
     let pem = Pem::own(&["localhost"], false, |_| {});
     let mut ends = Ends::new(&pem.client(), &pem.server(), "localhost");
     ends.shake_hands(usize::MAX).expect("they trust each other");
     let mut sealed = Vec::new();
     ends.server.seal(&[b"bye"], &mut sealed).expect("a vector");
     ends.server.close(&mut sealed).expect("a vector");
-    // Nothing that comes after the end is of any account.
+    // Bytes after the end are ignored.
     sealed.extend_from_slice(&[0xff; 100]);
     let mut heard = Vec::new();
     let taken = take(
@@ -356,7 +356,7 @@ fn an_end_is_told_from_one_that_is_not_said() {
 }
 
 #[test]
-fn what_is_no_tls_is_found_out_at_once() {
+fn bytes_that_are_not_tls_are_rejected() {
     let pem = Pem::own(&["localhost"], false, |_| {});
     for (bytes, reason) in [
         (&b"RTSP/1.0 400 Bad Request\r\n\r\n"[..], Reason::NotTls),
@@ -380,7 +380,7 @@ fn what_is_no_tls_is_found_out_at_once() {
 }
 
 #[test]
-fn a_record_that_was_changed_on_its_way_breaks_it_off_with_an_alert() {
+fn modified_record_fails_with_an_alert() {
     let pem = Pem::own(&["localhost"], false, |_| {});
     let mut ends = Ends::new(&pem.client(), &pem.server(), "localhost");
     ends.shake_hands(usize::MAX).expect("they trust each other");
@@ -414,7 +414,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_comes_makes_nobody_panic(
+    fn arbitrary_bytes_do_not_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..2000),
         first in prop_oneof![Just(20u8), Just(21), Just(22), Just(23), any::<u8>()],
         piece in 1usize..500,

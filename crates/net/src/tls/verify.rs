@@ -1,4 +1,4 @@
-//! Whether a server's certificate is to be trusted.
+//! Verification of a server's certificate.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 
 use super::Fault;
 
-/// Trusts those whom an authority has signed, and certificates that were named themselves.
+/// Accepts certificates signed by a trusted authority, and certificates that are trusted
+/// themselves.
 #[derive(Debug)]
 pub(super) struct Checked {
     by_authority: Arc<WebPkiServerVerifier>,
@@ -38,9 +39,9 @@ impl Checked {
     }
 }
 
-/// Whether all that is wrong is that the certificate is an authority's as well, as those are that
-/// sign themselves and that cameras and `openssl req -x509` make. That is looked at after how long
-/// it is valid.
+/// Returns `true` if the only fault is that the certificate is an authority's too, as self-signed
+/// certificates from cameras and from `openssl req -x509` are. The validity period has been checked
+/// before.
 fn is_authority(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::Other(other)) => matches!(
@@ -103,8 +104,8 @@ impl ServerCertVerifier for Checked {
     }
 }
 
-/// Trusts everybody. That the server has the key of the certificate that it shows is still checked,
-/// so that the work of a handshake is the same.
+/// Accepts every certificate. The server must still prove that it has the certificate's key, so
+/// that a handshake does the same work.
 #[derive(Debug)]
 pub(super) struct Unchecked(WebPkiSupportedAlgorithms);
 

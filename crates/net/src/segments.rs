@@ -1,46 +1,46 @@
-//! When the bytes of a TCP connection arrived, from the headers of its segments.
+//! Arrival times of the bytes of a TCP connection, from the headers of its segments.
 //!
-//! A read of a connection gives bytes and no times of their own; but a [`crate::PacketRing`] shows
-//! each segment with the kernel's time. [`Segments`] puts the two together: it turns sequence
-//! numbers (RFC 9293, 3.4) into offsets in the stream, and keeps until when each run of bytes had
-//! come. Pure: no I/O, no clock.
+//! A read returns bytes without times of their own, but a [`crate::PacketRing`] shows each segment
+//! with the kernel's time. [`Segments`] combines the two: it converts sequence numbers (RFC 9293,
+//! 3.4) to offsets in the stream, and records when each run of bytes had arrived. It does no I/O
+//! and reads no clock.
 //!
-//! A byte can be read once all before it have come. So what arrived before a gap was filled has the
-//! time at which the gap was filled, and what is sent once more changes nothing. What the ring has
-//! missed is known not to be known: a read goes past it, and [`Run::exact`] says so.
+//! A byte is readable once all bytes before it have arrived. Bytes beyond a gap therefore have the
+//! time at which the gap was filled, and a retransmission does not change the time of its bytes.
+//! Segments that the ring missed are detected, because a read goes beyond the bytes seen;
+//! [`Run::exact`] is false for them.
 
 use std::collections::VecDeque;
 
 use measure::{Run, Time};
 
-/// How many runs of bytes are kept apart for one connection. Those beyond that are told of
-/// together.
+/// Maximum number of separate runs of bytes per connection. Runs beyond it are merged.
 const RUNS_MAX: usize = 4096;
 
-/// How many runs behind gaps are kept. Others are taken for not seen.
+/// Maximum number of runs beyond gaps. Others are treated as not seen.
 const BEYOND_MAX: usize = 64;
 
-/// How far beyond what has come a segment may be: no window is larger (RFC 7323, 2.3).
+/// Maximum distance of a segment from the bytes that have arrived: no window is larger (RFC 7323,
+/// 2.3).
 const WINDOW_MAX: u64 = 1 << 30;
 
-/// For how many runs memory is kept while there are none.
+/// Number of runs for which memory is kept while there are none.
 const RUNS_LASTING: usize = 32;
 
-/// What a segment's header says.
+/// Contents of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The sequence number of its first byte, or of its SYN.
+    /// Sequence number of the first byte, or of the SYN.
     pub sequence: u32,
-    /// How many bytes of payload it has; of one that the kernel has put together from several, of
-    /// all.
+    /// Length of the payload; the sum if the kernel merged several segments.
     pub length: usize,
-    /// Whether it opens the connection.
+    /// True if the segment opens the connection.
     pub syn: bool,
 }
 
-/// Adds to `runs` what is known of the times of so many bytes that were read, behind those that
-/// `runs` tells of: all came by `until`, and with `exact` the last one in a segment that came just
-/// then.
+/// Completes the `runs` of a read of `count` bytes, for bytes at its end that the ring has not
+/// seen. All of them arrived by `until`; if `exact`, the segment of the last byte arrived at that
+/// time.
 pub fn not_seen(count: usize, until: Time, exact: bool, runs: &mut Vec<Run>) {
     let known = runs.last().map_or(0, |run| run.end);
     let mut add = |end, exact| {
@@ -55,23 +55,22 @@ pub fn not_seen(count: usize, until: Time, exact: bool, runs: &mut Vec<Run>) {
     }
 }
 
-/// The times of one connection's bytes in one direction.
+/// Arrival times of the bytes of one connection in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Segments {
-    /// The sequence number of the stream's first byte.
+    /// Sequence number of the stream's first byte.
     first: Option<u32>,
-    /// All bytes before this offset have come.
+    /// All bytes before this offset have arrived.
     arrived: u64,
     /// All bytes before this offset have been read.
     read: u64,
-    /// What has come in order and has not been read.
+    /// Bytes that arrived in order and have not been read.
     runs: VecDeque<Kept>,
-    /// What has come, or seems to have, before something that is missing; apart from each other, in
-    /// order.
+    /// Bytes that arrived, or seem to have arrived, beyond a gap; in order, and separated by gaps.
     beyond: Vec<Beyond>,
 }
 
-/// As a [`Run`], by its end's offset in the stream.
+/// A [`Run`] whose end is an offset in the stream.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     end: u64,
@@ -86,18 +85,18 @@ struct Beyond {
 }
 
 impl Segments {
-    /// Takes in a segment of this direction, whichever it is.
+    /// Records a segment of this direction, in whatever order it arrives.
     #[inline]
     pub fn arrived(&mut self, header: &Header, at: Time) {
         let Some(first) = self.first else {
-            // Without it nothing is known of where in the stream a segment belongs.
+            // Without the SYN, the position of a segment in the stream is unknown.
             if header.syn {
                 self.first = Some(header.sequence.wrapping_add(1));
                 self.bytes(0, header.length as u64, at);
             }
             return;
         };
-        // Of an attempt before, from the same port, an answer may come late: the last one holds.
+        // An answer to an earlier attempt from the same port may arrive late: the last SYN counts.
         if header.syn && self.arrived == 0 && self.read == 0 {
             self.first = Some(header.sequence.wrapping_add(1));
             self.beyond.clear();
@@ -107,10 +106,10 @@ impl Segments {
         if header.length == 0 {
             return;
         }
-        // A SYN stands before the first byte.
+        // A SYN precedes the first byte.
         let sequence = header.sequence.wrapping_add(u32::from(header.syn));
-        // Sequence numbers are offsets modulo 2^32: the one meant is that next to where the stream
-        // is.
+        // Sequence numbers are offsets modulo 2^32: the offset meant is the one nearest to the
+        // current position.
         let expected = first.wrapping_add(self.arrived as u32);
         let ahead = i64::from(sequence.wrapping_sub(expected) as i32);
         let Some(begin) = self.arrived.checked_add_signed(ahead) else {
@@ -125,7 +124,7 @@ impl Segments {
     #[inline]
     fn bytes(&mut self, begin: u64, end: u64, at: Time) {
         if end <= self.arrived {
-            // Which of the copies was taken is not known as long as they are not read.
+            // Before the bytes are read, it is not known which copy TCP accepted.
             if end > self.read {
                 let again = self.runs.iter_mut().filter(|run| run.end > begin);
                 again.for_each(|run| run.exact = false);
@@ -143,7 +142,7 @@ impl Segments {
         self.push(self.arrived, at, true);
     }
 
-    /// What was waiting for the bytes that have just come has come with them.
+    /// Adds the bytes beyond a gap that has just been filled.
     fn join(&mut self) {
         let joined = self.beyond.iter().take_while(|run| {
             let joins = run.begin <= self.arrived;
@@ -157,7 +156,7 @@ impl Segments {
     }
 
     fn keep_beyond(&mut self, begin: u64, end: u64) {
-        // Runs that the new one touches become one with it.
+        // Runs that the new one touches are merged with it.
         let from = self.beyond.partition_point(|run| run.end < begin);
         let to = self.beyond.partition_point(|run| run.begin <= end);
         match self.beyond.get(from..to) {
@@ -191,46 +190,47 @@ impl Segments {
         self.runs.push_back(Kept { end, at, exact });
     }
 
-    /// Reads of it what [`Segments::arrived`] will need, so that the processor has it at hand; what
-    /// is returned means nothing.
+    /// Reads the memory that [`Segments::arrived`] will need, to bring it into the caches. The
+    /// result has no meaning.
     #[inline]
     pub fn look(&self) -> u64 {
         self.arrived ^ self.runs.back().map_or(0, |run| run.end)
     }
 
-    /// Whether the beginning of the connection was seen, without which nothing is known of it.
+    /// Returns `true` if the ring saw the start of the connection, without which nothing is known
+    /// about it.
     pub fn is_known(&self) -> bool {
         self.first.is_some()
     }
 
-    /// Whether bytes have been seen before which others have not: lost on the way, late, or missed.
+    /// Returns `true` if bytes beyond a gap were seen. The bytes in the gap were lost, delayed, or
+    /// missed by the ring.
     pub fn has_gap(&self) -> bool {
         !self.beyond.is_empty()
     }
 
-    /// How many bytes have come that have not been read, as far as is known.
+    /// Number of bytes that have arrived and have not been read, as far as known.
     pub fn unread(&self) -> usize {
         usize::try_from(self.arrived.saturating_sub(self.read)).unwrap_or(usize::MAX)
     }
 
-    /// How many of them came before that time.
+    /// Number of unread bytes that arrived before `time`.
     pub fn unread_before(&self, time: Time) -> usize {
         let before = self.runs.iter().take_while(|run| run.at < time);
         let end = before.last().map_or(self.read, |run| run.end);
         usize::try_from(end.saturating_sub(self.read)).unwrap_or(usize::MAX)
     }
 
-    /// When the first of them came.
+    /// Arrival time of the first unread byte.
     pub fn oldest(&self) -> Option<Time> {
         self.runs.front().map(|run| run.at)
     }
 
-    /// Takes in that the next `count` bytes were read, which had all come by `until`, and adds to
-    /// `runs` what is known of their times. The ends of those are in order, and the last one is
+    /// Records that the next `count` bytes were read, all of which had arrived by `until`, and
+    /// appends their times to `runs`. The ends of the runs are in order, and the last one is
     /// `count`.
     ///
-    /// `exact` says whether `until` is when the segment came that bore the last of the bytes, for
-    /// the case that it has not been seen.
+    /// If the segment of the last byte was not seen, `exact` tells whether it arrived at `until`.
     pub fn take(&mut self, count: usize, until: Time, exact: bool, runs: &mut Vec<Run>) {
         let begin = self.read;
         let end = begin + count as u64;
@@ -259,7 +259,7 @@ impl Segments {
         }
     }
 
-    /// More was read than was seen: so it had come. What was seen beyond that still is to be read.
+    /// More was read than seen, so it had arrived. Bytes seen beyond the read are still to be read.
     fn read_past(&mut self, end: u64, until: Time) {
         self.arrived = end;
         self.beyond.retain(|beyond| beyond.end > end);
@@ -269,9 +269,9 @@ impl Segments {
         }
     }
 
-    /// Takes in that nothing more was to be read: what seemed to have come since is no part of the
-    /// stream yet, because TCP did not take the segment (a wrong checksum, no room, a firewall). It
-    /// will come once more.
+    /// Records that there was nothing more to read. Bytes that seem to have arrived are not part of
+    /// the stream yet, because TCP did not accept their segment (wrong checksum, no space,
+    /// firewall). The segment will be retransmitted.
     pub fn nothing_more(&mut self) {
         self.arrived = self.read;
         self.runs.clear();

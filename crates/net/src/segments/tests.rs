@@ -20,7 +20,7 @@ fn opened() -> Segments {
     segments
 }
 
-/// Bytes of the stream from `begin` to `end`.
+/// Records a segment with the bytes of the stream from `begin` to `end`.
 fn arrive(segments: &mut Segments, begin: u32, end: u32, nanos: u64) {
     let header = Header {
         sequence: FIRST.wrapping_add(begin),
@@ -30,8 +30,8 @@ fn arrive(segments: &mut Segments, begin: u32, end: u32, nanos: u64) {
     segments.arrived(&header, at(nanos));
 }
 
-/// Reads, and gives end, time and whether it is exact of each run. What is not known has the time
-/// 999.
+/// Reads, and returns end, time and exactness of each run. Bytes whose time is unknown have the
+/// time 999.
 fn take(segments: &mut Segments, count: usize) -> Vec<(usize, u64, bool)> {
     let mut runs = Vec::new();
     segments.take(count, at(999), false, &mut runs);
@@ -41,7 +41,7 @@ fn take(segments: &mut Segments, count: usize) -> Vec<(usize, u64, bool)> {
 }
 
 #[test]
-fn each_segment_has_its_time_over_a_wrap_around_and_however_it_is_read() {
+fn each_segment_has_its_time_across_sequence_wraparound() {
     let mut segments = opened();
     for number in 0..4 {
         arrive(
@@ -64,21 +64,21 @@ fn each_segment_has_its_time_over_a_wrap_around_and_however_it_is_read() {
 }
 
 #[test]
-fn what_is_sent_once_more_keeps_its_first_time_without_being_sure_of_it() {
+fn retransmission_keeps_the_first_time_but_is_inexact() {
     let mut segments = opened();
     arrive(&mut segments, 0, 100, 1);
     arrive(&mut segments, 0, 100, 2);
     arrive(&mut segments, 50, 150, 3);
     arrive(&mut segments, 100, 150, 4);
-    // Perhaps TCP took the second copy.
+    // TCP may have accepted the second copy.
     assert_eq!(take(&mut segments, 150), [(100, 1, false), (150, 3, false)]);
-    // And after it has been read.
+    // A retransmission after the bytes were read.
     arrive(&mut segments, 0, 150, 5);
     assert_eq!(segments.unread(), 0);
 }
 
 #[test]
-fn what_waited_for_a_gap_came_when_it_was_filled() {
+fn bytes_beyond_a_gap_have_the_time_it_was_filled() {
     let mut segments = opened();
     arrive(&mut segments, 0, 100, 1);
     arrive(&mut segments, 200, 300, 2);
@@ -92,7 +92,7 @@ fn what_waited_for_a_gap_came_when_it_was_filled() {
 }
 
 #[test]
-fn what_was_not_seen_has_the_time_of_reading_and_the_rest_goes_on() {
+fn unseen_bytes_have_the_time_of_reading() {
     let mut segments = opened();
     arrive(&mut segments, 0, 100, 1);
     arrive(&mut segments, 200, 300, 2);
@@ -104,7 +104,7 @@ fn what_was_not_seen_has_the_time_of_reading_and_the_rest_goes_on() {
     assert_eq!(segments.unread(), 50);
     arrive(&mut segments, 300, 400, 3);
     assert_eq!(take(&mut segments, 150), [(50, 999, false), (150, 3, true)]);
-    // Read before it was seen.
+    // Read before the segment is seen.
     assert_eq!(take(&mut segments, 100), [(100, 999, false)]);
     arrive(&mut segments, 400, 500, 4);
     assert_eq!(segments.unread(), 0);
@@ -113,7 +113,7 @@ fn what_was_not_seen_has_the_time_of_reading_and_the_rest_goes_on() {
 }
 
 #[test]
-fn the_last_byte_of_a_read_has_the_time_that_the_kernel_tells_of_it() {
+fn last_byte_of_an_unseen_read_has_the_kernels_time() {
     let mut segments = opened();
     let mut runs = Vec::new();
     segments.take(100, at(7), true, &mut runs);
@@ -126,7 +126,7 @@ fn the_last_byte_of_a_read_has_the_time_that_the_kernel_tells_of_it() {
 }
 
 #[test]
-fn a_segment_that_tcp_did_not_take_counts_when_it_comes_again() {
+fn segment_rejected_by_tcp_counts_when_retransmitted() {
     let mut segments = opened();
     arrive(&mut segments, 0, 100, 1);
     arrive(&mut segments, 100, 200, 2);
@@ -138,12 +138,12 @@ fn a_segment_that_tcp_did_not_take_counts_when_it_comes_again() {
 }
 
 #[test]
-fn without_its_beginning_nothing_is_known_of_a_connection() {
+fn connection_without_its_syn_is_unknown() {
     let mut segments = Segments::default();
     arrive(&mut segments, 0, 100, 1);
     assert!(!segments.is_known());
     assert_eq!(take(&mut segments, 100), [(100, 999, false)]);
-    // A beginning that comes twice changes nothing.
+    // A second SYN changes nothing.
     let mut segments = opened();
     arrive(&mut segments, 0, 100, 1);
     segments.arrived(
@@ -158,7 +158,7 @@ fn without_its_beginning_nothing_is_known_of_a_connection() {
 }
 
 #[test]
-fn memory_is_bounded_whatever_comes() {
+fn memory_is_bounded() {
     let mut segments = opened();
     for number in 0..100_000u32 {
         arrive(&mut segments, number, number + 1, u64::from(number));
@@ -178,7 +178,8 @@ fn memory_is_bounded_whatever_comes() {
     assert!(!segments.has_gap());
 }
 
-/// What a receiver that sees every segment can know: when all bytes before each offset had come.
+/// Model of a receiver that sees every segment: the time at which all bytes before each offset had
+/// arrived.
 fn model(segments: &[(u32, u32)], length: u32) -> Vec<Option<u64>> {
     let mut came = vec![None; length as usize];
     for (time, &(begin, end)) in segments.iter().enumerate() {
@@ -196,10 +197,10 @@ fn model(segments: &[(u32, u32)], length: u32) -> Vec<Option<u64>> {
 }
 
 proptest! {
-    /// Segments in disorder, lost, doubled and cut anew, read at any time in any pieces: each byte
-    /// has the time at which it could be read.
+    /// Segments are reordered, lost, duplicated and resegmented, and read at any time in any
+    /// pieces: each byte has the time at which it became readable.
     #[test]
-    fn times_are_those_at_which_bytes_could_be_read(
+    fn bytes_have_the_time_they_became_readable(
         sent in prop::collection::vec((0u32..400, 1u32..60), 1..60),
         reads in prop::collection::vec(1usize..100, 1..40),
     ) {
@@ -231,10 +232,9 @@ proptest! {
         }
     }
 
-    /// Any headers, any reads: it stays consistent, and says something about every byte that was
-    /// read.
+    /// Arbitrary headers and reads: the state stays consistent, and every byte read has a run.
     #[test]
-    fn any_headers_and_reads_are_taken(
+    fn arbitrary_headers_and_reads_stay_consistent(
         steps in prop::collection::vec(
             (any::<u32>(), 0usize..70_000, any::<bool>(), any::<bool>(), any::<bool>()),
             0..200,

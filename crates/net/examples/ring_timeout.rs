@@ -1,10 +1,10 @@
-//! What a block timeout costs in latency, and saves in processor time: the figures that the default
-//! of `RingSettings::block_timeout` rests on.
+//! Measures what a block timeout costs in latency and saves in processor time: the basis for the
+//! default of `RingSettings::block_timeout`.
 //!
-//! A thread sends paced datagrams of 1200 bytes over loopback to 1000 sockets that refuse them, and
-//! another takes them out of a ring and looks at their first bytes. For each timeout: the receiving
-//! thread's processor time a packet (the kernel's account of the thread), its wake-ups, and how
-//! long after its arrival a packet was looked at.
+//! A thread sends paced datagrams of 1200 bytes over loopback to 1000 sockets that refuse them.
+//! Another thread takes them out of a ring and reads their first bytes. Each timeout gives the
+//! receiving thread's processor time per packet (the kernel's account of the thread), its wake-ups,
+//! and the delay from a packet's arrival to its processing.
 //!
 //! Needs CAP_NET_RAW. `cargo run --release -p streamgauge-net --example ring_timeout [SECONDS]`
 
@@ -46,7 +46,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// One row of figures.
+/// Measures one rate and timeout, and returns the table row.
 fn measure(rate: u64, timeout: Duration, duration: Duration) -> io::Result<String> {
     let mut settings = RingSettings::new(Family::V4, FIRST_PORT..=FIRST_PORT + SOCKETS - 1);
     settings.block_timeout = timeout;
@@ -63,7 +63,7 @@ fn measure(rate: u64, timeout: Duration, duration: Duration) -> io::Result<Strin
             wakes += 1;
             let now = clock.now().as_nanos();
             let taken = ring.receive(&clock, usize::MAX, |datagram| {
-                // As a receiver of RTP looks at sequence number and time.
+                // Reads the header, as an RTP receiver does.
                 let header = datagram
                     .bytes
                     .first_chunk::<12>()
@@ -96,7 +96,7 @@ fn measure(rate: u64, timeout: Duration, duration: Duration) -> io::Result<Strin
     })
 }
 
-/// Sends at that rate, a millisecond's worth at a time, and says when it is over.
+/// Sends `rate` packets per second in bursts of one millisecond, and sets `stop` at the end.
 fn send(rate: u64, duration: Duration, stop: &AtomicBool) -> io::Result<()> {
     let socket = ports::bind(([127, 0, 0, 1], 0).into(), 0)?;
     let payload = [7u8; 1188];

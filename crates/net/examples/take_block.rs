@@ -1,25 +1,25 @@
-//! Takes blocks of a packet ring apart, many times: `bench/instructions` counts what is executed
-//! meanwhile. It goes through the ring's entrance for fuzzing, and so is built with `--cfg fuzzing`
-//! alone.
+//! Parses blocks of a packet ring many times; `bench/instructions` counts the instructions
+//! executed. It uses the ring's fuzzing entry point and must therefore be built with `--cfg
+//! fuzzing`.
 //!
-//! Usage: `take_block block NUMBER`, with the number of packets.
+//! Usage: `take_block block NUMBER`, where NUMBER is the number of packets.
 
 use std::process::ExitCode;
 
-/// Packets that are taken at a time: about as many as 1 MiB holds of those that are cut short.
+/// Packets per block: about as many truncated packets as fit into 1 MiB.
 const PACKETS: usize = 4000;
-/// How many ports they are for, one after the other.
+/// Number of destination ports, used in turn.
 const PORTS: usize = 1000;
-/// What the ring keeps of a packet: the headers of IPv4 and UDP, and the beginning of RTP.
+/// Captured bytes of a packet: the headers of IPv4 and UDP, and the beginning of RTP.
 const KEPT: usize = 28 + 76;
 const LENGTH: usize = 28 + 1000;
-/// Where the link-layer header and the network header are in a frame, as the kernel lays them out.
+/// Offsets of the link-layer header and the network header in a frame, as the kernel lays them out.
 const LINK: usize = 92;
 const NETWORK: usize = LINK + 14;
-/// `struct tpacket_block_desc`.
+/// Length of `struct tpacket_block_desc`.
 const BLOCK_HEADER: usize = 48;
 
-/// A block as the kernel lays it out (linux/if_packet.h), full of packets to 127.0.0.1.
+/// Builds a block in the kernel's layout (linux/if_packet.h), full of packets to 127.0.0.1.
 fn block() -> Vec<u8> {
     let mut packet = [0u8; KEPT];
     packet[..20].copy_from_slice(&[
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     if path != "block" {
         return ExitCode::from(2);
     }
-    // The first byte says that a block follows, and for which ports.
+    // Flags of `read_any`: a block, a range of 2048 ports, brief datagrams.
     let bytes = [&[6][..], &block()].concat();
     measured_block(&bytes, number.div_ceil(PACKETS));
     ExitCode::SUCCESS

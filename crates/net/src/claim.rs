@@ -1,10 +1,10 @@
-//! Ranges of UDP ports that one run has to itself, so that nothing which is meant for another
-//! program comes into its packet ring and fills it.
+//! UDP port ranges that one run has to itself, so that traffic for other programs does not fill its
+//! packet ring.
 //!
-//! Programs that ask here share ports out among themselves in blocks. Whoever uses a block holds a
-//! name that stands for it, of a kind that exists once a network namespace, as ports do, and that
-//! the kernel takes back however the holder ends (abstract socket addresses; unix(7)). Programs
-//! that know nothing of it are avoided where their sockets can be seen.
+//! Programs that use this module divide the ports into blocks. The holder of a block binds a name
+//! for it: an abstract socket address (unix(7)), which exists once per network namespace, as ports
+//! do, and which the kernel releases however the holder ends. Other programs are avoided if their
+//! sockets are visible.
 
 use std::fs;
 use std::io;
@@ -12,27 +12,27 @@ use std::ops::Range;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// How many ports a block has.
+/// Ports per block.
 const BLOCK_PORTS: u16 = 512;
 
-/// A range of ports that no other program has which asks for them here; until it is dropped.
+/// A port range that no other program using this module has, until it is dropped.
 #[derive(Debug)]
 pub struct Claim {
     range: Range<u16>,
-    /// One for each block.
+    /// One name per block.
     _names: Vec<UnixDatagram>,
 }
 
 impl Claim {
-    /// Claims adjoining ports within `within`: as many as `wanted` if that can be, and at least
-    /// `needed`. `None` where so many are not free side by side.
+    /// Claims contiguous ports within `within`: `wanted` of them if possible, and at least
+    /// `needed`. Returns `None` if there are not enough contiguous free ports.
     ///
-    /// Ranges in which no socket is bound so far are preferred. Where among them is left to chance
-    /// (the process's number), so that what a server still sends to the ports of a run that ended a
-    /// moment ago seldom meets the next one.
+    /// Ranges without bound sockets are preferred. The choice among them depends on the process ID:
+    /// packets that a server still sends to the ports of a run that has just ended then seldom
+    /// reach the next run.
     ///
     /// # Errors
-    /// Names for the blocks cannot be had for another reason than that they are held.
+    /// Names for the blocks cannot be bound, for another reason than being in use.
     pub fn take(within: Range<u16>, needed: u64, wanted: u64) -> io::Result<Option<Claim>> {
         let blocks = usize::from(within.end.saturating_sub(within.start) / BLOCK_PORTS);
         let of = |ports: u64| {
@@ -40,7 +40,7 @@ impl Claim {
             usize::try_from(blocks).unwrap_or(usize::MAX)
         };
         let first_port = |block: usize| {
-            // Within the range, as the number of blocks was made from it.
+            // In range, because the number of blocks was computed from the range.
             within.start + BLOCK_PORTS * u16::try_from(block).unwrap_or(0)
         };
         if blocks < of(needed) {
@@ -78,18 +78,17 @@ impl Claim {
         Ok(None)
     }
 
-    /// The most ports that can be claimed within `within`.
+    /// Maximum number of ports that can be claimed within `within`.
     pub fn most(within: &Range<u16>) -> u64 {
         u64::from(within.end.saturating_sub(within.start) / BLOCK_PORTS * BLOCK_PORTS)
     }
 
-    /// The ports.
     pub fn range(&self) -> Range<u16> {
         self.range.clone()
     }
 }
 
-/// Takes the name of the block that begins with that port; none where it is held.
+/// Binds the name of the block that begins with port `first`. Returns `None` if it is in use.
 fn hold(first: u16) -> io::Result<Option<UnixDatagram>> {
     let name = format!("streamgauge/udp/{first}");
     match UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?) {
@@ -99,8 +98,8 @@ fn hold(first: u16) -> io::Result<Option<UnixDatagram>> {
     }
 }
 
-/// The UDP ports on which sockets of this network namespace are bound; none where that cannot be
-/// seen.
+/// Returns the UDP ports on which sockets of this network namespace are bound. Empty if that cannot
+/// be read.
 fn ports_in_use() -> Vec<u16> {
     ["/proc/net/udp", "/proc/net/udp6"]
         .into_iter()
@@ -109,8 +108,8 @@ fn ports_in_use() -> Vec<u16> {
         .collect()
 }
 
-/// The local port in a line of /proc/net/udp: the second field's number behind the colon, in
-/// hexadecimal (proc(5)).
+/// Parses the local port in a line of /proc/net/udp: the hexadecimal number after the colon of the
+/// second field (proc(5)).
 fn local_port(line: &str) -> Option<u16> {
     let (_, port) = line.split_ascii_whitespace().nth(1)?.rsplit_once(':')?;
     u16::from_str_radix(port, 16).ok()
@@ -123,7 +122,7 @@ mod tests {
     use super::*;
     use crate::ports::DEFAULT_RANGE;
 
-    /// Ports that are nobody's usual ones, apart for each test, and below those of other tests.
+    /// Returns uncommon ports, different for each test and below those of other tests.
     fn ports(test: u16, blocks: u16) -> Range<u16> {
         assert!(blocks <= 4 && 1024 + 4 * BLOCK_PORTS * (test + 1) <= DEFAULT_RANGE.start);
         let first = 1024 + 4 * BLOCK_PORTS * test;
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_has_no_other_gets_until_it_is_given_back() {
+    fn claims_are_exclusive_until_dropped() {
         let within = ports(0, 4);
         let claims: Vec<Claim> = (0..4)
             .map(|_| take(within.clone(), 1, 1).expect("there are four"))
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_are_wanted_else_as_many_as_are_needed_else_none() {
+    fn claim_gets_wanted_else_needed_else_no_ports() {
         let within = ports(1, 4);
         let length = |claim: &Claim| claim.range().len();
         let all = take(within.clone(), 513, 100_000).expect("free");
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_on_which_somebody_sits_are_taken_last() {
+    fn blocks_with_bound_sockets_are_taken_last() {
         let within = ports(2, 2);
         let sitting = UdpSocket::bind((Ipv4Addr::LOCALHOST, within.start + 7)).expect("free");
         let first = take(within.clone(), 1, 1).expect("free");
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_kernels_list_tells_the_port() {
+    fn local_port_is_parsed_from_proc_net_udp() {
         let line =
             " 4242: 0100007F:1B39 00000000:0000 07 00000000:00000000 00:00000000 00000000     0";
         assert_eq!(local_port(line), Some(6969));

@@ -1,28 +1,28 @@
-//! The one clock: nanoseconds since the run began, and what the kernel's timestamps are in it.
+//! The clock of a run: nanoseconds since its start, and the conversion of kernel timestamps.
 
 use std::cell::Cell;
 
 use measure::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Reads the monotonic clock, and converts the kernel's timestamps, which are in real time.
+/// Reads the monotonic clock, and converts kernel timestamps, which are in real time.
 ///
-/// Copies of one clock (see [`Clock::same_start`]) agree about when the run began; each keeps its
-/// own difference between the two clocks, and renews it when told to, so that an adjustment of the
-/// real-time clock is noticed and does not show up as jitter for longer than one window.
+/// Copies of a clock ([`Clock::same_start`]) agree on the start of the run. Each has its own offset
+/// between the two clocks and measures it again on request ([`Clock::renew`]), so that an
+/// adjustment of the real-time clock shows up as jitter for one window at most.
 #[derive(Debug)]
 pub struct Clock {
     start: i64,
-    /// Real time less monotonic time, in nanoseconds.
+    /// Real time minus monotonic time, in nanoseconds.
     offset: Cell<i64>,
 }
 
-/// How far the real-time clock may move against the monotonic one between two looks before it
-/// counts as a step and not as the slow correction that time daemons make (500 ppm of a second).
+/// Change of the offset between two measurements that counts as a step of the real-time clock, and
+/// not as the slow correction made by time daemons (500 ppm of a second).
 pub const STEP_NANOS: i64 = 1_000_000;
 
 impl Clock {
-    /// A clock whose run begins now.
+    /// Returns a clock whose run begins now.
     pub fn start() -> Clock {
         Clock {
             start: read(ClockId::Monotonic),
@@ -30,7 +30,7 @@ impl Clock {
         }
     }
 
-    /// Another clock of the same run, for another thread.
+    /// Returns another clock of the same run, for another thread.
     pub fn same_start(&self) -> Clock {
         Clock {
             start: self.start,
@@ -38,31 +38,31 @@ impl Clock {
         }
     }
 
-    /// The time now.
+    /// Current time, measured from the start of the run.
     pub fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(read(ClockId::Monotonic) - self.start).unwrap_or(0))
     }
 
-    /// A kernel timestamp (`CLOCK_REALTIME`, nanoseconds since 1970) in the run's time.
+    /// Converts a kernel timestamp (`CLOCK_REALTIME`, nanoseconds since 1970) to the run's time.
     #[inline]
     pub fn from_realtime(&self, nanos: i64) -> Time {
         Time::from_nanos(u64::try_from(nanos - self.offset.get() - self.start).unwrap_or(0))
     }
 
-    /// The monotonic clock's reading at that time, as timers want it.
+    /// Converts `time` to a reading of the monotonic clock, as timers need it.
     pub fn to_monotonic_nanos(&self, time: Time) -> i64 {
         i64::try_from(time.as_nanos())
             .unwrap_or(i64::MAX)
             .saturating_add(self.start)
     }
 
-    /// The real time (nanoseconds since 1970) at which the run began.
+    /// Start of the run in real time (nanoseconds since 1970).
     pub fn started_at(&self) -> i64 {
         self.start + self.offset.get()
     }
 
-    /// Looks again how far real time is from monotonic time; says by how many nanoseconds it has
-    /// moved, if that was a step ([`STEP_NANOS`]).
+    /// Measures the offset between real time and monotonic time again. Returns its change in
+    /// nanoseconds if that is a step ([`STEP_NANOS`]).
     pub fn renew(&self) -> Option<i64> {
         let new = offset();
         let moved = new - self.offset.replace(new);
@@ -75,8 +75,8 @@ fn read(clock: ClockId) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Real time less monotonic time: of several looks the one with the least time between the
-/// readings.
+/// Real time minus monotonic time: of several measurements, the one with the shortest interval
+/// between its readings.
 fn offset() -> i64 {
     (0..5)
         .map(|_| {
@@ -89,22 +89,22 @@ fn offset() -> i64 {
         .map_or(0, |(_, offset)| offset)
 }
 
-/// Processor time that the calling thread has used, in nanoseconds.
+/// Processor time used by the calling thread, in nanoseconds.
 pub fn thread_cpu_nanos() -> u64 {
     u64::try_from(read(ClockId::ThreadCPUTime)).unwrap_or(0)
 }
 
-/// Processor time that this process has used, in nanoseconds.
+/// Processor time used by this process, in nanoseconds.
 pub fn process_cpu_nanos() -> u64 {
     u64::try_from(read(ClockId::ProcessCPUTime)).unwrap_or(0)
 }
 
-/// How many bytes a page of memory has.
+/// Size of a memory page in bytes.
 pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// How many of the clock ticks in which /proc counts time make a second (proc(5), USER_HZ).
+/// Clock ticks per second in which /proc counts time (proc(5), USER_HZ).
 pub fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()
 }

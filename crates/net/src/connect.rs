@@ -1,5 +1,5 @@
-//! TCP connections from local ports of one's own choice, so that a [`crate::PacketRing`] for these
-//! ports sees them.
+//! TCP connections from chosen local ports, so that a [`crate::PacketRing`] for these ports sees
+//! them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -8,11 +8,11 @@ use std::path::Path;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// How many ports are tried for one connection, where others hold them.
+/// Ports tried for one connection if others are in use.
 const TRIES: usize = 64;
 
-/// Local ports for connections. They are taken in turn, so that one that became free is used again
-/// as late as possible: the kernel remembers a closed connection's for a minute.
+/// Local ports for connections. They are taken in rotation, so that a released port is reused as
+/// late as possible: the kernel holds the port of a closed connection for a minute.
 #[derive(Debug)]
 pub struct ConnectPorts {
     first: u16,
@@ -21,7 +21,7 @@ pub struct ConnectPorts {
 }
 
 impl ConnectPorts {
-    /// All of these ports. UDP may use the same ones: each protocol has its own.
+    /// Uses all of `ports`. UDP may use the same numbers: each protocol has its own ports.
     pub fn new(ports: RangeInclusive<u16>) -> ConnectPorts {
         let count = usize::from(ports.end().saturating_sub(*ports.start())) + 1;
         ConnectPorts {
@@ -31,12 +31,12 @@ impl ConnectPorts {
         }
     }
 
-    /// Begins to connect, without waiting, from the next free port, and says which that is. It
-    /// stays taken until it is given back.
+    /// Starts a non-blocking connect from the next free port. Returns the port, which stays taken
+    /// until it is released.
     ///
     /// # Errors
-    /// `AddrInUse` where no port is to be had, which says nothing about others; else what the
-    /// operating system says of the connection.
+    /// `AddrInUse` if no port is free for this destination, which says nothing about other
+    /// destinations; otherwise the operating system's error for the connection.
     pub fn connect(&mut self, to: SocketAddr) -> io::Result<(TcpStream, u16)> {
         let mut tries = 0;
         for _ in 0..self.taken.len() {
@@ -51,7 +51,8 @@ impl ConnectPorts {
                     self.taken[index] = true;
                     return Ok((stream, port));
                 }
-                // Another's, or a connection to the same place that has not been forgotten.
+                // In use by another program, or by a closed connection to the same destination that
+                // the kernel still holds.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -67,7 +68,7 @@ impl ConnectPorts {
         Err(io::ErrorKind::AddrInUse.into())
     }
 
-    /// Gives a port back, after its connection was closed.
+    /// Releases a port after its connection was closed.
     pub fn release(&mut self, port: u16) {
         let index = port.checked_sub(self.first).map(usize::from);
         if let Some(place) = index.and_then(|index| self.taken.get_mut(index)) {
@@ -76,14 +77,13 @@ impl ConnectPorts {
     }
 }
 
-/// Begins to connect, without waiting, from that address of this machine, or from the one that its
-/// routes name. The port is the kernel's choice, made when it is known where the connection goes:
-/// so an address has all its ports for each place that is connected to (`IP_BIND_ADDRESS_NO_PORT`;
-/// ip(7)).
+/// Starts a non-blocking connect from the local address `source`, or from the one that the routes
+/// select. The kernel chooses the port once it knows the destination, so that an address can use
+/// all its ports for each destination (`IP_BIND_ADDRESS_NO_PORT`; ip(7)).
 ///
 /// # Errors
-/// `AddrNotAvailable` where the address has no port left for that place, or is none of this
-/// machine's; else what the operating system says.
+/// `AddrNotAvailable` if the address has no port left for that destination or is not local;
+/// otherwise the operating system's error.
 pub fn connect_from(source: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -94,11 +94,11 @@ pub fn connect_from(source: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStr
     begin(socket, &to.into())
 }
 
-/// Connects to a Unix socket of streams (unix(7)), without waiting. It is handed out as what it is
-/// used as: a stream of bytes.
+/// Connects to a Unix stream socket (unix(7)) without blocking. Returns it as a `TcpStream`,
+/// because it is used as a byte stream.
 ///
 /// # Errors
-/// What the operating system says; `WouldBlock` where too many connections wait to be accepted.
+/// The operating system's error; `WouldBlock` if too many connections wait to be accepted.
 pub fn connect_unix(path: &Path) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -106,7 +106,7 @@ pub fn connect_unix(path: &Path) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// The ports that the kernel chooses from; none where it does not tell.
+/// Returns the ports that the kernel chooses from, or `None` if they cannot be read.
 pub fn ephemeral_ports() -> Option<RangeInclusive<u16>> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let mut ends = text.split_ascii_whitespace().map(str::parse);
@@ -116,7 +116,7 @@ pub fn ephemeral_ports() -> Option<RangeInclusive<u16>> {
 fn connect(port: u16, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    // A port that a closed connection to somewhere else had may be used at once.
+    // Allows the immediate reuse of a port whose closed connection had another destination.
     socket.set_reuse_address(true)?;
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_come_from_different_ports_of_the_range_until_there_is_none() {
+    fn connections_use_distinct_ports_until_none_is_left() {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(local).expect("a free port");
             let to = listener.local_addr().expect("bound");
@@ -155,7 +155,7 @@ mod tests {
                 assert_eq!(stream.local_addr().expect("bound").port(), port);
                 connections.push((stream, port));
             }
-            // Others of this machine may sit on some.
+            // Other programs of this machine may use some of the ports.
             let mut taken: Vec<u16> = connections.iter().map(|&(_, port)| port).collect();
             assert!(!taken.is_empty() && taken.len() <= 8);
             taken.dedup();
@@ -166,8 +166,8 @@ mod tests {
             ports.release(1);
             let (stream, port) = connections.swap_remove(0);
             drop(stream);
-            // The other end has not closed it, so that the kernel keeps it for a while: no other
-            // may be taken for it, though.
+            // The peer has not closed the connection, so the kernel holds the port for a while. No
+            // other port may be taken for it, however.
             if let Ok((_, again)) = ports.connect(to) {
                 assert_eq!(again, port);
             }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_the_connection_is_said_and_takes_no_port() {
+    fn failed_connect_returns_its_error_and_takes_no_port() {
         let mut ports = ConnectPorts::new(21_010..=21_010);
         let nowhere: SocketAddr = "255.255.255.255:1".parse().expect("an address");
         let error = ports.connect(nowhere).expect_err("it is nobody's");
@@ -196,14 +196,14 @@ mod tests {
             let ports = ephemeral_ports().expect("linux tells");
             assert!(ports.contains(&from.port()), "{from}");
         }
-        // An address for documentation (RFC 5737), which no machine has.
+        // A documentation address (RFC 5737), which no machine has.
         let nobodys = Some("192.0.2.1".parse().expect("an address"));
         let error = connect_from(nobodys, to).expect_err("it is not this machine's");
         assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
     }
 
     #[test]
-    fn a_unix_socket_is_a_stream_of_bytes() {
+    fn unix_socket_is_a_byte_stream() {
         use std::io::{Read, Write};
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");

@@ -1,10 +1,10 @@
-//! File descriptors: how many a thread may have, and a table of its own for each that needs many.
+//! File descriptors: the limit of a descriptor table, and threads with a table of their own.
 //!
-//! The limit on open files (`RLIMIT_NOFILE`) is a limit on each *table* of descriptors, and a
-//! thread can have one to itself (`unshare(CLONE_FILES)`, unshare(2)). So a process whose limit
-//! cannot be raised still opens as many as it has threads times the limit; and the kernel, which
-//! takes no reference to a file for a system call of the only thread that can close it, spares two
-//! atomic operations on each.
+//! The limit on open files (`RLIMIT_NOFILE`) applies to each descriptor *table*, and a thread can
+//! have its own table (`unshare(CLONE_FILES)`, unshare(2)). A process whose limit cannot be raised
+//! can therefore open as many files as its number of threads times the limit. In addition, the
+//! kernel takes no reference to a file for a system call of the only thread that can close it,
+//! which saves two atomic operations per call.
 
 use std::io;
 use std::net::TcpListener;
@@ -17,27 +17,27 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::Waker;
 
-/// How many files a table may hold. `None` is without limit.
+/// Maximum number of files per table. `None` means no limit.
 pub fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Starts a thread that has a table of descriptors of its own: standard input, output and error,
-/// `listeners` and `shared`, and nothing else. Threads that it starts share its table; all others
-/// keep the old one. Returns when it has its table.
+/// Starts a thread with its own descriptor table, which holds standard input, output and error,
+/// `listeners` and `shared`, and nothing else. Threads that it starts share its table; all other
+/// threads keep the old one. Returns once the thread has its table.
 ///
-/// `listeners` move to the thread, which is handed them with their numbers: they close when it
-/// closes them, and no copy stays behind. `shared` are open in both tables, and each holder can use
-/// them; when the last one goes, the other table keeps a copy until its threads end.
+/// `listeners` move to the thread and keep their numbers: they are closed when the thread closes
+/// them, because the old table keeps no copy. `shared` are open in both tables, and each holder can
+/// use them; when the last holder drops one, the other table keeps a copy until its threads end.
 ///
-/// A descriptor is a number in a table, so an object that owns one must not cross from one table to
-/// the other: elsewhere the number means another file, or none. For what is listed here that is
-/// seen to. `work` must hold nothing else that owns a descriptor, and none may be sent to or from
-/// the thread later.
+/// A descriptor is an index into a table, so an object that owns one must not move from one table
+/// to the other: there the number refers to another file, or to none. This function takes care of
+/// its arguments. `work` must hold nothing else that owns a descriptor, and none may be sent to or
+/// from the thread later.
 ///
 /// # Errors
-/// The thread cannot be started. Where only its table cannot be had, for want of memory, `work` is
-/// called with the error, and listeners are closed.
+/// The thread cannot be started. If only its table cannot be created, for lack of memory, `work` is
+/// called with the error, and the listeners are closed.
 pub fn spawn_with_own_table<T: Send + 'static>(
     thread: Builder,
     listeners: Vec<TcpListener>,
@@ -52,36 +52,36 @@ pub fn spawn_with_own_table<T: Send + 'static>(
         .collect();
     let (standing, stands) = mpsc::channel();
     let thread = thread.spawn(move || {
-        // SAFETY: the thread has just begun and holds `listeners` and `shared` alone, which are in
-        // `keep`. What else `work` holds owns no descriptors, as is demanded above.
+        // SAFETY: the thread has just started and holds only `listeners` and `shared`, which are in
+        // `keep`. Nothing else in `work` owns a descriptor, as required above.
         let table = unsafe { own_table(&keep) };
         let _ = standing.send(table.is_ok());
-        // They must be open until the table is there.
+        // The wakers must stay open until the table exists.
         drop(shared);
         work(table.map(|()| listeners))
     })?;
     if stands.recv() == Ok(true) {
-        // SAFETY: their owners went to the thread, whose table has them; it no longer shares this
-        // one.
+        // SAFETY: their owners moved to the thread, whose table holds them; it no longer shares
+        // this table.
         unsafe { close_copies(&moved) };
     }
     Ok(thread)
 }
 
-/// Gives the calling thread a table of descriptors of its own, with standard input, output and
-/// error and those of `keep` in it. Threads that it starts from now on share it; all others keep
-/// the old one.
+/// Gives the calling thread its own descriptor table, which holds standard input, output and error
+/// and the descriptors in `keep`. Threads that it starts from now on share the table; all other
+/// threads keep the old one.
 ///
 /// # Errors
-/// The kernel refuses: there is no memory for a table.
+/// The kernel has no memory for a table.
 ///
 /// # Safety
-/// All descriptors that the thread holds or will use must be in `keep`, and no object that owns one
-/// may cross from one table to the other after this, in either direction, unless it is in both:
-/// elsewhere its number means another file, or none.
+/// All descriptors that the thread holds or will use must be in `keep`. After this call, no object
+/// that owns a descriptor may move from one table to the other, in either direction, unless the
+/// descriptor is in both: otherwise its number refers to another file, or to none.
 unsafe fn own_table(keep: &[RawFd]) -> io::Result<()> {
-    // SAFETY: `unshare(CLONE_FILES)` has no memory to be given. That descriptors are not mixed up
-    // between tables afterwards is the caller's duty, as stated.
+    // SAFETY: `unshare(CLONE_FILES)` takes no pointer. The caller ensures that descriptors are not
+    // mixed up between tables afterwards, as stated.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -106,20 +106,20 @@ unsafe fn own_table(keep: &[RawFd]) -> io::Result<()> {
 /// Closes these descriptors in the calling thread's table.
 ///
 /// # Safety
-/// No object of this table owns any of them.
+/// No object of this table may own any of them.
 unsafe fn close_copies(copies: &[RawFd]) {
     for &fd in copies {
-        // SAFETY: closing has no memory to be given. That nothing in this table refers to the
-        // descriptor is the caller's duty, as stated.
+        // SAFETY: closing takes no pointer. The caller ensures that nothing in this table refers to
+        // the descriptor, as stated.
         unsafe { libc::close(fd) };
     }
 }
 
-/// Closes a range of descriptors, both ends included. A kernel that cannot (before Linux 5.9)
-/// leaves copies open, which end with the thread.
+/// Closes an inclusive range of descriptors. A kernel before Linux 5.9 cannot do this and leaves
+/// copies open, which end with the thread.
 fn close_range(first: u32, last: u32) {
-    // SAFETY: closing has no memory to be given. This table is the thread's own, and nothing in it
-    // but what was kept is referred to.
+    // SAFETY: closing takes no pointer. The table belongs to this thread, and nothing in it is
+    // referenced except the descriptors that were kept.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0u32) };
 }
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_its_own_holds_what_is_kept_and_nothing_else() {
+    fn own_table_holds_only_the_kept_descriptors() {
         let (listener, address) = listener();
         let waker = Arc::new(Waker::new().expect("a descriptor"));
         let numbers = [listener.as_raw_fd(), waker.as_raw_fd()];
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_over_ends_with_the_thread_that_has_it() {
+    fn moved_listener_closes_with_its_thread() {
         let (listener, address) = listener();
         let number = listener.as_raw_fd();
         let (end, ended) = mpsc::channel::<()>();
@@ -181,8 +181,8 @@ mod tests {
         });
         let thread = thread.expect("a thread");
         TcpStream::connect(address).expect("it listens still");
-        // Its number is free here: the next that is opened may have it, and is not closed with the
-        // listener.
+        // The descriptor's number is free in this table: a file opened next may get it, and must
+        // not be closed with the listener.
         let opened: Vec<std::fs::File> =
             std::iter::repeat_with(|| std::fs::File::open("/proc/self/status").expect("proc"))
                 .take(200)

@@ -1,10 +1,11 @@
-//! The wire: sockets with the kernel's timestamps, batches, ports, the clock.
+//! Network I/O: sockets with kernel timestamps, batches, TLS, packet rings, ports, timers and the
+//! clock.
 //!
-//! The only crate that may speak to the kernel directly, and the only one with `unsafe` in it: in
-//! [`batch`], where datagrams are received and sent many at a time, in [`stream`], where bytes are
-//! read with their time, in [`options`], where socket options are set that no safe crate offers, in
-//! [`files`], in [`multicast`], in [`namespace`], in [`thread`], where another thread's clock is
-//! read, in [`mod@prefetch`], in [`tun`], and in [`ring`], where memory is shared with the kernel.
+//! This is the only crate that may call the kernel directly, and the only one with `unsafe` code.
+//! The modules with `unsafe` code are [`batch`] (batched datagram I/O), [`stream`] (reads with
+//! arrival times), [`options`] (socket options that no safe crate offers), [`files`], [`memory`],
+//! [`multicast`], [`namespace`], [`thread`] (real-time priority, and the clocks of other threads),
+//! [`mod@prefetch`], [`tun`], and [`ring`] (memory shared with the kernel).
 
 pub mod batch;
 pub mod claim;

@@ -1,20 +1,20 @@
-//! The end of a process without memory.
+//! Exit of a process that runs out of memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// An allocator that ends the process with this exit code, and says why, if the system has no
-/// memory left for it. Otherwise the standard library would abort. It is the system's allocator.
+/// System allocator that ends the process with this exit code, and prints why, if no memory is
+/// left. The standard library would abort instead.
 ///
 /// Fallible allocations, such as [`Vec::try_reserve`], end the process too.
 #[derive(Debug)]
 pub struct OrExit(pub i32);
 
-// SAFETY: each call goes to the system's allocator unchanged. It returns what that returns, which
-// is not null.
+// SAFETY: each call is passed to the system's allocator unchanged, and its result is returned
+// unless it is null.
 unsafe impl GlobalAlloc for OrExit {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller upholds the contract of `alloc`.
         let memory = unsafe { System.alloc(layout) };
         if memory.is_null() {
             self.exit();
@@ -24,7 +24,7 @@ unsafe impl GlobalAlloc for OrExit {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         let memory = unsafe { System.alloc_zeroed(layout) };
         if memory.is_null() {
             self.exit();
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for OrExit {
 
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller keeps the contract of `realloc`.
+        // SAFETY: the caller upholds the contract of `realloc`.
         let memory = unsafe { System.realloc(memory, layout, size) };
         if memory.is_null() {
             self.exit();
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for OrExit {
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -52,11 +52,11 @@ unsafe impl GlobalAlloc for OrExit {
 impl OrExit {
     #[cold]
     fn exit(&self) -> ! {
-        const TEXT: &str = "Error: out of memory. What was measured is kept in the run file, if there \
-                            is one. Raise the memory limit (ulimit -v, cgroup), or play fewer \
-                            clients.\n";
-        // SAFETY: the text is valid for the read, neither call needs memory, and `_exit` may be called
-        // at any time. Whether the text can be written changes nothing.
+        const TEXT: &str = "Error: out of memory. The run file, if there is one, keeps what was \
+                            measured so far. Raise the memory limit (ulimit -v, cgroup), or run \
+                            fewer clients.\n";
+        // SAFETY: the text is valid for the read, neither call needs memory, and `_exit` may be
+        // called at any time. A failed write changes nothing.
         unsafe {
             libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len());
             libc::_exit(self.0)

@@ -8,21 +8,20 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::options;
 
-/// Through which interface a group is joined, or sent to.
+/// Interface through which a group is joined or sent to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interface {
-    /// The one that has this address of this machine: the one by which a peer is reached that is
-    /// spoken to from it.
+    /// Interface with this local address: the one used to reach a peer from that address.
     With(IpAddr),
-    /// The one of this name.
+    /// Interface with this name.
     Named(String),
 }
 
 impl Interface {
-    /// The kernel's number of it, from 1 (netdevice(7)).
+    /// Index of the interface, from 1 (netdevice(7)).
     ///
     /// # Errors
-    /// `NotFound` where this machine has no such interface; what the operating system says.
+    /// `NotFound` if this machine has no such interface; otherwise the operating system's error.
     pub fn index(&self) -> io::Result<u32> {
         let found = match self {
             Interface::Named(name) => index_of_name(name),
@@ -30,7 +29,7 @@ impl Interface {
                 let address = address.to_canonical();
                 let with = |own: IpAddr| own == address;
                 let found = name_with(with)?.and_then(|name| index_of_name(&name));
-                // All of 127.0.0.0/8 is this machine's, and just one address of it an interface's.
+                // All of 127.0.0.0/8 is local, but an interface has only one of these addresses.
                 match found {
                     None if address.is_loopback() => {
                         name_with(|own| own.is_loopback())?.and_then(|name| index_of_name(&name))
@@ -51,12 +50,12 @@ impl Interface {
 
 fn index_of_name(name: &str) -> Option<u32> {
     let name = std::ffi::CString::new(name).ok()?;
-    // SAFETY: `name` ends with a zero and lives for the duration of the call.
+    // SAFETY: `name` ends with a zero byte and lives for the duration of the call.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     (index > 0).then_some(index)
 }
 
-/// The name of the first interface that has an address like that.
+/// Returns the name of the first interface with a matching address.
 fn name_with(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `first` is valid for the write of a pointer.
@@ -65,26 +64,24 @@ fn name_with(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
     }
     let (mut found, mut next) = (None, first);
     while !next.is_null() {
-        // SAFETY: the list that getifaddrs gave is whole until it is freed, and each entry is
+        // SAFETY: the list that getifaddrs returned is intact until it is freed, and each entry is
         // valid.
         let entry = unsafe { &*next };
         next = entry.ifa_next;
         if entry.ifa_addr.is_null() {
             continue;
         }
-        // SAFETY: not null, so it points to an address that has a family at least.
+        // SAFETY: a pointer that is not null points to an address with at least a family.
         let family = libc::c_int::from(unsafe { (*entry.ifa_addr).sa_family });
         let address = match family {
             libc::AF_INET => {
-                // SAFETY: of that family it is a `sockaddr_in`; nothing is assumed of its
-                // alignment.
+                // SAFETY: an address of this family is a `sockaddr_in`; no alignment is assumed.
                 let address: libc::sockaddr_in =
                     unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
                 IpAddr::V4(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)))
             }
             libc::AF_INET6 => {
-                // SAFETY: of that family it is a `sockaddr_in6`; nothing is assumed of its
-                // alignment.
+                // SAFETY: an address of this family is a `sockaddr_in6`; no alignment is assumed.
                 let address: libc::sockaddr_in6 =
                     unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
                 IpAddr::V6(Ipv6Addr::from(address.sin6_addr.s6_addr))
@@ -92,27 +89,27 @@ fn name_with(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
             _ => continue,
         };
         if is_wanted(address) && !entry.ifa_name.is_null() {
-            // SAFETY: a name in the list ends with a zero, and lives until the list is freed.
+            // SAFETY: a name in the list ends with a zero byte and lives until the list is freed.
             let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
             found = Some(name.to_string_lossy().into_owned());
             break;
         }
     }
-    // SAFETY: it is what getifaddrs gave, is freed once, and nothing refers to it any more.
+    // SAFETY: the list came from getifaddrs, is freed once, and is no longer referenced.
     unsafe { libc::freeifaddrs(first) };
     Ok(found)
 }
 
-/// A non-blocking UDP socket that receives what is sent to `group` at `port` and comes in by the
-/// interface with that number, with the kernel's timestamps switched on: from anybody, or from
-/// `sources` alone where there are any (a source-specific membership; RFC 4607). Others may receive
-/// the same beside it. A receive buffer of 0 leaves the system's default.
+/// Opens a non-blocking UDP socket with kernel timestamps that receives what is sent to `group` at
+/// `port` and arrives on `interface`: from any sender, or only from `sources` if there are any
+/// (source-specific membership; RFC 4607). Other sockets may receive the same datagrams. A receive
+/// buffer of 0 keeps the system's default.
 ///
 /// The membership ends when the socket is closed.
 ///
 /// # Errors
-/// `InvalidInput` where `group` is no multicast group, or a source is not of its family; what the
-/// operating system says: ENOBUFS where it grants no more memberships
+/// `InvalidInput` if `group` is not a multicast group, or if a source is not of its family;
+/// otherwise the operating system's error: ENOBUFS if it grants no more memberships
 /// (net.ipv4.igmp_max_memberships) or sources (net.ipv4.igmp_max_msf, net.ipv6.mld_max_msf).
 pub fn join(
     group: IpAddr,
@@ -126,7 +123,7 @@ pub fn join(
     }
     let address = match group {
         IpAddr::V4(group) => SocketAddr::new(group.into(), port),
-        // Groups of a link alone need the link's number.
+        // Link-local groups need the interface's index.
         IpAddr::V6(group) => SocketAddrV6::new(group, port, 0, interface).into(),
     };
     let socket = Socket::new(
@@ -140,8 +137,8 @@ pub fn join(
     }
     options::ask_arrival_time_and_drops(&socket)?;
     socket.set_reuse_address(true)?;
-    // Else what others of this machine have joined would come too, by other interfaces and from
-    // other sources.
+    // Without this, groups joined by other sockets of this machine would be received too, from
+    // other interfaces and other sources.
     match group {
         IpAddr::V4(_) => socket.set_multicast_all_v4(false)?,
         IpAddr::V6(_) => socket.set_multicast_all_v6(false)?,
@@ -162,7 +159,8 @@ pub fn join(
     Ok(socket.into())
 }
 
-/// `MCAST_JOIN_SOURCE_GROUP` (RFC 3678, 5.1.2), which serves both versions of IP.
+/// Joins a group with `MCAST_JOIN_SOURCE_GROUP` (RFC 3678, 5.1.2), which serves both versions of
+/// IP.
 fn join_source(
     socket: &impl AsRawFd,
     group: IpAddr,
@@ -195,15 +193,15 @@ fn join_source(
     }
 }
 
-/// An address as the kernel takes it where it may be of any family.
+/// Converts an address to the kernel's format for addresses of any family.
 fn storage(address: IpAddr) -> libc::sockaddr_storage {
     let address = SockAddr::from(SocketAddr::new(address, 0));
-    // SAFETY: a storage of zeroes is a valid one: of no family.
+    // SAFETY: an all-zero storage is valid: it has no family.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let length =
         usize::try_from(address.len()).map_or(0, |length| length.min(size_of_val(&storage)));
-    // SAFETY: `address` is valid for reads of its length, the storage is as long at least, and they
-    // are apart.
+    // SAFETY: `address` is valid for reads of its length, the storage is at least as long, and they
+    // do not overlap.
     unsafe {
         std::ptr::copy_nonoverlapping(
             address.as_ptr().cast::<u8>(),
@@ -214,14 +212,14 @@ fn storage(address: IpAddr) -> libc::sockaddr_storage {
     storage
 }
 
-/// Has what is sent on this socket to groups of the version of IP that `from` is of leave by the
-/// interface with that number, and live for so many hops (`IP_MULTICAST_IF`, `IP_MULTICAST_TTL`;
-/// ip(7)). Default: an interface by route, one hop. Where the socket is bound to no address of this
-/// machine, IPv4 packets come from `from`; if that is unspecified, from one of the interface's
-/// addresses, of which loopback has none that would do.
+/// Sets the interface and the hop limit of multicast that this socket sends, for the IP version of
+/// `from` (`IP_MULTICAST_IF`, `IP_MULTICAST_TTL`; ip(7)). Default: the interface that the routes
+/// select, and one hop. If the socket is not bound to a local address, IPv4 packets have the source
+/// address `from`; if that is unspecified, an address of the interface, of which loopback has no
+/// suitable one.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn send_by(socket: &impl AsFd, from: IpAddr, interface: u32, ttl: u8) -> io::Result<()> {
     let reference = SockRef::from(socket);
     let IpAddr::V4(from) = from else {
@@ -252,14 +250,14 @@ pub fn send_by(socket: &impl AsFd, from: IpAddr, interface: u32, ttl: u8) -> io:
     reference.set_multicast_ttl_v4(ttl.into())
 }
 
-/// The address of this machine that what is sent to `to` comes from, by that interface or by the
-/// one that routes name. On the loopback interface that is 127.0.0.1 for groups of IPv4, for which
-/// the kernel has none there. An address that means an interface too (RFC 4007, 6) is given as the
-/// unspecified one: then the kernel takes it itself. Sends nothing.
+/// Returns the local source address of datagrams to `to` through `interface`, or through the
+/// interface that the routes select. On the loopback interface this is 127.0.0.1 for IPv4 groups,
+/// for which the kernel has no address there. A link-local address, which needs an interface too
+/// (RFC 4007, 6), is returned as unspecified: the kernel then selects it. Sends nothing.
 ///
 /// # Errors
-/// `NotFound` where this machine has no such interface; `NetworkUnreachable` where no route leads
-/// there; `AddrNotAvailable` where the interface has no address of that version of IP.
+/// `NotFound` if this machine has no such interface; `NetworkUnreachable` if there is no route;
+/// `AddrNotAvailable` if the interface has no address of that IP version.
 pub fn source_of(to: SocketAddr, interface: Option<&Interface>) -> io::Result<IpAddr> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
     let index = interface.map(Interface::index).transpose()?;
@@ -270,11 +268,11 @@ pub fn source_of(to: SocketAddr, interface: Option<&Interface>) -> io::Result<Ip
         };
         send_by(&socket, any, index, 1)?;
     }
-    // Of UDP this asks the routes, and nothing else.
+    // Connecting a UDP socket only looks up the route.
     socket.connect(&to.into())?;
     let loopback = Interface::With(Ipv4Addr::LOCALHOST.into());
     if index.is_some() && index == loopback.index().ok() {
-        // And not another interface's, which the kernel may take.
+        // The kernel may select the address of another interface here.
         return Ok(match to {
             SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
@@ -282,7 +280,8 @@ pub fn source_of(to: SocketAddr, interface: Option<&Interface>) -> io::Result<Ip
     }
     let local = socket.local_addr()?.as_socket().map(|local| local.ip());
     match (local, index) {
-        // A route to the loopback interface: it alone may have no address of its own to send from.
+        // A route to the loopback interface, the only one that may have no source address of its
+        // own.
         (Some(IpAddr::V4(local)), None) if local.is_unspecified() => Ok(Ipv4Addr::LOCALHOST.into()),
         (Some(local), _) if local.is_unspecified() => Err(io::ErrorKind::AddrNotAvailable.into()),
         (Some(IpAddr::V6(local)), _) if local.is_unicast_link_local() => {
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_group_is_not_joined() {
+    fn join_rejects_unicast_and_mixed_families() {
         let join = |group: &str, source: &str| {
             let sources = [source.parse().expect("an address")];
             join(group.parse().expect("an address"), 5000, &sources, 1, 0)

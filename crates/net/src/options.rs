@@ -6,23 +6,23 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use socket2::{SockFilter, SockRef};
 
-/// Asks for the kernel's arrival time and the count of dropped datagrams with each datagram
+/// Requests the kernel's arrival time and the count of dropped datagrams with each datagram
 /// (`SO_TIMESTAMPNS`, `SO_RXQ_OVFL`; socket(7)).
 pub fn ask_arrival_time_and_drops(socket: &impl AsRawFd) -> io::Result<()> {
     ask_arrival_time(socket)?;
     set_int(socket.as_raw_fd(), libc::SO_RXQ_OVFL, 1)
 }
 
-/// Asks for the kernel's arrival time (`SO_TIMESTAMPNS`; socket(7)).
+/// Requests the kernel's arrival time (`SO_TIMESTAMPNS`; socket(7)).
 pub(crate) fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Asks for the destination address of each datagram (`IP_PKTINFO`, ip(7); `IPV6_RECVPKTINFO`, RFC
-/// 3542, 6.1). A socket that is bound to all addresses needs it to answer from the right one.
+/// Requests the destination address of each datagram (`IP_PKTINFO`, ip(7); `IPV6_RECVPKTINFO`, RFC
+/// 3542, 6.1). A socket bound to the unspecified address needs it to reply from the right address.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn ask_destination(socket: &UdpSocket) -> io::Result<()> {
     let (level, name) = match socket.local_addr()? {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
@@ -31,8 +31,8 @@ pub fn ask_destination(socket: &UdpSocket) -> io::Result<()> {
     set(socket.as_raw_fd(), level, name, 1)
 }
 
-/// How many datagrams the kernel has dropped for lack of room in this socket's buffer, or because
-/// of its filter ([`drop_all`]), since it was opened (`SO_MEMINFO`, `SK_MEMINFO_DROPS`). Wraps
+/// Number of datagrams that the kernel dropped since the socket was opened, because its buffer was
+/// full or because of its filter ([`drop_all`]). Source: `SO_MEMINFO`, `SK_MEMINFO_DROPS`. Wraps
 /// around.
 pub fn drops(socket: &impl AsRawFd) -> io::Result<u32> {
     // The kernel's order: RMEM_ALLOC, RCVBUF, WMEM_ALLOC, SNDBUF, FWD_ALLOC, WMEM_QUEUED, OPTMEM,
@@ -59,46 +59,45 @@ pub fn drops(socket: &impl AsRawFd) -> io::Result<u32> {
     }
 }
 
-/// Has the kernel drop every datagram that comes for this UDP socket (`SO_ATTACH_FILTER` with a
-/// filter that passes nothing). The socket keeps its port, can send, and keeps the kernel from
-/// answering with ICMP; but nothing is queued and nobody is woken.
+/// Drops every datagram that arrives at this UDP socket (BPF: `ret 0`; `SO_ATTACH_FILTER`). The
+/// socket holds its port, can send, and keeps the kernel from answering with ICMP; but the kernel
+/// queues nothing and wakes no thread.
 ///
-/// What is dropped so counts in [`drops`], and in the machine's `Udp: InErrors` (not in
-/// `RcvbufErrors`).
+/// These datagrams count in [`drops`] and in the machine's `Udp: InErrors` (not in `RcvbufErrors`).
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn drop_all(socket: &impl AsFd) -> io::Result<()> {
     let refuse = (libc::BPF_RET | libc::BPF_K) as u16;
     SockRef::from(socket).attach_filter(&[SockFilter::new(refuse, 0, 0, 0)])
 }
 
-/// What datagrams a socket is to refuse: see [`drop_marked`].
+/// Selects the datagrams that a socket drops: see [`drop_marked`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marked {
-    /// The least and the greatest first byte of what is refused.
+    /// Smallest and largest first byte of datagrams that are dropped.
     pub first: [u8; 2],
-    /// The least and the greatest second byte of what is passed all the same.
+    /// Smallest and largest second byte of datagrams that are delivered nevertheless.
     pub but_second: Option<[u8; 2]>,
 }
 
-/// Has the kernel drop those datagrams that come for this UDP socket and whose first bytes are
-/// marked (`SO_ATTACH_FILTER`). All others come as before, empty ones too.
+/// Drops the datagrams whose first bytes match `marked` when they arrive at this UDP socket
+/// (`SO_ATTACH_FILTER`). All others are delivered, including empty ones.
 ///
-/// What is dropped so counts in [`drops`], as with [`drop_all`].
+/// Dropped datagrams count in [`drops`], as with [`drop_all`].
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn drop_marked(socket: &impl AsFd, marked: Marked) -> io::Result<()> {
     SockRef::from(socket).attach_filter(&refusing(marked))
 }
 
-/// The filter of [`drop_marked`]. It sees a datagram from its UDP header on. A load behind the end
-/// would refuse the datagram, so the length is looked at before each.
+/// Returns the filter of [`drop_marked`]. It sees a datagram from its UDP header on. A load beyond
+/// the end would drop the datagram, so the length is checked before each load.
 fn refusing(marked: Marked) -> Vec<SockFilter> {
     const UDP_BYTES: u32 = 8;
     const ALL: u32 = 0x4_0000;
-    /// Where a jump goes.
+    /// Target of a jump.
     #[derive(Clone, Copy, PartialEq)]
     enum To {
         Next,
@@ -135,7 +134,7 @@ fn refusing(marked: Marked) -> Vec<SockFilter> {
             (above, greatest, Refuse, Pass),
         ]);
     }
-    // Behind the steps: to refuse, then to pass.
+    // The last two instructions: refuse, then pass.
     let count = steps.len();
     let jump = |from: usize, to: To| match to {
         Next => 0,
@@ -157,60 +156,60 @@ fn refusing(marked: Marked) -> Vec<SockFilter> {
     filter
 }
 
-/// Has the kernel tell of this connection's bytes only when there are so many, as far as its buffer
-/// takes them; of its end at once (`SO_RCVLOWAT`; socket(7)). Reading gives whatever there is.
-/// Default: 1.
+/// Delays the readiness of a connection until it has `bytes` bytes to read, or as many as its
+/// buffer holds; its end is reported at once (`SO_RCVLOWAT`; socket(7)). A read still returns
+/// whatever there is. Default: 1.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn set_receive_low_water(socket: &impl AsRawFd, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set_int(socket.as_raw_fd(), libc::SO_RCVLOWAT, bytes)
 }
 
-/// Has the kernel take no more of a connection's bytes while it holds so many that it has not sent
-/// yet (`TCP_NOTSENT_LOWAT`; tcp(7)). Default: as many as its send buffer has room for.
+/// Limits the unsent bytes of a connection: while the kernel holds `bytes` of them, it accepts no
+/// more (`TCP_NOTSENT_LOWAT`; tcp(7)). Default: as many as its send buffer has space for.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn set_unsent_low_water(socket: &impl AsRawFd, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     let fd = socket.as_raw_fd();
     set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
-/// How long the kernel may keep an acknowledgement back, in microseconds (`TCP_DELACK_MAX_US`,
-/// linux/tcp.h; Linux 6.15).
+/// Maximum delay of an acknowledgement, in microseconds (`TCP_DELACK_MAX_US`, linux/tcp.h; Linux
+/// 6.15).
 const TCP_DELACK_MAX_US: libc::c_int = 46;
 
-/// Has the kernel acknowledge what comes on a connection within two ticks of its clock, where
-/// nothing has it do so at once: 2, 8 or 20 ms, as the kernel is built. Default: 40 ms and more,
-/// while what came is not read.
+/// Limits the delay of acknowledgements on a connection to two ticks of the kernel's clock: 2, 8 or
+/// 20 ms, depending on how the kernel is built. Default: 40 ms and more, while received bytes are
+/// not read.
 ///
 /// # Errors
-/// What the operating system says: it is older than Linux 6.15.
+/// The operating system's error if it is older than Linux 6.15.
 pub fn acknowledge_soon(socket: &impl AsRawFd) -> io::Result<()> {
     let set_to = |us| set(socket.as_raw_fd(), libc::IPPROTO_TCP, TCP_DELACK_MAX_US, us);
-    // Less than two ticks it refuses.
+    // The kernel refuses less than two ticks.
     set_to(2000)
         .or_else(|_| set_to(8000))
         .or_else(|_| set_to(20_000))
 }
 
-/// How much a socket's receive buffer takes, as the kernel counts: with what it needs itself for
-/// each datagram (`SO_RCVBUF`; socket(7)).
+/// Size of a socket's receive buffer as the kernel counts it, with its own overhead for each
+/// datagram (`SO_RCVBUF`; socket(7)).
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn receive_buffer(socket: &impl AsFd) -> io::Result<usize> {
     SockRef::from(socket).recv_buffer_size()
 }
 
-/// Has the kernel choose a port when the socket is connected, and not when it is bound to an
+/// Makes the kernel choose the port when the socket is connected, instead of when it is bound to an
 /// address (`IP_BIND_ADDRESS_NO_PORT`; ip(7)).
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn choose_port_late(socket: &impl AsRawFd) -> io::Result<()> {
     set(
         socket.as_raw_fd(),
@@ -241,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    /// What a socket with that filter is given, of datagrams with all these beginnings.
+    /// Returns what a socket with this filter receives of all test datagrams.
     fn passed(marked: Marked) -> Vec<Vec<u8>> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         drop_marked(&socket, marked).expect("the filter is sound");
@@ -250,7 +249,7 @@ mod tests {
         for datagram in datagrams() {
             sender.send_to(&datagram, to).expect("there is room");
         }
-        // Over loopback all is there when it has been sent.
+        // Loopback delivers within the send call.
         socket.set_nonblocking(true).expect("it is open");
         let mut buffer = [0; 64];
         std::iter::from_fn(|| {
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_is_dropped_and_counted_and_all_else_comes() {
+    fn only_marked_datagrams_are_dropped() {
         let some = Some([192, 223]);
         for (first, but_second) in [
             ([128, 191], some),

@@ -1,4 +1,4 @@
-//! Pairs of UDP ports, an even one for RTP and the odd one above it for RTCP (RFC 3550, 11).
+//! Pairs of UDP ports: an even port for RTP and the odd port above it for RTCP (RFC 3550, 11).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,16 +8,16 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::options::{self, Marked};
 
-/// Where media is received when nothing else is said: below the range out of which Linux takes
-/// ephemeral ports (32768 up), so that no connection of this machine sits on one.
+/// Default port range for media: below the range from which Linux takes ephemeral ports (32768 and
+/// up), so that no connection of this machine uses one of them.
 pub const DEFAULT_RANGE: Range<u16> = 10_000..32_768;
 
-/// Receive buffer asked for each media socket: at 1 Mb/s about eight seconds, so that a worker that
-/// is busy elsewhere for a moment loses nothing. The kernel grants at most net.core.rmem_max.
+/// Receive buffer requested for each media socket: about eight seconds at 1 Mb/s, so that a worker
+/// that is busy elsewhere for a moment loses nothing. The kernel grants at most net.core.rmem_max.
 pub const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// One worker's contiguous range of ports. Pairs are taken in turn, so that one that became free is
-/// used again as late as possible, when nobody sends to it any more.
+/// One worker's contiguous range of ports. Pairs are taken in rotation, so that a released pair is
+/// reused as late as possible, when no peer sends to it any more.
 #[derive(Debug)]
 pub struct PortRange {
     first: u16,
@@ -30,16 +30,16 @@ pub struct PortRange {
 /// Two bound, non-blocking sockets on an even port and the odd one above it.
 #[derive(Debug)]
 pub struct Pair {
-    /// On the even port.
+    /// Socket on the even port.
     pub media: std::net::UdpSocket,
-    /// On the odd port.
+    /// Socket on the odd port.
     pub control: std::net::UdpSocket,
     /// The even port.
     pub port: u16,
 }
 
 impl PortRange {
-    /// All pairs that lie wholly within `range`.
+    /// Uses all pairs that lie completely within `range`.
     pub fn new(range: Range<u16>) -> PortRange {
         let first = range.start.next_multiple_of(2);
         let pairs = usize::from(range.end.saturating_sub(first)) / 2;
@@ -52,7 +52,7 @@ impl PortRange {
         }
     }
 
-    /// The part of `range` that belongs to one of several workers.
+    /// Uses the part of `range` that belongs to `worker`, one of `workers`.
     pub fn share(range: Range<u16>, worker: u32, workers: u32) -> PortRange {
         let pairs = u32::from(range.end.saturating_sub(range.start)) / 2;
         let at = |index: u32| {
@@ -63,7 +63,7 @@ impl PortRange {
         PortRange::new(port(at(worker))..port(at(worker + 1)))
     }
 
-    /// The same with another receive buffer for media sockets; 0 is the system's default.
+    /// Sets the receive buffer of media sockets; 0 keeps the system's default.
     pub fn with_receive_buffer(self, bytes: usize) -> PortRange {
         PortRange {
             receive_buffer: bytes,
@@ -71,51 +71,50 @@ impl PortRange {
         }
     }
 
-    /// The receive buffer that is asked for each media socket, in bytes; 0 is the system's default.
+    /// Receive buffer requested for each media socket, in bytes; 0 keeps the system's default.
     pub fn receive_buffer(&self) -> usize {
         self.receive_buffer
     }
 
-    /// From the first port to the last; nothing where there is no pair.
+    /// Range from the first port to the last. `None` if there is no pair.
     pub fn ports(&self) -> Option<std::ops::RangeInclusive<u16>> {
         let pairs = u16::try_from(self.taken.len()).expect("fewer pairs than ports");
         (pairs > 0).then(|| self.first..=self.first + (2 * pairs - 1))
     }
 
-    /// How many pairs there are, free or not.
+    /// Number of pairs, free or taken.
     pub fn pairs(&self) -> usize {
         self.taken.len()
     }
 
-    /// How many pairs are taken.
     pub fn pairs_taken(&self) -> usize {
         self.pairs_taken
     }
 
-    /// Binds the next free pair on `local`. Ports that another program holds are passed over.
+    /// Binds the next free pair on `local`. Skips ports that another program holds.
     ///
     /// # Errors
-    /// `AddrInUse` where no pair is left; what the operating system says where a socket cannot be
-    /// made or `local` is no address of this machine.
+    /// `AddrInUse` if no pair is left; otherwise the operating system's error if a socket cannot be
+    /// created or `local` is not a local address.
     pub fn bind(&mut self, local: IpAddr) -> io::Result<Pair> {
         self.bind_next(local, Media::Received)
     }
 
-    /// The same, but nothing can be received on the media port: the kernel drops and counts what
-    /// comes for it ([`options::drop_all`]). For media that is taken out of a packet ring.
+    /// Binds the next free pair, but drops and counts what arrives at the media port
+    /// ([`options::drop_all`]). For media that is taken from a packet ring.
     ///
     /// # Errors
-    /// As [`PortRange::bind`].
+    /// Those of [`PortRange::bind`].
     pub fn reserve(&mut self, local: IpAddr) -> io::Result<Pair> {
         self.bind_next(local, Media::Dropped)
     }
 
-    /// Binds one socket on the next free even port, and none on the odd one above it: of what comes
-    /// the kernel drops and counts what is marked ([`options::drop_marked`]). For media that is
-    /// taken out of a packet ring, where it shares its port with what is to be heard.
+    /// Binds one socket on the next free even port, and none on the odd port above it. The kernel
+    /// drops and counts marked datagrams ([`options::drop_marked`]). For media that is taken from a
+    /// packet ring and shares its port with datagrams to be received.
     ///
     /// # Errors
-    /// As [`PortRange::bind`].
+    /// Those of [`PortRange::bind`].
     pub fn reserve_single(
         &mut self,
         local: IpAddr,
@@ -134,7 +133,7 @@ impl PortRange {
         self.take_next(|port| bind_pair(local, port, media, buffer))
     }
 
-    /// What `bind` makes of the next free even port.
+    /// Calls `bind` for free even ports in rotation until a port is not in use.
     fn take_next<T>(&mut self, bind: impl Fn(u16) -> io::Result<T>) -> io::Result<T> {
         for _ in 0..self.taken.len() {
             let index = self.next;
@@ -159,7 +158,7 @@ impl PortRange {
         ))
     }
 
-    /// Gives a pair back, after its sockets were closed.
+    /// Releases a pair after its sockets were closed.
     pub fn release(&mut self, port: u16) {
         if let Some(place) = self.taken.get_mut(usize::from((port - self.first) / 2)) {
             self.pairs_taken -= usize::from(*place);
@@ -182,7 +181,7 @@ fn bind_pair(local: IpAddr, port: u16, media: Media, buffer: usize) -> io::Resul
     })
 }
 
-/// What becomes of what arrives on a media port.
+/// Treatment of datagrams that arrive at a media port.
 #[derive(Clone, Copy)]
 enum Media {
     Received,
@@ -196,7 +195,8 @@ fn unbound(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A UDP socket that only holds its port, and sends. It drops from the first datagram on.
+/// Opens a UDP socket that only holds its port, and sends. It drops datagrams from the first one
+/// on.
 fn bind_dropping(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let socket = unbound(address)?;
     options::drop_all(&socket)?;
@@ -204,8 +204,8 @@ fn bind_dropping(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(socket.into())
 }
 
-/// A non-blocking UDP socket with the kernel's timestamps switched on. A receive buffer of 0 leaves
-/// the system's default.
+/// Opens a non-blocking UDP socket with kernel timestamps. A receive buffer of 0 keeps the system's
+/// default.
 pub fn bind(address: SocketAddr, receive_buffer: usize) -> io::Result<std::net::UdpSocket> {
     bound(unbound(address)?, address, receive_buffer)
 }

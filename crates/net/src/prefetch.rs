@@ -1,23 +1,23 @@
-//! Asks for memory before it is needed, without waiting for it.
+//! Prefetches memory into the processor's caches.
 //!
-//! With thousands of streams, what is known of one is out of the processor's caches when its next
-//! packet comes; and what the kernel has put into a ring is in the caches of another processor. To
-//! fetch it takes as long as to count a packet, unless it is asked for while another packet is
-//! counted.
+//! With thousands of streams, the state of a stream has left the processor's caches when its next
+//! packet arrives, and packets that the kernel put into a ring are in the caches of another
+//! processor. Fetching them takes as long as counting a packet, unless they are prefetched while
+//! another packet is counted.
 
-/// The part of memory that is fetched at once.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// Asks for all the memory that `value` is in, but not what it points to. Does nothing where it is
-/// not known how.
+/// Prefetches all memory of `value`, but not what it points to. Does nothing on other architectures
+/// than x86_64.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(value: &T) {
     let begin = std::ptr::from_ref(value).cast::<u8>();
     for at in (0..size_of_val(value)).step_by(LINE) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch is a hint. It reads nothing that the program could see, and never
-        // faults, whatever the address; the instruction is in every processor with SSE, which
-        // x86_64 has. `wrapping_add` may point anywhere.
+        // SAFETY: a prefetch is a hint. It has no effect that the program could observe, and never
+        // faults, whatever the address; the instruction exists in every processor with SSE, and
+        // therefore on x86_64. `wrapping_add` may point anywhere.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(begin.wrapping_add(at).cast());
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_changes_nothing_whatever_it_is_asked_for() {
+    fn prefetch_changes_nothing() {
         prefetch(&());
         prefetch::<[u8]>(&[]);
         let bytes = vec![7u8; 1000];

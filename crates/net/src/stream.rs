@@ -1,4 +1,4 @@
-//! Bytes of a TCP connection, with the time at which the kernel took them in.
+//! Reads of a TCP connection, with the kernel's arrival time.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,49 +8,50 @@ use measure::Time;
 use crate::clock::Clock;
 use crate::options;
 
-/// Room for the control message that bears a timestamp: 16 bytes behind a header of 16.
+/// Space for the control message with the timestamp: 16 bytes after a header of 16.
 const CONTROL_BYTES: usize = 64;
 
-/// Kept aligned as the kernel wants control messages to be.
+/// Aligned as the kernel requires for control messages.
 #[repr(align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-/// Asks that [`read`] be told the kernel's times of this connection (`SO_TIMESTAMPNS`; Linux 4.13).
+/// Requests the kernel's arrival times for [`read`] on this connection (`SO_TIMESTAMPNS`; Linux
+/// 4.13).
 pub fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
     options::ask_arrival_time(socket)
 }
 
-/// What a [`read`] gave.
+/// Result of [`read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// How many bytes; 0 at the end.
+    /// Number of bytes; 0 at the end of the stream.
     pub count: usize,
-    /// When the last of them came: when the kernel took in the segment that bore it. What came with
-    /// segments before has that time too. Where the kernel tells none, the time of reading.
+    /// Arrival time of the last byte: when the kernel received its segment. Bytes of earlier
+    /// segments have this time too. If the kernel reports none, the time of reading.
     pub at: Time,
-    /// Whether the kernel told the time, and it is that of the last byte for sure: where the buffer
-    /// was full, it may be that of bytes behind it.
+    /// True if the kernel reported the time and it certainly belongs to the last byte. If the
+    /// buffer was full, the time may belong to later bytes.
     pub exact: bool,
 }
 
-/// Reads what has come, and says when the last byte of it came.
+/// Reads the bytes that have arrived, and returns the arrival time of the last one.
 ///
 /// # Errors
-/// Those of `recvmsg(2)`; `WouldBlock` where nothing has come.
+/// Those of `recvmsg(2)`; `WouldBlock` if nothing has arrived.
 pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Result<Read> {
     let mut control = Control([0; CONTROL_BYTES]);
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
     };
-    // SAFETY: a message header of zeroes is a valid one: no name, no buffers, no control.
+    // SAFETY: an all-zero message header is valid: no name, no buffers, no control messages.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = CONTROL_BYTES;
     // SAFETY: `header` points to one part, which points to `buffer` and has its length, and to
-    // `control` with its length; all three outlive the call, and nothing else refers to them during
+    // `control` with its length; all three outlive the call, and nothing else accesses them during
     // it.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
@@ -62,26 +63,26 @@ pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Resu
     })
 }
 
-/// Reads what has come and is known from elsewhere when ([`crate::segments`]): cheaper than
-/// [`read`].
+/// Reads the bytes that have arrived, without their time, which is known from another source
+/// ([`crate::segments`]). Cheaper than [`read`].
 ///
 /// # Errors
-/// Those of `recv(2)`; `WouldBlock` where nothing has come.
+/// Those of `recv(2)`; `WouldBlock` if nothing has arrived.
 pub fn read_untimed(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (count, _) = rustix::net::recv(socket, buffer, rustix::net::RecvFlags::DONTWAIT)?;
     Ok(count)
 }
 
-/// How many of the bytes sent the other side's machine has not acknowledged yet (`SIOCOUTQ`;
-/// tcp(7)). Once the sending side was closed, that counts as one more until it is acknowledged. Of
-/// a Unix socket: how much memory is taken by what the other side has not read.
+/// Number of bytes sent that the peer has not acknowledged yet (`SIOCOUTQ`; tcp(7)). After the
+/// sending side was closed, that counts as one more until it is acknowledged. For a Unix socket:
+/// the memory used by what the peer has not read.
 ///
 /// # Errors
-/// What the operating system says: it is no such socket.
+/// The operating system's error, if this is not such a socket.
 pub fn unacknowledged(socket: &impl AsRawFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: `TIOCOUTQ` (the number that `SIOCOUTQ` is another name of) writes one int, which
-    // `bytes` is, and keeps no reference to it.
+    // SAFETY: `TIOCOUTQ` (the same number as `SIOCOUTQ`) writes one int, which `bytes` is, and
+    // keeps no reference to it.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     match result {
         0 => Ok(u64::try_from(bytes).unwrap_or(0)),
@@ -89,11 +90,11 @@ pub fn unacknowledged(socket: &impl AsRawFd) -> io::Result<u64> {
     }
 }
 
-/// The timestamp in the control messages that the kernel left.
+/// Returns the timestamp in the control messages of the kernel.
 fn arrival(header: &libc::msghdr) -> Option<i64> {
-    // SAFETY: `header` was filled in by the kernel, so its control area holds whole control
-    // messages for `msg_controllen` bytes; the CMSG functions stay within that, and the payload is
-    // read, unaligned, as the type that its level and kind stand for.
+    // SAFETY: the kernel filled in `header`, so its control area holds whole control messages in
+    // `msg_controllen` bytes; the CMSG functions stay within them, and the payload is read,
+    // unaligned, as the type that belongs to its level and kind.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_that_of_arrival_and_not_that_of_reading() {
+    fn read_returns_the_arrival_time() {
         let (ours, mut theirs) = pair();
         ask_arrival_time(&ours).expect("linux has it");
         let clock = Clock::start();
@@ -134,7 +135,7 @@ mod tests {
         let mut buffer = [0; 100];
         let nothing = read(&ours, &mut buffer, &clock).expect_err("nothing came yet");
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
-        // The kernel's clock for it is switched on a little after the first socket asks.
+        // The kernel enables these timestamps a little after the first socket requests them.
         let late = std::time::Duration::from_millis(20);
         let deadline = clock.now() + std::time::Duration::from_secs(5);
         loop {
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_no_bytes_and_a_connection_that_was_not_asked_has_times_of_reading() {
+    fn without_timestamps_reads_have_the_time_of_reading() {
         let (ours, mut theirs) = pair();
         let clock = Clock::start();
         let mut buffer = [0; 2];
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_side_has_no_room_for_is_not_acknowledged() {
+    fn bytes_beyond_the_peers_buffer_are_unacknowledged() {
         let (ours, mut theirs) = pair();
         ours.set_nonblocking(true).expect("it can");
         let mut sent = 0;

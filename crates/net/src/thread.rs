@@ -1,28 +1,28 @@
-//! Of threads: how exactly they wake, and what they cost.
+//! Threads: timer precision, priority, and processor time.
 
 use std::io;
 use std::num::NonZeroU64;
 
-/// Lets the calling thread wake within a nanosecond of when it asked to, as far as that is the
-/// kernel's choice. By default it may be 50 µs late, so that several wake together
+/// Sets the timer slack of the calling thread to one nanosecond, so that it wakes as exactly as the
+/// kernel can. By default a thread may wake 50 µs late, so that several wake together
 /// (`PR_SET_TIMERSLACK`, prctl(2)).
 pub fn wake_exactly() -> io::Result<()> {
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
     Ok(())
 }
 
-/// Lets the calling thread go before others that want the same processor, as far as this process
-/// may do that: it takes CAP_SYS_NICE or a limit that allows it (RLIMIT_NICE; setpriority(2), where
-/// Linux takes a thread's number).
+/// Raises the priority of the calling thread over others that want the same processor. Needs
+/// CAP_SYS_NICE or a limit that allows it (RLIMIT_NICE; setpriority(2), where Linux accepts a
+/// thread's number).
 pub fn go_first() -> io::Result<()> {
     rustix::process::setpriority_process(Some(rustix::thread::gettid()), FIRST)?;
     Ok(())
 }
 
-/// Lets the calling thread go before all that are not in real time as well (`SCHED_FIFO`,
-/// sched(7)), as far as this process may do that: it takes CAP_SYS_NICE, or a limit that allows it
-/// (RLIMIT_RTPRIO). For who works for moments at a time: such a thread gives its processor up to
-/// nobody but by waiting, and the kernel takes it away for 50 ms of a second at most.
+/// Gives the calling thread priority over all threads without real-time priority (`SCHED_FIFO`,
+/// sched(7)). Needs CAP_SYS_NICE or a limit that allows it (RLIMIT_RTPRIO). For threads that work
+/// in short bursts: such a thread gives up its processor only by waiting, and the kernel takes it
+/// away for at most 50 ms per second.
 pub fn go_before_all() -> io::Result<()> {
     let wanted = libc::sched_param { sched_priority: 1 };
     // SAFETY: the structure is valid for the read, and 0 is the calling thread.
@@ -32,15 +32,16 @@ pub fn go_before_all() -> io::Result<()> {
     }
 }
 
-/// About nine times the share of a thread at 0 (sched(7)), and so mostly the right to interrupt it.
+/// Nice value: about nine times the share of a thread at 0 (sched(7)), and so usually enough to
+/// preempt it.
 const FIRST: i32 = -10;
 
-/// The processor time of one thread, for other threads of the process to read.
+/// Processor time of one thread, readable by other threads of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuClock(libc::clockid_t);
 
 impl CpuClock {
-    /// That of the calling thread.
+    /// Returns the clock of the calling thread.
     pub fn of_this_thread() -> io::Result<CpuClock> {
         let mut clock = 0;
         // SAFETY: the calling thread exists, and `clock` is valid for the one write.
@@ -51,14 +52,13 @@ impl CpuClock {
         }
     }
 
-    /// What the thread has used so far, in nanoseconds. None when it has ended.
+    /// Processor time used so far, in nanoseconds. `None` if the thread has ended.
     pub fn nanos(self) -> Option<u64> {
         let mut time = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: `time` is valid for the one write; a clock of a thread that has ended is an
-        // error.
+        // SAFETY: `time` is valid for the one write; the clock of an ended thread returns an error.
         let result = unsafe { libc::clock_gettime(self.0, &raw mut time) };
         let nanos = time.tv_sec * 1_000_000_000 + time.tv_nsec;
         (result == 0).then(|| u64::try_from(nanos).unwrap_or(0))
@@ -71,7 +71,7 @@ mod tests {
     use crate::clock::thread_cpu_nanos;
 
     #[test]
-    fn another_thread_reads_what_one_has_used() {
+    fn cpu_clock_is_readable_from_another_thread() {
         let (told, tell) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -87,7 +87,7 @@ mod tests {
         assert!(read >= used && read < used + 1_000_000_000);
         drop(end);
         thread.join().expect("it ends");
-        // Who waits for a thread is let go a moment before the kernel has forgotten it.
+        // Joining a thread returns a moment before the kernel has removed it.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while clock.nanos().is_some() {
             assert!(std::time::Instant::now() < deadline, "its clock goes on");

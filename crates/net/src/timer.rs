@@ -1,4 +1,4 @@
-//! A timer finer than the milliseconds that polling offers.
+//! A timer finer than the milliseconds of polling.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -12,7 +12,7 @@ use measure::Time;
 
 use crate::clock::Clock;
 
-/// Becomes readable at a set time, to tens of microseconds.
+/// Becomes readable at a set time, with a precision of tens of microseconds.
 #[derive(Debug)]
 pub struct Timer {
     fd: OwnedFd,
@@ -20,7 +20,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A timer that is not set.
+    /// Returns a timer that is not set.
     pub fn new() -> io::Result<Timer> {
         let fd = timerfd_create(
             TimerfdClockId::Monotonic,
@@ -32,7 +32,7 @@ impl Timer {
         })
     }
 
-    /// Sets the time, a past one meaning at once. Costs a system call only where it changes.
+    /// Sets the time; a past time fires at once. Needs a system call only if the time changes.
     pub fn set(&mut self, time: Time, clock: &Clock) -> io::Result<()> {
         if time == self.set {
             return Ok(());
@@ -62,10 +62,10 @@ impl Timer {
         Ok(())
     }
 
-    /// To be called when it has become readable: it can then be set to the same time again.
+    /// Clears the timer after it became readable, so that it can be set to the same time again.
     pub fn fired(&mut self) {
-        // What is read is how often it fired; setting it anew clears that as well, so an error to
-        // read (nothing there yet) changes nothing.
+        // The read returns the number of expirations. Setting the timer clears it too, so a failed
+        // read (not expired yet) is harmless.
         let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
         self.set = Time::NEVER;
     }

@@ -1,5 +1,5 @@
-//! Interfaces whose packets a program carries (TUN; linux/if_tun.h): what is sent by such an
-//! interface is read here, and what is written here arrives by it.
+//! TUN interfaces (linux/if_tun.h): the program reads the packets that are sent through the
+//! interface, and the packets that it writes arrive at the interface.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -11,27 +11,27 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::waker::Waker;
 
-/// How many packets may wait to be read. The system's default is 500, which at 250,000 packets/s
-/// are 2 ms.
+/// Maximum number of packets that wait to be read. The system's default is 500, which is 2 ms at
+/// 250,000 packets/s.
 const QUEUE: libc::c_int = 10_000;
 
-/// An interface, and the end of it that is not the kernel's. It ends when this is dropped.
+/// A TUN interface with the program's end of it. Dropping it removes the interface.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
     name: String,
-    /// What the kernel says of the interfaces of its namespace (proc(5), /proc/net/dev).
+    /// The kernel's interface statistics of its namespace (proc(5), /proc/net/dev).
     table: File,
 }
 
 impl Tun {
-    /// A new one in the namespace of the calling thread, of that name. It is down and has no
-    /// address yet. It carries IP packets alone, each with nothing before it.
+    /// Creates an interface with this name in the namespace of the calling thread. It is down and
+    /// has no address yet. It carries IP packets only, without any header before them.
     ///
     /// # Errors
-    /// `PermissionDenied` without CAP_NET_ADMIN; `ResourceBusy` where there is one of that name;
-    /// `NotFound` where this machine has no /dev/net/tun; `InvalidInput` if the name is longer than
-    /// 15 bytes.
+    /// `PermissionDenied` without CAP_NET_ADMIN; `ResourceBusy` if there is an interface with this
+    /// name; `NotFound` if this machine lacks /dev/net/tun; `InvalidInput` if the name is longer
+    /// than 15 bytes.
     pub fn open(name: &str) -> io::Result<Tun> {
         let file = OpenOptions::new()
             .read(true)
@@ -48,20 +48,20 @@ impl Tun {
         Ok(Tun {
             file,
             name: name.to_owned(),
-            // An open one stays that of the namespace it was opened in.
+            // An open file keeps the namespace in which it was opened.
             table: File::open("/proc/thread-self/net/dev")?,
         })
     }
 
-    /// Sets the longest packet that the kernel sends by it, in bytes with the IP header, and how
-    /// many may wait; and has the kernel send none of its own. To be called in the interface's
-    /// namespace, while it is down.
+    /// Sets the longest packet that the kernel sends, in bytes with the IP header, and the length
+    /// of the queue, and stops the kernel from sending packets of its own. Must be called in the
+    /// interface's namespace while the interface is down.
     ///
     /// # Errors
-    /// `InvalidInput` for an MTU below 68 or above 65,535; what else the operating system says.
+    /// `InvalidInput` for an MTU below 68; otherwise the operating system's error.
     pub fn set_up(&self, mtu: u16) -> io::Result<()> {
-        // Else the kernel sends packets of its own as soon as it is up: it looks for routers. Where
-        // /proc/sys may not be written, it does.
+        // Without this, the kernel sends router solicitations as soon as the interface is up. If
+        // /proc/sys is not writable, it still does.
         for (setting, value) in [("addr_gen_mode", "1"), ("router_solicitations", "0")] {
             let path = format!("/proc/sys/net/ipv6/conf/{}/{setting}", self.name);
             let _ = std::fs::write(path, value);
@@ -70,8 +70,8 @@ impl Tun {
         let ask = |kind, fill: &dyn Fn(&mut libc::ifreq)| {
             let mut request = request(&self.name)?;
             fill(&mut request);
-            // SAFETY: the request is valid for the read and the write, and what is read of it is
-            // set.
+            // SAFETY: the request is valid for the read and the write, and the parts of it that are
+            // read are set.
             match unsafe { libc::ioctl(socket.as_raw_fd(), kind, &raw mut request) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
@@ -85,32 +85,31 @@ impl Tun {
         })
     }
 
-    /// What it is called.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads one packet that the kernel sends by it; gives its length. What is longer than the
-    /// buffer is cut.
+    /// Reads one packet that the kernel sends through the interface. Returns its length. A packet
+    /// longer than the buffer is truncated.
     ///
     /// # Errors
-    /// `WouldBlock` where there is none.
+    /// `WouldBlock` if there is none.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(buffer)
     }
 
-    /// Has a packet arrive by it.
+    /// Makes a packet arrive at the interface.
     ///
     /// # Errors
-    /// `InvalidInput` for what is no IP packet; what else the operating system says.
+    /// `InvalidInput` if this is not an IP packet; otherwise the operating system's error.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         (&self.file).write(packet).map(|_| ())
     }
 
-    /// How many packets the kernel sent by it and dropped, because too many waited to be read.
+    /// Number of packets that the kernel dropped because too many waited to be read.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn dropped(&self) -> io::Result<u64> {
         let mut table = &self.table;
         table.rewind()?;
@@ -120,11 +119,11 @@ impl Tun {
     }
 }
 
-/// Waits until one of two interfaces has a packet to be read, or the waker is woken, or so long: as
-/// exactly as the thread wakes (ppoll(2)).
+/// Waits until one of two interfaces has a packet to read, until the waker is woken, or for at most
+/// `most`, with the precision of the thread's wake-ups (ppoll(2)).
 ///
 /// # Errors
-/// What the operating system says; a signal is none.
+/// The operating system's error; a signal is not an error.
 pub fn wait(ends: [&Tun; 2], waker: &Waker, most: Duration) -> io::Result<()> {
     let [first, second] = ends;
     let mut polled = [
@@ -148,7 +147,7 @@ impl AsFd for Tun {
     }
 }
 
-/// The column `drop` of what an interface transmitted (proc(5), /proc/net/dev).
+/// Returns the column `drop` of an interface's transmit statistics (proc(5), /proc/net/dev).
 fn sent_and_dropped(table: &str, name: &str) -> Option<u64> {
     let line = table.lines().find_map(|line| {
         let (interface, figures) = line.split_once(':')?;
@@ -157,9 +156,9 @@ fn sent_and_dropped(table: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().nth(11)?.parse().ok()
 }
 
-/// A request about the interface of that name; all else is 0.
+/// Returns a request for the interface `name`; all other fields are 0.
 fn request(name: &str) -> io::Result<libc::ifreq> {
-    // SAFETY: of a structure of numbers, all of them 0 is a value.
+    // SAFETY: all-zero is a valid value of a structure of numbers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays 0.
     if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {
@@ -176,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_of_an_interface_are_found_in_the_kernels_table() {
+    fn drops_are_parsed_from_proc_net_dev() {
         let table = "Inter-|   Receive        |  Transmit\n face |bytes packets errs drop\n\
                      lo: 1 2 0 0 0 0 0 0 1 2 0 9 0 0 0 0\n\
                     link: 1 2 0 3 0 0 0 0 1 2 0 7 0 0 0 0\n";
@@ -186,12 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_is_sent_by_it_is_read_and_one_that_is_written_arrives() {
+    fn sent_packet_is_read_and_written_packet_arrives() {
         use crate::Namespace;
         use crate::namespace::Tie;
         use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
-        // Without the right to make one there is nothing to be tested.
+        // Without permission to create one there is nothing to test.
         let Ok(space) = Namespace::new() else { return };
         let address = |last| IpAddr::V4(Ipv4Addr::new(10, 9, 8, last));
         let made = space.within(|| {
@@ -214,7 +213,7 @@ mod tests {
             .expect("there is a route");
         let mut buffer = [0; 2000];
         let packet = loop {
-            // The kernel says things of its own by a new interface, over IPv6.
+            // The kernel sends IPv6 packets of its own on a new interface.
             match tun.read(&mut buffer) {
                 Ok(length) if buffer[0] >> 4 == 4 => break &mut buffer[..length],
                 Ok(_) => {}
@@ -222,7 +221,7 @@ mod tests {
             }
         };
         assert!(packet.ends_with(b"out") && packet.len() == 28 + 3);
-        // Back to where it came from: addresses and ports change places, which no sum notices.
+        // Sends the packet back: swapping addresses and ports does not change the checksums.
         let (from, to) = (packet[12..16].to_vec(), packet[16..20].to_vec());
         packet[12..16].copy_from_slice(&to);
         packet[16..20].copy_from_slice(&from);
@@ -239,10 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_interface_can_have_are_refused() {
+    fn invalid_interface_names_are_rejected() {
         for name in ["", "sixteen-bytes-xx", "a\0b"] {
             let refused = Tun::open(name).expect_err("refused").kind();
-            // Or there is no /dev/net/tun at all.
+            // Or /dev/net/tun does not exist.
             assert!(
                 matches!(
                     refused,

@@ -1,18 +1,18 @@
-//! Waking a thread that waits for its sockets.
+//! Wakes a thread that polls its sockets.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Wakes a loop that polls it, edge-triggered, for being readable. Any thread may hold it; so it is
-/// made apart from the poll, which can then belong to a thread with [a table of descriptors of its
-/// own](crate::files::spawn_with_own_table).
+/// Wakes a loop that polls it, edge-triggered, for readability. Any thread may hold it. It is
+/// created separately from the poll, which can then belong to a thread with [its own descriptor
+/// table](crate::files::spawn_with_own_table).
 #[derive(Debug)]
 pub struct Waker(OwnedFd);
 
 impl Waker {
-    /// One that nobody polls yet. A wake before that is seen when it is.
+    /// Returns a waker that no thread polls yet. Polling later still sees an earlier wake-up.
     pub fn new() -> io::Result<Waker> {
         Ok(Waker(eventfd(
             0,
@@ -20,18 +20,17 @@ impl Waker {
         )?))
     }
 
-    /// Wakes, once for any number of calls before the other thread has looked.
+    /// Wakes the polling thread, once for any number of calls before it reacts.
     pub fn wake(&self) {
-        // It fails only where so many wakes were not looked at that their count would overflow, and
-        // then there is one to be seen.
+        // The write fails only if the counter would overflow, and then a wake-up is pending.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }
 
 impl Waker {
-    /// Forgets that it was woken: for who polls it level-triggered.
+    /// Clears the wake-up, for a thread that polls level-triggered.
     pub fn clear(&self) {
-        // Where nobody has woken it, there is nothing to be read.
+        // The read fails if there was no wake-up.
         let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
     }
 }

@@ -235,8 +235,8 @@ pub struct ClientConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_n: Option<u32>,
     /// Janus room to create if it does not exist, such as
-    /// `{publishers: 100, bitrate: 256kbps}`. A client that leaves no other client behind destroys
-    /// the room. Default: none.
+    /// `{publishers: 100, bitrate: 256kbps}`. A client that knows of no other publisher when it
+    /// leaves destroys the room. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room: Option<RoomConfig>,
     /// Real browsers that do the same as the clients at the same time: `{chromium: 1}`. They play

@@ -245,8 +245,8 @@ impl ClientConfig {
     }
 }
 
-/// Seed of the certificate that all clients of all runs share, unless each has its own. The
-/// certificate proves only that it is the one in the description.
+/// Seed of the certificate that all clients share, unless each has its own. Its key is the same in
+/// all runs. The certificate proves only that it is the one in the description.
 const CERTIFICATE_SEED: u64 = 1;
 
 /// Shared state of the clients of a population.

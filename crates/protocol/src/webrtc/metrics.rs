@@ -86,7 +86,7 @@ measure::metrics! {
         SENT_BYTES = "sent_bytes", Bytes, "";
         /// Packets with voice sent by clients with `talk`. They are included in `sent_packets`.
         SENT_VOICE_PACKETS = "sent_voice_packets", Count, "RFC 6464, 3";
-        /// Frames sent completely by publishing clients.
+        /// Frames published: those whose last packet was sent.
         SENT_FRAMES = "sent_frames", Count, "";
         /// Packets that were due but not accepted by the network stack.
         NOT_TAKEN = "not_taken", Count, "";

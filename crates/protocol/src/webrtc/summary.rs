@@ -46,7 +46,9 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
         "server reports",
         &[When::Above("sent_packets"), When::Above("receiver_reports")],
-        &[Part::Text("{reported_lost} packets lost")],
+        &[Part::Text(
+            "{reported_lost} packets lost on the way to the server",
+        )],
     ),
     SummaryRow::end(&[When::Above("sent_packets"), When::NotAbove("expected")]),
 ];

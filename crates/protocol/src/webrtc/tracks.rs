@@ -619,7 +619,7 @@ impl Tracks {
             false => "",
         };
         Some(format!(
-            "{packets} of {} packets belong to no agreed media (payload types {}{more})",
+            "{packets} of {} packets belong to no negotiated media (payload types {}{more})",
             packets + known,
             numbers.join(", ")
         ))

@@ -197,8 +197,8 @@ impl Client {
         long(stood).then(|| (Failure::NoMedia, self.without_media(&within(stood))))
     }
 
-    /// Returns the failure of a client whose media has stopped, if the silence is longer than the
-    /// gaps before it explain.
+    /// Returns the failure of a client whose media has stopped, if the silence is too long to be a
+    /// gap like those before it.
     fn silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let expected = self.expects_since.filter(|_| !self.publisher.has_left())?;
         let course = self.course(cx.sinks)?;
@@ -255,8 +255,8 @@ impl Client {
             true if self.publisher.has_left() => Outcome::Completed,
             true => Outcome::EndedByServer {
                 at: cx.now,
-                // Servers also hang up after a failure of ICE. No server ends a published stream in
-                // good order.
+                // Servers also hang up after a failure of ICE. A published stream is never ended by
+                // the server in good order.
                 in_order: failure != Failure::HungUp && self.source.is_none(),
                 failure: failure.with(detail),
             },

@@ -8,7 +8,7 @@ use crate::session::Context;
 use crate::webrtc::metrics as m;
 use crate::webrtc::tracks::Tracks;
 
-/// Interval between transport feedback. Browsers send it every 50 to 250 ms.
+/// Interval between transport feedback messages. Browsers send it every 50 to 250 ms.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
 impl Client {
@@ -88,15 +88,16 @@ impl Client {
                 cx.recorder.add(m::PLIS_SENT, pictures);
                 self.drain(cx, at);
             }
-            // Each round covers a limited number of streams. NACKs that could not be sent are not
-            // repeated.
+            // Each round covers a limited number of streams. If nothing could be sent, no further
+            // round follows: the packets are requested again later.
             if !any || !more || self.is_leaving() || at >= self.links.len() {
                 return;
             }
         }
     }
 
-    /// Starts transport feedback or, if reports carry none, REMB, provided that the server uses it.
+    /// Starts transport feedback, or REMB if no receiver reports carry it, provided that the server
+    /// uses it.
     pub(super) fn begin_to_tell(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
         let Some(sink) = link.sink else {

@@ -131,8 +131,9 @@ impl Sent {
     }
 
     /// Returns the RTCP compound of each stream: a sender report with the time since 1970, or
-    /// nothing without a wall clock. A goodbye is written in either case. Without a wall clock, it
-    /// follows an empty receiver report (RFC 3550, 6.1).
+    /// nothing if `wall_clock` is `None`, because sender reports are disabled. If `goodbye` is
+    /// true, a BYE is added in either case. Without a sender report, it follows an empty receiver
+    /// report (RFC 3550, 6.1).
     fn reports_of_ours(
         &self,
         flows: &mut Flows,

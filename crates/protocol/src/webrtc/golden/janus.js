@@ -5,8 +5,8 @@ const ROOM_EXISTS = 427;
 const NO_SUCH_FEED = 428;
 const NO_SUCH_MOUNTPOINT = 455;
 
-// Returns the local description with those candidates that Janus can use: UDP, IPv6 only if Janus
-// is reached over IPv6, and no loopback addresses. Janus logs a warning for any other candidate.
+// Returns the local description with those candidates that Janus can use: UDP, no IPv6 if the URL
+// has an IPv4 address, and no loopback addresses. Janus logs a warning for any other candidate.
 async function described(peer) {
   await gathered(peer);
   const isV4 = /^[0-9.]+$/.test(new URL(plan.url).hostname);
@@ -247,7 +247,7 @@ class Room {
   }
 
   async leave() {
-    // The last participant destroys a room that the run created.
+    // Without other publishers, the room is destroyed, if the scenario has `room`.
     if (plan.made && this.feeds.size === 0) {
       const body = { request: "destroy", room: plan.room };
       await this.janus.say(this.participant, body).catch(() => {});

@@ -65,7 +65,7 @@ impl Own<'_> {
     }
 }
 
-/// Returns the ID of the transport-wide sequence number extension, if the section offers both the
+/// Returns the ID of the transport-wide sequence number extension, if the section has both the
 /// extension and `transport-cc` feedback for the codec.
 fn transport_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
     let codec = section.codec(payload_type)?;

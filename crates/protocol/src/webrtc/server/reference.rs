@@ -287,7 +287,7 @@ impl Tally for Peers {
             ..
         } = &self.served;
         format!(
-            "{}, {} connected, {} of them publishing: {} packets sent, {} left out, {} sent twice, \
+            "{}, {} connected, {} of publishers: {} packets sent, {} left out, {} sent twice, \
              {} out of order, {} retransmitted; {} received, {} lost; {} requests, {} refused",
             plural(*sessions as f64, "session", "sessions"),
             count(*connected as f64),

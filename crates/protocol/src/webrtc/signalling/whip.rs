@@ -383,7 +383,8 @@ impl Whip {
         }
     }
 
-    /// Handles an answer that did not arrive: the connection ended or broke, or the answer is late.
+    /// Handles an answer that did not arrive or cannot be parsed: the connection ended or broke, or
+    /// the answer is late or malformed.
     fn cut(&mut self, scope: &mut Scope<'_>, failure: Failure, what: &str) {
         match self.phase {
             Phase::Connecting(Request::Post) | Phase::Describing | Phase::Asked(Request::Post) => {

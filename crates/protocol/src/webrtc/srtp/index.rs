@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn early_late_packet_keeps_its_literal_index() {
+    fn late_packet_at_the_start_keeps_its_literal_index() {
         assert_eq!(estimate(3, 65521), 65521);
         assert_eq!(estimate(65521, 4), 1 << 16 | 4);
     }

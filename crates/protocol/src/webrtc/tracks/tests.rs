@@ -648,7 +648,7 @@ fn more_than_a_tenth_of_unknown_media_is_described() {
         if let Some(said) = said {
             let all = 200 + unknown;
             let wanted = format!(
-                "{unknown} of {all} packets belong to no agreed media \
+                "{unknown} of {all} packets belong to no negotiated media \
                  (payload types 120, 121, 122, 123 and others)"
             );
             assert_eq!(said, wanted);

@@ -175,7 +175,7 @@ fn relayed_address_is_not_released_at_a_lost_turn_server() {
         scene.at(100, |client, cx| match ends {
             0 => client.relay_closed(cx, 1, Closed::End),
             1 => client.relayed_bytes(cx, 1, &[0x80; 8], Times::new(&[], cx.now)),
-            // The TURN server is reachable, and its answer is awaited.
+            // The TURN server is still reachable, so its answer is awaited.
             _ => client.end(cx, Outcome::Stopped),
         });
         assert!(scene.client.is_leaving());

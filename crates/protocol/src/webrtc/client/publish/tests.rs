@@ -181,7 +181,7 @@ fn nothing_is_retransmitted_without_negotiated_nack() {
 
 #[test]
 fn without_sender_reports_only_a_goodbye_is_sent() {
-    // A sender report, SDES, and BYE. Without a wall clock, a receiver report comes first.
+    // A sender report, or else a receiver report, then SDES and BYE.
     for (wall_clock, goodbye, kinds) in [
         (Some(Duration::ZERO), false, &[200, 202][..]),
         (Some(Duration::ZERO), true, &[200, 202, 203]),

@@ -117,8 +117,8 @@ impl Janus {
         }
     }
 
-    /// Removes the answered request and returns it. `None` if it has not been sent yet: nobody can
-    /// know its answer.
+    /// Removes the answered request and returns it. `None` if it is unknown, or has not been sent
+    /// yet: nobody can know its answer then.
     fn answered(&mut self, number: u64) -> Option<(Asked, Time)> {
         let at = self.pending.get(&number)?.sent?;
         let pending = self.pending.remove(&number)?;

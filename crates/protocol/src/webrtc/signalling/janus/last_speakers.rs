@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(feeds(&next.subscribe), [(4, "0")]);
         assert_eq!(feeds(&next.unsubscribe), [(2, "0")]);
         assert_eq!(next.switched, 1);
-        // A speaker that leaves makes room for the previous one.
+        // A speaker that leaves makes room for the publisher whose video it replaced.
         speakers.left(&id(4));
         let next = speakers.change(&none, None);
         assert_eq!(feeds(&next.subscribe), [(2, "0")]);

@@ -249,7 +249,7 @@ impl LongPoll {
         request
     }
 
-    /// Time at which the answer to a GET is overdue.
+    /// Returns the time at which the answer to a GET is overdue.
     pub(super) fn overdue(&self, timeout: Duration) -> Option<Time> {
         Some(self.events.asked? + QUIET + timeout)
     }

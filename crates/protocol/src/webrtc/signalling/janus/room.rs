@@ -49,7 +49,7 @@ impl Janus {
         }
     }
 
-    /// Returns `true` if others publish media for this client.
+    /// Returns `true` if there are publishers that this client receives or is to receive.
     pub(super) fn has_feeds(&self) -> bool {
         !self.room.feeds.is_empty()
     }
@@ -274,8 +274,8 @@ impl Janus {
         stream
     }
 
-    /// Destroys a room that the run has created, unless others are known to publish in it: they
-    /// would be hung up.
+    /// Destroys the room if the scenario has `room`, unless others publish in it or this client
+    /// does not know whether they do: they would be hung up.
     pub(super) fn end_room(&mut self, scope: &mut Scope<'_>) {
         let is_of_run = self.settings.room.is_some();
         let knows_others = self.settings.subscribe != Subscribe::Nobody;

@@ -452,7 +452,7 @@ fn if_one_of_many_has_left_the_others_are_requested_alone() {
         side.room_says(99, transaction, refused.clone(), false);
     }
     assert_eq!(asked, [vec![Some(5), Some(6), Some(7)], vec![Some(5)]]);
-    // The first one is received. The next request fails, and so does the last.
+    // The first publisher is received. Both requests for the others are refused.
     let transaction = side.last_transaction();
     side.room_says(99, transaction, json!({"videoroom": "attached"}), true);
     let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {

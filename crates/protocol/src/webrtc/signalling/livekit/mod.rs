@@ -389,7 +389,7 @@ impl LiveKit {
         }
         let SessionDescription { sdp, id, .. } = offer;
         if sdp.len() > SDP_LONGEST {
-            let what = format!("{} bytes", sdp.len());
+            let what = format!("a session description of {} bytes", sdp.len());
             return self.fail(scope, Failure::SdpTooLong, &what);
         }
         self.offer_id = id;
@@ -411,7 +411,7 @@ impl LiveKit {
             .record(m::ANSWER_DELAY, waited.as_nanos() as u64);
         let sdp = answer.sdp;
         if sdp.len() > SDP_LONGEST {
-            let what = format!("{} bytes", sdp.len());
+            let what = format!("a session description of {} bytes", sdp.len());
             return self.fail(scope, Failure::SdpTooLong, &what);
         }
         scope.want(Wanted::Answered {
@@ -518,7 +518,7 @@ impl Signalling for LiveKit {
                 Ok(Some(Came::Close(_))) if self.phase == Phase::Leaving => self.left(scope),
                 Ok(Some(Came::Close(code))) => {
                     let code = code.map_or("none".to_owned(), |code| code.to_string());
-                    let what = format!("a close with code {code}");
+                    let what = format!("the server closed the WebSocket with code {code}");
                     self.fail(scope, Failure::SignallingClosed, &what);
                 }
                 Err(malformed) => {

@@ -384,7 +384,7 @@ fn request_time_out_starts_when_the_request_is_sent() {
 }
 
 #[test]
-fn answer_with_events_is_limited_to_ten_messages() {
+fn answer_with_events_is_limited_to_the_length_of_ten_messages() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
     let mut side = Side::in_session();
     side.does(|janus, scope| janus.second_bytes(scope, head));

@@ -1,10 +1,10 @@
-//! Whether the tester was fit to measure: it judges itself as strictly as the server.
+//! Health of the tester: it judges itself as strictly as the server.
 //!
-//! Each window of the run (its warm-up left out) is held against [`HealthBounds`]. A bound that is
-//! crossed in more than a small share of the windows makes the measurement invalid, and so does too
-//! much that was lost in the tester's own queues over the whole run, a single long stand-still, and
-//! running out of descriptors or ports. Windows are judged, not averages: a collapse late in a long
-//! run cannot hide in its mean.
+//! Each window of the run, except its warm-up, is checked against [`HealthBounds`]. The measurement
+//! is invalid if a bound is crossed in more than a small share of the windows, if too many packets
+//! were lost in the tester's own queues over the whole run, if a worker stalled once for too long,
+//! or if file descriptors or ports ran out. Windows are judged, not averages: a mean would hide a
+//! collapse late in a long run.
 
 mod bounds;
 mod check;
@@ -29,46 +29,47 @@ pub use bounds::HealthBounds;
 use check::{Check, Judged};
 use links::{Late, Links};
 
-/// A client that sets to work more than this after it was due counts as
+/// A client that starts later than this after its due time counts as
 /// [`tester::NOT_STARTED_IN_TIME`].
 pub const LATE_START: Duration = Duration::from_secs(1);
 
-/// From so many windows on a single one is forgiven.
+/// Number of judged windows from which one bad window is always forgiven.
 const WINDOWS_TO_FORGIVE_ONE: u64 = 4;
 
-/// How many stretches of windows a reason names.
+/// Maximum number of ranges of consecutive windows that a reason lists.
 const STRETCHES_NAMED: usize = 4;
 
-/// What was held against one bound, and what came of it.
+/// Result of checking one bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The bound's key in a scenario, such as `lag_p99`.
     pub bound: String,
-    /// The figure that was held against it, such as `tester.lag.p99`.
+    /// Metric that is compared with the bound, such as `tester.lag.p99`.
     pub metric: String,
     /// The unit of `limit` and `worst`.
     pub unit: Unit,
-    /// The bound.
+    /// Limit that the bound sets.
     pub limit: f64,
-    /// The worst value: of any window, or where the bound is judged over the run, of the run.
-    /// `None` where the figure is unknown.
+    /// Worst value of any window, or the value of the run if the bound is judged over the run.
+    /// `None` if the figure is unknown.
     pub worst: Option<f64>,
-    /// The window in which it was worst; `None` where it is judged over the run or was never above
-    /// nothing.
+    /// Index of the worst window. `None` if the bound is judged over the run, or if the value was
+    /// never above 0.
     pub worst_window: Option<u64>,
-    /// In how many windows the bound was crossed; of one that is judged over the run, in how many
-    /// there was anything to count.
+    /// Number of windows in which the bound was crossed. For a bound that is judged over the run:
+    /// number of windows with a non-zero count.
     pub windows: u64,
-    /// Whether it makes the measurement invalid.
+    /// True if this finding makes the measurement invalid.
     pub invalid: bool,
 }
 
-/// How often and how far one bound was crossed.
+/// Crossings of one bound.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     worst: Option<(f64, u64)>,
     crossed: u64,
-    /// The first stretches of windows in which it was crossed, as first and last.
+    /// Ranges of consecutive windows in which the bound was crossed, as first and last. At most
+    /// [`STRETCHES_NAMED`] + 1 are kept.
     stretches: Vec<(u64, u64)>,
 }
 
@@ -79,7 +80,7 @@ impl Seen {
         }
     }
 
-    /// Once a window, however often it is said. Windows come in order.
+    /// Counts each window once, even if called several times. Windows must come in order.
     fn crossed_in(&mut self, index: u64) {
         if self
             .stretches
@@ -97,7 +98,7 @@ impl Seen {
         }
     }
 
-    /// The windows in words: `window 3`, `windows 2, 5 to 7`.
+    /// Formats the windows: `window 3`, `windows 2, 5 to 7`.
     fn windows(&self) -> String {
         let stretch = |&(first, last): &(u64, u64)| match last - first {
             0 => first.to_string(),
@@ -125,7 +126,7 @@ impl Seen {
     }
 }
 
-/// Where a population counts what is judged.
+/// Counters of a population that the health checks read.
 #[derive(Clone, Debug)]
 struct Counters {
     name: String,
@@ -134,14 +135,14 @@ struct Counters {
     started: Option<CounterId>,
 }
 
-/// Whether the tester was fit so far. Its size does not depend on how many windows it sees.
+/// Health of the tester so far. Its size does not depend on the number of windows.
 #[derive(Clone, Debug)]
 pub struct Health {
     bounds: HealthBounds,
     warm_up_windows: u64,
     populations: Vec<Counters>,
     links: Links,
-    /// How many windows were judged.
+    /// Number of judged windows.
     windows: u64,
     seen: BTreeMap<Check, Seen>,
     ring_overflow: i64,
@@ -155,8 +156,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// A fit tester that has seen nothing. `subjects` are all subjects of the run; the first
-    /// `warm_up_windows` windows are not judged.
+    /// Creates a health check without any windows. `subjects` are all subjects of the run. The
+    /// first `warm_up_windows` windows are not judged.
     pub fn new(
         bounds: HealthBounds,
         subjects: &[(&str, Catalogue)],
@@ -192,7 +193,7 @@ impl Health {
         }
     }
 
-    /// Takes in what a window of `seconds` saw of each subject, `tester` among them.
+    /// Adds a window that lasted `seconds`, with the figures of each subject, including `tester`.
     pub fn window(&mut self, index: u64, seconds: f64, subjects: &BTreeMap<String, Window>) {
         self.last.clear();
         let Some(window) = subjects.get("tester") else {
@@ -200,7 +201,7 @@ impl Health {
         };
         let tester = Totals::of_window(tester::TESTER_CATALOGUE, window, seconds);
         let counted = index >= self.warm_up_windows;
-        // The first window is judged whatever its length: a run may have no other.
+        // A run may have no other window, so the first one is judged whatever its length.
         let whole = seconds >= SHORTEST_WINDOW || index == self.warm_up_windows;
         for check in Check::ALL {
             if let Some(value) = check.value(&tester) {
@@ -250,7 +251,7 @@ impl Health {
         }
     }
 
-    /// Holds a window's value against its bound.
+    /// Checks a window's value against its bound.
     fn hold(&mut self, check: Check, value: f64, index: u64, counted: bool, whole: bool) {
         let bound = check.bound(&self.bounds);
         let crossed = value > bound;
@@ -272,7 +273,7 @@ impl Health {
         }
     }
 
-    /// Holds what the links did in a window against their bounds.
+    /// Checks the emulated links' figures of a window against their bounds.
     fn hold_links(
         &mut self,
         subjects: &BTreeMap<String, Window>,
@@ -283,7 +284,7 @@ impl Health {
         let Some(overload) = self.links.overload(subjects, seconds) else {
             return;
         };
-        // However short it was: a packet that was dropped was dropped.
+        // A dropped packet counts however short the window was.
         self.hold(Check::LinkOverload, overload, index, counted, true);
         if !counted {
             return;
@@ -296,7 +297,7 @@ impl Health {
     fn hold_late(&mut self, late: Late) {
         let (first, last) = late.windows;
         let crossed = late.p99 > Check::LinkLateness.bound(&self.bounds);
-        // Windows before its last one had too few packets to say.
+        // Earlier windows of the range had too few packets to be judged on their own.
         let seen = self.seen.entry(Check::LinkLateness).or_default();
         (first..last)
             .filter(|_| crossed)
@@ -304,7 +305,7 @@ impl Health {
         self.hold(Check::LinkLateness, late.p99, last, true, true);
     }
 
-    /// With what could not be judged yet, as it is judged at the end.
+    /// Returns a copy that also judges the pending link windows, as at the end of the run.
     fn settled(&self) -> Health {
         let mut settled = self.clone();
         for late in settled.links.rest() {
@@ -313,12 +314,12 @@ impl Health {
         settled
     }
 
-    /// What crossed a bound in the last window, for a live display; empty where all was well.
+    /// Bounds that the last window crossed, for a live display. Empty if it crossed none.
     pub fn last_window(&self) -> &[String] {
         &self.last
     }
 
-    /// In how many windows a bound may be crossed.
+    /// Number of windows in which a bound may be crossed.
     fn windows_allowed(&self) -> u64 {
         let share = self.bounds.windows;
         let allowed = (self.windows as f64 * share) as u64;
@@ -326,14 +327,15 @@ impl Health {
         allowed.max(u64::from(forgiven))
     }
 
-    /// What is judged over the run, as a share, and of how many.
+    /// Count and denominator of a check that is judged over the run.
     fn over_the_run(&self, check: Check) -> (i64, i64) {
         match check {
             Check::Overflow => (
                 self.ring_overflow + self.socket_overflow,
                 self.received.max(0),
             ),
-            // Of all the machine's drops no more than are missing here can be ours.
+            // The kernel counts drops of the whole machine. Those of the run are at most its
+            // missing packets.
             Check::KernelDrops => {
                 let lost = (self.expected - self.received).max(0);
                 (self.softnet_drops.min(lost), self.received.max(0))
@@ -350,14 +352,14 @@ impl Health {
             Judged::OverTheRun => {
                 let (count, of) = self.over_the_run(check);
                 count as f64 > of as f64 * check.bound(&self.bounds)
-                    // What is said of the windows need not be said again of the run.
+                    // Reported for the windows already.
                     && !(check == Check::LateClients && self.is_invalid(Check::LateStarts))
             }
         }
     }
 
-    /// What was held against each bound, whether it was crossed or not: the proof that the tester
-    /// was fit, or that it was not.
+    /// Returns the result of every check, whether its bound was crossed or not: the evidence that
+    /// the tester was healthy, or that it was not.
     pub fn findings(&self) -> Vec<Finding> {
         self.settled().found_so_far()
     }
@@ -396,8 +398,8 @@ impl Health {
             .collect()
     }
 
-    /// Why the measurement cannot be trusted; empty where it can. Each says what was found, in
-    /// which windows, how far it went, and what to do about it.
+    /// Reasons why the measurement cannot be trusted; empty if it can. Each states the finding, the
+    /// windows, the worst value, and the remedy.
     pub fn reasons(&self) -> Vec<String> {
         let settled = self.settled();
         let invalid = Check::ALL.into_iter();
@@ -407,7 +409,7 @@ impl Health {
             .collect()
     }
 
-    /// What was found, in words.
+    /// Describes the finding.
     fn found(&self, check: Check) -> String {
         let Some(seen) = self.seen.get(&check) else {
             return format!("{} ({})", check.what(), check.metric());
@@ -419,26 +421,26 @@ impl Health {
         match check {
             Check::Overflow => format!(
                 "{} packets were lost in the tester's own queues (tester.overflow: {} in its ring, {} \
-                 at its sockets), {} received, where {bound} are allowed; in {windows}",
+                 at its sockets) and {} were received (limit {bound}); in {windows}",
                 count(self.ring_overflow + self.socket_overflow),
                 count(self.ring_overflow),
                 count(self.socket_overflow),
                 count(self.received),
             ),
             Check::KernelDrops => format!(
-                "this machine's kernel dropped {} packets before any socket (tester.softnet_drops), and \
-                 {} are missing, {} received, where {bound} are allowed; in {windows}",
+                "this machine's kernel dropped {} packets before any socket (tester.softnet_drops), {} \
+                 packets are missing and {} were received (limit {bound}); in {windows}",
                 count(self.softnet_drops),
                 count(self.expected - self.received),
                 count(self.received),
             ),
             Check::LateClients => format!(
-                "{} of {} clients began more than 1 s late (tester.not_started_in_time), where {bound} \
-                 are allowed; in {windows}",
+                "{} of {} clients started more than 1 s late (tester.not_started_in_time, limit \
+                 {bound}); in {windows}",
                 self.late_clients, self.started,
             ),
             Check::SocketsRefused => format!(
-                "sockets could not be opened, because file descriptors or ports had run out \
+                "sockets could not be opened because file descriptors or ports had run out \
                  (tester.sockets_refused); in {windows}"
             ),
             _ => {
@@ -452,11 +454,10 @@ impl Health {
                 );
                 if check.judged() == Judged::ByWindows {
                     let allowed = self.windows_allowed();
-                    let verb = if allowed == 1 { "is" } else { "are" };
-                    text += &format!(", where {allowed} {verb} allowed");
+                    text += &format!(" ({allowed} allowed)");
                 }
                 text += &format!(
-                    "; in {windows}, worst in window {worst_window} with {}",
+                    "; in {windows}, worst {} in window {worst_window}",
                     figure(worst, unit)
                 );
                 text

@@ -1,4 +1,4 @@
-//! The bounds past which the tester does not trust itself.
+//! Bounds beyond which the measurement is invalid.
 
 use std::time::Duration;
 
@@ -9,68 +9,67 @@ use crate::link::LATENESS_P99_MAX;
 use crate::tester;
 use crate::units::{Ratio, TimeSpan, duration};
 
-/// Within which bounds the tester trusts itself. Its fields are the keys of `tester: {health: ...}`
-/// of a scenario.
+/// Health bounds of the tester. Field names are the keys of `tester: {health: ...}` in a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HealthBounds {
-    /// The share of all packets that may be lost in the tester's own ring and sockets, over the
-    /// run. Default 1 in 100,000: a hundredth of the smallest loss (0.1 %) that people set
-    /// thresholds on.
+    /// Maximum share of all packets lost in the tester's own ring and sockets, over the run.
+    /// Default 1 in 100,000: a hundredth of the smallest loss (0.1 %) that users set thresholds on.
     pub overflow: f64,
-    /// The share of all packets that may be lost in this machine's kernel before any socket
-    /// ([`tester::SOFTNET_DROPS`]), over the run. Default 1 in 100,000, for the same reason. Drops
-    /// count only as far as packets of the populations are missing: those of others are no business
-    /// of the run.
+    /// Maximum share of all packets lost in this machine's kernel before any socket
+    /// ([`tester::SOFTNET_DROPS`]), over the run. Default 1 in 100,000, for the same reason as
+    /// `overflow`. Drops count only up to the number of packets that the populations miss: the
+    /// others did not belong to the run.
     pub kernel_drops: f64,
-    /// The 99th percentile of [`tester::LAG`] in a window. Default 100 ms. Arrival times are the
-    /// kernel's and do not suffer from it, but requests leave late by as much, and a tenth of a
-    /// second is what a viewer begins to notice at start-up.
+    /// Maximum 99th percentile of [`tester::LAG`] in a window. Default 100 ms. Arrival times come
+    /// from the kernel and are not affected, but requests leave late by this much, and viewers
+    /// begin to notice a start-up delay of a tenth of a second.
     #[serde(with = "duration")]
     pub lag_p99: Duration,
-    /// The longest stand-still of a worker: the largest [`tester::LAG`] of the run, in however few
-    /// windows. Default 1 s: within it keep-alives and answers are missed, and buffers of a second
-    /// overflow.
+    /// Longest stall of a worker: maximum of [`tester::LAG`] over the run, however few windows it
+    /// affects. Default 1 s: a longer stall misses keep-alives and responses, and overflows buffers
+    /// of one second.
     #[serde(with = "duration")]
     pub longest_stall: Duration,
-    /// The 99th percentile of [`tester::FEEDBACK_DELAY`] in a window. Default 20 ms: with more,
-    /// servers retransmit later than for a player, and packets that a player gets in time count as
-    /// lost.
+    /// Maximum 99th percentile of [`tester::FEEDBACK_DELAY`] in a window. Default 20 ms: with a
+    /// longer delay, servers retransmit later than for a player, and packets that a player would
+    /// receive in time count as lost.
     #[serde(with = "duration")]
     pub feedback_delay_p99: Duration,
-    /// The 99th percentile of [`tester::SEND_LATENESS`] in a window. Default 100 ms: with more,
-    /// what the other side sees as jitter and delay is made here.
+    /// Maximum 99th percentile of [`tester::SEND_LATENESS`] in a window. Default 100 ms: with more
+    /// lateness, the tester itself causes the jitter and delay that the other side measures.
     #[serde(with = "duration")]
     pub send_lateness_p99: Duration,
-    /// The 99th percentile of how late packets left an emulated link
-    /// ([`link::LATENESS`](crate::link::LATENESS)), of either direction in the windows that it
-    /// takes for a thousand packets. Default 1 ms: with more, clients see jitter that nobody asked
-    /// for.
+    /// Maximum 99th percentile of the lateness of packets leaving an emulated link
+    /// ([`link::LATENESS`](crate::link::LATENESS)), per direction, over as many windows as it takes
+    /// to collect 1,000 packets. Default 1 ms: with more lateness, clients see jitter that is not
+    /// part of the link's configuration.
     #[serde(with = "duration")]
     pub link_lateness_p99: Duration,
-    /// [`tester::CPU_HOTTEST_WORKER`] in a window. Default 0.9 of a core: above it waiting grows
-    /// faster than load.
+    /// Maximum of [`tester::CPU_HOTTEST_WORKER`] in a window. Default 0.9 of a core: above it,
+    /// waiting time grows faster than load.
     pub worker_cpu: f64,
-    /// [`tester::CPU_WAIT`] in a window: the share of the time in which a worker could have run and
-    /// was not let. Default 50 %: then others have taken half of what it asked for.
+    /// Maximum of [`tester::CPU_WAIT`] in a window: share of the time in which a worker was
+    /// runnable but did not run. Default 50 %: other processes then take half of the processor time
+    /// that the worker asked for.
     pub cpu_wait: f64,
-    /// [`tester::STEAL`] in a window: the share of this machine's processor time that its
-    /// hypervisor gave to others. Default 80 %: then the machine is a fifth of the one that its
-    /// number of cores says. What less of it spoils shows in `lag_p99`; this names the cause.
+    /// Maximum of [`tester::STEAL`] in a window: share of this machine's processor time that its
+    /// hypervisor gave to other machines. Default 80 %: the machine then has a fifth of its nominal
+    /// capacity. The effects of a smaller share show in `lag_p99`; this bound names the cause.
     pub steal: f64,
-    /// [`tester::FILE_DESCRIPTORS_SHARE`] in any window. Default 95 %: what is left is for the run
-    /// file and the server's observation.
+    /// Maximum of [`tester::FILE_DESCRIPTORS_SHARE`] in any window. Default 95 %: the rest is
+    /// reserved for the run file and for observing the server.
     pub file_descriptors: f64,
-    /// [`tester::PORTS_SHARE`] in any window. Default 95 %: ports that became free must rest before
-    /// they are used again, or the last packets to an earlier client reach a later one.
+    /// Maximum of [`tester::PORTS_SHARE`] in any window. Default 95 %: a released port must stay
+    /// unused for a while, or the last packets for its former client reach the next one.
     pub ports: f64,
-    /// The share of all clients that may set to work late, over the run. Default 5 %. In a window,
-    /// one late client crosses the bound; but a burst at the beginning of a long run, when all
-    /// begin at once, touches few windows.
+    /// Maximum share of clients that start late, over the run. Default 5 %. Within a window, a
+    /// single late client crosses the bound; but a burst of late starts at the beginning of a long
+    /// run, when all clients start at once, affects few windows.
     pub late_clients: f64,
-    /// The share of the windows in which a bound that is judged by windows may be crossed. Default
-    /// 5 %: a second now and then is what any machine takes for itself. Of four windows and more
-    /// one is always forgiven, unless this is 0: in a short run 5 % is less than one window, and
-    /// what a single one can spoil is found by the bounds that are judged over the run.
+    /// Share of the windows in which a bound that is judged by windows may be crossed. Default 5 %:
+    /// any machine takes a second for itself now and then. With four or more windows one is always
+    /// forgiven, unless this is 0: in a short run 5 % is less than one window, and the bounds that
+    /// are judged over the run detect the damage that a single window can do.
     pub windows: f64,
 }
 
@@ -96,7 +95,7 @@ impl Default for HealthBounds {
 }
 
 impl HealthBounds {
-    /// Each bound as a scenario writes it: its key, and its value.
+    /// Returns the key and the formatted value of each bound, as a scenario writes them.
     pub fn entries(&self) -> [(&'static str, String); 14] {
         let time = |time: Duration| TimeSpan(time).to_string();
         let share = |share: f64| Ratio(share).to_string();

@@ -1,4 +1,4 @@
-//! What is held against each bound, and what to do where it is crossed.
+//! Health checks: the value compared with each bound, and the remedy if it is crossed.
 
 use crate::health::HealthBounds;
 use crate::metric::Statistic;
@@ -6,18 +6,18 @@ use crate::metric::Unit;
 use crate::tester;
 use crate::totals::Totals;
 
-/// How a bound is judged.
+/// How a check is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// It may be crossed in a share of the windows.
+    /// The bound may be crossed in a share of the windows.
     ByWindows,
-    /// It may be crossed in none.
+    /// The bound must never be crossed.
     Once,
-    /// Over the whole run.
+    /// The total of the run is compared with the bound.
     OverTheRun,
 }
 
-/// What is held against a bound.
+/// A health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Check {
     Overflow,
@@ -39,10 +39,11 @@ pub(super) enum Check {
 }
 
 const MORE_PROCESSOR: &str =
-    "give the tester more or faster cores, or a machine of its own, or run fewer clients";
+    "give the tester more or faster cores or a dedicated machine, or run fewer clients";
 
 impl Check {
-    /// In the order in which reasons are given: what spoils figures before what may spoil them.
+    /// All checks, in the order in which reasons are listed: those that corrupt figures first, then
+    /// those that may.
     pub(super) const ALL: [Check; 16] = [
         Check::Overflow,
         Check::KernelDrops,
@@ -81,7 +82,7 @@ impl Check {
         }
     }
 
-    /// The key of its bound in a scenario; where it has none, its metric's name.
+    /// Key of the bound in a scenario, or the metric's name if the check has no key.
     pub(super) fn name(self) -> &'static str {
         match self {
             Check::Overflow => "overflow",
@@ -103,7 +104,7 @@ impl Check {
         }
     }
 
-    /// The figure that is held against the bound, as a threshold would name it.
+    /// Name of the metric that is checked, as a threshold would write it.
     pub(super) fn metric(self) -> &'static str {
         match self {
             Check::Overflow => "tester.overflow",
@@ -124,66 +125,66 @@ impl Check {
         }
     }
 
-    /// The figure in words.
+    /// Description of the checked figure.
     pub(super) fn what(self) -> &'static str {
         match self {
             Check::Overflow => "the share of packets lost in the tester's own queues",
             Check::KernelDrops => "the share of packets lost in this machine's kernel",
-            Check::LongestStall => "the longest stand-still of a worker",
+            Check::LongestStall => "the longest stall of a worker",
             Check::SocketsRefused => "the number of sockets that could not be opened",
-            Check::FileDescriptors => "the share of the file descriptors in use",
-            Check::Ports => "the share of the UDP ports in use",
+            Check::FileDescriptors => "the share of file descriptors in use",
+            Check::Ports => "the share of UDP ports in use",
             Check::Lag => "the event loop's lag",
             Check::WorkerCpu => "the busiest worker's processor time",
             Check::CpuWait => "the share of the time that a worker waited for a processor",
-            Check::Steal => "the share of processor time that the hypervisor gave to others",
+            Check::Steal => "the share of processor time that the hypervisor stole",
             Check::FeedbackDelay => "the delay of the clients' feedback",
-            Check::SendLateness => "the lateness of what was sent",
+            Check::SendLateness => "the lateness of sent packets",
             Check::LinkOverload => {
-                "the number of packets that the emulated link dropped by its own fault"
+                "the number of packets that the emulated link dropped because it could not keep up"
             }
-            Check::LinkLateness => "the lateness of what left the emulated link",
-            Check::LateStarts => "the number of clients that began more than 1 s late",
-            Check::LateClients => "the share of clients that began more than 1 s late",
+            Check::LinkLateness => "the lateness of packets that left the emulated link",
+            Check::LateStarts => "the number of clients that started more than 1 s late",
+            Check::LateClients => "the share of clients that started more than 1 s late",
         }
     }
 
     pub(super) fn advice(self) -> &'static str {
         match self {
             Check::Overflow => {
-                "let the tester use its packet ring (CAP_NET_RAW), raise tester.ring, or of sockets \
-                 tester.receive_buffer and net.core.rmem_max, give it more cores, or run fewer clients"
+                "let the tester use its packet ring (CAP_NET_RAW), raise tester.ring (for sockets \
+                 tester.receive_buffer and net.core.rmem_max), give it more cores, or run fewer clients"
             }
             Check::KernelDrops => {
                 "raise net.core.netdev_max_backlog, spread the card's interrupts over more cores, \
-                 give the tester a machine of its own, or run fewer clients"
+                 give the tester a dedicated machine, or run fewer clients"
             }
             Check::LongestStall => {
                 "see what stopped the tester (a signal, a debugger, a suspended or overloaded \
-                 machine), and give it more cores or a machine of its own"
+                 machine), and give it more cores or a dedicated machine"
             }
             Check::SocketsRefused | Check::FileDescriptors => {
                 "raise the limit of open files (`ulimit -n`), use more workers or source addresses, or run fewer clients"
             }
-            Check::Ports => "run fewer clients over UDP, or several runs from several machines",
+            Check::Ports => "run fewer clients over UDP, or split the run over several machines",
             Check::Lag | Check::WorkerCpu | Check::FeedbackDelay => MORE_PROCESSOR,
             Check::CpuWait => {
-                "stop what else runs on this machine, or let the tester go first (tester.priority: raised), \
-                 or give it cores of its own (taskset), or a machine of its own"
+                "stop other programs on this machine, raise the tester's priority (tester.priority: \
+                 raised), or give it dedicated cores (taskset) or a dedicated machine"
             }
             Check::Steal => "use a machine whose processors are not shared with others",
             Check::SendLateness => {
-                "give the tester more or faster cores, or a machine of its own, or send fewer streams"
+                "give the tester more or faster cores or a dedicated machine, or send fewer streams"
             }
             Check::LinkOverload => {
-                "give the tester more or faster cores, or a machine of its own, or send less over the link"
+                "give the tester more or faster cores or a dedicated machine, or send less over the link"
             }
             Check::LinkLateness => {
-                "let the link's thread go before others (CAP_SYS_NICE), give it a core that nobody else \
-                 uses, or send less over the link"
+                "raise the priority of the link's thread (CAP_SYS_NICE), give it a dedicated core, or send \
+                 less over the link"
             }
             Check::LateStarts | Check::LateClients => {
-                "start the clients over a longer ramp, or run fewer"
+                "start the clients over a longer ramp, or run fewer clients"
             }
         }
     }
@@ -226,8 +227,8 @@ impl Check {
         }
     }
 
-    /// The tester's figure of a window; `None` where it is unknown, no figure of the tester, or
-    /// judged over the run.
+    /// Value of a window. `None` if it is unknown, does not come from the tester's own metrics, or
+    /// is judged over the run.
     pub(super) fn value(self, tester: &Totals) -> Option<f64> {
         match self {
             Check::LongestStall => tester.named("lag", Statistic::Max),

@@ -1,4 +1,4 @@
-//! What the emulated links of a run did, as far as it is judged.
+//! Health figures of the emulated links.
 
 use std::collections::BTreeMap;
 
@@ -7,38 +7,37 @@ use crate::metric::{Catalogue, Statistic};
 use crate::recorder::Window;
 use crate::totals::Totals;
 
-/// Over so many packets a direction is judged: then ten of them make the 99th percentile, and not
-/// one that any machine may hold up.
+/// Number of packets over which the lateness of a direction is judged. With 1,000, ten packets lie
+/// above the 99th percentile, so a single packet that the machine delayed does not decide.
 const PACKETS: f64 = 1000.0;
 
-/// Of fewer packets there is no 99th percentile.
+/// Minimum number of packets for a 99th percentile.
 const PACKETS_MIN: f64 = 100.0;
 
-/// The directions of all links.
+/// Directions of all emulated links.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links(Vec<Direction>);
 
-/// One direction, over the windows that it takes for [`PACKETS`].
+/// One direction of a link, over the windows that collect [`PACKETS`] packets.
 #[derive(Clone, Debug)]
 struct Direction {
     name: String,
-    /// The first of these windows, and the last so far; none where nothing was seen since it was
-    /// last judged.
+    /// First and last window since the last judgement. `None` if there was none since.
     windows: Option<(u64, u64)>,
     seen: Totals,
 }
 
-/// How late packets left a direction over some windows.
+/// Lateness of packets leaving one direction, over some windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Late {
-    /// The first of them, and the last.
+    /// First and last window.
     pub(super) windows: (u64, u64),
-    /// The 99th percentile, in seconds.
+    /// 99th percentile, in seconds.
     pub(super) p99: f64,
 }
 
 impl Links {
-    /// Those among the subjects of a run.
+    /// Selects the links among the subjects of a run.
     pub(super) fn among(subjects: &[(&str, Catalogue)]) -> Links {
         let links = subjects
             .iter()
@@ -51,7 +50,8 @@ impl Links {
         Links(links.collect())
     }
 
-    /// How many packets they dropped by their own fault in a window; none without links.
+    /// Number of packets that the links dropped in a window because they could not keep up. `None`
+    /// if there are no links.
     pub(super) fn overload(
         &self,
         subjects: &BTreeMap<String, Window>,
@@ -65,7 +65,7 @@ impl Links {
         (!self.0.is_empty()).then(|| self.0.iter().filter_map(of).sum())
     }
 
-    /// Takes a window in; gives what can be said now.
+    /// Adds a window. Returns the directions that now have enough packets.
     pub(super) fn lateness(
         &mut self,
         subjects: &BTreeMap<String, Window>,
@@ -85,7 +85,7 @@ impl Links {
         found
     }
 
-    /// What can be said of the rest, at the end.
+    /// Judges the remaining packets at the end of the run.
     pub(super) fn rest(&mut self) -> Vec<Late> {
         let directions = self.0.iter_mut();
         directions
@@ -95,7 +95,7 @@ impl Links {
 }
 
 impl Direction {
-    /// How late it was, where there were so many packets; then it begins anew.
+    /// Returns the lateness and resets the direction if it has at least `packets` packets.
     fn judge(&mut self, packets: f64) -> Option<Late> {
         let lateness = |statistic| self.seen.named("lateness", statistic);
         if lateness(Statistic::Count).unwrap_or(0.0) < packets {

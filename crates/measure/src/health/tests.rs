@@ -1,4 +1,4 @@
-//! The judgement of the tester, fed with windows.
+//! Tests of the health checks.
 
 use super::*;
 use crate::recorder::Recorder;
@@ -26,7 +26,7 @@ fn health(warm_up: u64) -> Health {
     Health::new(HealthBounds::default(), &subjects, warm_up)
 }
 
-/// A window with so many packets, in which `set` happened to the tester.
+/// Adds a window with `received` packets, in which `set` records the tester's figures.
 fn see(health: &mut Health, index: u64, received: u64, set: impl FnOnce(&mut Recorder)) {
     let mut viewers = Recorder::new(VIEWERS);
     viewers.add(EXPECTED, received);
@@ -76,7 +76,7 @@ fn a_bound_may_be_crossed_in_one_window_of_twenty() {
 }
 
 #[test]
-fn a_late_collapse_does_not_hide_in_the_mean() {
+fn late_collapse_does_not_hide_in_the_mean() {
     let mut tester = health(0);
     for index in 0..94 {
         see(&mut tester, index, 10, |t| {
@@ -92,7 +92,7 @@ fn a_late_collapse_does_not_hide_in_the_mean() {
 }
 
 #[test]
-fn a_burst_of_late_starts_is_found_though_it_touches_one_window() {
+fn burst_of_late_starts_in_one_window_is_detected() {
     let mut tester = health(0);
     see(&mut tester, 0, 10, |t| {
         t.add(tester::NOT_STARTED_IN_TIME, 6)
@@ -104,7 +104,7 @@ fn a_burst_of_late_starts_is_found_though_it_touches_one_window() {
 }
 
 #[test]
-fn the_warm_up_is_not_judged_but_shown() {
+fn warm_up_is_shown_but_not_judged() {
     let mut tester = health(2);
     for index in 0..2 {
         see(&mut tester, index, 0, |t| {
@@ -116,7 +116,7 @@ fn the_warm_up_is_not_judged_but_shown() {
     assert!(tester.reasons().is_empty());
 }
 
-/// A run of so many windows, in `bad` of which, from window 2 on, `set` happened.
+/// A run of `windows` windows, in which `set` applies to `bad` windows from window 2 on.
 fn run(windows: u64, bad: u64, set: impl Fn(&mut Recorder)) -> Health {
     let mut tester = health(0);
     for index in 0..windows {
@@ -131,22 +131,22 @@ fn run(windows: u64, bad: u64, set: impl Fn(&mut Recorder)) -> Health {
 }
 
 #[test]
-fn a_short_run_is_forgiven_one_bad_window_and_not_two() {
+fn short_run_is_forgiven_one_bad_window_but_not_two() {
     let late = |t: &mut Recorder| t.record(tester::LAG, 300_000_000);
     for windows in [4, 10, 19] {
         assert!(run(windows, 1, late).reasons().is_empty(), "{windows}");
         let reasons = run(windows, 2, late).reasons();
         assert_eq!(reasons.len(), 1, "{windows}");
-        assert!(reasons[0].contains("where 1 is allowed; in windows 2 to 3"));
+        assert!(reasons[0].contains("(1 allowed); in windows 2 to 3"));
     }
-    // Of three it is a third of all that is known.
+    // One of three windows is a third of the run.
     assert_eq!(run(3, 1, late).reasons().len(), 1);
     assert!(run(100, 5, late).reasons().is_empty());
     assert_eq!(run(100, 6, late).reasons().len(), 1);
 }
 
 #[test]
-fn whoever_forgives_no_window_has_none_forgiven() {
+fn zero_share_of_windows_forgives_none() {
     let mut strict = health(0);
     strict.bounds.windows = 0.0;
     for index in 0..30 {
@@ -157,21 +157,21 @@ fn whoever_forgives_no_window_has_none_forgiven() {
 }
 
 #[test]
-fn one_long_stand_still_spoils_a_run_of_any_length() {
+fn one_long_stall_invalidates_a_run_of_any_length() {
     let stopped = |t: &mut Recorder| {
         for hundredths in 0..100 {
             t.record(tester::LAG, 2_000_000_000 - hundredths * 10_000_000);
         }
     };
-    // Two windows of a thousand are far below 5 %.
+    // Two windows of 1,000 are far below 5 %.
     let reasons = run(1000, 2, stopped).reasons();
     assert_eq!(reasons.len(), 1, "{reasons:?}");
     for word in [
-        "stand-still",
+        "longest stall",
         "tester.lag.max",
         "over 1 s",
         "windows 2 to 3",
-        "2 s:",
+        "worst 2 s in window",
     ] {
         assert!(reasons[0].contains(word), "{word}: {}", reasons[0]);
     }
@@ -180,7 +180,7 @@ fn one_long_stand_still_spoils_a_run_of_any_length() {
 }
 
 #[test]
-fn running_out_of_descriptors_or_ports_spoils_a_run_in_any_window() {
+fn exhausted_descriptors_or_ports_invalidate_the_run() {
     let full = |t: &mut Recorder| {
         t.set(tester::FILE_DESCRIPTORS_SHARE, 0.97);
         t.set(tester::PORTS_SHARE, 0.99);
@@ -194,7 +194,7 @@ fn running_out_of_descriptors_or_ports_spoils_a_run_in_any_window() {
 }
 
 #[test]
-fn a_core_that_others_take_is_found_by_waiting_and_by_stolen_time() {
+fn processor_wait_and_steal_are_detected() {
     let waits = |t: &mut Recorder| t.set(tester::CPU_WAIT, 0.8);
     let reasons = run(10, 5, waits).reasons();
     assert!(reasons[0].contains("waited for a processor (tester.cpu_wait) was over 50 %"));
@@ -204,7 +204,7 @@ fn a_core_that_others_take_is_found_by_waiting_and_by_stolen_time() {
 }
 
 #[test]
-fn drops_in_the_kernel_count_as_far_as_packets_are_missing() {
+fn kernel_drops_count_up_to_the_missing_packets() {
     let seen = |expected: u64, dropped: u64| {
         let mut tester = health(0);
         let mut viewers = Recorder::new(VIEWERS);
@@ -227,7 +227,7 @@ fn drops_in_the_kernel_count_as_far_as_packets_are_missing() {
 }
 
 #[test]
-fn the_sliver_in_which_a_run_ends_is_not_judged_as_a_window() {
+fn short_last_window_is_not_judged_as_a_window() {
     let mut tester = health(0);
     for index in 0..5 {
         see(&mut tester, index, 10, |t| t.record(tester::LAG, 1000));
@@ -244,7 +244,7 @@ fn the_sliver_in_which_a_run_ends_is_not_judged_as_a_window() {
 }
 
 #[test]
-fn every_bound_is_proved_crossed_or_not() {
+fn findings_cover_every_bound() {
     let late = |t: &mut Recorder| t.record(tester::LAG, 300_000_000);
     let findings = run(10, 2, late).findings();
     let found = |bound: &str| {
@@ -258,12 +258,12 @@ fn every_bound_is_proved_crossed_or_not() {
     let overflow = found("overflow");
     assert!(!overflow.invalid);
     assert_eq!((overflow.worst, overflow.limit), (Some(0.0), 1e-5));
-    // Nobody said how long a worker waited.
+    // `cpu_wait` was not recorded.
     assert_eq!(found("cpu_wait").worst, None);
     assert_eq!(findings.iter().filter(|finding| finding.invalid).count(), 1);
 }
 
-/// A window in which so many packets left each direction of a link, so late.
+/// Adds a window in which `packets` packets left the downlink `late`, and `dropped` were dropped.
 fn see_a_link(health: &mut Health, index: u64, packets: u64, late: Duration, dropped: u64) {
     let mut down = Recorder::new(crate::LINK_CATALOGUE);
     for _ in 0..packets {
@@ -287,7 +287,7 @@ fn health_of_a_link() -> Health {
 }
 
 #[test]
-fn a_link_that_is_late_or_drops_makes_a_run_invalid() {
+fn late_or_dropping_link_makes_the_run_invalid() {
     const LATE: Duration = Duration::from_millis(2);
     const IN_TIME: Duration = Duration::from_micros(30);
     let mut late = health_of_a_link();
@@ -306,11 +306,11 @@ fn a_link_that_is_late_or_drops_makes_a_run_invalid() {
     see_a_link(&mut dropped, 1, 1000, IN_TIME, 1);
     see_a_link(&mut dropped, 2, 1000, IN_TIME, 0);
     let reasons = dropped.reasons();
-    assert!(reasons[0].contains("by its own fault"), "{reasons:?}");
+    assert!(reasons[0].contains("could not keep up"), "{reasons:?}");
 }
 
 #[test]
-fn few_packets_are_judged_over_several_windows_and_the_rest_at_the_end() {
+fn few_link_packets_are_judged_over_several_windows() {
     const LATE: Duration = Duration::from_millis(2);
     let mut health = health_of_a_link();
     let found = |health: &Health| {
@@ -319,13 +319,13 @@ fn few_packets_are_judged_over_several_windows_and_the_rest_at_the_end() {
         let lateness = lateness.expect("it is judged");
         (lateness.windows, lateness.invalid)
     };
-    // Fewer than a hundred say nothing.
+    // Fewer than 100 packets are not judged.
     see_a_link(&mut health, 1, 99, LATE, 0);
     assert_eq!(found(&health), (0, false));
     see_a_link(&mut health, 2, 101, LATE, 0);
     assert_eq!(found(&health), (2, true));
     assert_eq!(health.reasons().len(), 1);
-    // A thousand are judged together: twenty of them late are too many, five are not.
+    // 1,000 packets are judged together: 20 late ones are too many, 5 are not.
     let mut mixed = health_of_a_link();
     for index in 1..=10 {
         let late = if index <= 5 { LATE } else { Duration::ZERO };

@@ -194,7 +194,7 @@ fn a_stand_still_of_two_seconds_makes_a_run_invalid_that_forgives_windows() {
     process.finish(RUN_WITHIN).expect(110);
     let report = read(folder.path());
     let reasons = reasons(&report);
-    assert!(reasons.contains("stand-still of a worker"), "{reasons}");
+    assert!(reasons.contains("longest stall of a worker"), "{reasons}");
     assert!(reasons.contains("see what stopped the tester"), "{reasons}");
     let stall = finding(&report, "longest_stall");
     assert!(stall["worst"].as_f64() > Some(1.5), "{stall}");

@@ -1,16 +1,17 @@
-//! The nearest known name to one that is not known.
+//! Suggestions for misspelt names.
 
-/// How a key that is not known may be mended: by the nearest of `known`, else by all of them.
+/// Returns a hint for an unknown key: the nearest of `known`, or else all of them.
 pub fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None if known.is_empty() => String::new(),
-        None => format!("there are: {}", known.join(", ")),
+        None => format!("expected one of: {}", known.join(", ")),
     }
 }
 
-/// The one of `known` that is as good as the same: a third of the letters may differ.
+/// Returns the nearest of `known` if at most a third of its letters differ. Case is ignored, and
+/// `-` equals `_`.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase().replace('-', "_");
     let name: Vec<char> = name.chars().take(64).collect();
@@ -22,7 +23,8 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+/// Edit distance with insertions, deletions, replacements and swaps of neighbours (optimal string
+/// alignment).
 fn distance(from: &[char], to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut before: Vec<usize> = Vec::new();
@@ -49,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typos_lead_to_the_key_and_other_words_do_not() {
+    fn typos_suggest_the_key_but_other_words_do_not() {
         let keys = ["transport", "urls", "load", "leave", "rejoin", "warm_up"];
         assert_eq!(nearest("tranport", keys), Some("transport"));
         assert_eq!(nearest("transprot", keys), Some("transport"));

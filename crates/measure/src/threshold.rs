@@ -1,26 +1,27 @@
-//! Thresholds: what must hold of a run, written `viewers.loss < 7%`.
+//! Thresholds: conditions that a run must meet, written `viewers.loss < 7%`.
 //!
 //! ```text
 //! subject.metric[.statistic][.worst] OPERATOR quantity
 //! ```
 //!
 //! * The **subject** is a population, `server` or `tester`.
-//! * The **metric** is one of the subject's, as `streamgauge metrics` lists them. The life of
-//!   clients is among them: `viewers.failed == 0`, `viewers.active.max >= 200`. Of populations,
-//!   `failures.REASON` is how many clients failed for one reason, and `failures` how many in all. A
-//!   reason counts those that say it more exactly, too: `failures.tls` counts `tls_expired`.
-//! * The **statistic** is one of `mean`, `min`, `max`, a percentile such as `p95` or `p99.9` (also
-//!   written `p999`), or `count`. A distribution needs one. A counter, or what is derived from
-//!   counters, has none. A level without one is compared by its mean.
-//! * **`.worst`** reads the window that violates most instead of the whole run.
+//! * The **metric** is one of the subject's metrics, as listed by `streamgauge metrics`. Client
+//!   counts are among them: `viewers.failed == 0`, `viewers.active.max >= 200`. For populations,
+//!   `failures.REASON` is the number of clients that failed for one reason, and `failures` the
+//!   number of all that failed. A reason includes its more specific reasons: `failures.tls` counts
+//!   `tls_expired`.
+//! * The **statistic** is `mean`, `min`, `max`, a percentile such as `p95` or `p99.9` (also written
+//!   `p999`), or `count`. A distribution requires one. A counter or a derived metric has none. For
+//!   a gauge the default is its mean.
+//! * **`.worst`** reads the window with the worst violation instead of the whole run.
 //! * The **operator** is `<`, `<=`, `>`, `>=`, `==` or `!=`.
-//! * The **quantity** has a unit that fits the metric's (see [`crate::units`]). A share needs `%`,
-//!   and is at most 100 %. Processor time needs `%` (of one core) or `cores`: `server.cpu < 95%` is
-//!   the same as `server.cpu < 0.95cores`.
+//! * The **quantity** has a unit that fits the metric (see [`crate::units`]). A share requires `%`
+//!   and is at most 100 %. Processor time requires `%` (of one core) or `cores`: `server.cpu < 95%`
+//!   is the same as `server.cpu < 0.95cores`.
 //!
-//! The warm-up is left out, but of what counts clients: `started`, `completed`, `stopped`,
-//! `failed`, `turned_away` and `failures` are those of the whole run. A client that was refused in
-//! the warm-up is missing ever after.
+//! The warm-up is excluded, except for client counts: `started`, `completed`, `stopped`, `failed`,
+//! `turned_away` and `failures` cover the whole run, because a client that was refused during the
+//! warm-up is missing for the rest of the run.
 
 mod judge;
 
@@ -35,13 +36,13 @@ use crate::units::{Quantity, parse_quantity};
 
 pub use judge::{Judge, ThresholdResult};
 
-/// A threshold as written. Whether its names exist is said by [`Threshold::check`].
+/// A parsed threshold. [`Threshold::check`] verifies that its names exist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
     text: String,
     subject: Name,
     metric: Name,
-    /// Of `failures`: the reason, where one is named.
+    /// Named reason of a threshold on `failures`.
     reason: Option<String>,
     statistic: Statistic,
     statistic_at: usize,
@@ -51,14 +52,14 @@ pub struct Threshold {
     quantity_at: usize,
 }
 
-/// A name and where in the text it stands.
+/// A name and its byte offset in the text.
 #[derive(Clone, Debug, PartialEq)]
 struct Name {
     text: String,
     at: usize,
 }
 
-/// How a value is compared with its limit.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `<`
@@ -76,7 +77,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Whether `value` compares so with `limit`. Nothing does that is not a number.
+    /// True if the comparison holds. No comparison with a NaN holds.
     pub fn holds(self, value: f64, limit: f64) -> bool {
         match self {
             Comparison::Less => value < limit,
@@ -88,7 +89,7 @@ impl Comparison {
         }
     }
 
-    /// How far `value` lies towards violation: of two values the one with more is the worse.
+    /// Distance towards violation: the larger of two results is the worse one.
     fn badness(self, value: f64, limit: f64) -> f64 {
         match self {
             Comparison::Less | Comparison::AtMost => value,
@@ -99,7 +100,7 @@ impl Comparison {
     }
 }
 
-/// On which side a comparison bounds a value.
+/// Side on which a comparison bounds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Above,
@@ -107,7 +108,7 @@ enum Side {
 }
 
 impl Comparison {
-    /// On which side it bounds a value; `None` where it is on both.
+    /// Side on which the comparison bounds a value, or `None` if it bounds both sides.
     fn bounds(self) -> Option<Side> {
         match self {
             Comparison::Less | Comparison::AtMost => Some(Side::Above),
@@ -130,15 +131,15 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// What is wrong with a threshold.
+/// Error in a threshold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}; {help}")]
 pub struct ThresholdError {
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to write instead.
+    /// Suggested correction.
     pub help: String,
-    /// Where in the threshold's text, in bytes from its beginning.
+    /// Byte offset in the threshold's text.
     pub offset: usize,
 }
 
@@ -150,11 +151,11 @@ fn error(offset: usize, message: impl Into<String>, help: impl Into<String>) -> 
     }
 }
 
-/// The longest threshold that is read.
+/// Maximum length of a threshold, in bytes.
 const LONGEST: usize = 500;
 
 impl Threshold {
-    /// Reads a threshold.
+    /// Parses a threshold.
     pub fn parse(text: &str) -> Result<Threshold, ThresholdError> {
         const FORM: &str =
             "write it as SUBJECT.METRIC OPERATOR QUANTITY, such as `viewers.loss < 7%`";
@@ -166,7 +167,7 @@ impl Threshold {
             ));
         }
         let Some(operator_at) = text.find(['<', '>', '=', '!']) else {
-            return Err(error(0, "the threshold compares nothing", FORM));
+            return Err(error(0, "the threshold has no comparison operator", FORM));
         };
         let (comparison, quantity_from) = read_comparison(text, operator_at)?;
 
@@ -179,7 +180,7 @@ impl Threshold {
                 let message = if part.is_empty() {
                     "a name is missing".to_owned()
                 } else {
-                    format!("`{part}` is no name of a subject, metric or statistic")
+                    format!("`{part}` is not a name of a subject, metric or statistic")
                 };
                 return Err(error(at, message, FORM));
             }
@@ -194,7 +195,7 @@ impl Threshold {
         let Some(metric) = parts.next() else {
             return Err(error(
                 subject.at,
-                format!("`{}` does not say which metric of what", subject.text),
+                format!("`{}` must name a subject and a metric", subject.text),
                 FORM,
             ));
         };
@@ -208,7 +209,7 @@ impl Threshold {
         let mut rest: Vec<Name> = parts.collect();
         let worst = rest.pop_if(|part| part.text == WORST).is_some();
         let statistic_at = rest.first().map_or(metric.at, |part| part.at);
-        // A percentile such as p99.9 has been cut in two.
+        // A percentile such as p99.9 was split at its point.
         let written = rest
             .iter()
             .map(|part| part.text.as_str())
@@ -239,27 +240,27 @@ impl Threshold {
         })
     }
 
-    /// The threshold as it was written.
+    /// The threshold as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whose metric it reads: a population, `server` or `tester`.
+    /// Subject whose metric is read: a population, `server` or `tester`.
     pub fn subject(&self) -> &str {
         &self.subject.text
     }
 
-    /// Which metric it reads.
+    /// Metric that is read.
     pub fn metric(&self) -> &str {
         &self.metric.text
     }
 
-    /// Whether it reads the worst window instead of the whole run.
+    /// True if the worst window is read instead of the whole run.
     pub fn reads_worst_window(&self) -> bool {
         self.worst
     }
 
-    /// Which figure of the metric it reads; [`Statistic::Value`] where it names none.
+    /// Statistic that is read; [`Statistic::Value`] if none is given.
     pub fn statistic(&self) -> Statistic {
         self.statistic
     }
@@ -269,44 +270,44 @@ impl Threshold {
         self.comparison
     }
 
-    /// The reason that it names, of one on `failures`.
+    /// Reason named by a threshold on `failures`.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
-    /// Whether it takes the place of the unwritten threshold `failed == 0` of its population. One
-    /// on a single reason does not: the other reasons would go unwatched.
+    /// True if this replaces the implied threshold `failed == 0` of its population. A threshold on
+    /// a single reason does not: the other reasons would be unchecked.
     fn is_on_failed(&self) -> bool {
         let on_failed =
             self.metric.text == "failed" || (self.metric.text == FAILURES && self.reason.is_none());
-        // `failed >= 0` demands nothing of the server.
+        // `failed >= 0` always holds.
         on_failed && self.comparison.bounds() != Some(Side::Below)
     }
 
-    /// Whether it takes the place of an unwritten threshold: one on the same metric that is bounded
-    /// on the same side.
+    /// True if this replaces an implied threshold: it reads the same metric and bounds it on the
+    /// same side.
     pub fn replaces(&self, unwritten: &Threshold) -> bool {
-        // What must be 0 is bounded from above: nothing is less.
+        // `== 0` is a bound from above, because no count is below 0.
         let theirs = unwritten.comparison.bounds().unwrap_or(Side::Above);
         (self.subject(), self.metric()) == (unwritten.subject(), unwritten.metric())
             && self.comparison.bounds().is_none_or(|ours| ours == theirs)
     }
 
-    /// Whether it takes the place of the unwritten threshold on `wrong` of its population: who says
-    /// what may be lost has thought of it.
+    /// True if this replaces the implied threshold on `wrong` of its population: it sets an
+    /// explicit limit on loss or on wrong content.
     fn is_on_content(&self) -> bool {
         [WRONG, "loss", "lost"].contains(&self.metric.text.as_str())
     }
 
-    /// Which figure of the metric it reads, such as `mean` or `p95`; none where there is only one.
-    /// Of a level without a written statistic it is the mean.
+    /// Name of the statistic that is read, such as `mean` or `p95`; `None` if the metric has only
+    /// one figure. For a gauge without an explicit statistic it is the mean.
     fn statistic_name(&self, reads: &Reads) -> Option<String> {
         let Reads::Metric(metric, statistic) = reads else {
             return None;
         };
         let is_level = matches!(metric.source, MetricSource::Gauge(..));
         Some(match statistic {
-            // Of a single window a level has one figure.
+            // In a single window a gauge has one value.
             Statistic::Value if is_level && !self.worst => "mean".to_owned(),
             Statistic::Value => return None,
             Statistic::Mean => "mean".to_owned(),
@@ -317,7 +318,7 @@ impl Threshold {
         })
     }
 
-    /// Says whether all its names exist among `subjects` and its unit fits.
+    /// Checks that all names exist among `subjects` and that the unit fits.
     pub fn check(&self, subjects: &[(&str, Catalogue)]) -> Result<(), ThresholdError> {
         self.resolve(subjects).map(|_| ())
     }
@@ -335,7 +336,7 @@ impl Threshold {
             if self.statistic != Statistic::Value {
                 return Err(error(
                     self.statistic_at,
-                    "the number of failures is one figure and has no statistics",
+                    "the number of failures is a single value and has no statistics",
                     "leave the statistic out",
                 ));
             }
@@ -369,7 +370,7 @@ impl Threshold {
                 return Err(error(
                     self.metric.at,
                     format!(
-                        "`{}` is a distribution: which of its figures is meant?",
+                        "`{}` is a distribution: a statistic is missing",
                         metric.name
                     ),
                     format!(
@@ -392,18 +393,18 @@ impl Threshold {
         Err(match metric.source {
             MetricSource::Gauge(..) => error(
                 self.statistic_at,
-                format!("`{name}` is a level, taken once a window: it has no such statistic"),
-                "of a level there are mean, min and max",
+                format!("`{name}` is a level, sampled once a window: it has no such statistic"),
+                "a level has mean, min and max",
             ),
             _ => error(
                 self.statistic_at,
-                format!("`{name}` is one figure and has no statistics"),
+                format!("`{name}` is a single value and has no statistics"),
                 format!("leave the statistic out, or write `{name}.worst` for the worst window"),
             ),
         })
     }
 
-    /// The limit in the metric's unit.
+    /// Returns the limit in the metric's unit.
     fn limit(&self, unit: Unit) -> Result<f64, ThresholdError> {
         let Quantity {
             value,
@@ -411,7 +412,7 @@ impl Threshold {
         } = self.quantity;
         let bad = |message: String, help: String| Err(error(self.quantity_at, message, help));
         match (unit, written) {
-            // Nothing is nothing in any unit.
+            // Zero needs no unit.
             (_, Unit::Count) if value == 0.0 => Ok(0.0),
             (Unit::Ratio, Unit::Count) => bad(
                 format!("`{value}` has no unit: `{}` is a share", self.metric()),
@@ -422,7 +423,7 @@ impl Threshold {
             ),
             (Unit::Ratio, Unit::Ratio) if value > 1.0 => bad(
                 format!(
-                    "no share is above 100%: `{}` always compares alike",
+                    "a share is never above 100%: the result for `{}` is always the same",
                     self.metric()
                 ),
                 "write a share from 0% to 100%".to_owned(),
@@ -438,7 +439,7 @@ impl Threshold {
             (a, b) if a == b => Ok(value),
             _ => bad(
                 format!(
-                    "`{}` is {}, and {} is not",
+                    "`{}` is {}, but {} is not",
                     &self.text[..self.text.find(['<', '>', '=', '!']).unwrap_or(0)].trim_end(),
                     noun(unit),
                     self.quantity
@@ -449,7 +450,7 @@ impl Threshold {
     }
 }
 
-/// A threshold whose names have been looked up.
+/// A threshold whose names have been resolved.
 #[derive(Clone, Debug)]
 struct Resolved {
     catalogue: Catalogue,
@@ -458,19 +459,19 @@ struct Resolved {
     limit: f64,
 }
 
-/// The figure that a threshold reads.
+/// Figure that a threshold reads.
 #[derive(Clone, Debug)]
 enum Reads {
     Metric(&'static Metric, Statistic),
-    /// Clients that failed for a reason, or for any.
+    /// Clients that failed for this reason, or for any reason.
     Failures(Option<String>),
 }
 
-/// The counters of a population that count clients.
+/// Counters of a population that count clients.
 const OF_CLIENTS: [&str; 5] = ["started", "completed", "stopped", "failed", "turned_away"];
 
 impl Resolved {
-    /// How many clients a window counts, if it is clients that are counted.
+    /// Number of clients that a window counts, or `None` if the threshold does not count clients.
     fn clients(&self, window: &Window) -> Option<i64> {
         match &self.reads {
             Reads::Metric(metric, _) if self.catalogue.find("failed").is_some() => {
@@ -493,24 +494,25 @@ impl Resolved {
             Reads::Failures(None) => Some(totals.failures().values().sum::<u64>() as f64),
             Reads::Failures(Some(reason)) => Some(of_reason(totals.failures(), reason) as f64),
         };
-        // Without a second of measurement even a count of nothing is no figure.
+        // Without any measured time, even a count of zero is no data.
         value.filter(|value| !value.is_nan() && totals.seconds() > 0.0)
     }
 }
 
-/// The metric of content that did not come right.
+/// Metric for the share of wrong content.
 pub const WRONG: &str = "wrong";
 
-/// The share of what should have come, or came, that may be wrong where nobody says how much: 0.1
-/// %.
+/// Default limit on the share of expected or received content that may be wrong: 0.1 %.
 pub const WRONG_ALLOWED: f64 = 0.001;
 
-/// The thresholds that hold though nobody wrote them, in the order of the subjects:
+/// Thresholds that apply without being written, in the order of the subjects:
 ///
-/// * `NAME.failed == 0` of each population, unless one on its `failed` or `failures` is written;
-/// * `NAME.turned_away == 0` of each population that counts them, unless one on it is written;
-/// * `NAME.wrong <= 0.1%` of each population with that metric, unless one on its `wrong`, `loss` or
-///   `lost` is written. Where nothing tells what is right it is not judged.
+/// * `NAME.failed == 0` of each population, unless there is a threshold on its `failed` or
+///   `failures`;
+/// * `NAME.turned_away == 0` of each population with that metric, unless there is a threshold on
+///   it;
+/// * `NAME.wrong <= 0.1%` of each population with that metric, unless there is a threshold on its
+///   `wrong`, `loss` or `lost`. It is not judged if the correct content is unknown.
 pub fn unwritten(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<String> {
     let mut found = Vec::new();
     for (name, catalogue) in subjects {
@@ -534,7 +536,7 @@ pub fn unwritten(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<S
     found
 }
 
-/// How many failed for a reason, or for one whose name goes on behind it and a `_`.
+/// Number of failures for a reason, including more specific reasons that begin with it and `_`.
 fn of_reason(failures: &BTreeMap<String, u64>, reason: &str) -> u64 {
     let finer = |name: &str| {
         name.strip_prefix(reason)
@@ -545,7 +547,7 @@ fn of_reason(failures: &BTreeMap<String, u64>, reason: &str) -> u64 {
 }
 
 const FAILURES: &str = "failures";
-/// Clients for whom the plan had no place.
+/// Clients rejected by the tester because an open-model load had reached its cap.
 const TURNED_AWAY: &str = "turned_away";
 const WORST: &str = "worst";
 
@@ -568,8 +570,8 @@ fn read_comparison(text: &str, at: usize) -> Result<(Comparison, usize), Thresho
     let end = rest.find(|c| !"<>=!".contains(c)).unwrap_or(rest.len());
     Err(error(
         at,
-        format!("there is no operator `{}`", &rest[..end]),
-        "there are <, <=, >, >=, == and !=",
+        format!("unknown operator `{}`", &rest[..end]),
+        "operators are <, <=, >, >=, == and !=",
     ))
 }
 
@@ -597,15 +599,14 @@ fn read_statistic(text: &str, at: usize) -> Result<Statistic, ThresholdError> {
                     } else {
                         suggest(text, known.into_iter())
                     };
-                    return Err(error(at, format!("there is no statistic `{text}`"), help));
+                    return Err(error(at, format!("unknown statistic `{text}`"), help));
                 }
             }
         }
     })
 }
 
-/// The percentage that a percentile's digits mean: `95`, `99.9`, or `999` for 99.9 as others write
-/// it.
+/// Parses the digits of a percentile: `95`, `99.9`, or `999` for 99.9 as other tools write it.
 fn percentile(digits: &str) -> Option<f64> {
     match digits.strip_prefix("99") {
         Some(rest) if !rest.is_empty() && !rest.contains('.') => format!("99.{rest}").parse().ok(),
@@ -613,7 +614,7 @@ fn percentile(digits: &str) -> Option<f64> {
     }
 }
 
-/// Without the dust of binary fractions: 0.07 times 100 is written 7.
+/// Rounds off binary fractions: 0.07 times 100 is shown as 7.
 fn tidy(value: f64) -> f64 {
     format!("{value:.9}").parse().unwrap_or(value)
 }
@@ -621,7 +622,7 @@ fn tidy(value: f64) -> f64 {
 fn noun(unit: Unit) -> &'static str {
     match unit {
         Unit::Count => "a plain number",
-        Unit::Seconds => "a length of time",
+        Unit::Seconds => "a duration",
         Unit::BitsPerSecond => "a bit rate",
         Unit::Bytes => "a number of bytes",
         Unit::Ratio => "a share",
@@ -640,7 +641,7 @@ fn example(unit: Unit) -> &'static str {
     }
 }
 
-/// A sentence that names what is nearest to a misspelt name, or else all there is.
+/// Suggests the name nearest to a misspelt one, or lists all names.
 fn suggest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let near = known
@@ -650,12 +651,11 @@ fn suggest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> String {
         .filter(|(distance, name)| *distance <= 1 + name.len().min(wrong.len()) / 3);
     match near {
         Some((_, name)) => format!("did you mean `{name}`?"),
-        None => format!("there are {}", known.join(", ")),
+        None => format!("expected one of: {}", known.join(", ")),
     }
 }
 
-/// How many letters must be put in, left out, changed or swapped with their neighbour to make one
-/// of the other.
+/// Number of insertions, deletions, changes and swaps of neighbours between two words.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];

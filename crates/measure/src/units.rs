@@ -1,12 +1,12 @@
-//! Quantities as people write them: `60s`, `0.5%`, `20Mbps`, `64KiB`.
+//! Quantities with units: `60s`, `0.5%`, `20Mbps`, `64KiB`.
 //!
-//! The same spelling holds in the scenario file, in thresholds and on the command line. A unit is
-//! always written, except for plain numbers of things: a share is `7%`. Digits are read exactly:
-//! `0.1s` is 100,000,000 ns, by integers.
+//! The scenario file, thresholds and the command line use the same notation. Every quantity has a
+//! unit, except plain counts; a share is written `7%`. Digits are parsed exactly, in integers:
+//! `0.1s` is 100,000,000 ns.
 //!
-//! [`parse_quantity`] reads any of them; [`TimeSpan`], [`BitRate`], [`Size`], [`Ratio`] and
-//! [`Frequency`] read one kind each, and are what configuration structs hold or deserialize through
-//! (`#[serde(with = "measure::units::duration")]` for a plain [`Duration`]).
+//! [`parse_quantity`] accepts any quantity. [`TimeSpan`], [`BitRate`], [`Size`], [`Ratio`] and
+//! [`Frequency`] accept one kind each; configuration structs hold these types or deserialize
+//! through them (`#[serde(with = "measure::units::duration")]` for a plain [`Duration`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,20 +23,20 @@ mod ratio;
 
 pub use ratio::Ratio;
 
-/// A number with its unit, in SI base units.
+/// A number and its unit, in SI base units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
-    /// The value in the base unit: seconds, bits per second, bytes, a share from 0 to 1, cores, or
-    /// simply how many.
+    /// Value in the base unit: seconds, bits per second, bytes, a share from 0 to 1, cores, or a
+    /// count.
     pub value: f64,
-    /// What was counted. A bare number is a [`Unit::Count`], a percentage a [`Unit::Ratio`].
+    /// Unit of the value. A bare number is a [`Unit::Count`], a percentage a [`Unit::Ratio`].
     pub unit: Unit,
 }
 
-/// The kinds of quantity that a place in a file may ask for.
+/// Kinds of quantity that a configuration key can require.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A length of time.
+    /// A duration.
     Duration,
     /// Bits per second.
     BitRate,
@@ -44,23 +44,23 @@ pub enum Kind {
     Size,
     /// A share from 0 to 1.
     Ratio,
-    /// Times per second.
+    /// Events per second.
     Frequency,
 }
 
 impl Kind {
-    /// What it is called in a sentence.
+    /// Name of the kind, for messages.
     pub const fn noun(self) -> &'static str {
         match self {
             Kind::Duration => "duration",
             Kind::BitRate => "bit rate",
             Kind::Size => "size",
             Kind::Ratio => "share",
-            Kind::Frequency => "number per time",
+            Kind::Frequency => "rate",
         }
     }
 
-    /// How it is written: the units there are, with examples.
+    /// Notation of the kind: its units, with examples.
     pub const fn hint(self) -> &'static str {
         match self {
             Kind::Duration => {
@@ -73,69 +73,69 @@ impl Kind {
                 "a size is written with B, kB, MB, GB, KiB, MiB or GiB, such as `64KiB` or `4MB`"
             }
             Kind::Ratio => "a share is written with %, such as `0.5%`, from 0% to 100%",
-            Kind::Frequency => "a number per time is written `5/s`, `300/m` or `1000/h`",
+            Kind::Frequency => "a rate is written `5/s`, `300/m` or `1000/h`",
         }
     }
 }
 
-/// Why a text is not the quantity that was asked for.
+/// Reason why a text is not a valid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// There is nothing.
+    /// The text is empty.
     #[error("a quantity is missing")]
     Empty,
-    /// It does not begin with a number.
+    /// The text does not begin with a number.
     #[error("`{text}` is not a number with a unit")]
     NotANumber {
-        /// What was written.
+        /// The text.
         text: String,
     },
-    /// A number below zero.
+    /// The number is negative.
     #[error("`{text}` is below zero")]
     Negative {
-        /// What was written.
+        /// The text.
         text: String,
     },
-    /// A number alone, where it could mean several things.
+    /// The number has no unit, although it could have several.
     #[error("`{text}`: a unit is missing; {}", .kind.hint())]
     MissingUnit {
-        /// What was written.
+        /// The text.
         text: String,
-        /// What was asked for.
+        /// Required kind.
         kind: Kind,
     },
-    /// A unit that there is not.
-    #[error("`{text}`: there is no unit `{unit}`; {hint}")]
+    /// The unit is unknown.
+    #[error("`{text}`: unknown unit `{unit}`; {hint}")]
     UnknownUnit {
-        /// What was written.
+        /// The text.
         text: String,
         /// The unknown unit.
         unit: String,
-        /// The units that there are.
+        /// Known units.
         hint: &'static str,
     },
-    /// A quantity of another kind.
+    /// The quantity is of another kind.
     #[error("`{text}` is not a {}; {}", .kind.noun(), .kind.hint())]
     WrongKind {
-        /// What was written.
+        /// The text.
         text: String,
-        /// What was asked for.
+        /// Required kind.
         kind: Kind,
     },
-    /// More than can be counted, or a share above 1.
+    /// The number is too large to represent, or a share is above 1.
     #[error("`{text}` is too large: {limit}")]
     TooLarge {
-        /// What was written.
+        /// The text.
         text: String,
         /// The limit.
         limit: &'static str,
     },
 }
 
-const ALL_UNITS: &str = "there are ns, us, ms, s, m, h for durations, bps, kbps, Mbps, Gbps for bit \
+const ALL_UNITS: &str = "units are ns, us, ms, s, m, h for durations, bps, kbps, Mbps, Gbps for bit \
                          rates, B, kB, MB, GB, KiB, MiB, GiB for sizes, %, and cores";
 
-/// Reads a number with its unit, such as `2s`, `7%`, `20Mbps`, `1MB`, `1.5cores` or `100`.
+/// Parses a number with its unit, such as `2s`, `7%`, `20Mbps`, `1MB`, `1.5cores` or `100`.
 pub fn parse_quantity(text: &str) -> Result<Quantity, QuantityError> {
     let (number, suffix) = split(text)?;
     let trimmed = text.trim();
@@ -213,10 +213,10 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// How many digits are read at most, those before the point included.
+/// Maximum number of digits, including those before the decimal point.
 const DIGITS_READ: usize = 24;
 
-/// Digits, exactly: `mantissa` / 10^`decimals`.
+/// An exact decimal number: `mantissa` / 10^`decimals`.
 #[derive(Clone, Copy)]
 struct Number {
     mantissa: u128,
@@ -224,7 +224,7 @@ struct Number {
 }
 
 impl Number {
-    /// The number times `factor` times 10^`exponent`, correctly rounded.
+    /// Returns the number times `factor` times 10^`exponent`, correctly rounded.
     fn times(self, factor: u64, exponent: i64) -> f64 {
         let mantissa = self.mantissa.saturating_mul(u128::from(factor));
         let exponent = exponent - i64::from(self.decimals);
@@ -233,7 +233,7 @@ impl Number {
             .expect("digits with an exponent are a number")
     }
 
-    /// The number times `factor` as an integer, rounded to the nearest; `None` above 2^64.
+    /// Returns the number times `factor`, rounded to the nearest integer; `None` above 2^64.
     fn times_integer(self, factor: u64) -> Option<u64> {
         let product = self.mantissa.checked_mul(u128::from(factor))?;
         let divisor = 10u128.pow(self.decimals);
@@ -241,7 +241,7 @@ impl Number {
     }
 }
 
-/// Cuts a text into the number at its beginning and what follows.
+/// Splits a text into the number at its beginning and the rest.
 fn split(text: &str) -> Result<(Number, &str), QuantityError> {
     let text = text.trim();
     if text.is_empty() {
@@ -261,20 +261,20 @@ fn split(text: &str) -> Result<(Number, &str), QuantityError> {
     }
     let too_long = || QuantityError::TooLarge {
         text: shown(text).into_owned(),
-        limit: "at most 18 digits before the point and 24 in all",
+        limit: "at most 18 digits before the decimal point and 24 in total",
     };
     let (number, rest) = digits(text).map_err(|is_too_long| match is_too_long {
         true => too_long(),
         false => not_a_number(),
     })?;
-    // Rounded up, the last of them have a digit more when they are written.
+    // Numbers that round up to 1e18 are printed with one more digit.
     if number.times(1, 0) >= 1e18 {
         return Err(too_long());
     }
     Ok((number, rest.trim_start()))
 }
 
-/// Reads digits with at most one point. The error says whether there were too many.
+/// Parses digits with at most one decimal point. The error is `true` if there are too many digits.
 fn digits(text: &str) -> Result<(Number, &str), bool> {
     let whole_end = end_of_digits(text);
     let whole = &text[..whole_end];
@@ -293,7 +293,7 @@ fn digits(text: &str) -> Result<(Number, &str), bool> {
     }
     let fraction = fraction.trim_end_matches('0');
     let whole = whole.trim_start_matches('0');
-    // Then everything below stays within 128 bits.
+    // This limit keeps the arithmetic below within 128 bits.
     if whole.len() > 18 || whole.len() + fraction.len() > DIGITS_READ {
         return Err(true);
     }
@@ -313,7 +313,7 @@ fn end_of_digits(text: &str) -> usize {
         .unwrap_or(text.len())
 }
 
-/// The text, cut where it is too long to be shown in a message.
+/// Truncates a text that is too long for a message.
 fn shown(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(40) {
         Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
@@ -359,14 +359,15 @@ fn size_factor(unit: &str) -> Option<u64> {
     })
 }
 
-/// Bytes per second are not taken: one letter's case would be the only difference from bits.
+/// Hint for bytes per second, which are not supported: they differ from bits only in the case of
+/// one letter.
 fn bytes_per_second_hint(unit: &str) -> Option<&'static str> {
     (unit.ends_with("B/s") || unit.ends_with("Bps")).then_some(
-        "bit rates are in bits per second, such as `20Mbps`; for bytes per second write 8 times as many",
+        "bit rates are in bits per second, such as `20Mbps`; multiply bytes per second by 8",
     )
 }
 
-/// Reads a duration, such as `1m30s`, in nanoseconds.
+/// Parses a duration, such as `1m30s`, into nanoseconds.
 fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
     const LIMIT: &str = "at most 500 years";
     let text = text.trim();
@@ -374,7 +375,7 @@ fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
     let mut total = 0u64;
     loop {
         let (number, after) = split(rest).map_err(|error| match error {
-            // Of `1mfoo` the whole is at fault, not only `foo`.
+            // The message for `1mfoo` quotes all of it, not only `foo`.
             QuantityError::NotANumber { .. } => QuantityError::NotANumber {
                 text: shown(text).into_owned(),
             },
@@ -410,7 +411,7 @@ fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
     }
 }
 
-/// The error for a unit that does not fit `kind`.
+/// Returns the error for a unit that does not fit `kind`.
 fn misfit(text: &str, unit: &str, kind: Kind) -> QuantityError {
     let text = shown(text.trim()).into_owned();
     if unit.is_empty() {
@@ -445,7 +446,7 @@ const SIZES: [(f64, &str); 6] = [
     (1e3, "kB"),
 ];
 
-/// Writes a value in the largest unit that needs no more than three decimals.
+/// Writes a value in the largest unit that needs at most three decimals.
 fn scaled(
     f: &mut fmt::Formatter<'_>,
     value: f64,
@@ -463,7 +464,7 @@ fn scaled(
     write!(f, "{value}{base}")
 }
 
-/// A length of time, written `500ms`, `60s`, `1m30s`; in nanoseconds.
+/// A duration, written `500ms`, `60s` or `1m30s`, with a resolution of nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeSpan(pub Duration);
 
@@ -496,7 +497,7 @@ impl fmt::Display for TimeSpan {
         }
         let (hours, rest) = (nanos / 3_600_000_000_000, nanos % 3_600_000_000_000);
         let (minutes, rest) = (rest / 60_000_000_000, rest % 60_000_000_000);
-        // Up to two minutes people count seconds.
+        // Durations below two minutes are usually given in seconds.
         if hours == 0 && nanos < 120_000_000_000 {
             return write!(f, "{}s", decimal(nanos, 1_000_000_000));
         }
@@ -513,7 +514,7 @@ impl fmt::Display for TimeSpan {
     }
 }
 
-/// `value` / `factor`, a power of ten, without trailing noughts.
+/// Formats `value` / `factor` without trailing zeros. `factor` is a power of ten.
 fn decimal(value: u128, factor: u128) -> String {
     let (whole, rest) = (value / factor, value % factor);
     if rest == 0 {
@@ -558,7 +559,7 @@ impl fmt::Display for BitRate {
     }
 }
 
-/// Bytes, written `64KiB`, `4MB` or `100B`.
+/// A number of bytes, written `64KiB`, `4MB` or `100B`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
@@ -591,8 +592,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Writes `value` exactly, in the largest of the units (powers of ten) that needs no more than
-/// three decimals.
+/// Writes `value` exactly, in the largest unit (a power of ten) that needs at most three decimals.
 fn integer_scaled(
     f: &mut fmt::Formatter<'_>,
     value: u64,
@@ -608,7 +608,7 @@ fn integer_scaled(
     write!(f, "{value}{base}")
 }
 
-/// How often something happens, per second; written `5/s`, `300/m` or `1000/h`.
+/// A number of events per second, written `5/s`, `300/m` or `1000/h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Frequency(pub f64);
 
@@ -630,8 +630,8 @@ impl FromStr for Frequency {
 impl fmt::Display for Frequency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shortest = self.0.to_string();
-        // What was divided by 60 or 3600 may have more digits than are read. All that do are below
-        // 10^-7, where 20 decimals are far more than is measured.
+        // A division by 60 or 3600 can produce more digits than the parser accepts. All such values
+        // are below 10^-7, where 20 decimals are more than sufficient.
         match shortest.len() > 2 + DIGITS_READ && shortest.starts_with("0.") {
             true => {
                 let rounded = format!("{:.20}", self.0);
@@ -650,7 +650,7 @@ fn too_large(text: &str, limit: &'static str) -> QuantityError {
     }
 }
 
-/// Serde and JSON Schema for the kinds of quantity: as the text that people write.
+/// Implements serde and JSON Schema for the quantity types, as text.
 macro_rules! as_text {
     ($($Type:ident, $kind:expr, $name:literal, $types:tt, $pattern:literal;)*) => { $(
         impl Serialize for $Type {
@@ -717,28 +717,28 @@ as_text! {
     Frequency, Kind::Frequency, "Frequency", "string", r"^[0-9]+(\.[0-9]+)?\s*/\s*(s|sec|m|min|h)$";
 }
 
-/// For `#[serde(with = "measure::units::duration")]` on a [`Duration`]; its schema is that of
+/// For `#[serde(with = "measure::units::duration")]` on a [`Duration`]. Its schema is that of
 /// [`TimeSpan`] (`#[schemars(with = "measure::units::TimeSpan")]`).
 pub mod duration {
     use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, TimeSpan};
 
-    /// Writes the duration as text.
+    /// Serializes the duration as text.
     pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         TimeSpan(*value).serialize(serializer)
     }
 
-    /// Reads a duration from text.
+    /// Deserializes a duration from text.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         TimeSpan::deserialize(deserializer).map(|span| span.0)
     }
 }
 
-/// For `#[serde(with = "measure::units::optional_duration")]` on an `Option<Duration>`; add
-/// `default` where the key may be left out.
+/// For `#[serde(with = "measure::units::optional_duration")]` on an `Option<Duration>`. Add
+/// `default` if the key is optional.
 pub mod optional_duration {
     use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, TimeSpan};
 
-    /// Writes the duration as text, or nothing.
+    /// Serializes the duration as text, or `None` as null.
     pub fn serialize<S: Serializer>(
         value: &Option<Duration>,
         serializer: S,
@@ -746,7 +746,7 @@ pub mod optional_duration {
         value.map(TimeSpan).serialize(serializer)
     }
 
-    /// Reads a duration from text, where there is one.
+    /// Deserializes an optional duration from text.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {

@@ -217,7 +217,7 @@ fn a_wrong_argument_names_itself() {
     let said = refused(&line);
     for part in [
         "--ramp 20: a unit is missing | a duration",
-        "--leave-after 1x: there is no unit `x` | a duration",
+        "--leave-after 1x: unknown unit `x` | a duration",
         "--clients 0x: `clients.viewers.load.clients` must be a whole number",
         "--transport upd: `clients.viewers.transport` cannot be `upd` | did you mean `udp`?",
     ] {

@@ -1,4 +1,4 @@
-//! Reads the thresholds off a run, window by window.
+//! Evaluation of thresholds over a run, window by window.
 
 use std::collections::BTreeMap;
 
@@ -11,37 +11,37 @@ use crate::recorder::Window;
 use crate::tester;
 use crate::totals::{SHORTEST_WINDOW, Totals};
 
-/// What became of one threshold.
+/// Result of a threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThresholdResult {
     /// The threshold as written.
     pub text: String,
-    /// Whose metric it reads: a population, `server` or `tester`.
+    /// Subject whose metric was read: a population, `server` or `tester`.
     pub subject: String,
-    /// The value found, in `unit`; `None` where there was no data.
+    /// Measured value, in `unit`; `None` if there was no data.
     pub value: Option<f64>,
-    /// Which figure of the metric was compared, such as `mean` or `p95`; `None` where it has only
-    /// one.
+    /// Statistic that was compared, such as `mean` or `p95`; `None` if the metric has only one
+    /// figure.
     #[serde(default)]
     pub statistic: Option<String>,
     /// The unit of `value` and `limit`.
     pub unit: Unit,
-    /// What the value was compared with, in `unit`.
+    /// Limit that the value was compared with, in `unit`.
     pub limit: f64,
-    /// Whether it held. Without data it did not.
+    /// True if the threshold held. Without data it did not.
     pub passed: bool,
-    /// The worst window's number, of thresholds that read the worst window.
+    /// Number of the worst window, for thresholds that read the worst window.
     pub window: Option<u64>,
-    /// Whether there was nothing to compare.
+    /// True if there was no data.
     pub no_data: bool,
-    /// Whether nobody wrote it: see [`unwritten`](super::unwritten) and [`Judge::with`].
+    /// True if the threshold is implied: see [`unwritten`](super::unwritten) and [`Judge::with`].
     pub implied: bool,
-    /// Whether it reads lost packets, and it could have gone the other way if none had been lost in
-    /// the tester itself or in this machine's kernel.
+    /// True if it reads lost packets, and the result could differ without the packets that were
+    /// lost in the tester itself or in this machine's kernel.
     pub in_doubt: bool,
 }
 
-/// Judges thresholds. Its size does not depend on how many windows it sees.
+/// Evaluates thresholds. Its size does not depend on the number of windows.
 #[derive(Clone, Debug)]
 pub struct Judge {
     watched: Vec<Watched>,
@@ -54,10 +54,10 @@ struct Watched {
     resolved: Resolved,
     implied: bool,
     worst: Option<Worst>,
-    /// Of thresholds on how many clients there were: how many, the warm-up included.
+    /// Client count including the warm-up, for thresholds on client counts.
     clients: Option<i64>,
-    /// Of thresholds on lost packets in the worst window: the lost and the expected packets of the
-    /// window that tells whether the tester's own losses could have changed the outcome.
+    /// For thresholds on lost packets in the worst window: lost and expected packets of the window
+    /// that decides whether the tester's own losses could have changed the result.
     hardest: Option<Losses>,
 }
 
@@ -67,26 +67,26 @@ struct Worst {
     value: f64,
 }
 
-/// Lost packets and what they are compared with.
+/// Lost packets and the number they are compared with.
 #[derive(Clone, Copy, Debug)]
 struct Losses {
     lost: f64,
-    /// What the lost ones are a share of; 1 where the threshold reads their number.
+    /// Denominator of the loss ratio; 1 if the threshold reads the number of lost packets.
     of: f64,
 }
 
 impl Losses {
-    /// How many lost packets more there are than the limit allows.
+    /// Number of lost packets above the limit.
     fn excess(self, limit: f64) -> f64 {
         self.lost - limit * self.of
     }
 }
 
 impl Judge {
-    /// A judge of `thresholds` and of the [unwritten](super::unwritten) ones.
+    /// Creates a judge of `thresholds` and of the [implied](super::unwritten) ones.
     ///
-    /// The first `warm_up_windows` windows are left out of every `.worst`; the totals handed to
-    /// [`Judge::finish`] must leave them out too. They count where it is clients that are counted.
+    /// `.worst` ignores the first `warm_up_windows` windows; the totals passed to [`Judge::finish`]
+    /// must exclude them too. Client counts include them.
     pub fn new(
         thresholds: Vec<Threshold>,
         subjects: &[(&str, Catalogue)],
@@ -97,7 +97,7 @@ impl Judge {
             .iter()
             .map(|text| Ok((Threshold::parse(text)?, true)))
             .collect::<Result<Vec<_>, ThresholdError>>()?;
-        // The written ones first, in their order.
+        // Explicit thresholds first, in their order.
         let all = thresholds
             .into_iter()
             .map(|threshold| (threshold, false))
@@ -120,11 +120,11 @@ impl Judge {
         })
     }
 
-    /// Adds an unwritten threshold, such as `viewers.received > 0`, unless one is written on that
-    /// metric that bounds it on the same side, or exactly.
+    /// Adds an implied threshold, such as `viewers.received > 0`, unless an explicit threshold
+    /// bounds that metric on the same side or exactly.
     ///
     /// # Errors
-    /// It cannot be read, or there is no such population or metric.
+    /// The threshold cannot be parsed, or there is no such population or metric.
     pub fn with(
         mut self,
         text: &str,
@@ -145,8 +145,8 @@ impl Judge {
         Ok(self)
     }
 
-    /// What became so far of the `number`-th threshold, in the order in which they were given,
-    /// where it is violated. Without data nothing is violated yet.
+    /// Returns the result of the `number`-th threshold, in the order in which they were given, if
+    /// it is violated so far. Without data it is not violated yet.
     pub fn violated(
         &self,
         number: usize,
@@ -158,9 +158,9 @@ impl Judge {
         (!result.passed && !result.no_data).then_some(result)
     }
 
-    /// Takes in what a window of `seconds` saw of each subject.
+    /// Adds a window that lasted `seconds`, with the figures of each subject.
     pub fn window(&mut self, index: u64, seconds: f64, subjects: &BTreeMap<String, Window>) {
-        // The first window is judged whatever its length: a run may have no other.
+        // A run may have no other window, so the first one is judged whatever its length.
         let judged = index == 0 || seconds >= SHORTEST_WINDOW;
         for watched in &mut self.watched {
             let window = subjects.get(watched.threshold.subject());
@@ -205,11 +205,11 @@ impl Judge {
         }
     }
 
-    /// Says of each threshold what became of it: the written ones in their order, then the
-    /// unwritten ones; that on content is left out where nothing tells what is right.
+    /// Returns the result of each threshold: the explicit ones in their order, then the implied
+    /// ones. The implied threshold on content is omitted if the correct content is unknown.
     ///
-    /// `totals` are the figures of the run without its warm-up. The subject `tester`, where it is
-    /// among them, tells how many packets the tester itself and this machine's kernel dropped.
+    /// `totals` are the figures of the run without its warm-up. The subject `tester`, if present,
+    /// states how many packets the tester itself and this machine's kernel dropped.
     pub fn finish(&self, totals: &BTreeMap<String, Totals>) -> Vec<ThresholdResult> {
         self.watched
             .iter()
@@ -223,14 +223,15 @@ impl Judge {
     }
 }
 
-/// How many of a population's lost packets at most were lost neither by the server nor in the
-/// network, but on this machine: in the tester's queues, or in the kernel before them.
+/// Maximum number of a population's lost packets that this machine lost, instead of the server or
+/// the network: in the tester's queues, or in the kernel before them.
 fn lost_here(totals: &BTreeMap<String, Totals>, subject: &str) -> f64 {
     let Some(tester) = totals.get("tester") else {
         return 0.0;
     };
-    // Of sockets it is known whose they are, and of the ring as far as ports have been given back.
-    // Of the rest of the ring's, and of the kernel's, it is not.
+    // Overflow of sockets belongs to a known population, and so does the ring's if the ports have
+    // been released. The rest of the ring's overflow and the kernel's drops may belong to any
+    // population.
     let known = totals
         .get(subject)
         .and_then(|population| population.named("lost_in_tester", Statistic::Value))
@@ -259,7 +260,7 @@ impl Watched {
             (value, self.worst.map(|worst| worst.window), self.hardest)
         } else {
             let measured = totals.and_then(|totals| self.resolved.value(totals));
-            // Without a measured second nothing is known of clients either.
+            // Without a measured second, client counts are unknown too.
             let clients = self.clients.map(|clients| clients as f64);
             let value = measured.map(|value| clients.unwrap_or(value));
             let losses = totals.and_then(|totals| self.resolved.losses(totals));
@@ -281,8 +282,8 @@ impl Watched {
     }
 }
 
-/// Whether the comparison could come out otherwise if up to `ours` of the lost packets were lost on
-/// this machine.
+/// True if the comparison could have another result if up to `ours` of the lost packets were lost
+/// on this machine.
 fn could_differ(comparison: Comparison, limit: f64, losses: Losses, ours: f64) -> bool {
     let ours = ours.min(losses.lost).max(0.0);
     if ours == 0.0 {
@@ -291,14 +292,14 @@ fn could_differ(comparison: Comparison, limit: f64, losses: Losses, ours: f64) -
     let highest = losses.lost / losses.of;
     let lowest = (losses.lost - ours) / losses.of;
     match comparison {
-        // Somewhere between the two it is equal, somewhere it is not.
+        // The value may be equal to the limit or not, anywhere between the two.
         Comparison::Equal | Comparison::NotEqual => lowest <= limit && limit <= highest,
         _ => comparison.holds(highest, limit) != comparison.holds(lowest, limit),
     }
 }
 
 impl Resolved {
-    /// The lost packets behind the figure, where it reads such.
+    /// Returns the lost packets behind the figure, or `None` if it does not read lost packets.
     fn losses(&self, totals: &Totals) -> Option<Losses> {
         let Reads::Metric(metric, Statistic::Value) = self.reads else {
             return None;

@@ -89,16 +89,16 @@ fn quantities_are_read_in_the_unit_of_the_metric() {
 }
 
 #[test]
-fn what_is_wrong_is_said_where_it_stands() {
+fn errors_state_their_position() {
     for (text, offset, message, help) in [
-        ("", 0, "compares nothing", "such as `viewers.loss < 7%`"),
-        ("viewers.loss", 0, "compares nothing", ""),
-        ("loss < 7%", 0, "which metric of what", ""),
+        ("", 0, "no comparison", "such as `viewers.loss < 7%`"),
+        ("viewers.loss", 0, "no comparison", ""),
+        ("loss < 7%", 0, "must name a subject and a metric", ""),
         ("viewers..loss < 7%", 8, "a name is missing", ""),
         ("< 7%", 0, "a name is missing", ""),
-        ("viewers.lo ss < 7%", 8, "`lo ss` is no name", ""),
-        ("viewers.loss = 7%", 13, "no operator `=`", "=="),
-        ("viewers.loss =< 7%", 13, "no operator `=<`", "<="),
+        ("viewers.lo ss < 7%", 8, "`lo ss` is not a name", ""),
+        ("viewers.loss = 7%", 13, "unknown operator `=`", "=="),
+        ("viewers.loss =< 7%", 13, "unknown operator `=<`", "<="),
         ("viewers.loss < ", 15, "missing", "7%"),
         ("viewers.loss < much", 15, "much", ""),
         ("viewers.loss < 7% 8%", 15, "", ""),
@@ -114,12 +114,12 @@ fn what_is_wrong_is_said_where_it_stands() {
             "server.xyzzy < 2",
             7,
             "no metric",
-            "there are socket_drops, udp_receive_errors, ",
+            "expected one of: socket_drops, udp_receive_errors, ",
         ),
         (
             "viewers.startup_delay.p95 < 2",
             28,
-            "a length of time",
+            "is a duration, but",
             "500ms",
         ),
         (
@@ -128,7 +128,7 @@ fn what_is_wrong_is_said_where_it_stands() {
             "`startup_delay` is a distribution",
             "`startup_delay.p95`",
         ),
-        ("viewers.startup_delay.p95 < 7%", 28, "a length of time", ""),
+        ("viewers.startup_delay.p95 < 7%", 28, "a duration", ""),
         ("viewers.loss < 7s", 15, "a share", "0.5%"),
         ("viewers.loss < 7", 15, "has no unit", "`7%`"),
         ("viewers.loss < 1", 15, "has no unit", "`1%`, or `100%`"),
@@ -140,20 +140,20 @@ fn what_is_wrong_is_said_where_it_stands() {
         (
             "viewers.startup_delay.p100 < 2s",
             22,
-            "no statistic `p100`",
+            "unknown statistic `p100`",
             "",
         ),
         (
             "viewers.startup_delay.maxx < 2s",
             22,
-            "no statistic",
+            "unknown statistic",
             "`max`",
         ),
-        ("viewers.startup_delay.p9x < 2s", 22, "no statistic", ""),
+        ("viewers.startup_delay.p9x < 2s", 22, "statistic", ""),
         ("viewers.startup_delay.worst.p95 < 2s", 22, "", "comes last"),
         ("viewers.active.p95 > 5", 15, "a level", "mean, min and max"),
-        ("viewers.loss.max < 7%", 13, "one figure", "`loss.worst`"),
-        ("viewers.failures.timeout.max < 7", 25, "one figure", ""),
+        ("viewers.loss.max < 7%", 13, "single value", "`loss.worst`"),
+        ("viewers.failures.timeout.max < 7", 25, "single value", ""),
         ("tester.failures < 7", 7, "no metric `failures`", ""),
         ("viewers.löss < 7%", 8, "`löss`", ""),
     ] {
@@ -165,7 +165,7 @@ fn what_is_wrong_is_said_where_it_stands() {
     assert!(Threshold::parse(&"v".repeat(1_000_000)).is_err());
 }
 
-/// A window in which so many packets were expected and received.
+/// A window with these numbers of expected and received packets.
 fn packets(expected: u64, received: u64) -> BTreeMap<String, Window> {
     let mut viewers = Recorder::new(VIEWERS);
     viewers.add(EXPECTED, expected);
@@ -173,7 +173,7 @@ fn packets(expected: u64, received: u64) -> BTreeMap<String, Window> {
     BTreeMap::from([("viewers".to_owned(), viewers.take_window())])
 }
 
-/// Judges windows of a second, the first `warm_up` of them left out.
+/// Judges windows of one second, excluding the first `warm_up`.
 fn judge(
     thresholds: &[&str],
     warm_up: u64,
@@ -199,7 +199,7 @@ fn judge(
 }
 
 #[test]
-fn the_run_and_its_worst_window_are_read() {
+fn thresholds_read_the_run_or_its_worst_window() {
     let windows = [
         packets(100, 0),
         packets(100, 99),
@@ -230,14 +230,14 @@ fn the_run_and_its_worst_window_are_read() {
     assert_eq!(found[4], (Some(10.0), Some(3), false));
     assert_eq!(found[5], (Some(1.0), Some(1), false));
     assert!(results.iter().all(|result| !result.in_doubt));
-    // What comes last is the one that nobody wrote.
+    // The implied threshold comes last.
     assert_eq!(results[6].text, "viewers.failed == 0");
     assert!(results[6].implied && results[6].passed);
     assert_eq!(results.len(), 7);
 }
 
 #[test]
-fn what_must_be_zero_is_watched_unless_another_threshold_on_it_is_written() {
+fn zero_threshold_is_implied_unless_one_is_written() {
     let results = |written: &[&str]| {
         let thresholds = written
             .iter()
@@ -264,7 +264,7 @@ fn what_must_be_zero_is_watched_unless_another_threshold_on_it_is_written() {
         ("viewers.expected == 0", Some(7.0))
     );
     assert!(last.implied && !last.passed);
-    // A bound on the other side demands nothing of the sort.
+    // A bound on the other side does not replace it.
     assert_eq!(results(&["viewers.expected > 1"]).len(), 3);
     let found = results(&["viewers.expected < 10"]);
     assert_eq!(found.len(), 2);
@@ -276,7 +276,7 @@ fn what_must_be_zero_is_watched_unless_another_threshold_on_it_is_written() {
 }
 
 #[test]
-fn the_sliver_of_a_last_window_is_not_the_worst() {
+fn short_last_window_is_not_the_worst() {
     let thresholds = vec![Threshold::parse("viewers.loss.worst < 5%").expect("right")];
     let mut judge = Judge::new(thresholds, &SUBJECTS, 0).expect("it fits");
     judge.window(0, 1.0, &packets(100, 99));
@@ -289,7 +289,7 @@ fn the_sliver_of_a_last_window_is_not_the_worst() {
 }
 
 #[test]
-fn a_threshold_without_data_has_failed() {
+fn threshold_without_data_fails() {
     let results = judge(
         &[
             "viewers.startup_delay.p95 < 2s",
@@ -305,14 +305,14 @@ fn a_threshold_without_data_has_failed() {
         assert!(result.no_data && !result.passed, "{result:?}");
         assert_eq!(result.value, None);
     }
-    // Nothing but warm-up: not even a count.
+    // A run that consists of warm-up only has no data, not even for counts.
     for result in judge(&[], 1, &[packets(10, 10)]) {
         assert!(result.no_data && !result.passed, "{result:?}");
     }
 }
 
 #[test]
-fn a_level_that_is_no_number_is_no_data() {
+fn gauge_of_nan_is_no_data() {
     let mut server = Recorder::new(SERVER_CATALOGUE);
     server.set(server::CPU, f64::NAN);
     let window = BTreeMap::from([("server".to_owned(), server.take_window())]);
@@ -326,7 +326,7 @@ fn a_level_that_is_no_number_is_no_data() {
 }
 
 #[test]
-fn failures_are_counted_by_reason_and_in_all() {
+fn failures_are_counted_by_reason_and_in_total() {
     let mut viewers = Recorder::new(VIEWERS);
     viewers.fail("status_404");
     viewers.fail("status_404");
@@ -337,7 +337,7 @@ fn failures_are_counted_by_reason_and_in_all() {
     let values = |results: &[ThresholdResult]| -> Vec<_> {
         results.iter().map(|r| (r.value, r.implied)).collect()
     };
-    // One on a single reason leaves the others watched.
+    // A threshold on a single reason does not replace the implied one.
     let both = [(Some(2.0), false), (Some(3.0), true)];
     assert_eq!(values(&read("viewers.failures.status_404 <= 2")), both);
     let none = [(Some(0.0), false), (Some(3.0), true)];
@@ -354,7 +354,7 @@ fn failures_are_counted_by_reason_and_in_all() {
 }
 
 #[test]
-fn a_reason_counts_those_that_say_it_more_exactly() {
+fn reason_includes_its_more_specific_reasons() {
     let mut viewers = Recorder::new(VIEWERS);
     for reason in ["tls_expired", "tls_alert", "tlsx", "tls"] {
         viewers.fail(reason);
@@ -370,7 +370,7 @@ fn a_reason_counts_those_that_say_it_more_exactly() {
 }
 
 #[test]
-fn clients_of_the_warm_up_are_counted_and_its_figures_are_not() {
+fn warm_up_counts_towards_clients_only() {
     let window = |received: u64, failed: u64| {
         let mut viewers = Recorder::new(VIEWERS);
         viewers.add(EXPECTED, 100);
@@ -379,7 +379,7 @@ fn clients_of_the_warm_up_are_counted_and_its_figures_are_not() {
         (0..failed).for_each(|_| viewers.fail("status_503"));
         BTreeMap::from([("viewers".to_owned(), viewers.take_window())])
     };
-    // The second is of the warm-up too, and the last is clean.
+    // The second window belongs to the warm-up too, and the last has no failures.
     let windows = [window(50, 1), window(60, 3), window(99, 1), window(100, 0)];
     let read = |text: &str| {
         let result = judge(&[text], 2, &windows).swap_remove(0);
@@ -401,21 +401,21 @@ fn clients_of_the_warm_up_are_counted_and_its_figures_are_not() {
     }
     assert_eq!(read("viewers.lost <= 1"), (Some(1.0), true, None));
     assert_eq!(read("viewers.lost.worst <= 1"), (Some(1.0), true, Some(2)));
-    // The last of all is a sliver.
+    // The last window is too short.
     let threshold = Threshold::parse("viewers.failed.worst >= 1").expect("it is one");
     let mut judge_of_worst = Judge::new(vec![threshold], &SUBJECTS, 2).expect("it fits");
     judge_of_worst.window(0, 1.0, &windows[0]);
     judge_of_worst.window(1, 0.1, &windows[3]);
     assert_eq!(judge_of_worst.finish(&BTreeMap::new())[0].value, Some(1.0));
-    // Nobody wrote this one.
+    // The implied threshold.
     let unwritten = &judge(&[], 2, &windows)[0];
     assert_eq!((unwritten.value, unwritten.passed), (Some(5.0), false));
-    // A run that did not get beyond its warm-up measured nothing.
+    // A run that ended within its warm-up measured nothing.
     assert!(judge(&["viewers.failed <= 9"], 4, &windows)[0].no_data);
 }
 
 #[test]
-fn packets_that_the_tester_lost_put_a_threshold_in_doubt() {
+fn packets_lost_by_the_tester_put_thresholds_in_doubt() {
     let with_overflow = |overflow: u64| {
         let mut tester = Recorder::new(TESTER_CATALOGUE);
         tester.add(tester::SOCKET_OVERFLOW, overflow);
@@ -437,7 +437,7 @@ fn packets_that_the_tester_lost_put_a_threshold_in_doubt() {
     assert!(doubt("viewers.lost == 11", 1));
     assert!(doubt("viewers.loss < 0.0105%", 1));
     assert!(!doubt("viewers.loss < 0.0095%", 1));
-    // In the second window 1 % was lost, but just one packet; in the first 10, but 0.01 %.
+    // In the second window one packet was lost, 1 %; in the first window 10 packets, 0.01 %.
     assert!(doubt("viewers.loss.worst < 0.5%", 1));
     assert!(!doubt("viewers.loss.worst < 0.005%", 1));
     assert!(!doubt("viewers.loss.worst < 2%", 5));
@@ -445,7 +445,7 @@ fn packets_that_the_tester_lost_put_a_threshold_in_doubt() {
 }
 
 #[test]
-fn names_are_compared_as_people_mistype_them() {
+fn edit_distance_counts_swaps_as_one() {
     for (a, b, expected) in [
         ("", "", 0),
         ("loss", "", 4),
@@ -459,26 +459,25 @@ fn names_are_compared_as_people_mistype_them() {
 }
 
 crate::metrics! {
-    /// Whose content can be checked.
+    /// A population whose content can be checked.
     pub(crate) CHECKED after POPULATION;
     counters {
-        /// Again.
+        /// Duplicates.
         AGAIN = "again", Count, "";
-        /// Cut.
+        /// Truncated packets.
         CUT = "cut", Count, "";
     }
     gauges {}
     distributions {}
     derived {
-        /// Not right.
+        /// Share of wrong content.
         "wrong", Ratio, "", NotRight(&[EXPECTED, AGAIN], RECEIVED, CUT);
     }
 }
 static CHECKED_GROUPS: [&Group; 2] = [&POPULATION, &CHECKED];
 const CHECKED_VIEWERS: Catalogue = Catalogue(&CHECKED_GROUPS);
 
-/// What becomes of the unwritten threshold on content beside a written one: its outcome, where
-/// there is one.
+/// Result of the implied threshold on content if `written` is given, or `None` if it is not judged.
 fn on_content(written: &str, counts: [u64; 4]) -> Option<bool> {
     let subjects = [("viewers", CHECKED_VIEWERS)];
     let mut recorder = Recorder::new(CHECKED_VIEWERS);
@@ -496,16 +495,16 @@ fn on_content(written: &str, counts: [u64; 4]) -> Option<bool> {
 }
 
 #[test]
-fn wrong_content_fails_though_nobody_wrote_so() {
+fn implied_threshold_on_content_is_judged() {
     let other = "viewers.bitrate >= 0bps";
     assert_eq!(on_content(other, [1000, 1000, 0, 0]), Some(true));
     assert_eq!(on_content(other, [1000, 999, 0, 0]), Some(true));
     assert_eq!(on_content(other, [1000, 998, 0, 0]), Some(false));
     assert_eq!(on_content(other, [1000, 1000, 0, 2]), Some(false));
     assert_eq!(on_content(other, [1000, 1000, 2, 0]), Some(false));
-    // Nothing tells what is right.
+    // The correct content is unknown.
     assert_eq!(on_content(other, [0; 4]), None);
-    // Whoever says what may be lost has thought of it.
+    // An explicit limit on loss or wrong content replaces it.
     for written in [
         "viewers.wrong <= 5%",
         "viewers.loss <= 5%",
@@ -516,7 +515,7 @@ fn wrong_content_fails_though_nobody_wrote_so() {
 }
 
 #[test]
-fn several_populations_are_one_before_anything_is_worked_out() {
+fn pooled_figures_come_from_summed_counters() {
     let one = |expected, received, delay| {
         let mut recorder = Recorder::new(CHECKED_VIEWERS);
         recorder.add(EXPECTED, expected);
@@ -543,7 +542,7 @@ fn several_populations_are_one_before_anything_is_worked_out() {
 }
 
 #[test]
-fn a_rate_leaves_out_what_comes_while_the_run_is_ended() {
+fn rates_exclude_the_shutdown() {
     let window = || {
         let mut viewers = Recorder::new(VIEWERS);
         viewers.add(PAYLOAD_BYTES, 100);

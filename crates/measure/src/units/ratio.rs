@@ -1,12 +1,12 @@
-//! Shares.
+//! Shares, written as percentages.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Kind, QuantityError, misfit, split, too_large};
 
-/// A share from 0 to 1, written `0.5%`. A bare `0` is the only number that needs no `%`: of any
-/// other nobody knows whether 1 is one per cent or all.
+/// A share from 0 to 1, written `0.5%`. Only `0` may omit the `%`: a bare `1` could mean one per
+/// cent or all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Ratio(pub f64);
 
@@ -35,7 +35,7 @@ impl FromStr for Ratio {
 
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The digits of the share, with the point moved: 0.07 is 7%, not 7.000000000000001%.
+        // Moves the point in the decimal digits of the share: 0.07 is 7%, not 7.000000000000001%.
         let scientific = format!("{:e}", self.0);
         let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
         let exponent: i32 = exponent.parse().unwrap_or(0) + 2;

@@ -36,21 +36,21 @@ fn quantities_are_read_in_base_units() {
 }
 
 #[test]
-fn what_is_no_quantity_says_why() {
+fn invalid_quantities_state_the_reason() {
     assert_eq!(said(""), "a quantity is missing");
     assert_eq!(said("-5s"), "`-5s` is below zero");
     for text in ["s", "-", ".5s", "5.s", "1m-2s", "1mx", "NaN", "inf", "--1"] {
         assert!(parse_quantity(text).is_err(), "{text}");
     }
-    assert!(said("5 apples").starts_with("`5 apples`: there is no unit `apples`; there are"));
-    assert!(said("5MB/s").contains("write 8 times as many"));
+    assert!(said("5 apples").starts_with("`5 apples`: unknown unit `apples`; units are"));
+    assert!(said("5MB/s").contains("multiply bytes per second by 8"));
     assert!(said("1m30").contains("a unit is missing"));
     assert!(said("9999999999h").contains("too large"));
     assert!(said(&"9".repeat(1000)).len() < 200);
 }
 
 #[test]
-fn each_kind_takes_only_its_own() {
+fn each_kind_accepts_only_its_own_units() {
     let missing = "20".parse::<TimeSpan>().expect_err("no unit").to_string();
     assert_eq!(
         missing,
@@ -81,7 +81,7 @@ fn each_kind_takes_only_its_own() {
 }
 
 #[test]
-fn they_are_shown_as_people_write_them() {
+fn quantities_are_formatted_as_people_write_them() {
     let span = |nanos| TimeSpan(Duration::from_nanos(nanos)).to_string();
     assert_eq!(span(0), "0s");
     assert_eq!(span(20_000), "20us");
@@ -107,7 +107,7 @@ fn they_are_shown_as_people_write_them() {
     }
     assert_eq!(Ratio(0.005).to_string(), "0.5%");
     assert_eq!(Ratio(1.0).to_string(), "100%");
-    // It is the next power of ten, which has too many digits.
+    // Rounds up to the next power of ten, which has too many digits.
     for text in ["999999999999999999", "999999999999999999%"] {
         let error = parse_quantity(text).expect_err("too large");
         assert!(matches!(error, QuantityError::TooLarge { .. }), "{error:?}");
@@ -123,7 +123,7 @@ fn they_are_shown_as_people_write_them() {
 }
 
 #[test]
-fn frequencies_are_not_written_with_more_digits_than_are_read() {
+fn formatted_frequencies_have_no_more_digits_than_are_parsed() {
     for (text, written) in [
         ("0.0000016155/h", "0.00000000044875/s"),
         ("0.000000000000000000000001/h", "0/s"),
@@ -139,7 +139,7 @@ fn frequencies_are_not_written_with_more_digits_than_are_read() {
 
 proptest! {
     #[test]
-    fn what_is_shown_is_read_back(nanos in 0..u64::MAX / 2, rate: u64, size: u64, often in 1e-6..1e6f64) {
+    fn formatted_quantities_parse_back(nanos in 0..u64::MAX / 2, rate: u64, size: u64, often in 1e-6..1e6f64) {
         let span = TimeSpan(Duration::from_nanos(nanos));
         prop_assert_eq!(span.to_string().parse(), Ok(span));
         let small = TimeSpan(Duration::from_nanos(nanos % 2_000_000_000));
@@ -150,22 +150,22 @@ proptest! {
     }
 
     #[test]
-    fn small_frequencies_are_read_back_as_written(power in -30.0..-4f64) {
+    fn small_frequencies_parse_back(power in -30.0..-4f64) {
         let written = Frequency(10f64.powf(power)).to_string();
         let again: Frequency = written.parse().expect("what is written is read");
         prop_assert_eq!(again.to_string(), written);
     }
 
     #[test]
-    fn ratios_of_few_digits_are_read_back(digits in 0..=1_000_000_000u64) {
+    fn ratios_with_few_digits_parse_back(digits in 0..=1_000_000_000u64) {
         let ratio = Ratio(digits as f64 / 1e9);
         prop_assert_eq!(ratio.to_string().parse(), Ok(ratio));
     }
 
     #[test]
-    fn no_text_brings_it_down(text in "\\PC{0,20}", number in "[0-9]{0,30}\\.?[0-9]{0,30}[a-zA-Z/%µ]{0,5}") {
+    fn no_text_causes_a_panic(text in "\\PC{0,20}", number in "[0-9]{0,30}\\.?[0-9]{0,30}[a-zA-Z/%µ]{0,5}") {
         for text in [&text, &number] {
-            // Either way is right, as long as it comes back.
+            // Both results are valid. The parser only must not panic.
             drop(parse_quantity(text));
             drop(text.parse::<TimeSpan>());
             drop(text.parse::<BitRate>());

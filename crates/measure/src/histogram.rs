@@ -2,39 +2,38 @@
 
 use std::ops::Range;
 
-/// Values below twice this have a bucket each; above, each doubling of the value has so many
-/// buckets. It keeps three significant decimal digits, so that quantiles are within 0.1 %: the
-/// layout of HdrHistogram (hdrhistogram.org).
+/// Values below twice this have a bucket each. Above, each doubling of the value has this many
+/// buckets. This keeps three significant decimal digits, so quantiles are within 0.1 %: the layout
+/// of HdrHistogram (hdrhistogram.org).
 const HALF: u64 = 1 << HALF_BITS;
 const HALF_BITS: u32 = 10;
 
-/// The largest value told apart, in the unit the values are recorded in: with nanoseconds about
-/// 73 minutes. Larger ones count as this one, but keep their part in [`Histogram::max`] and
-/// [`Histogram::mean`].
+/// Largest value that has its own bucket, in the recorded unit: with nanoseconds about 73 minutes.
+/// Larger values go into its bucket; [`Histogram::max`] and [`Histogram::mean`] stay exact.
 const HIGHEST: u64 = (1 << 42) - 1;
 
-/// How many buckets there are.
+/// Number of buckets.
 const BUCKETS: usize = bucket_of(HIGHEST) + 1;
 
-/// The bucket of a value that is at most [`HIGHEST`].
+/// Returns the bucket of a value, which must be at most [`HIGHEST`].
 #[inline]
 const fn bucket_of(value: u64) -> usize {
-    // How many of its lowest bits are not told apart.
+    // Number of low bits that the bucket does not distinguish.
     let dropped = (2 * HALF - 1).leading_zeros() - (value | (2 * HALF - 1)).leading_zeros();
     ((dropped as u64) * HALF + (value >> dropped)) as usize
 }
 
-/// The largest value that falls into a bucket.
+/// Returns the largest value of a bucket.
 fn highest_in(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let dropped = (bucket / HALF).saturating_sub(1);
     ((bucket - dropped * HALF + 1) << dropped) - 1
 }
 
-/// In which of the buckets, values ascending, that value is below or at which the share `quantile`
-/// of all `count` values lies.
+/// Returns the index of the first bucket, in ascending order of values, that contains the
+/// `quantile` of `count` values.
 fn place_of(quantile: f64, count: u64, counts: impl IntoIterator<Item = u64>) -> Option<usize> {
-    // At least one value lies below or at any quantile.
+    // At least one value lies at or below any quantile.
     let wanted = ((quantile * count as f64).ceil() as u64).clamp(1, count.max(1));
     let mut below = 0;
     counts.into_iter().position(|count| {
@@ -43,11 +42,11 @@ fn place_of(quantile: f64, count: u64, counts: impl IntoIterator<Item = u64>) ->
     })
 }
 
-/// A distribution of unsigned values, with exact count, sum, minimum and maximum beside the
+/// Distribution of unsigned values, with exact count, sum, minimum and maximum in addition to the
 /// buckets.
 ///
-/// Costs about 270 KiB when made, so a [`crate::Recorder`] makes one only when it is first used,
-/// and none belongs to a single client. Recording is a few nanoseconds and never allocates.
+/// A histogram takes about 270 KiB, so a [`crate::Recorder`] allocates one on first use, and no
+/// single client has one. Recording takes a few nanoseconds and never allocates.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: Box<[u64; BUCKETS]>,
@@ -64,11 +63,11 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty distribution.
+    /// Creates an empty distribution.
     pub fn new() -> Histogram {
         let buckets = vec![0; BUCKETS].into_boxed_slice();
         Histogram {
-            buckets: buckets.try_into().expect("it is as long as it was made"),
+            buckets: buckets.try_into().expect("the vector has BUCKETS elements"),
             count: 0,
             sum: 0,
             min: u64::MAX,
@@ -76,7 +75,7 @@ impl Histogram {
         }
     }
 
-    /// Adds one value.
+    /// Records one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
         let bucket = &mut self.buckets[bucket_of(value.min(HIGHEST))];
@@ -93,32 +92,33 @@ impl Histogram {
         self.count = self.count.saturating_add(count);
     }
 
-    /// How many values were recorded.
+    /// Number of recorded values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether nothing was recorded.
+    /// True if no value was recorded.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The exact mean, or `None` where nothing was recorded.
+    /// Exact mean, or `None` if no value was recorded.
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum as f64 / self.count() as f64)
     }
 
-    /// The exact smallest value.
+    /// Exact smallest value, or `None` if no value was recorded.
     pub fn min(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.min)
     }
 
-    /// The exact largest value.
+    /// Exact largest value, or `None` if no value was recorded.
     pub fn max(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.max)
     }
 
-    /// The value below or at which the share `quantile` (0 to 1) of all values lies.
+    /// Returns the smallest bucketed value such that at least the share `quantile` (0 to 1) of all
+    /// values is at or below it, or `None` if no value was recorded.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let used = self.used()?;
         let counts = self.buckets[used.clone()].iter().copied();
@@ -126,7 +126,7 @@ impl Histogram {
         Some(highest_in(used.start + place).clamp(self.min, self.max))
     }
 
-    /// The buckets outside which none has a value; `None` where none has.
+    /// Range of the buckets that may have values, or `None` if no value was recorded.
     fn used(&self) -> Option<Range<usize>> {
         (!self.is_empty())
             .then(|| bucket_of(self.min.min(HIGHEST))..bucket_of(self.max.min(HIGHEST)) + 1)
@@ -144,7 +144,7 @@ impl Histogram {
         }
     }
 
-    /// The non-empty buckets, in a form small enough to send and to store.
+    /// Returns the non-empty buckets: a form that is small enough to send and to store.
     pub fn to_sparse(&self) -> Sparse {
         let used = self.used().unwrap_or_default();
         let buckets = used.clone().zip(&self.buckets[used]);
@@ -159,7 +159,7 @@ impl Histogram {
         }
     }
 
-    /// Forgets everything, keeps the memory.
+    /// Removes all values but keeps the memory.
     pub fn clear(&mut self) {
         if let Some(used) = self.used() {
             self.buckets[used].fill(0);
@@ -171,16 +171,16 @@ impl Histogram {
     }
 }
 
-/// The non-empty buckets of a [`Histogram`]: what a window hands over and the run file stores.
+/// Non-empty buckets of a [`Histogram`], as windows carry them and the run file stores them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sparse {
     /// Value and count of each non-empty bucket, values ascending.
     pub buckets: Vec<(u64, u64)>,
     /// Exact sum of all values.
     pub sum: u128,
-    /// Exact smallest value; `u64::MAX` where there is none.
+    /// Exact smallest value; `u64::MAX` if there are no values.
     pub min: u64,
-    /// Exact largest value; 0 where there is none.
+    /// Exact largest value; 0 if there are no values.
     pub max: u64,
 }
 
@@ -196,26 +196,25 @@ impl Default for Sparse {
 }
 
 impl Sparse {
-    /// How many values it holds.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|&(_, count)| count).sum()
     }
 
-    /// The exact mean, or `None` where there are no values.
+    /// Exact mean, or `None` if there are no values.
     pub fn mean(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| self.sum as f64 / count as f64)
     }
 
-    /// The value below or at which the share `quantile` (0 to 1) of all values lies: as of the full
-    /// histogram.
+    /// Returns the quantile (0 to 1), with the same result as [`Histogram::quantile`].
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let counts = self.buckets.iter().map(|&(_, count)| count);
         let place = place_of(quantile, self.count(), counts)?;
         Some(self.buckets[place].0.clamp(self.min, self.max))
     }
 
-    /// How many values are at most `value`, as exactly as buckets are narrow.
+    /// Number of values that are at most `value`, to the accuracy of the buckets.
     pub fn at_most(&self, value: u64) -> u64 {
         let buckets = self
             .buckets
@@ -224,7 +223,7 @@ impl Sparse {
         buckets.map(|&(_, count)| count).sum()
     }
 
-    /// Adds all values of `other`; equal to having recorded both into one histogram.
+    /// Adds all values of `other`. Equal to recording both into one histogram.
     pub fn merge(&mut self, other: &Sparse) {
         if self.buckets.is_empty() {
             *self = other.clone();
@@ -265,7 +264,7 @@ impl Sparse {
         self.max = self.max.max(other.max);
     }
 
-    /// The full histogram of these buckets.
+    /// Expands the buckets into a full histogram.
     pub fn to_histogram(&self) -> Histogram {
         let mut histogram = Histogram::new();
         histogram.merge(self);
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_falls_into_a_bucket_no_wider_than_a_thousandth() {
+    fn buckets_are_no_wider_than_a_thousandth() {
         let around = (0..64).map(|bits| 1u64 << bits).flat_map(|value| {
             [
                 value - 1,
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_has_no_figures() {
+    fn empty_distribution_has_no_figures() {
         let histogram = Histogram::new();
         assert_eq!(histogram.mean(), None);
         assert_eq!(histogram.quantile(0.5), None);

@@ -1,10 +1,10 @@
-//! Figures as people read them: `12.4 ms`, `50.1 Mbit/s`, `0.03 %`.
+//! Formatting of figures for people: `12.4 ms`, `50.1 Mbit/s`, `0.03 %`.
 //!
-//! Three significant digits, and a figure that is not zero never reads as zero.
+//! Figures have three significant digits, and a non-zero figure is never shown as zero.
 
 use crate::Unit;
 
-/// A figure in its unit, for people.
+/// Formats a figure in its unit.
 pub fn figure(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Seconds => seconds(value),
@@ -20,13 +20,13 @@ pub fn figure(unit: Unit, value: f64) -> String {
     }
 }
 
-/// A figure, or a dash where there is no data.
+/// Formats a figure, or a dash if there is no data.
 pub fn figure_or_dash(unit: Unit, value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| figure(unit, value))
 }
 
-/// Processor time as a percentage of one core, as top(1) shows it. Finer than that is noise, but it
-/// is not nothing.
+/// Formats processor time as a percentage of one core, as top(1) does. Values below 1 % are noise,
+/// but are shown as `<1 %` instead of 0.
 pub fn cores(value: f64) -> String {
     let percent = value * 100.0;
     match percent.abs() {
@@ -36,7 +36,7 @@ pub fn cores(value: f64) -> String {
     }
 }
 
-/// A time: nanoseconds to minutes, whichever fits.
+/// Formats a time in the unit that fits, from nanoseconds to hours.
 pub fn seconds(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 {
@@ -54,7 +54,7 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// A length of time to the second, as a clock counts it: `7 s`, `2 min 5 s`, `1 h 3 min`.
+/// Formats a duration, rounded to seconds: `7 s`, `2 min 5 s`, `1 h 3 min`.
 pub fn span(value: f64) -> String {
     let whole = value.max(0.0).round() as u64;
     let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
@@ -67,7 +67,7 @@ pub fn span(value: f64) -> String {
     }
 }
 
-/// A length of time as a clock counts it, and short ones to the tenth of a second: `4.5 s`.
+/// Formats a duration like [`span`], but with a tenth of a second below one minute: `4.5 s`.
 pub fn length(value: f64) -> String {
     match value < 60.0 && (value - value.round()).abs() >= 0.05 {
         true => format!("{value:.1} s"),
@@ -75,7 +75,7 @@ pub fn length(value: f64) -> String {
     }
 }
 
-/// A share as a percentage.
+/// Formats a share as a percentage.
 pub fn ratio(value: f64) -> String {
     let percent = value * 100.0;
     if percent == 0.0 {
@@ -87,7 +87,7 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// A number of things, thousands parted by commas.
+/// Formats a count with commas between thousands.
 pub fn count(value: f64) -> String {
     if value.fract() != 0.0 && value.abs() < 1000.0 {
         return digits(value);
@@ -106,7 +106,7 @@ pub fn count(value: f64) -> String {
     text
 }
 
-/// `1 client`, `2 clients`.
+/// Formats a count with its noun: `1 client`, `2 clients`.
 pub fn plural(number: f64, one: &str, many: &str) -> String {
     format!(
         "{} {}",
@@ -115,7 +115,7 @@ pub fn plural(number: f64, one: &str, many: &str) -> String {
     )
 }
 
-/// A quantity in the unit of the size that fits.
+/// Formats a quantity in the unit that fits its size.
 fn scaled(value: f64, step: f64, units: [&str; 5]) -> String {
     let mut value = value;
     for unit in &units[..4] {
@@ -127,7 +127,7 @@ fn scaled(value: f64, step: f64, units: [&str; 5]) -> String {
     format!("{} {}", digits(value), units[4])
 }
 
-/// Three significant digits, no blank zeros behind the point.
+/// Formats a number with three significant digits and no trailing zeros.
 pub fn digits(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || !size.is_finite() {
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times() {
+    fn times_use_the_unit_that_fits() {
         for (value, text) in [
             (0.0, "0 s"),
             (25e-9, "25 ns"),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_never_rounded_to_nothing() {
+    fn shares_are_never_rounded_to_zero() {
         assert_eq!(ratio(0.0), "0 %");
         assert_eq!(ratio(0.000_001), "0.0001 %");
         assert_eq!(ratio(0.0312), "3.12 %");

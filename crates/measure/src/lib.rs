@@ -1,12 +1,11 @@
-//! What was seen: counters, mergeable histograms, windows, thresholds and the verdict.
+//! Measurement: counters, mergeable histograms, windows, thresholds and the verdict.
 //!
-//! This crate is pure: it opens no file and no socket, reads no clock and starts no thread. A
-//! protocol core may therefore depend on it, and every figure it makes can be tested by feeding it
-//! numbers.
+//! This crate is pure: it opens no file or socket, reads no clock and starts no thread. A protocol
+//! core may therefore depend on it, and tests feed it numbers directly.
 //!
-//! The flow of a figure: a worker adds to a [`Recorder`] while packets arrive; once a second it
-//! takes a [`Window`] out of it; the windows of all workers are merged into one, written to the run
-//! file, judged by the thresholds, and added to the [`Totals`] of the run.
+//! Data flow: a worker adds to a [`Recorder`] while packets arrive. Once a second it takes a
+//! [`Window`] from the recorder. The windows of all workers are merged into one, which is written
+//! to the run file, judged by the thresholds, and added to the [`Totals`] of the run.
 
 #![deny(missing_docs)]
 

@@ -1,80 +1,80 @@
-//! What an emulated link did, once a window: the truth that the figures of clients and server are
-//! held against. Each direction is a subject of its own.
+//! Metrics of an emulated link, collected once a window: the ground truth for the figures of
+//! clients and server. Each direction is a subject.
 
 use crate::metric::{Catalogue, Group, Statistic};
 use crate::totals::Totals;
 
-/// By how much packets may leave late at the 99th percentile, in seconds, before what is measured
-/// over the link is invalid.
+/// Maximum 99th percentile of packets' lateness, in seconds. Beyond it, measurements over the link
+/// are invalid.
 pub const LATENESS_P99_MAX: f64 = 0.001;
 
-/// The subject that is the direction from the clients to the server.
+/// Name of the subject for the direction from the clients to the server.
 pub const UPLINK: &str = "uplink";
 
-/// The subject that is the direction from the server to the clients.
+/// Name of the subject for the direction from the server to the clients.
 pub const DOWNLINK: &str = "downlink";
 
 crate::metrics! {
-    /// One direction of an emulated link. Lengths of packets are with their IP headers.
+    /// One direction of an emulated link. Packet lengths include IP headers.
     pub LINK after Group::NONE;
     counters {
-        /// Packets that came to the link.
+        /// Packets that arrived at the link.
         PACKETS = "packets", Count, "";
-        /// Bytes in them.
+        /// Bytes of `packets`.
         BYTES = "bytes", Bytes, "";
-        /// Packets that the link lost, for whatever reason that is named below. What it should not
-        /// have lost is not among them (`overload`).
+        /// Packets that the link dropped, for any of the reasons below. Packets that it dropped
+        /// unintentionally (`overload`) are not included.
         LOST = "lost", Count, "";
-        /// Those of `lost` that were lost by chance, or because a list names them.
+        /// Packets of `lost` that were dropped at random, or because a list names them.
         LOST_BY_CHANCE = "lost_by_chance", Count, "";
-        /// Those of `lost` that came in an outage.
+        /// Packets of `lost` that arrived during an outage.
         LOST_IN_OUTAGES = "lost_in_outages", Count, "";
-        /// Those of `lost` that were longer than the link's MTU.
+        /// Packets of `lost` that were longer than the link's MTU.
         LOST_TOO_LONG = "lost_too_long", Count, "";
-        /// Those of `lost` that found the queue full.
+        /// Packets of `lost` that arrived when the queue was full.
         LOST_QUEUE_FULL = "lost_queue_full", Count, "";
-        /// Those of `lost` that CoDel dropped, because the queue stood too long.
+        /// Packets of `lost` that CoDel dropped because of standing queue delay.
         LOST_BY_CODEL = "lost_by_codel", Count, "RFC 8289";
-        /// Packets that arrived at the other end, second copies left out.
+        /// Packets delivered at the other end, without duplicates.
         DELIVERED = "delivered", Count, "";
-        /// Bytes in them.
+        /// Bytes of `delivered`.
         DELIVERED_BYTES = "delivered_bytes", Bytes, "";
-        /// Second copies that arrived at the other end.
+        /// Duplicates delivered at the other end.
         DUPLICATED = "duplicated", Count, "";
-        /// Those of `delivered` that arrived after one that had come later.
+        /// Packets of `delivered` that were overtaken by a packet that arrived at the link later.
         REORDERED = "reordered", Count, "";
-        /// Those of `delivered` that arrived with a wrong bit.
+        /// Packets of `delivered` with a bit error.
         CORRUPTED = "corrupted", Count, "";
-        /// Packets that were dropped because the emulator could not keep up: the tester's own
-        /// fault. They are in no other figure.
+        /// Packets dropped because the emulator could not keep up, which is the tester's own fault.
+        /// They count in no other metric.
         OVERLOAD = "overload", Count, "proc(5), /proc/net/dev, drop";
     }
     gauges {
-        /// The most bytes that waited in the link's queue at once, in the window.
+        /// Maximum number of bytes in the link's queue during the window.
         QUEUE_BYTES = "queue_bytes", Bytes, "", Max;
     }
     distributions {
-        /// How long each packet was to take, from when it came to when it was to leave: queue,
-        /// serialisation, propagation and jitter.
+        /// Planned time in the link for each packet, from its arrival to its planned departure:
+        /// queueing, serialization, propagation and jitter.
         PLANNED_DELAY = "planned_delay", Seconds, "";
-        /// How long it took: where the emulator was kept from its work, at most.
+        /// Actual time in the link for each packet. An upper bound if the emulator was delayed.
         DELAY = "delay", Seconds, "";
-        /// How much later than planned it left; where the emulator was kept from its work, with the
-        /// longest that it may have waited to be taken in.
+        /// Lateness of each packet's departure. If the emulator was delayed, it includes the
+        /// longest time that the packet may have waited to be read.
         LATENESS = "lateness", Seconds, "";
     }
     derived {
-        /// The share of packets that the link lost, of those whose fate is known.
+        /// Share of the packets with a known fate that the link dropped.
         "loss", Ratio, "", Share(LOST, DELIVERED);
-        /// Bits of packets per second that arrived at the other end.
+        /// Bit rate of the packets delivered at the other end.
         "bitrate", BitsPerSecond, "", Rate(DELIVERED_BYTES, 8);
     }
 }
 
 static GROUPS: [&Group; 1] = [&LINK];
 
-/// The subjects that a link is, from the clients to the server and back: of one that a population
-/// has for itself, or that all share.
+/// Names of the subjects of a link, uplink first: of the link of `population`, or of the link that
+/// all populations share.
 pub fn subjects(population: Option<&str>) -> [String; 2] {
     [UPLINK, DOWNLINK].map(|direction| match population {
         Some(population) => format!("{population}_{direction}"),
@@ -82,16 +82,16 @@ pub fn subjects(population: Option<&str>) -> [String; 2] {
     })
 }
 
-/// The metrics of the subjects [`UPLINK`] and [`DOWNLINK`].
+/// Metrics of the subjects [`UPLINK`] and [`DOWNLINK`].
 pub static LINK_CATALOGUE: Catalogue = Catalogue(&GROUPS);
 
-/// Why a direction did not do what it was to do: the tester's own fault.
+/// Reason why a direction did not work as configured because of the tester, or `None`.
 pub fn unfit(totals: &Totals) -> Option<String> {
     let dropped = totals.counter(OVERLOAD);
     if dropped > 0 {
         let packets = crate::human::plural(dropped as f64, "packet", "packets");
         return Some(format!(
-            "it dropped {packets} by its own fault, because it could not keep up"
+            "{packets} were dropped because the emulator could not keep up"
         ));
     }
     let late = totals
@@ -99,6 +99,6 @@ pub fn unfit(totals: &Totals) -> Option<String> {
         .filter(|&late| late > LATENESS_P99_MAX)?;
     let [late, most] = [late, LATENESS_P99_MAX].map(crate::human::seconds);
     Some(format!(
-        "1 % of its packets left {late} late or more, where {most} is allowed"
+        "1 % of its packets left at least {late} late (limit {most})"
     ))
 }

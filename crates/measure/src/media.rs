@@ -1,12 +1,12 @@
-//! What servers say of their media, and whether clients that pick among it at random are dealt
-//! alike.
+//! Media descriptions of servers, and whether clients that pick URLs at random generate a
+//! reproducible load.
 //!
-//! With k URLs of bit rates r of which each of n clients picks one, all as likely, what they ask
-//! for together has the mean n × mean(r) and the standard deviation √n × sd(r). So the relative
-//! standard deviation, by which another seed gives another load, is cv / √n, where cv = sd(r) /
-//! mean(r) is the coefficient of variation over the URLs. The same holds for how long clients play.
-//! Of a share p of the URLs that have one format, the share of clients that play it has the
-//! standard deviation √(p (1 - p) / n). Each of these is held against [`UNCERTAIN`].
+//! If each of n clients picks one of k URLs with bit rates r, all with equal probability, the total
+//! bit rate has mean n × mean(r) and standard deviation √n × sd(r). The relative standard deviation
+//! of the load between seeds is therefore cv / √n, where cv = sd(r) / mean(r) is the coefficient of
+//! variation over the URLs. The same holds for play times. If a share p of the URLs has one format,
+//! the share of clients that play it has the standard deviation √(p (1 - p) / n). Each of these is
+//! compared with [`UNCERTAIN`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,99 +14,99 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// From this standard deviation on, relative to the whole, picking at random is said to make a
-/// result uncertain: one run in twenty then differs by more than twice of it.
+/// Relative standard deviation above which picking at random makes a result uncertain: one run in
+/// twenty then differs by more than twice this value.
 pub const UNCERTAIN: f64 = 0.02;
 
-/// What a server says of the media of one URL, before any of it is played.
+/// A server's description of the media of one URL, before it is played.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MediaDescription {
-    /// How long it is, in seconds; null where that is not said, as of a live stream.
+    /// Duration in seconds; `null` if not stated, as for a live stream.
     pub length: Option<f64>,
-    /// The bit rate of all its streams that state one, or of the whole where that is stated, in
-    /// bit/s; null where none is.
+    /// Sum of the bit rates of all streams that state one, or the stated bit rate of the whole, in
+    /// bit/s; `null` if none is stated.
     pub bitrate: Option<u64>,
-    /// What each stream carries.
+    /// The streams.
     pub streams: Vec<StreamDescription>,
 }
 
-/// What a server says of one stream.
+/// A server's description of one stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamDescription {
-    /// What it carries: `video`, `audio`, `text`, `application` or `other`.
+    /// Type of media: `video`, `audio`, `text`, `application` or `other`.
     pub kind: String,
-    /// The encoding's name; null where it is not said.
+    /// Name of the encoding; `null` if not stated.
     pub codec: Option<String>,
-    /// The clock of its timestamps in Hz, which of most sound is the sampling rate; null where it
-    /// is not said.
+    /// Clock rate of the timestamps in Hz, which for most audio is the sampling rate; `null` if not
+    /// stated.
     pub clock_rate: Option<u32>,
-    /// Channels of sound; null where they are not said.
+    /// Number of audio channels; `null` if not stated.
     pub channels: Option<u32>,
-    /// Width and height of pictures; null where they are not said.
+    /// Width and height of the pictures; `null` if not stated.
     pub resolution: Option<(u32, u32)>,
-    /// Its bit rate in bit/s; null where it is not said.
+    /// Bit rate in bit/s; `null` if not stated.
     pub bitrate: Option<u64>,
 }
 
-/// A URL of a population, and what its server said of it.
+/// A URL of a population with its server's description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DescribedUrl {
-    /// The population.
+    /// Name of the population.
     pub population: String,
     /// The URL, without its password.
     pub url: String,
-    /// What was said; null where nothing could be learnt.
+    /// The description; `null` if it could not be obtained.
     pub description: Option<MediaDescription>,
-    /// Why nothing could be learnt.
+    /// Reason why there is no description.
     pub failure: Option<String>,
 }
 
-/// In what the URLs of a population differ.
+/// Property in which the URLs of a population differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DifferenceKind {
-    /// In their stated bit rates.
+    /// Stated bit rate.
     BitRate,
-    /// In how long a client plays.
+    /// Play time of a client.
     Length,
-    /// In codec, resolution or sampling rate.
+    /// Codec, resolution or sampling rate.
     Format,
 }
 
-/// A difference among the URLs of a population that makes picking at random uncertain.
+/// A difference between the URLs of a population that makes picking at random uncertain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
-    /// The population.
+    /// Name of the population.
     pub population: String,
-    /// In what they differ.
+    /// Property in which they differ.
     pub kind: DifferenceKind,
-    /// By how much the load differs from seed to seed: its standard deviation, relative to the
-    /// whole.
+    /// Standard deviation of the load between seeds, relative to the whole.
     pub deviation: f64,
-    /// The same in a sentence, with the figures that it comes from.
+    /// The difference as a sentence, with the underlying figures.
     pub text: String,
 }
 
-/// What was learnt of the media of a scenario, before the run.
+/// Descriptions of the media of a scenario, obtained before the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Media {
-    /// Each URL of each population, in the scenario's order.
+    /// All URLs of all populations, in the scenario's order.
     pub urls: Vec<DescribedUrl>,
-    /// What makes picking among them at random uncertain.
+    /// Differences that make picking at random uncertain.
     pub differences: Vec<Difference>,
 }
 
-/// How the clients of a population pick.
+/// How the clients of a population pick URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picking {
-    /// How many clients play at a time, at most.
+    /// Maximum number of clients that play at the same time.
     pub clients: u64,
-    /// When each leaves at the latest; none where that is when its media ends.
+    /// Time after which each client leaves at the latest; `None` if clients leave when their media
+    /// ends.
     pub leave: Option<Duration>,
 }
 
 impl StreamDescription {
-    /// Its format in a few words, such as `H264 1280x720` or `MPEG4-GENERIC 48000 Hz`.
+    /// Format in a few words, such as `H264 1280x720` or `MPEG4-GENERIC 48000 Hz`.
     pub fn format(&self) -> String {
         let mut text = self
             .codec
@@ -128,13 +128,13 @@ impl StreamDescription {
 }
 
 impl MediaDescription {
-    /// The formats of all its streams in a few words.
+    /// Formats of all streams in a few words.
     pub fn format(&self) -> String {
         let formats: Vec<String> = self.streams.iter().map(StreamDescription::format).collect();
         formats.join(" + ")
     }
 
-    /// The kinds of its streams whose bit rate is not stated; none where that of the whole is.
+    /// Types of the streams that state no bit rate; empty if the bit rate of the whole is stated.
     pub fn unstated(&self) -> Vec<&str> {
         let stated: u64 = self.streams.iter().filter_map(|s| s.bitrate).sum();
         if self.bitrate.is_some_and(|whole| whole != stated) {
@@ -145,10 +145,11 @@ impl MediaDescription {
     }
 }
 
-/// What differs so much among what was described of one population that picking at random makes a
-/// result uncertain.
+/// Returns the differences between the described URLs of a population that make picking at random
+/// uncertain.
 ///
-/// What is not stated is not compared; each sentence says of how many URLs that is.
+/// Values that are not stated are not compared. Each sentence gives the number of URLs with a known
+/// value.
 pub fn differences(population: &str, urls: &[DescribedUrl], picking: Picking) -> Vec<Difference> {
     let described: Vec<&MediaDescription> = urls
         .iter()
@@ -179,14 +180,15 @@ pub fn differences(population: &str, urls: &[DescribedUrl], picking: Picking) ->
 
 struct Compare<'a> {
     population: &'a str,
-    /// How many URLs there are.
+    /// Number of URLs of the population.
     all: usize,
     clients: u64,
 }
 
 impl Compare<'_> {
     fn bit_rates(&self, described: &[&MediaDescription]) -> Option<Difference> {
-        // A picture alone is not to be held against a picture with its sound.
+        // Only descriptions that lack the same bit rates are compared: video alone must not be
+        // compared with video and audio.
         let mut alike: BTreeMap<Vec<&str>, Vec<f64>> = BTreeMap::new();
         for media in described {
             if let Some(rate) = media.bitrate {
@@ -202,8 +204,8 @@ impl Compare<'_> {
                 .to_owned()
         })?;
         let text = format!(
-            "the bit rates of the URLs differ: {figures}{}; what {} clients that pick at random ask for \
-             together then differs by {:.1} % from seed to seed (standard deviation)",
+            "the bit rates of the URLs differ: {figures}{}; the total bit rate of {} clients that pick at \
+             random then varies by {:.1} % from seed to seed (standard deviation)",
             self.of(rates.len()),
             self.clients,
             deviation * 100.0
@@ -225,8 +227,8 @@ impl Compare<'_> {
             format!("{seconds:.1}").trim_end_matches(".0").to_owned()
         })?;
         let text = format!(
-            "clients play for times that differ with the URL: {figures}{}; how long {} clients that pick at random \
-             play together then differs by {:.1} % from seed to seed (standard deviation)",
+            "the play times of the URLs differ: {figures}{}; the total play time of {} clients that pick at random \
+             then varies by {:.1} % from seed to seed (standard deviation)",
             self.of(lengths.len()),
             self.clients,
             deviation * 100.0
@@ -265,7 +267,7 @@ impl Compare<'_> {
             shown.push(format!("{} more formats", counts.len() - shown.len()));
         }
         let text = format!(
-            "the formats of the URLs differ: {}{}; which share of {} clients that pick at random plays one of them differs by \
+            "the formats of the URLs differ: {}{}; the share of {} clients that pick one of them at random then varies by \
              {:.1} percentage points from seed to seed (standard deviation)",
             shown.join(", "),
             self.of(described.len()),
@@ -275,8 +277,8 @@ impl Compare<'_> {
         Some(self.difference(DifferenceKind::Format, deviation, text))
     }
 
-    /// The relative standard deviation of a sum of as many picks as there are clients, and the
-    /// figures in words; none where it is not worth a word.
+    /// Returns the relative standard deviation of a sum of one pick per client, and the figures as
+    /// text; `None` if the deviation is insignificant.
     fn spread(
         &self,
         figures: &[f64],
@@ -308,12 +310,12 @@ impl Compare<'_> {
         })
     }
 
-    /// Of how many URLs something is known, where that is not of all.
+    /// States for how many URLs the value is known; empty if for all.
     fn of(&self, known: usize) -> String {
         if known == self.all {
             return String::new();
         }
-        format!(" (known of {known} of {} URLs)", self.all)
+        format!(" (known for {known} of {} URLs)", self.all)
     }
 
     fn difference(&self, kind: DifferenceKind, deviation: f64, text: String) -> Difference {
@@ -356,12 +358,12 @@ mod tests {
     }
 
     #[test]
-    fn alike_media_is_not_worth_a_word() {
+    fn similar_media_has_no_differences() {
         let urls = vec![url(Some(1_000_000), Some(60.0), "H264"); 10];
         assert_eq!(found(&urls, 10, None), []);
         assert_eq!(found(&urls[..1], 10, None), []);
         assert_eq!(found(&[], 10, None), []);
-        // Nor is what nothing is said of, or what others have.
+        // URLs without stated values and URLs of other populations are ignored.
         let blind = vec![url(None, None, "H264"); 10];
         assert_eq!(found(&blind, 10, None), []);
         let mut others = vec![
@@ -373,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_judged_by_how_many_pick() {
+    fn differences_depend_on_the_number_of_clients() {
         let urls = [
             url(Some(1_000_000), Some(60.0), "H264"),
             url(Some(3_000_000), Some(60.0), "H264"),
@@ -396,8 +398,8 @@ mod tests {
     }
 
     #[test]
-    fn the_deviation_is_that_of_picks() {
-        // By going through every way in which three clients can pick of two.
+    fn deviation_matches_an_enumeration_of_all_picks() {
+        // Enumerates all ways in which three clients can pick one of two URLs.
         let (rates, clients) = ([1.0, 3.0], 3u32);
         let sums: Vec<f64> = (0..2u32.pow(clients))
             .map(|ways| {
@@ -414,14 +416,14 @@ mod tests {
     }
 
     #[test]
-    fn lengths_count_up_to_when_clients_leave() {
+    fn play_times_are_capped_at_leaving() {
         let urls = [
             url(None, Some(60.0), "H264"),
             url(None, Some(600.0), "H264"),
         ];
         assert_eq!(found(&urls, 100, None)[0].kind, DifferenceKind::Length);
         assert_eq!(found(&urls, 100, Some(60)), []);
-        // 60 and 90: cv 0.2, of 25 clients 4 %.
+        // 60 and 90: cv 0.2, for 25 clients 4 %.
         let differences = found(&urls, 25, Some(90));
         assert!((differences[0].deviation - 0.04).abs() < 1e-12);
     }
@@ -443,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_stated_is_not_compared_and_said() {
+    fn unstated_values_are_not_compared() {
         let mut urls = vec![url(Some(1_000_000), None, "H264"); 2];
         urls.extend(vec![url(Some(4_000_000), None, "H264"); 2]);
         urls.push(url(None, None, "H264"));
@@ -453,8 +455,8 @@ mod tests {
             ..urls[0].clone()
         });
         let text = &found(&urls, 10, None)[0].text;
-        assert!(text.contains("(known of 4 of 6 URLs)"), "{text}");
-        // A picture whose sound states none, beside one that has none.
+        assert!(text.contains("(known for 4 of 6 URLs)"), "{text}");
+        // A video whose audio states no bit rate is not compared with a video without audio.
         let mut with_sound = url(Some(9_000_000), None, "H264");
         let media = with_sound.description.as_mut().expect("it is described");
         media.streams.push(StreamDescription {

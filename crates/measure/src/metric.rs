@@ -1,20 +1,20 @@
-//! The catalogue: what each figure is called, what it means, and where it is kept.
+//! The metric catalogue: name, definition and storage of each metric.
 //!
-//! Metrics come in [`Group`]s, made by the [`crate::metrics!`] macro. A subject (a population, the
-//! server, the tester) has a [`Catalogue`]: a chain of groups whose numbers follow on each other,
-//! so that the place of a counter is a constant and adding to it is one indexed addition. A
-//! protocol adds a group of its own in its own folder; nothing else needs to know.
+//! Metrics are declared in [`Group`]s by the [`crate::metrics!`] macro. A subject (a population,
+//! the server, the tester) has a [`Catalogue`]: a chain of groups with consecutive numbers. The
+//! index of a counter is therefore a constant, and adding to it is one indexed addition. A protocol
+//! declares its group in its own folder; no other code needs to know it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::summary::SummaryRow;
 
-/// What the values of a metric are, in SI base units.
+/// Unit of a metric's values, in SI base units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// A plain number of things.
+    /// A count.
     Count,
     /// Seconds. Distributions record nanoseconds and are shown in seconds.
     Seconds,
@@ -29,7 +29,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit's symbol; empty for plain numbers and shares.
+    /// Symbol of the unit; empty for counts and shares.
     pub const fn symbol(self) -> &'static str {
         match self {
             Unit::Count | Unit::Ratio => "",
@@ -40,14 +40,14 @@ impl Unit {
         }
     }
 
-    /// Whether a level of this unit is taken over a window's time (cores in use, a share of the
-    /// time) rather than at one moment (clients, bytes held). A window of a few milliseconds has no
-    /// peak of such a level.
+    /// True if a gauge of this unit is an average over a window (cores in use, a share of the time)
+    /// instead of a value at one moment (clients, bytes held). A window of a few milliseconds has
+    /// no meaningful peak of such a gauge.
     pub const fn is_over_time(self) -> bool {
         matches!(self, Unit::Cores | Unit::Ratio | Unit::BitsPerSecond)
     }
 
-    /// What one recorded step of a distribution is worth in this unit.
+    /// Value of one recorded step of a distribution in this unit.
     pub const fn scale(self) -> f64 {
         match self {
             Unit::Seconds => 1e-9,
@@ -56,140 +56,141 @@ impl Unit {
     }
 }
 
-/// Where in a [`crate::Recorder`] a counter is kept.
+/// Index of a counter in a [`crate::Recorder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CounterId(pub u16);
 
-/// Where in a [`crate::Recorder`] a gauge is kept.
+/// Index of a gauge in a [`crate::Recorder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GaugeId(pub u16);
 
-/// Where in a [`crate::Recorder`] a distribution is kept.
+/// Index of a distribution in a [`crate::Recorder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HistogramId(pub u16);
 
-/// How the gauges of several workers become one.
+/// How the gauges of several workers are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// They are added up.
+    /// The sum.
     Sum,
-    /// The largest counts.
+    /// The maximum.
     Max,
 }
 
-/// Where the value of a metric comes from.
+/// Source of a metric's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricSource {
-    /// Counted up as things happen.
+    /// A counter.
     Counter(CounterId),
-    /// A level, taken once a window. Over the run it has a mean, a minimum and a maximum.
+    /// A gauge, sampled once a window. Over the run it has a mean, a minimum and a maximum.
     Gauge(GaugeId, Join),
-    /// The distribution of single values.
+    /// A distribution of single values.
     Distribution(HistogramId),
-    /// Two counters together.
+    /// The sum of two counters.
     Sum(CounterId, CounterId),
-    /// The first counter less the second.
+    /// The first counter minus the second.
     Difference(CounterId, CounterId),
-    /// The first counter less the second, as a share of the first.
+    /// The first counter minus the second, as a share of the first.
     LossRatio(CounterId, CounterId),
-    /// The first counter, as a share of both together.
+    /// The first counter, as a share of the sum of both.
     Share(CounterId, CounterId),
-    /// The share of the first counters together that is not right, where right is the second
-    /// counter less the third.
+    /// The share of the sum of the first counters that is not correct. Correct is the second
+    /// counter minus the third.
     NotRight(&'static [CounterId], CounterId, CounterId),
     /// A counter times a factor, per second.
     Rate(CounterId, u32),
-    /// A counter times a power of ten, such as -9 to show nanoseconds in seconds.
+    /// A counter times a power of ten: -9 shows nanoseconds in seconds.
     Scaled(CounterId, i32),
 }
 
-/// One metric: its name and its definition.
+/// A metric: its name and its definition.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The stable name, as thresholds and reports use it.
+    /// Stable name, as thresholds and reports use it.
     pub name: &'static str,
-    /// What its values are.
+    /// Unit of the values.
     pub unit: Unit,
-    /// Where its value comes from.
+    /// Source of the value.
     pub source: MetricSource,
-    /// Its definition.
+    /// Definition.
     pub doc: &'static str,
-    /// Where the definition stands, such as an RFC and its section; empty where it is our own.
+    /// Origin of the definition, such as an RFC and its section; empty if it is specific to
+    /// streamgauge.
     pub reference: &'static str,
 }
 
-/// Metrics that belong together. Made by [`crate::metrics!`].
+/// Metrics that belong together. Declared by [`crate::metrics!`].
 #[derive(Debug)]
 pub struct Group {
-    /// The metrics, in the order in which reports show them.
+    /// Metrics, in the order of reports.
     pub metrics: &'static [Metric],
-    /// One more than the last counter's number.
+    /// Number of the last counter plus one.
     pub counters_end: u16,
-    /// One more than the last gauge's number.
+    /// Number of the last gauge plus one.
     pub gauges_end: u16,
-    /// One more than the last distribution's number.
+    /// Number of the last distribution plus one.
     pub histograms_end: u16,
-    /// How runs with this group stand in a table, column by column. Where several groups of a
-    /// catalogue say so, all count.
+    /// Columns of a table of runs with this group. The columns of all groups of a catalogue are
+    /// shown.
     pub table: &'static [TableColumn],
-    /// What the summary of a run shows of a population with this group, in rows that follow on each
-    /// other. Where several groups of a catalogue say so, all count.
+    /// Consecutive rows of the run summary for a population with this group. The rows of all groups
+    /// of a catalogue are shown.
     pub summary: &'static [&'static [SummaryRow]],
-    /// What makes a run with this group no candidate for the best of a column, the first that
-    /// holds.
+    /// Conditions that exclude a run with this group from the best of a column. The first that
+    /// holds is reported.
     pub disqualifiers: &'static [Disqualifier],
-    /// How media that came is checked. Where several groups of a catalogue say so, the first
+    /// How received media is checked. If several groups of a catalogue declare it, the first
     /// counts.
     pub content: &'static [ContentCheck],
 }
 
-/// How it is told of media whether what came is what was sent: the metrics that say so. The streams
-/// of a client in the run file count some of them under the same names.
+/// Metrics that compare received media with sent media. The streams of a client in the run file
+/// contain some of them under the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentCheck {
-    /// The bytes of media that came.
+    /// Bytes of media received.
     pub payload: &'static str,
-    /// What should have come.
+    /// Media that should have been received.
     pub expected: &'static str,
-    /// What of that came, first copies only.
+    /// The part of `expected` that was received, without duplicates.
     pub received: &'static str,
-    /// What came and should not have: copies, what was late, what is of others.
+    /// Received but unwanted: duplicates, late packets, packets of other streams.
     pub unwanted: &'static [&'static str],
-    /// What came and is not as it was sent.
+    /// Received with different content than sent.
     pub damaged: &'static str,
-    /// Gaps in the packets where nothing else says what was sent.
+    /// Gaps in the packets, if no other source tells what was sent.
     pub gaps: &'static str,
-    /// The packets that are missing in those gaps, at least.
+    /// Minimum number of packets missing in those gaps.
     pub missing: &'static str,
-    /// The packets that came.
+    /// Packets received.
     pub packets: &'static str,
-    /// Where a stream of a client has `unwanted` and `damaged`: a JSON pointer.
+    /// JSON pointer to `unwanted` and `damaged` in a stream of a client.
     pub unwanted_at: &'static str,
-    /// Where a stream of a client has `gaps`, `missing` and `packets`: a JSON pointer.
+    /// JSON pointer to `gaps`, `missing` and `packets` in a stream of a client.
     pub packets_at: &'static str,
-    /// The metrics whose thresholds say how much may be wrong, the best first.
+    /// Metrics whose thresholds set the allowed share of wrong content, in order of preference.
     pub allowed_by: &'static [&'static str],
 }
 
-/// Too large a share of something that is not as it should be: a run of which that holds did not
-/// serve what was asked.
+/// Exclusion of runs in which too large a share went wrong: such a run did not serve what was
+/// requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disqualifier {
-    /// The counters that are not to be above zero, together.
+    /// Counters that should be zero. Their sum is compared.
     pub parts: &'static [&'static str],
-    /// The metric of which they are a share.
+    /// Metric of which the sum is a share.
     pub of: &'static str,
-    /// What happened to that share, in words.
+    /// Description of what happened to that share.
     pub words: &'static str,
-    /// The metric whose threshold may allow more than is allowed of anything.
+    /// Metric whose threshold may allow a larger share than the default.
     pub allowed_by: Option<&'static str>,
 }
 
-/// Which figure of a metric is meant.
+/// Figure of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Statistic {
-    /// The metric's own value: of counters and what is derived from them. Of distributions and
-    /// levels, the mean.
+    /// The metric's own value, for counters and derived metrics. The mean, for distributions and
+    /// gauges.
     Value,
     /// Arithmetic mean.
     Mean,
@@ -197,73 +198,73 @@ pub enum Statistic {
     Min,
     /// Largest value.
     Max,
-    /// The value at this share (0 to 1) of a distribution.
+    /// Quantile (0 to 1) of a distribution.
     Quantile(f64),
-    /// How many values a distribution holds.
+    /// Number of values in a distribution.
     Count,
 }
 
-/// A column of a table in which runs stand below each other.
+/// A column of a table that compares runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableColumn {
-    /// Its stable name, such as `datagram_delay_p50`.
+    /// Stable name, such as `datagram_delay_p50`.
     pub name: &'static str,
-    /// The metric that it shows. One that the catalogue does not have is not shown.
+    /// Metric to show. The column is omitted if the catalogue does not contain it.
     pub metric: &'static str,
-    /// Which of the metric's figures.
+    /// Figure of the metric.
     pub statistic: Statistic,
-    /// Its heading, in two lines. Seconds are shown in milliseconds, shares in percent, bit rates
-    /// in Mb/s, bytes in MiB.
+    /// Heading, in two lines. Seconds are shown in milliseconds, shares in percent, bit rates in
+    /// Mb/s, bytes in MiB.
     pub heading: [&'static str; 2],
-    /// Which end of it is the better one.
+    /// Direction of improvement.
     pub better: Better,
-    /// Counters of which one must be above zero, or else the figure is unknown, and not zero.
-    /// Empty: it is always known.
+    /// Counters of which at least one must be above zero; otherwise the figure is unknown instead
+    /// of zero. Empty: always known.
     pub known_with: &'static [&'static str],
-    /// Counters that must all be zero, or else the figure is not shown because another says it
-    /// better. Empty: it is always shown.
+    /// Counters that must all be zero; otherwise the figure is omitted because another one is more
+    /// accurate. Empty: always shown.
     pub only_without: &'static [&'static str],
-    /// Whether it is made of packets' times, of which some may be those of reading
-    /// (`timed_by_reading`).
+    /// True if the figure is computed from packets' arrival times, some of which may be times of
+    /// reading (`timed_by_reading`).
     pub of_times: bool,
-    /// What it shows beside or instead of its metric.
+    /// Meaning of the column, in addition to or instead of its metric.
     pub meaning: Meaning,
-    /// Whether a run with media of which it is not known says so.
+    /// True if a run with media shows the column as unknown when it has no value.
     pub says_unknown: bool,
-    /// How soon it may be left out of a table that is too wide, the smallest first. `None`: only
-    /// where it is zero in every run.
+    /// Order in which columns are dropped from a table that is too wide, smallest first. `None`:
+    /// dropped only if it is zero in every run.
     pub hidden_at: Option<u8>,
 }
 
-/// What a column is to whoever compares runs.
+/// Meaning of a column when runs are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// A figure of its metric, and nothing more.
+    /// A figure of its metric without further meaning.
     Figure,
-    /// The rate of media or messages: half of the seconds had at least as much.
+    /// Rate of media or messages: half of the seconds had at least this much.
     BitRate,
-    /// The rate of what is done for clients and is counted as a whole, such as messages that are
-    /// acknowledged: half of the seconds had at least as much.
+    /// Rate of operations that are counted as a whole, such as acknowledged messages: half of the
+    /// seconds had at least this much.
     Done,
-    /// The clients that were served, of those that asked.
+    /// Clients that were served, of those that requested something.
     Served,
-    /// The server's processor time for each Gb/s of media that came right, in cores.
+    /// The server's processor time per Gb/s of correctly received media, in cores.
     CpuPerGbit,
-    /// The server's processor time for each of [`Meaning::Done`].
+    /// The server's processor time per operation of [`Meaning::Done`].
     CpuPerDone,
 }
 
-/// Which end of a column is the better one.
+/// Direction in which a column improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// The largest figure.
+    /// The largest figure is the best.
     Larger,
-    /// The smallest.
+    /// The smallest figure is the best.
     Smaller,
 }
 
 impl TableColumn {
-    /// A column of which the smallest figure is the best.
+    /// Creates a column of which the smallest figure is the best.
     pub const fn smaller(
         name: &'static str,
         metric: &'static str,
@@ -285,7 +286,7 @@ impl TableColumn {
         }
     }
 
-    /// A column of which the largest figure is the best.
+    /// Creates a column of which the largest figure is the best.
     pub const fn larger(
         name: &'static str,
         metric: &'static str,
@@ -298,7 +299,7 @@ impl TableColumn {
         }
     }
 
-    /// The same, unknown where all these counters are zero.
+    /// Makes the figure unknown if all these counters are zero.
     pub const fn known_with(self, counters: &'static [&'static str]) -> TableColumn {
         TableColumn {
             known_with: counters,
@@ -306,7 +307,7 @@ impl TableColumn {
         }
     }
 
-    /// The same, shown only where all these counters are zero.
+    /// Shows the figure only if all these counters are zero.
     pub const fn only_without(self, counters: &'static [&'static str]) -> TableColumn {
         TableColumn {
             only_without: counters,
@@ -314,7 +315,7 @@ impl TableColumn {
         }
     }
 
-    /// The same, made of packets' times.
+    /// Marks the figure as computed from packets' arrival times.
     pub const fn of_times(self) -> TableColumn {
         TableColumn {
             of_times: true,
@@ -322,12 +323,12 @@ impl TableColumn {
         }
     }
 
-    /// The same with a meaning of its own.
+    /// Sets the meaning.
     pub const fn means(self, meaning: Meaning) -> TableColumn {
         TableColumn { meaning, ..self }
     }
 
-    /// The same, of which a run with media says that it is not known.
+    /// Shows the figure as unknown in runs with media that have no value.
     pub const fn says_unknown(self) -> TableColumn {
         TableColumn {
             says_unknown: true,
@@ -335,7 +336,7 @@ impl TableColumn {
         }
     }
 
-    /// The same, left out that soon where there is no room.
+    /// Sets the order in which the column is dropped from a table that is too wide.
     pub const fn hidden_at(self, order: u8) -> TableColumn {
         TableColumn {
             hidden_at: Some(order),
@@ -345,7 +346,7 @@ impl TableColumn {
 }
 
 impl Group {
-    /// The group before all others.
+    /// The empty group, before all others.
     pub const NONE: Group = Group {
         metrics: &[],
         counters_end: 0,
@@ -358,43 +359,43 @@ impl Group {
     };
 }
 
-/// All metrics of one subject: groups, each of which was defined `after` the one before it.
+/// All metrics of a subject: groups, each declared `after` the previous one.
 #[derive(Clone, Copy, Debug)]
 pub struct Catalogue(pub &'static [&'static Group]);
 
 impl Catalogue {
-    /// Every metric, in the order in which reports show them.
+    /// Iterates over all metrics, in the order of reports.
     pub fn metrics(self) -> impl Iterator<Item = &'static Metric> {
         self.0.iter().flat_map(|group| group.metrics.iter())
     }
 
-    /// The metric of that name.
+    /// Returns the metric with this name.
     pub fn find(self, name: &str) -> Option<&'static Metric> {
         self.metrics().find(|metric| metric.name == name)
     }
 
-    /// The columns of a table with it, in their order.
+    /// Iterates over the columns of a table of runs, in order.
     pub fn table(self) -> impl Iterator<Item = &'static TableColumn> {
         self.0.iter().flat_map(|group| group.table.iter())
     }
 
-    /// The rows of a summary with it, in their order.
+    /// Iterates over the rows of the run summary, in order.
     pub fn summary(self) -> impl Iterator<Item = &'static SummaryRow> {
         let rows = self.0.iter().flat_map(|group| group.summary.iter());
         rows.flat_map(|rows| rows.iter())
     }
 
-    /// What makes a run with it no candidate for the best of a column.
+    /// Iterates over the conditions that exclude a run from the best of a column.
     pub fn disqualifiers(self) -> impl Iterator<Item = &'static Disqualifier> {
         self.0.iter().flat_map(|group| group.disqualifiers.iter())
     }
 
-    /// How media that came is checked; nothing of what has no media.
+    /// How received media is checked, or `None` if the subject has no media.
     pub fn content(self) -> Option<&'static ContentCheck> {
         self.0.iter().find_map(|group| group.content.first())
     }
 
-    /// The counter whose rate a column of the table shows.
+    /// Returns the counter whose rate is shown by the column with this meaning.
     pub fn counter_behind(self, meaning: Meaning) -> Option<CounterId> {
         let column = self.table().find(|shown| shown.meaning == meaning)?;
         match self.find(column.metric)?.source {
@@ -403,27 +404,27 @@ impl Catalogue {
         }
     }
 
-    /// The same as a metric.
+    /// Returns the metric of [`Catalogue::counter_behind`].
     pub fn metric_behind(self, meaning: Meaning) -> Option<&'static Metric> {
         let source = MetricSource::Counter(self.counter_behind(meaning)?);
         self.metrics().find(|metric| metric.source == source)
     }
 
-    /// How many counters a recorder needs.
+    /// Number of counters in a recorder.
     pub fn counters(self) -> usize {
         self.0
             .last()
             .map_or(0, |group| usize::from(group.counters_end))
     }
 
-    /// How many gauges a recorder needs.
+    /// Number of gauges in a recorder.
     pub fn gauges(self) -> usize {
         self.0
             .last()
             .map_or(0, |group| usize::from(group.gauges_end))
     }
 
-    /// How many distributions a recorder may need.
+    /// Maximum number of distributions in a recorder.
     pub fn histograms(self) -> usize {
         self.0
             .last()
@@ -431,13 +432,13 @@ impl Catalogue {
     }
 }
 
-/// Defines a [`Group`] and a constant for each of its counters, gauges and distributions.
+/// Declares a [`Group`] and a constant for each of its counters, gauges and distributions.
 ///
-/// The doc comment of a metric is its definition: `streamgauge metrics` prints the same text. Four
-/// last sections may follow: `table { ... }` says how runs stand in a table, one [`TableColumn`]
-/// each, `summary { ... }` what the summary of a run shows, some [`SummaryRow`]s each,
-/// `disqualifiers { ... }` what makes a run no candidate for the best, one [`Disqualifier`] each,
-/// and `content { ... }` how media is checked, a [`ContentCheck`].
+/// The doc comment of a metric is its definition, which `streamgauge metrics` prints. Four optional
+/// sections may follow: `table { ... }` with [`TableColumn`]s for tables of runs, `summary { ... }`
+/// with slices of [`SummaryRow`]s for the run summary, `disqualifiers { ... }` with
+/// [`Disqualifier`]s that exclude a run from the best, and `content { ... }` with a
+/// [`ContentCheck`].
 ///
 /// ```
 /// measure::metrics! {
@@ -534,7 +535,7 @@ macro_rules! metrics {
     };
 }
 
-/// Takes the blank at the beginning and the line end at the end off a doc comment's text.
+/// Strips the leading space and the trailing line break of a doc comment's text.
 pub const fn trim_doc(text: &'static str) -> &'static str {
     text.trim_ascii()
 }

@@ -1,4 +1,4 @@
-//! What sources of our own sent, and how well they kept to their schedule.
+//! Figures of the tester's own multicast sources, and how well they kept their schedule.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,27 +7,28 @@ use crate::metric::Statistic;
 use crate::tester;
 use crate::totals::Totals;
 
-/// How well a reference server, or a source, kept its packets to their schedule, those of streams
-/// that still run included. Times are in seconds; see the metrics `tester.send_lateness`,
-/// `sent_packets`, `sent_in_bursts` and `sends_failed` for what exactly they are.
+/// How well a reference server or a source kept its schedule, including streams that are still
+/// running. Times are in seconds. See the metrics `tester.send_lateness`, `sent_packets`,
+/// `sent_in_bursts` and `sends_failed` for exact definitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pacing {
-    /// Packets of media that left, second copies included.
+    /// Media packets sent, including duplicates.
     pub packets: u64,
-    /// How late half of them left at most; nothing where none left.
+    /// Median lateness; `null` if no packet was sent.
     pub lateness_p50_seconds: Option<f64>,
-    /// How late 99 % of them left at most.
+    /// 99th percentile of the lateness.
     pub lateness_p99_seconds: Option<f64>,
-    /// How late the latest left.
+    /// Maximum lateness.
     pub lateness_max_seconds: Option<f64>,
-    /// Packets that left right behind another of their stream though they were due apart.
+    /// Packets that left directly after another packet of their stream although they were due at
+    /// different times.
     pub in_bursts: u64,
     /// Packets and messages that the network stack refused.
     pub refused: u64,
 }
 
 impl Pacing {
-    /// Out of the tester's figures.
+    /// Extracts the figures from the tester's totals.
     pub fn of(tester: &Totals) -> Pacing {
         let lateness = |statistic| tester.named("send_lateness", statistic);
         let count = |id| u64::try_from(tester.counter(id)).unwrap_or(0);
@@ -42,53 +43,53 @@ impl Pacing {
     }
 }
 
-/// What the sources of a run did, from before its server started until every client had ended.
+/// Figures of the sources of a run, from before its server started until every client had ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sources {
-    /// Each stream, in the scenario's order.
+    /// Streams, in the scenario's order.
     pub streams: Vec<SourceStream>,
-    /// How well all of them were kept to their schedule.
+    /// How well all streams together kept their schedule.
     pub pacing: Pacing,
 }
 
-/// What a source sent to one group.
+/// A stream that a source sent to one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceStream {
-    /// The source's name in the scenario.
+    /// Name of the source in the scenario.
     pub source: String,
-    /// Where to: `udp://GROUP:PORT` or `rtp://GROUP:PORT`.
+    /// Destination: `udp://GROUP:PORT` or `rtp://GROUP:PORT`.
     pub url: String,
-    /// The number in its stamps, by which runs of a source are told apart, in hexadecimal.
+    /// Number in the source's stamps that identifies this run of the source, in hexadecimal.
     pub number: String,
-    /// The bit rate that it was sent at: transport packets, stamps included, in bit/s.
+    /// Bit rate of the transport packets, including stamps, in bit/s.
     pub bits_per_second: u64,
     /// Datagrams that were due.
     pub datagrams: u64,
-    /// Of these, those that left.
+    /// Datagrams that were sent.
     pub sent: u64,
-    /// Of these, those that the network stack did not take.
+    /// Datagrams that the network stack refused.
     pub refused: u64,
-    /// Bytes of transport packets that left.
+    /// Bytes of the transport packets that were sent.
     pub bytes: u64,
 }
 
 impl Sources {
-    /// Datagrams that were due, to all groups.
+    /// Datagrams that were due, of all streams.
     pub fn datagrams(&self) -> u64 {
         self.streams.iter().map(|stream| stream.datagrams).sum()
     }
 
-    /// Of these, those that left.
+    /// Datagrams that were sent, of all streams.
     pub fn sent(&self) -> u64 {
         self.streams.iter().map(|stream| stream.sent).sum()
     }
 
-    /// Of these, those that the network stack did not take.
+    /// Datagrams that the network stack refused, of all streams.
     pub fn refused(&self) -> u64 {
         self.streams.iter().map(|stream| stream.refused).sum()
     }
 
-    /// The bit rate of all streams in sum, in bit/s.
+    /// Total bit rate of all streams, in bit/s.
     pub fn bits_per_second(&self) -> u64 {
         self.streams
             .iter()
@@ -96,20 +97,19 @@ impl Sources {
             .sum()
     }
 
-    /// The share of the datagrams that left in bursts; none where none left.
+    /// Share of the packets that left in bursts, or `None` if none was sent.
     pub fn burst_share(&self) -> Option<f64> {
         let packets = self.pacing.packets;
         (packets > 0).then(|| self.pacing.in_bursts as f64 / packets as f64)
     }
 
-    /// Why nothing can be concluded of a run with these sources; none where they did all they were
-    /// to do.
+    /// Reason why a run with these sources is invalid, or `None` if they sent everything.
     pub fn fault(&self) -> Option<String> {
         let refused = self.refused();
         (refused > 0).then(|| {
             format!(
-                "the network stack refused {refused} of {} datagrams of the run's own sources, so groups were not sent what \
-                 clients are held against: see whether there is a route to each group, or send less",
+                "the network stack refused {refused} of {} datagrams of the run's own sources, so the groups did not receive \
+                 all of the expected media: check the route to each group, or send less",
                 self.datagrams()
             )
         })
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_datagrams_are_a_fault_and_others_are_not() {
+    fn only_refused_datagrams_are_a_fault() {
         let mut sources = Sources {
             streams: vec![stream(0), stream(0)],
             pacing: Pacing::default(),

@@ -1,84 +1,84 @@
-//! What the summary of a run for a terminal shows of a population: rows that its protocol declares.
+//! Rows of the run summary in the terminal, declared by the protocol of a population.
 //!
-//! A row is a label and a text with metrics in braces, or the columns of a distribution. Whoever
-//! prints a summary reads these, and knows no metric by name.
+//! A row is a label and a text with metrics in braces, or the columns of a distribution. The code
+//! that prints a summary reads these rows and knows no metric by name.
 
-/// A row of a summary.
+/// A row of the summary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SummaryRow {
-    /// What stands on the left.
+    /// Label on the left.
     pub label: &'static str,
-    /// When it is shown: where all of these hold.
+    /// Conditions under which the row is shown. All must hold.
     pub when: &'static [When],
-    /// What stands on the right.
+    /// Content on the right.
     pub shows: Shows,
 }
 
-/// What has to hold for a row to be shown. A metric is named.
+/// Condition of a row. Names are those of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Its value is above zero.
+    /// The value is above zero.
     Above(&'static str),
-    /// It is not, or it is unknown.
+    /// The value is not above zero, or is unknown.
     NotAbove(&'static str),
-    /// Its value is known, and zero.
+    /// The value is known and zero.
     Zero(&'static str),
-    /// Its value is known, and not zero.
+    /// The value is known and not zero.
     NotZero(&'static str),
-    /// It is a distribution with any value.
+    /// The distribution has at least one value.
     HasData(&'static str),
-    /// It is a distribution without any.
+    /// The distribution has no values.
     NoData(&'static str),
-    /// The first is more than one in a hundred of the second.
+    /// The first is more than one percent of the second.
     MoreThanPercentOf(&'static str, &'static str),
-    /// Any client began in the time that counts, and not in the warm-up.
+    /// At least one client started after the warm-up, or no client started at all.
     Began,
-    /// None did.
+    /// All clients started during the warm-up.
     NotBegan,
 }
 
-/// What a row shows.
+/// Content of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shows {
-    /// Texts, one behind the other. The row is left out where there is none.
+    /// Parts of a text, concatenated. The row is omitted if all are empty.
     Text(&'static [Part]),
-    /// The mean or the median of a distribution, whichever is named, and its tail. The row is left
-    /// out where the catalogue does not have it.
+    /// Mean or median of a distribution, as named by the second field, and its tail. The row is
+    /// omitted if the catalogue does not contain the metric.
     Distribution(&'static str, &'static str),
-    /// Where lost packets were lost.
+    /// Breakdown of lost packets by where they were lost.
     WhereLost,
-    /// Nothing, and neither does any row below it.
+    /// Nothing. This and all following rows are omitted.
     End,
 }
 
-/// A part of a row's text. Metrics stand in braces:
+/// Part of a row's text. Metrics are written in braces:
 ///
-/// | in braces | stands for |
+/// | in braces | replaced by |
 /// |---|---|
-/// | `name` | its figure in its unit, and 0 for a count that is unknown |
-/// | (nothing) | the same of the metric that the part is about |
-/// | `name:0` | the same without digits behind the point |
-/// | `name:one\|many` | the figure with the word that goes with it |
-/// | `name-other` | the first less the second, and not below zero |
+/// | `name` | its figure in its unit, or 0 for an unknown count |
+/// | (nothing) | the figure of the metric of this part |
+/// | `name:0` | the figure without decimals |
+/// | `name:one\|many` | the figure with the singular or plural word |
+/// | `name-other` | the first minus the second, but at least zero |
 /// | `name/other` | the first as a whole percentage of the second |
-/// | `name.p50` | half of the values of a distribution are at most this |
+/// | `name.p50` | the median of a distribution |
 /// | `name.max` | the largest value of a distribution |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A text.
     Text(&'static str),
-    /// A text where this metric is above zero.
+    /// A text if this metric is above zero.
     If(&'static str, &'static str),
-    /// A text where this distribution has any value.
+    /// A text if this distribution has at least one value.
     IfData(&'static str, &'static str),
-    /// Texts of metrics that are above zero, with commas between them.
+    /// Texts of the metrics that are above zero, separated by commas.
     List(&'static [(&'static str, &'static str)]),
-    /// The same, and a text where none is.
+    /// Like `List`, with a text for the case that none is above zero.
     ListOr(&'static [(&'static str, &'static str)], &'static str),
 }
 
 impl SummaryRow {
-    /// A row of one text.
+    /// Creates a row with one text.
     pub const fn text(
         label: &'static str,
         when: &'static [When],
@@ -91,7 +91,7 @@ impl SummaryRow {
         }
     }
 
-    /// A row of a distribution, with its `first` figure, `mean` or `p50`.
+    /// Creates a row for a distribution with its `first` figure, `mean` or `p50`.
     pub const fn distribution(
         label: &'static str,
         when: &'static [When],
@@ -105,7 +105,7 @@ impl SummaryRow {
         }
     }
 
-    /// The end of the rows where all of these hold.
+    /// Ends the summary if all conditions hold.
     pub const fn end(when: &'static [When]) -> SummaryRow {
         SummaryRow {
             label: "",
@@ -114,7 +114,7 @@ impl SummaryRow {
         }
     }
 
-    /// The names of all metrics that it reads.
+    /// Names of all metrics that the row reads.
     pub fn metrics(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
         for when in self.when {
@@ -165,35 +165,35 @@ fn named_in(text: &'static str) -> impl Iterator<Item = &'static str> {
     names.flatten()
 }
 
-/// A piece of a part's text.
+/// A token of a part's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// As it is.
+    /// Literal text.
     Text(&'a str),
-    /// A metric, empty for the one that the part is about, and how it is shown.
+    /// A metric, empty for the metric of the part, and its format.
     Figure(&'a str, How<'a>),
 }
 
-/// How a figure is shown.
+/// Format of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How<'a> {
-    /// In its unit.
+    /// With its unit.
     Plain,
-    /// Without digits behind the point.
+    /// Without decimals.
     Whole,
-    /// With a word for one, and a word for several.
+    /// With a singular and a plural word.
     Counted(&'a str, &'a str),
-    /// Less another metric.
+    /// Minus another metric.
     Less(&'a str),
     /// As a share of another metric.
     Of(&'a str),
-    /// Half of the values are at most this.
+    /// Median of a distribution.
     Median,
-    /// The largest value.
+    /// Largest value of a distribution.
     Max,
 }
 
-/// A part's text, piece by piece.
+/// Splits a part's text into tokens.
 pub fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_taken_apart() {
+    fn texts_are_split_into_tokens() {
         let found: Vec<Piece<'_>> =
             pieces("{} of {a-b}, {c:0}/s {d:one|two things}{e.max}{f.p50}{g.p95}").collect();
         assert_eq!(
@@ -247,7 +247,7 @@ mod tests {
                 Piece::Figure("d", How::Counted("one", "two things")),
                 Piece::Figure("e", How::Max),
                 Piece::Figure("f", How::Median),
-                // One that is not known shows no other's value.
+                // An unknown suffix does not show another figure.
                 Piece::Figure("g", How::Plain),
             ]
         );
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_name_the_metrics_that_they_read() {
+    fn rows_list_the_metrics_they_read() {
         const ROW: SummaryRow = SummaryRow::text(
             "lost",
             &[When::Above("a")],

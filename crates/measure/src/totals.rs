@@ -1,4 +1,4 @@
-//! The figures of a whole run (or of one window), out of which reports and thresholds read.
+//! Figures of a whole run or a single window, for reports and thresholds.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,32 @@ use crate::metric::{Catalogue, CounterId, HistogramId, Metric, MetricSource};
 use crate::recorder::Window;
 use crate::time::Time;
 
-/// A window of less, in seconds, is not judged, charted or compared as a whole one: a rate or a
-/// share over a few milliseconds is many times too much, or nothing.
+/// Minimum length, in seconds, of a window that is judged, charted or compared as a whole one: a
+/// rate or a share over a few milliseconds is far too large, or zero.
 pub const SHORTEST_WINDOW: f64 = 0.5;
 
-/// Mean, minimum and maximum of a level that is taken once a window.
+/// Mean, minimum and maximum of a gauge that is sampled once a window.
 ///
-/// The mean is weighted by the windows' lengths. What is itself taken over a window's time, such as
-/// cores in use, has its extremes over stretches of at least [`SHORTEST_WINDOW`]: a shorter window
-/// is joined with the next one, or with the one before if it is the last.
+/// The mean is weighted by the windows' lengths. A gauge that is itself an average over a window,
+/// such as cores in use, has its extremes over intervals of at least [`SHORTEST_WINDOW`]: a shorter
+/// window is joined with the next one, or with the previous one if it is the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GaugeFigures {
-    /// Extremes of all windows, short ones included.
+    /// Extremes of all windows, including short ones.
     any: Option<Extremes>,
-    /// The sum over windows of no length, and their number.
+    /// Sum over the windows of length zero, and their number.
     untimed: (f64, u64),
-    /// Value times seconds, and seconds.
+    /// Value times seconds, and seconds, of all other windows.
     weighted: Stretch,
-    /// Extremes of all stretches but the last.
+    /// Extremes of the completed intervals, except the last.
     over_time: Option<Extremes>,
-    /// The last stretch that is long enough.
+    /// The last completed interval.
     last: Stretch,
-    /// Windows since then, not long enough yet.
+    /// Windows since then, which are not long enough yet.
     rest: Stretch,
 }
 
-/// The lowest and the highest value.
+/// Lowest and highest value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Extremes {
     min: f64,
@@ -55,7 +55,7 @@ impl Extremes {
     }
 }
 
-/// An integral over time.
+/// Integral of a value over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Stretch {
     sum: f64,
@@ -91,34 +91,34 @@ impl GaugeFigures {
         }
     }
 
-    /// Mean over the time of the windows in which it was taken.
+    /// Mean over the time of the windows in which the gauge was sampled.
     pub fn mean(&self) -> Option<f64> {
         let any = self.any?;
         let (sum, count) = self.untimed;
         let mean = self.weighted.mean().unwrap_or(sum / count as f64);
-        // A level that never changed is not off by a rounding error.
+        // Keeps rounding errors from changing the mean of a constant gauge.
         Some(mean.max(any.min).min(any.max))
     }
 
-    /// The smallest value of any window, however short.
+    /// Smallest value of any window, including short ones.
     pub fn min(&self) -> Option<f64> {
         Some(self.any?.min)
     }
 
-    /// The largest value of any window, however short.
+    /// Largest value of any window, including short ones.
     pub fn max(&self) -> Option<f64> {
         Some(self.any?.max)
     }
 
-    /// The smallest mean of any stretch of at least [`SHORTEST_WINDOW`], or of all if that is
-    /// shorter.
+    /// Smallest mean of any interval of at least [`SHORTEST_WINDOW`], or of the whole time if that
+    /// is shorter.
     pub fn min_over_time(&self) -> Option<f64> {
         let found = self.extremes_over_time().or(self.any)?;
         Some(found.min.max(self.any?.min).min(self.mean()?))
     }
 
-    /// The largest mean of any stretch of at least [`SHORTEST_WINDOW`], or of all if that is
-    /// shorter.
+    /// Largest mean of any interval of at least [`SHORTEST_WINDOW`], or of the whole time if that
+    /// is shorter.
     pub fn max_over_time(&self) -> Option<f64> {
         let found = self.extremes_over_time().or(self.any)?;
         Some(found.max.min(self.any?.max).max(self.mean()?))
@@ -133,38 +133,38 @@ impl GaugeFigures {
     }
 }
 
-/// How much later than the stop a window may end that still counts as of the time before it, in
-/// seconds: a loop ends its window when it gets round to it.
+/// Maximum time after the stop, in seconds, at which a window may end and still belong to the time
+/// before the stop: a loop ends its window on its next turn.
 const LATE_END: f64 = 0.05;
 
-/// How long of a window of `seconds` from `begins` counts as time of measurement: all of it, or
-/// `None` if it began after the run was told to stop, or goes on after that. How much of such a
-/// window's counts came before the stop is not known.
+/// Measured time of a window that lasted `seconds`: all of it, or `None` if the window began after
+/// the run was told to stop or continued after that. It is unknown how many of such a window's
+/// counts precede the stop.
 pub fn seconds_until(begins: Time, seconds: f64, stopped_at: Time) -> Option<f64> {
     let before = stopped_at.since(begins).as_secs_f64();
     let counts = begins < stopped_at && seconds <= before + LATE_END;
     (counts || seconds == 0.0).then_some(seconds)
 }
 
-/// What was seen of one subject over several windows.
+/// Figures of one subject over several windows.
 ///
-/// Its size does not depend on how many windows were added.
+/// Their size does not depend on the number of windows.
 #[derive(Clone, Debug)]
 pub struct Totals {
     catalogue: Catalogue,
     seconds: f64,
     counters: Vec<i64>,
-    /// What of it was counted in `seconds`: all but what came while the run was being ended.
+    /// The part of `counters` counted within `seconds`, without the shutdown of the run.
     timed: Vec<i64>,
     gauges: Vec<GaugeFigures>,
-    /// Sparse, because most figures are of one window, and looked at once: nothing so large as a
-    /// [`crate::Histogram`] is made for them.
+    /// Sparse, because most totals cover one window and are read once: a [`crate::Histogram`] would
+    /// be too large for that.
     histograms: BTreeMap<HistogramId, Sparse>,
     failures: BTreeMap<String, u64>,
 }
 
 impl Totals {
-    /// Nothing seen yet.
+    /// Creates empty totals.
     pub fn new(catalogue: Catalogue) -> Totals {
         Totals {
             catalogue,
@@ -177,14 +177,14 @@ impl Totals {
         }
     }
 
-    /// The figures of a single window.
+    /// Returns the figures of a single window.
     pub fn of_window(catalogue: Catalogue, window: &Window, seconds: f64) -> Totals {
         let mut totals = Totals::new(catalogue);
         totals.add(window, seconds);
         totals
     }
 
-    /// Adds a window that lasted so many seconds.
+    /// Adds a window that lasted `seconds`.
     pub fn add(&mut self, window: &Window, seconds: f64) {
         self.seconds += seconds;
         self.add_closing(window);
@@ -198,9 +198,9 @@ impl Totals {
         }
     }
 
-    /// Adds a window in which the run was already being ended: sessions say goodbye, and what was
-    /// on its way still arrives. That counts, but in no rate and no mean level: those are of the
-    /// time before.
+    /// Adds a window of the shutdown, in which sessions disconnect and packets in flight still
+    /// arrive. It counts towards counters, distributions and failures, but not towards rates and
+    /// means of gauges, which cover the time before.
     pub fn add_closing(&mut self, window: &Window) {
         for (ours, theirs) in self.counters.iter_mut().zip(&window.counters) {
             *ours += theirs;
@@ -213,8 +213,8 @@ impl Totals {
         }
     }
 
-    /// Adds a window that began at `begins`, of a run that was told to stop at `stopped_at`: as
-    /// [`Totals::add`] does where it ended before that, or as [`Totals::add_closing`].
+    /// Adds a window that began at `begins`, of a run that was told to stop at `stopped_at`: with
+    /// [`Totals::add`] if it ended before the stop, otherwise with [`Totals::add_closing`].
     pub fn add_until(&mut self, window: &Window, begins: Time, seconds: f64, stopped_at: Time) {
         match seconds_until(begins, seconds, stopped_at) {
             Some(seconds) => self.add(window, seconds),
@@ -222,17 +222,17 @@ impl Totals {
         }
     }
 
-    /// The metrics these figures are of.
+    /// Metrics of these figures.
     pub fn catalogue(&self) -> Catalogue {
         self.catalogue
     }
 
-    /// How long the windows lasted together.
+    /// Total length of the windows, in seconds.
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
 
-    /// What a counter came to. Zero for one that the catalogue does not have.
+    /// Value of a counter, or 0 if the catalogue does not contain it.
     pub fn counter(&self, id: CounterId) -> i64 {
         self.counters.get(usize::from(id.0)).copied().unwrap_or(0)
     }
@@ -242,8 +242,8 @@ impl Totals {
         &self.failures
     }
 
-    /// The values of a distribution, in its recorded steps ([`crate::metric::Unit::scale`]). `None`
-    /// where there are none, or the metric is no distribution.
+    /// Values of a distribution, in recorded units ([`crate::metric::Unit::scale`]). `None` if
+    /// there are no values, or if the metric is not a distribution.
     pub fn distribution(&self, metric: &Metric) -> Option<&Sparse> {
         match metric.source {
             MetricSource::Distribution(id) => self.histograms.get(&id),
@@ -251,10 +251,10 @@ impl Totals {
         }
     }
 
-    /// A figure in the metric's own unit (seconds, bit/s, a share from 0 to 1).
+    /// Returns a figure in the metric's own unit (seconds, bit/s, a share from 0 to 1).
     ///
-    /// `None` where there is no data (nothing expected, so no loss ratio; a distribution without
-    /// values), or the metric has no such figure (a counter has no quantile).
+    /// `None` if there is no data (a loss ratio without expected packets, a distribution without
+    /// values), or if the metric has no such figure (a counter has no quantile).
     pub fn figure(&self, metric: &Metric, statistic: Statistic) -> Option<f64> {
         let counter = |id: CounterId| self.counters[usize::from(id.0)] as f64;
         match metric.source {
@@ -292,15 +292,15 @@ impl Totals {
                 let timed = self.timed[usize::from(a.0)] as f64;
                 timed * f64::from(factor) / self.seconds
             }),
-            // Divided where the power is negative: 10^-9 has no exact value, 10^9 has.
+            // Negative powers divide: 10^9 is exact in binary, 10^-9 is not.
             MetricSource::Scaled(a, power) if power < 0 => Some(counter(a) / 10f64.powi(-power)),
             MetricSource::Scaled(a, power) => Some(counter(a) * 10f64.powi(power)),
         }
     }
 
-    /// A figure of several subjects as if they were one: counters are added up before anything is
-    /// worked out of them, distributions merged. Subjects without the metric do not count. `None`
-    /// where there is no data, and of a level that more than one has.
+    /// Returns a figure of several subjects as if they were one: derived metrics are computed from
+    /// the summed counters, and distributions are merged. Subjects without the metric are ignored.
+    /// `None` if there is no data, or if more than one subject has the metric and it is a gauge.
     pub fn pooled(all: &[Totals], name: &str, statistic: Statistic) -> Option<f64> {
         let of_it: Vec<(&Totals, &Metric)> = all
             .iter()
@@ -311,7 +311,7 @@ impl Totals {
             return first.figure(metric, statistic);
         }
         let mut merged = Sparse::default();
-        // What is divided, and by what.
+        // Numerator and denominator.
         let (mut above, mut below) = (0.0, 0.0);
         let mut sum = None;
         for (totals, metric) in of_it {
@@ -350,7 +350,7 @@ impl Totals {
         }
     }
 
-    /// The figure of the metric of that name; see [`Totals::figure`].
+    /// Returns a figure of the metric with this name; see [`Totals::figure`].
     pub fn named(&self, name: &str, statistic: Statistic) -> Option<f64> {
         self.catalogue
             .find(name)

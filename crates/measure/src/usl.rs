@@ -1,110 +1,110 @@
-//! A model of how a server scales: the universal scalability law, fitted to what was measured.
+//! The universal scalability law, fitted to measurements of a server.
 //!
-//! Neil Gunther's law ("Guerrilla Capacity Planning", 2007, chapter 4) says what a system with N
-//! clients puts out:
+//! Neil Gunther's law ("Guerrilla Capacity Planning", 2007, chapter 4) gives the output of a system
+//! with N clients:
 //!
 //! ```text
 //! X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))
 //! ```
 //!
-//! `lambda` is what one client alone gets; `sigma`, contention, is the share of the work that must
-//! queue; `kappa`, coherency, is the cost of keeping the parts in step, which grows with the pairs
-//! of them. With `kappa` above 0 the output has a maximum, at the knee `sqrt((1 - sigma) / kappa)`,
-//! and falls behind it.
+//! `lambda` is the output for a single client. `sigma`, contention, is the share of the work that
+//! is serialized. `kappa`, coherency, is the cost of keeping the parts consistent, which grows with
+//! the number of pairs. With `kappa` above 0 the output has a maximum at the knee `sqrt((1 - sigma)
+//! / kappa)` and decreases beyond it.
 //!
 //! # Method
 //!
-//! Least squares of X, by the method of Levenberg and Marquardt, with `lambda > 0`,
-//! `0 <= sigma <= 1` and `kappa >= 0`; started from the weighted linear fit of `N / X`, which is a
-//! polynomial in N. The intervals are those of Wald: the estimate plus and minus the t quantile
-//! (97.5 %, points less 3 degrees of freedom) times the standard error out of the covariance
-//! `s^2 (J'J)^-1`, cut at the bounds. They hold if the errors of X are independent and of one size,
-//! and only as far as the law itself holds. Those of the knee follow from the same covariance by
-//! the delta method.
+//! The fit minimizes the squared errors of X with the Levenberg-Marquardt algorithm, subject to
+//! `lambda > 0`, `0 <= sigma <= 1` and `kappa >= 0`. It starts from the weighted linear fit of `N /
+//! X`, which is a polynomial in N. The intervals are Wald intervals: the estimate plus and minus
+//! the t quantile (97.5 %, number of points minus 3 degrees of freedom) times the standard error
+//! from the covariance `s^2 (J'J)^-1`, clipped to the bounds. They are valid if the errors of X are
+//! independent and of equal variance, and only as far as the law itself holds. The intervals of the
+//! knee follow from the same covariance by the delta method.
 
-/// The least number of different N that a fit is made of.
+/// Minimum number of distinct N for a fit.
 pub const DISTINCT_MIN: usize = 4;
 
-/// The most steps of the fit. It takes about ten.
+/// Maximum number of iterations of the fit. It takes about ten.
 const STEPS_MAX: usize = 200;
 
-/// A `kappa` that takes less than this share of the output at the largest N is none.
+/// A `kappa` that reduces the output at the largest N by less than this share counts as 0.
 const CURVATURE_MIN: f64 = 1e-6;
 
-/// What was measured once.
+/// A measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// How many clients. Above 0.
+    /// Number of clients, above 0.
     pub clients: f64,
-    /// What came out, in any unit.
+    /// Output, in any unit.
     pub output: f64,
 }
 
-/// An estimate, and its interval of 95 % confidence.
+/// An estimate with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The estimate.
     pub value: f64,
-    /// The lower end of the interval.
+    /// Lower end of the interval.
     pub low: f64,
-    /// The upper end of the interval.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// A fitted law.
+/// Parameters of the fitted law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// What one client alone gets, in the unit of the output.
+    /// Output for a single client, in the unit of the output.
     pub lambda: Estimate,
     /// Contention, from 0 to 1.
     pub sigma: Estimate,
-    /// Coherency, from 0.
+    /// Coherency, at least 0.
     pub kappa: Estimate,
-    /// How many points it was fitted to.
+    /// Number of fitted points.
     pub points: usize,
-    /// The smallest and the largest N that was measured.
+    /// Smallest and largest N that was measured.
     pub range: (f64, f64),
-    /// The share of the output's variance that the law explains; 1 is all of it.
+    /// Share of the output's variance that the law explains; 1 is all of it.
     pub r_squared: f64,
-    /// The standard deviation of what it does not explain, in the unit of the output.
+    /// Standard deviation of the residuals, in the unit of the output.
     pub residual: f64,
-    /// Where the output is largest. None where `kappa`'s interval contains 0: no curvature was
-    /// seen.
+    /// Maximum of the output. `None` if the interval of `kappa` contains 0: the measurements show
+    /// no curvature.
     pub knee: Option<Knee>,
 }
 
-/// Where the output is largest.
+/// Maximum of the output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Knee {
-    /// How many clients.
+    /// Number of clients.
     pub clients: Estimate,
-    /// What comes out there, in the unit of the output.
+    /// Output at the maximum, in the unit of the output.
     pub output: Estimate,
-    /// Whether it lies within what was measured. Else it is extrapolated.
+    /// True if the maximum lies within the measured range. Otherwise it is extrapolated.
     pub measured: bool,
 }
 
-/// Why there is no fit.
+/// Reason why there is no fit.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// Too few different N.
+    /// Too few distinct N.
     #[error("{found} different numbers of clients are too few: at least {DISTINCT_MIN} are needed")]
     TooFew {
-        /// How many there were.
+        /// Number of distinct N.
         found: usize,
     },
-    /// Nothing came out at any N, or what came out or N is no positive number.
-    #[error("the output is not above 0 everywhere")]
+    /// An output or an N is not a positive number.
+    #[error("a number of clients or an output is not above 0")]
     NoOutput,
     /// The points do not determine the three parameters.
-    #[error("what was measured does not determine the curve")]
+    #[error("the measured points do not determine the curve")]
     Undetermined,
 }
 
-/// Fits the law to what was measured.
+/// Fits the law to the points.
 ///
 /// # Errors
-/// Where nothing can be claimed, and why.
+/// Returns the reason if the points do not allow a fit.
 pub fn fit(points: &[Point]) -> Result<Fit, Refusal> {
     let mut distinct: Vec<f64> = points.iter().map(|point| point.clients).collect();
     distinct.sort_by(f64::total_cmp);
@@ -122,7 +122,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refusal> {
         return Err(Refusal::NoOutput);
     }
     let range = (distinct[0], distinct[distinct.len() - 1]);
-    // In parts of the largest, so that no unit makes the arithmetic worse.
+    // Scaled to the largest output, so that the unit does not affect the numerical accuracy.
     let scale = points.iter().map(|point| point.output).fold(0.0, f64::max);
     let scaled: Vec<Point> = points
         .iter()
@@ -172,7 +172,8 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refusal> {
         ];
         Knee {
             clients: around(clients, of_clients, 1.0),
-            // At the maximum a little more or fewer clients change nothing: only the parameters do.
+            // At the maximum the output does not depend on the number of clients, only on the
+            // parameters.
             output: around(law(found, clients), slopes(found, clients), scale),
             measured: (range.0..=range.1).contains(&clients),
         }
@@ -190,7 +191,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refusal> {
 }
 
 impl Fit {
-    /// What the law says comes out with so many clients, in the unit of the output.
+    /// Returns the output that the law predicts for `clients` clients, in the unit of the output.
     pub fn output(&self, clients: f64) -> f64 {
         law(
             [self.lambda.value, self.sigma.value, self.kappa.value],
@@ -207,14 +208,14 @@ fn law([lambda, sigma, kappa]: Parameters, n: f64) -> f64 {
     lambda * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0))
 }
 
-/// How the law changes with each parameter.
+/// Partial derivatives of the law with respect to each parameter.
 fn slopes([lambda, sigma, kappa]: Parameters, n: f64) -> Parameters {
     let below = 1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0);
     let steep = -lambda * n / (below * below);
     [n / below, steep * (n - 1.0), steep * n * (n - 1.0)]
 }
 
-/// How a variance goes on into what changes with the parameters by these slopes.
+/// Variance of a value with these derivatives with respect to the parameters.
 fn quadratic(covariance: &Matrix, slopes: Parameters) -> f64 {
     let each = covariance.iter().zip(slopes);
     each.map(|(row, slope)| {
@@ -235,13 +236,13 @@ fn sum_of_squares(points: &[Point], at: Parameters) -> f64 {
         .sum()
 }
 
-/// The parameters within their bounds.
+/// Clamps the parameters to their bounds.
 fn bounded([lambda, sigma, kappa]: Parameters) -> Parameters {
     [lambda.max(1e-12), sigma.clamp(0.0, 1.0), kappa.max(0.0)]
 }
 
-/// `N / X = (1 + sigma (N - 1) + kappa N (N - 1)) / lambda` is linear in `1 / lambda`,
-/// `sigma / lambda` and `kappa / lambda`. Weighted, because what is to be small is the error of X.
+/// Starting point of the fit. `N / X = (1 + sigma (N - 1) + kappa N (N - 1)) / lambda` is linear in
+/// `1 / lambda`, `sigma / lambda` and `kappa / lambda`. The weights minimize the error of X.
 fn linearised(points: &[Point]) -> Option<Parameters> {
     let mut normal = [[0.0; 3]; 3];
     let mut right = [0.0; 3];
@@ -260,7 +261,7 @@ fn linearised(points: &[Point]) -> Option<Parameters> {
     let start = if a > 0.0 {
         [1.0 / a, b / a, c / a]
     } else {
-        // No law within the bounds comes near: begin at a straight line through the smallest N.
+        // No law within the bounds fits: start at the straight line through the smallest N.
         let first = points
             .iter()
             .min_by(|one, other| one.clients.total_cmp(&other.clients))?;
@@ -269,7 +270,7 @@ fn linearised(points: &[Point]) -> Option<Parameters> {
     Some(bounded(start))
 }
 
-/// `J'J` and `J'r`.
+/// Returns `J'J` and `J'r`.
 fn normal_equations(points: &[Point], at: Parameters) -> (Matrix, Parameters) {
     let mut normal = [[0.0; 3]; 3];
     let mut right = [0.0; 3];
@@ -286,8 +287,8 @@ fn normal_equations(points: &[Point], at: Parameters) -> (Matrix, Parameters) {
     (normal, right)
 }
 
-/// Levenberg and Marquardt's descent. A parameter that rests on its bound and would leave it is
-/// held there.
+/// Levenberg-Marquardt iterations. A parameter at its bound whose step would leave the bounds is
+/// held fixed.
 fn descend(points: &[Point], start: Parameters) -> Parameters {
     let mut at = start;
     let mut squares = sum_of_squares(points, at);
@@ -339,8 +340,8 @@ fn descend(points: &[Point], start: Parameters) -> Parameters {
     at
 }
 
-/// The solution of three linear equations, rows and columns brought to one size first: `kappa`'s
-/// are 10^5 times those of `lambda`. None where they are dependent.
+/// Solves three linear equations. Rows and columns are scaled first, because those of `kappa` are
+/// 10^5 times those of `lambda`. Returns `None` if the equations are linearly dependent.
 fn solve(matrix: Matrix, right: Parameters) -> Option<Parameters> {
     let sizes = sizes(&matrix)?;
     let mut rows: [[f64; 4]; 3] = [[0.0; 4]; 3];
@@ -392,14 +393,14 @@ fn inverse(matrix: Matrix) -> Option<Matrix> {
         unit[i] = 1.0;
         *column = solve(matrix, unit)?;
     }
-    // It is symmetric.
+    // The inverse is symmetric.
     Some(columns)
 }
 
-/// The 97.5 % quantile of Student's t distribution, of `freedom` degrees of freedom (at least 1).
+/// 97.5 % quantile of Student's t distribution with `freedom` degrees of freedom (at least 1).
 ///
 /// Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4, solved by
-/// halving.
+/// bisection.
 pub fn t_quantile_975(freedom: usize) -> f64 {
     let freedom = freedom.clamp(1, 10_000);
     let (mut low, mut high) = (0.0_f64, std::f64::consts::FRAC_PI_2);
@@ -414,14 +415,14 @@ pub fn t_quantile_975(freedom: usize) -> f64 {
     low.tan() * (freedom as f64).sqrt()
 }
 
-/// The probability that `|t| < sqrt(freedom) tan(angle)`.
+/// Probability that `|t| < sqrt(freedom) tan(angle)`.
 fn within(freedom: usize, angle: f64) -> f64 {
     let (sine, cosine) = angle.sin_cos();
     let square = cosine * cosine;
     let odd = !freedom.is_multiple_of(2);
     let mut term = if odd { cosine } else { 1.0 };
     let mut sum = 0.0;
-    // The powers of the cosine from 1 or 0 up to freedom - 2.
+    // Powers of the cosine from 1 or 0 up to freedom - 2.
     let mut power = usize::from(odd);
     while power + 2 <= freedom {
         sum += term;
@@ -457,7 +458,7 @@ mod tests {
             .collect()
     }
 
-    /// Normal noise, seeded: a linear congruential generator, and twelve of its numbers added.
+    /// Seeded normal noise: the sum of twelve numbers of a linear congruential generator.
     fn normal(seed: u64, deviation: f64) -> impl FnMut() -> f64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         move || {
@@ -474,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_tables() {
+    fn quantiles_match_published_tables() {
         for (freedom, quantile) in [
             (1, 12.7062),
             (2, 4.3027),
@@ -492,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_the_truth_as_often_as_they_say() {
+    fn intervals_have_their_nominal_coverage() {
         const SERIES: u64 = 2_000;
         let knee = ((1.0 - TRUTH[1]) / TRUTH[2]).sqrt();
         let truths = [TRUTH[0], TRUTH[1], TRUTH[2], knee, law(TRUTH, knee)];
@@ -513,9 +514,9 @@ mod tests {
         }
     }
 
-    /// What scipy 1.18 makes of the same points: `optimize.curve_fit`, bounded, and `stats.t`.
+    /// Results of scipy 1.18 for the same points: `optimize.curve_fit` with bounds, and `stats.t`.
     #[test]
-    fn another_program_finds_the_same() {
+    fn fit_matches_scipy() {
         let clients = [
             1.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 32.0, 48.0, 64.0,
         ];
@@ -530,7 +531,7 @@ mod tests {
             (0.026_717_553_9, 0.005_911_503_35),
             (0.001_522_209_41, 6.882_545_24e-5),
         ];
-        // Here kappa rests on its bound.
+        // Here kappa is at its bound.
         let flat_found = [
             (21.848_842_97, 5.064_381_2),
             (0.057_770_781_2, 0.030_654_405_6),
@@ -552,20 +553,20 @@ mod tests {
     }
 
     #[test]
-    fn a_straight_line_has_no_knee() {
+    fn straight_line_has_no_knee() {
         let mut claimed = 0;
         for seed in 0..500 {
             let noisy = points([1.2, 0.0, 0.0], &CLIENTS, normal(seed, 0.5));
             claimed += u32::from(fit(&noisy).expect("it is a good series").knee.is_some());
         }
-        // One of two tails of 5 %.
+        // One of two tails of 5 % in total.
         assert!(claimed <= 25, "{claimed} of 500");
         let exact = fit(&points([1.2, 0.0, 0.0], &CLIENTS, || 0.0)).expect("it is a good series");
         assert_eq!(exact.knee, None, "{exact:?}");
     }
 
     #[test]
-    fn the_knee_is_where_the_output_is_largest() {
+    fn knee_is_the_maximum_of_the_output() {
         let fit = fit(&points(TRUTH, &CLIENTS, || 0.0)).expect("it is a good series");
         let knee = fit.knee.expect("it is curved");
         assert!(knee.measured);
@@ -579,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_claimed_of_too_little() {
+    fn too_few_points_are_refused() {
         let few = points(TRUTH, &[10.0, 20.0, 30.0, 30.0, 20.0], || 0.0);
         assert_eq!(fit(&few), Err(Refusal::TooFew { found: 3 }));
         assert_eq!(fit(&[]), Err(Refusal::TooFew { found: 0 }));
@@ -589,7 +590,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn without_noise_the_truth_is_found(
+        fn exact_points_recover_the_parameters(
             lambda in 1e-3_f64..1e9,
             sigma in 0.0_f64..0.5,
             kappa in 1e-6_f64..1e-2,
@@ -601,7 +602,7 @@ mod tests {
         }
 
         #[test]
-        fn no_measurement_brings_it_down(
+        fn no_measurement_causes_a_panic(
             list in proptest::collection::vec((-10.0_f64..1e6, -10.0_f64..1e12), 0..20),
         ) {
             let points: Vec<Point> = list

@@ -1,4 +1,4 @@
-//! The verdict: what a run comes to, why, and as which exit code.
+//! The verdict of a run: result, reasons and exit code.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +9,14 @@ use crate::threshold::ThresholdResult;
 pub const EXIT_PASS: u8 = 0;
 /// Exit code: a threshold failed.
 pub const EXIT_FAIL: u8 = 99;
-/// Exit code: the scenario, an argument or the launch of the server is wrong.
+/// Exit code: the scenario or an argument is wrong, or the server could not be launched.
 pub const EXIT_BAD_SCENARIO: u8 = 104;
 /// Exit code: the user stopped the run.
 pub const EXIT_STOPPED: u8 = 105;
 /// Exit code: the measurement is invalid.
 pub const EXIT_INVALID: u8 = 110;
 
-/// What a run comes to.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictResult {
@@ -24,14 +24,14 @@ pub enum VerdictResult {
     Pass,
     /// A threshold did not hold, and the measurement can be trusted.
     Fail,
-    /// The measurement cannot be trusted, so nothing is claimed from it.
+    /// The measurement cannot be trusted, so it has no result.
     Invalid,
-    /// The user stopped the run before its planned end, so it came to no verdict.
+    /// The user stopped the run before its planned end, so there is no verdict.
     Stopped,
 }
 
 impl VerdictResult {
-    /// Its name in reports.
+    /// Name of the result in reports.
     pub const fn name(self) -> &'static str {
         match self {
             VerdictResult::Pass => "pass",
@@ -42,40 +42,39 @@ impl VerdictResult {
     }
 }
 
-/// What a run comes to, and why.
+/// Result of a run, with reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What it comes to.
+    /// The result.
     pub result: VerdictResult,
-    /// Why: first what makes it invalid, then what ended it early, then the thresholds that failed.
-    /// Empty of a pass.
+    /// Reasons: first those that make the run invalid, then those that ended it early, then the
+    /// failed thresholds. Empty for a pass.
     pub reasons: Vec<String>,
-    /// Whether the user stopped the run before its planned end.
+    /// True if the user stopped the run before its planned end.
     pub stopped_by_user: bool,
 }
 
-/// What a verdict rests on beside the thresholds.
+/// Input of a verdict in addition to the thresholds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grounds {
-    /// Why the measurement cannot be trusted: [`crate::Health::reasons`] and whatever else was
-    /// found.
+    /// Reasons why the measurement cannot be trusted: [`crate::Health::reasons`] and other
+    /// findings.
     pub invalid: Vec<String>,
-    /// What failed beside thresholds: the server that ended, or a threshold with `abort` that ended
-    /// the run.
+    /// Failures other than thresholds: the server ended, or a threshold with `abort` ended the run.
     pub failed: Vec<String>,
-    /// Whether the user stopped the run before its planned end.
+    /// True if the user stopped the run before its planned end.
     pub stopped_by_user: bool,
 }
 
 impl Verdict {
-    /// The verdict on a run with these thresholds. A threshold in doubt makes it invalid too.
+    /// Decides the verdict. A threshold in doubt makes the run invalid.
     pub fn decide(thresholds: &[ThresholdResult], grounds: Grounds) -> Verdict {
         let mut reasons = grounds.invalid;
         for threshold in thresholds.iter().filter(|threshold| threshold.in_doubt) {
             reasons.push(format!(
-                "`{}` could have gone the other way: packets were lost on this machine \
-                 (tester.overflow, tester.softnet_drops), and they are among the lost ones: mend that, \
-                 and run it again",
+                "`{}` could have gone the other way: packets that were lost on this machine \
+                 (tester.overflow, tester.softnet_drops) are among the lost packets: fix that and run \
+                 again",
                 threshold.text
             ));
         }
@@ -95,8 +94,9 @@ impl Verdict {
         }
     }
 
-    /// The exit code. Where several hold, stopped by the user comes before invalid, and that before
-    /// failed. (A bad scenario, [`EXIT_BAD_SCENARIO`], comes before all, and to no verdict.)
+    /// The exit code. If several apply, "stopped by the user" takes precedence over "invalid", and
+    /// "invalid" over "failed". (A bad scenario, [`EXIT_BAD_SCENARIO`], takes precedence over all
+    /// and has no verdict.)
     pub const fn exit_code(&self) -> u8 {
         match self.result {
             VerdictResult::Stopped => EXIT_STOPPED,
@@ -108,7 +108,7 @@ impl Verdict {
 }
 
 impl ThresholdResult {
-    /// The outcome in words, such as `viewers.loss < 7%: it was 8.2%`.
+    /// Describes the result, such as `viewers.loss < 7%: it was 8.2%`.
     pub fn explain(&self) -> String {
         let mut text = format!("`{}`", self.text);
         if self.implied {
@@ -134,7 +134,7 @@ impl ThresholdResult {
     }
 }
 
-/// A figure for people: four significant digits, with a unit of fitting size.
+/// Formats a figure with four significant digits and a unit of fitting size.
 ///
 /// ```
 /// use measure::{Unit, verdict::figure};
@@ -157,7 +157,7 @@ pub fn figure(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Count => digits(value),
         Unit::Ratio => format!("{} %", digits(value * 100.0)),
-        // Of one core, as top(1) counts.
+        // In percent of one core, as top(1) shows it.
         Unit::Cores => format!("{} %", digits(value * 100.0)),
         Unit::BitsPerSecond => thousands(1e3, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]),
         Unit::Bytes => thousands(1024.0, &["B", "KiB", "MiB", "GiB"]),
@@ -169,7 +169,8 @@ pub fn figure(value: f64, unit: Unit) -> String {
     }
 }
 
-/// Four significant digits, but never fewer than stand before the point, and no zeros at the end.
+/// Formats four significant digits, but at least all digits before the point, without trailing
+/// zeros.
 fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{}", value.abs());
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_run_has_neither_passed_nor_failed() {
+    fn stopped_run_neither_passes_nor_fails() {
         for passed in [true, false] {
             let grounds = Grounds {
                 stopped_by_user: true,
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aborted_run_has_failed_though_the_threshold_holds_in_the_end() {
+    fn aborted_run_fails_even_if_the_threshold_holds_at_the_end() {
         let grounds = Grounds {
             failed: vec!["stopped early".to_owned()],
             ..Grounds::default()
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_say_what_was_found() {
+    fn reasons_state_the_measured_value() {
         let verdict = Verdict::decide(&[result(false, false)], Grounds::default());
         assert_eq!(verdict.reasons, ["`viewers.loss < 7%`: it was 8.17 %"]);
         let nothing = ThresholdResult {

@@ -8,7 +8,7 @@ use crate::recorder::Recorder;
 use crate::tester::{CPU_NANOS, TESTER_CATALOGUE};
 
 #[test]
-fn what_comes_while_a_run_is_ended_counts_and_is_in_no_rate() {
+fn shutdown_counts_are_in_no_rate() {
     let stopped_at = Time::from_start(Duration::from_millis(2_500));
     let mut totals = Totals::new(TESTER_CATALOGUE);
     for second in 0..5 {
@@ -18,19 +18,19 @@ fn what_comes_while_a_run_is_ended_counts_and_is_in_no_rate() {
         totals.add_until(&recorder.take_window(), begins, 1.0, stopped_at);
     }
     assert_eq!(totals.counter(CPU_NANOS), 500);
-    // Two windows ended before the stop. Of the third nobody knows how much came before it.
+    // Two windows ended before the stop. It is unknown how much of the third one precedes it.
     assert_eq!(totals.seconds(), 2.0);
     assert_eq!(totals.timed[usize::from(CPU_NANOS.0)], 200);
 }
 
 #[test]
-fn a_window_that_ends_a_little_late_is_of_the_time_before_the_stop() {
+fn window_that_ends_slightly_late_counts_before_the_stop() {
     let at = |millis| Time::from_start(Duration::from_millis(millis));
     assert_eq!(seconds_until(at(2_000), 1.003, at(3_000)), Some(1.003));
     assert_eq!(seconds_until(at(2_000), 1.0, at(2_500)), None);
     assert_eq!(seconds_until(at(3_000), 1.0, at(3_000)), None);
     assert_eq!(seconds_until(at(3_000), 0.4, Time::NEVER), Some(0.4));
-    // The rest of a second that begins at the stop, however short, comes after it.
+    // The rest of a second that begins at the stop, however short, belongs to the time after it.
     assert_eq!(seconds_until(at(3_000), 0.012, at(3_000)), None);
     assert_eq!(seconds_until(at(3_000), 0.012, at(3_001)), Some(0.012));
     // The window for resources that the server released after the run has no length.
@@ -75,7 +75,7 @@ const LEVELS: [(GaugeId, &str); 6] = [
     (WAIT, "wait"),
 ];
 
-/// A window with that rate.
+/// A window in which every gauge has the value `rate`.
 fn at_rate(rate: f64, seconds: f64) -> Window {
     let mut recorder = Recorder::new(SOME_CATALOGUE);
     recorder.add(BYTES, (rate * seconds) as u64);
@@ -94,7 +94,7 @@ fn totals_of(windows: &[(f64, f64)]) -> Totals {
 }
 
 #[test]
-fn a_few_milliseconds_are_no_second() {
+fn short_last_window_sets_no_peak_of_averages() {
     // A clock tick of 10 ms that falls into the 12 ms after the planned end.
     let totals = totals_of(&[(0.02, 1.0), (0.03, 1.0), (0.04, 1.0), (0.83, 0.012)]);
     let of = |name, statistic| totals.named(name, statistic).expect("it was taken");
@@ -107,7 +107,7 @@ fn a_few_milliseconds_are_no_second() {
 }
 
 #[test]
-fn windows_of_no_length_have_levels_and_no_weight() {
+fn zero_length_windows_have_gauges_but_no_weight() {
     let mut totals = totals_of(&[(0.2, 1.0), (0.9, 0.0)]);
     assert_eq!(totals.named("cores", Statistic::Mean), Some(0.2));
     assert_eq!(totals.named("cores", Statistic::Max), Some(0.2));
@@ -122,9 +122,9 @@ fn windows_of_no_length_have_levels_and_no_weight() {
 }
 
 proptest! {
-    /// However the time is cut into windows, each figure is one of the time, not of the windows.
+    /// Each figure covers the same time, however that time is cut into windows.
     #[test]
-    fn figures_do_not_depend_on_how_time_is_cut(
+    fn figures_do_not_depend_on_window_lengths(
         windows in proptest::collection::vec((0.0..1e6f64, 0.001..1.2f64), 1..30),
         cuts in 1..40usize,
     ) {
@@ -144,15 +144,15 @@ proptest! {
                 prop_assert!(of(Statistic::Mean) <= of(Statistic::Max));
             }
         }
-        // Whole bytes were counted in each window.
+        // Each window counts whole bytes.
         let lost = 8.0 * (windows.len() + 1) as f64 / all;
         let rate = whole.named("rate", Statistic::Value).expect("there was time");
         prop_assert!((rate - 8.0 * done / all).abs() <= lost);
     }
 
-    /// A short window raises a peak by at most its share of a stretch.
+    /// A short window raises a peak by at most its share of an interval.
     #[test]
-    fn peaks_are_those_of_half_a_second_or_more(
+    fn peaks_cover_at_least_half_a_second(
         levels in proptest::collection::vec(0.0..1.0f64, 1..10),
         short in 0.001..0.499f64,
         at in 0..11usize,

@@ -35,7 +35,7 @@ fn media_that_differs_too_much_is_warned_of_with_its_figures() {
         "1 Mbit/s, 5 s",
         "3 Mbit/s, 5 s",
         "not known: refused",
-        "coefficient of variation 0.50 (known of 2 of 3 URLs)",
+        "coefficient of variation 0.50 (known for 2 of 3 URLs)",
         "25.0 % from seed to seed",
     ] {
         assert!(

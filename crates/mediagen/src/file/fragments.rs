@@ -1,22 +1,22 @@
-//! Movie fragments (ISO/IEC 14496-12, 8.8) in the form that the library for MP4 reads.
+//! Movie fragments (ISO/IEC 14496-12, 8.8), converted to the form that the MP4 library supports.
 //!
-//! The library refuses fragments with absolute offsets (`base_data_offset`, 8.8.7), which ffmpeg
+//! The library rejects fragments with absolute offsets (`base_data_offset`, 8.8.7), which ffmpeg
 //! writes by default. This module makes their offsets relative to the fragment. Boxes keep their
 //! positions.
 
 use std::borrow::Cow;
 
-/// The flag that an absolute offset is stated (ISO/IEC 14496-12, 8.8.7.1).
+/// Flag: an absolute offset is present (ISO/IEC 14496-12, 8.8.7.1).
 const BASE_DATA_OFFSET: u8 = 0x01;
-/// The flag that offsets count from the fragment's beginning, in the first byte of the flags.
+/// Flag: offsets are relative to the fragment. In the first byte of the flags.
 const DEFAULT_BASE_IS_MOOF: u8 = 0x02;
-/// The flag that a run states where its data begins (ISO/IEC 14496-12, 8.8.8.1).
+/// Flag: a run states the offset of its data (ISO/IEC 14496-12, 8.8.8.1).
 const DATA_OFFSET: u8 = 0x01;
 
-/// The file with such fragments rewritten; the file itself if there are none.
+/// Rewrites such fragments. Returns the file unchanged if there are none.
 ///
 /// # Errors
-/// An offset that cannot be stated otherwise.
+/// An offset cannot be represented relative to the fragment.
 pub(super) fn with_own_offsets(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     let mut file = Cow::Borrowed(bytes);
     for found in Boxes::new(bytes).filter(|found| &found.name == b"moof") {
@@ -29,13 +29,13 @@ pub(super) fn with_own_offsets(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     Ok(file)
 }
 
-/// Bytes to write at positions of the file, so that the offsets of a track count from the fragment
-/// at `moof`. Empty if they do so already.
+/// Returns bytes to write at positions of the file so that the offsets of a track are relative to
+/// the fragment at `moof`. Empty if they are relative already.
 fn patches(bytes: &[u8], moof: usize, track: &Found) -> Result<Vec<(usize, Vec<u8>)>, String> {
     let Some(head) = track.children(bytes).find(|child| &child.name == b"tfhd") else {
         return Ok(Vec::new());
     };
-    // Version and flags, the track, the offset; then what the flags name.
+    // Version and flags, track ID, offset, then the fields that the flags announce.
     let body = &bytes[head.body..head.end];
     let [version, a, b, flags, rest @ ..] = body else {
         return Ok(Vec::new());
@@ -60,7 +60,7 @@ fn patches(bytes: &[u8], moof: usize, track: &Found) -> Result<Vec<(usize, Vec<u
     ]);
     new.extend(number);
     new.extend(rest);
-    // A box of free space takes the place of the offset (8.1.2).
+    // A `free` box replaces the offset (8.1.2).
     new.extend(8u32.to_be_bytes());
     new.extend(b"free");
     let mut patches = vec![(head.begin, new)];
@@ -70,9 +70,9 @@ fn patches(bytes: &[u8], moof: usize, track: &Found) -> Result<Vec<(usize, Vec<u
         let Some(([_, _, _, flags, _, _, _, _], rest)) = body.split_first_chunk::<8>() else {
             continue;
         };
-        let outside = || "the offsets of its MP4's fragments cannot be followed".to_owned();
+        let outside = || "data offsets of the MP4 fragments are out of range".to_owned();
         if flags & DATA_OFFSET == 0 {
-            // The run begins with the data, or follows the run before it.
+            // The run starts at the base offset, or follows the previous run.
             if shift == 0 {
                 continue;
             }
@@ -88,7 +88,7 @@ fn patches(bytes: &[u8], moof: usize, track: &Found) -> Result<Vec<(usize, Vec<u
     Ok(patches)
 }
 
-/// A box: where it begins, where its body does, and its end.
+/// A box: positions of its start, its body and its end.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     name: [u8; 4],
@@ -106,7 +106,8 @@ impl Found {
     }
 }
 
-/// The boxes of a file, or in a box (ISO/IEC 14496-12, 4.2), up to one that is cut off.
+/// Iterator over the boxes of a file or of a box (ISO/IEC 14496-12, 4.2), up to the first truncated
+/// one.
 struct Boxes<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -127,7 +128,7 @@ impl Iterator for Boxes<'_> {
         let (size, after) = rest.split_first_chunk::<4>()?;
         let (name, after) = after.split_first_chunk::<4>()?;
         let (header, size) = match u32::from_be_bytes(*size) {
-            // Up to the end.
+            // The box extends to the end.
             0 => (8, rest.len()),
             1 => {
                 let size = u64::from_be_bytes(*after.first_chunk::<8>()?);
@@ -157,7 +158,7 @@ mod tests {
         [&size.to_be_bytes()[..], name, body].concat()
     }
 
-    /// A fragment behind 16 bytes, whose data begins `offset` bytes behind `base`.
+    /// A fragment after 16 bytes, whose data begins `offset` bytes after `base`.
     fn file(base: u64, offset: i32) -> Vec<u8> {
         let head = [
             &[0, 0, 0, 0x39, 0, 0, 0, 1][..],
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_offsets_become_those_of_the_fragment() {
+    fn absolute_offsets_become_relative_to_the_fragment() {
         for (base, offset, expected) in [(16, 92, 92), (0, 108, 92), (108, 0, 92), (116, -8, 92)] {
             let bytes = file(base, offset);
             let all = with_own_offsets(&bytes).expect("they can be followed");
@@ -195,10 +196,10 @@ mod tests {
             let changed = parts[0].begin..parts[2].end;
             assert_eq!(all[..changed.start], bytes[..changed.start]);
             assert_eq!(all[changed.end..], bytes[changed.end..]);
-            // All is well already.
+            // Relative offsets are left unchanged.
             let again = with_own_offsets(&all).expect("they can be followed");
             assert!(matches!(again, Cow::Borrowed(_)));
-            // Cut off anywhere, it is read as far as it goes.
+            // Truncated input is read as far as possible.
             for end in 0..bytes.len() {
                 let _ = with_own_offsets(&bytes[..end]);
             }
@@ -211,7 +212,7 @@ mod tests {
         let error = with_own_offsets(&far).map(|_| ());
         assert_eq!(
             error,
-            Err("the offsets of its MP4's fragments cannot be followed".to_owned())
+            Err("data offsets of the MP4 fragments are out of range".to_owned())
         );
     }
 }

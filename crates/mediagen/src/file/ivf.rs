@@ -1,8 +1,8 @@
-//! IVF: frames of one video behind each other, each with its length and its time.
+//! IVF: frames of a single video, each with a header that states its length and time.
 
 use super::recording::{Recorded, coding};
 
-/// The shortest head of a file, and the head of a frame.
+/// Minimum length of the file header, and length of a frame header.
 const HEAD: usize = 32;
 const FRAME_HEAD: usize = 12;
 
@@ -10,9 +10,9 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// The stream of a file. What is cut off at its end is left out.
+/// Reads the stream of a file. A truncated frame at the end is ignored.
 pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String> {
-    let cut_off = || "its IVF is cut off".to_owned();
+    let cut_off = || "the IVF header is truncated".to_owned();
     let name = number::<4>(bytes, 8).ok_or_else(cut_off)?;
     let head = number(bytes, 6)
         .map(u16::from_le_bytes)
@@ -28,11 +28,11 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
         b"VP90" => coding("VP9")?,
         other => {
             let other = String::from_utf8_lossy(other).escape_debug().to_string();
-            return Err(format!("its `{other}` is neither VP8 nor VP9"));
+            return Err(format!("the IVF codec `{other}` is neither VP8 nor VP9"));
         }
     };
     if rate == 0 {
-        return Err("its IVF says of no clock how fast it is".to_owned());
+        return Err("the IVF header has no time base".to_owned());
     }
     let mut stream = Recorded {
         coding,
@@ -49,7 +49,7 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
             break;
         };
         let nanos = u128::from(time) * u128::from(scale) * 1_000_000_000 / u128::from(rate);
-        let due = u64::try_from(nanos).map_err(|_| "its IVF has a time beyond all".to_owned())?;
+        let due = u64::try_from(nanos).map_err(|_| "an IVF time is out of range".to_owned())?;
         stream.add(due, data, mtu)?;
         at = end;
     }

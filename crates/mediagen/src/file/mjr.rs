@@ -1,5 +1,5 @@
-//! Recordings of Janus (.mjr): the packets of one stream as they came, with a few words of JSON
-//! before them. Each is sent as it was recorded, with numbers and timestamps of its own.
+//! Janus recordings (.mjr): RTP packets of one stream as they arrived, preceded by a JSON header.
+//! Frames are sent as recorded, with new sequence numbers and timestamps.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use bytes::Bytes;
 use super::recording::{Frame, Recorded, coding};
 use crate::clip::Coding;
 
-/// What a file and each of its pieces begin with: the older form, and the newer one. A piece's
-/// length follows.
+/// Magic numbers of the file and of its records, in the older and the newer format. The length of a
+/// record follows.
 const FILES: [&[u8]; 2] = [b"MJR00001", b"MJR00002"];
 const OLD: &[u8] = b"MEETECHO";
 const NEW: &[u8] = b"MEET";
 const HEAD: usize = 8;
 
-/// The shortest header of RTP.
+/// Minimum length of an RTP header.
 const RTP_HEAD: usize = 12;
 
-/// The most packets that are taken.
+/// Maximum number of packets that are read.
 const PACKETS_MAX: usize = 4_000_000;
 
-/// A packet without its header.
+/// An RTP packet, split into header fields and payload.
 struct Packet<'a> {
     ssrc: u32,
     sequence: u16,
@@ -29,7 +29,7 @@ struct Packet<'a> {
     payload: &'a [u8],
 }
 
-/// What is behind the header of an RTP packet (RFC 3550, 5.1).
+/// Parses an RTP packet (RFC 3550, 5.1).
 fn packet(bytes: &[u8]) -> Option<Packet<'_>> {
     let head: &[u8; RTP_HEAD] = bytes.first_chunk()?;
     if head[0] >> 6 != 2 {
@@ -53,7 +53,8 @@ fn packet(bytes: &[u8]) -> Option<Packet<'_>> {
     })
 }
 
-/// The pieces of a file: what is behind the head of each. What is cut off at its end is left out.
+/// Iterates over the records of a file, without their headers. A truncated record at the end is
+/// ignored.
 fn pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -68,20 +69,20 @@ fn pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The stream of a file.
+/// Reads the stream of a file.
 pub(super) fn streams(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
     if !FILES.iter().any(|head| bytes.starts_with(head)) {
-        return Err("it is a recording of Janus of a form that is not known".to_owned());
+        return Err("the Janus recording has an unknown format version".to_owned());
     }
     let mut pieces = pieces(bytes);
     let about = pieces.next().unwrap_or_default();
     let about: serde_json::Value = serde_json::from_slice(about)
-        .map_err(|error| format!("what it says of itself is no JSON: {error}"))?;
+        .map_err(|error| format!("the header of the Janus recording is not valid JSON: {error}"))?;
     let Some(name) = about["c"].as_str() else {
-        return Err("it says of no codec that it is of".to_owned());
+        return Err("the header of the Janus recording names no codec".to_owned());
     };
     if about["e"].as_bool() == Some(true) {
-        return Err("it was encrypted from end to end when it was recorded".to_owned());
+        return Err("the Janus recording is end-to-end encrypted".to_owned());
     }
     let short: String = name.chars().take(20).collect();
     let mut coding = coding(&short)?;
@@ -92,7 +93,7 @@ pub(super) fn streams(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
     let mut sorted: BTreeMap<i64, Packet<'_>> = BTreeMap::new();
     let mut last = 0_i64;
     for piece in pieces.take(PACKETS_MAX) {
-        // Of several sources the first; what is empty keeps a way open.
+        // Only the first source is used. Packets without payload are keep-alives.
         let Some(packet) = packet(piece).filter(|packet| !packet.payload.is_empty()) else {
             continue;
         };
@@ -111,18 +112,18 @@ pub(super) fn streams(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
     Ok(vec![Recorded { coding, frames }])
 }
 
-/// Whether words may stand in a description.
+/// True if the text may appear in a session description.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.len() <= 200 && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
 }
 
-/// The longest step from one timestamp to the next that is believed, in seconds.
+/// Maximum plausible step between timestamps, in seconds.
 const STEP_MAX: i64 = 10;
 
-/// Packets of one timestamp are a frame.
+/// Groups packets with equal timestamps into frames.
 fn frames<'a>(coding: &Coding, packets: impl Iterator<Item = Packet<'a>>) -> Vec<Frame> {
     let mut frames: Vec<Frame> = Vec::new();
-    // The last timestamp, and how far it is from the first, in ticks.
+    // The last timestamp, and its distance from the first, in ticks.
     let mut last: Option<(u32, i64)> = None;
     let rate = i64::from(coding.clock_rate);
     let mut step = rate / if coding.media == "video" { 25 } else { 50 };
@@ -137,7 +138,7 @@ fn frames<'a>(coding: &Coding, packets: impl Iterator<Item = Packet<'a>>) -> Vec
             None => 0,
             Some((before, ticks)) => {
                 let ahead = i64::from(packet.timestamp.wrapping_sub(before) as i32);
-                // Who encodes may begin anew: it goes on as before.
+                // After an encoder restart, time continues with the previous step.
                 if ahead > 0 && ahead <= STEP_MAX * rate {
                     step = ahead;
                 }
@@ -161,7 +162,7 @@ fn frames<'a>(coding: &Coding, packets: impl Iterator<Item = Packet<'a>>) -> Vec
     frames
 }
 
-/// Whether a payload begins a frame that can be decoded by itself; of sound each does.
+/// True if the payload begins a key frame. Every audio frame is one.
 fn begins_key(codec: &str, payload: &[u8]) -> bool {
     match codec {
         "VP8" => vp8_begins_key(payload).unwrap_or(false),
@@ -171,7 +172,7 @@ fn begins_key(codec: &str, payload: &[u8]) -> bool {
     }
 }
 
-/// How long the descriptor of a payload of VP8 is (RFC 7741, 4.2).
+/// Length of the VP8 payload descriptor (RFC 7741, 4.2).
 fn vp8_descriptor(payload: &[u8]) -> Option<usize> {
     let first = *payload.first()?;
     if first & 0x80 == 0 {
@@ -195,16 +196,16 @@ fn vp8_begins_key(payload: &[u8]) -> Option<bool> {
     Some(begins && payload.get(vp8_descriptor(payload)?)? & 1 == 0)
 }
 
-/// The payload with the shortest descriptor: numbers of pictures would jump back where the loop
-/// begins anew, and a decoder take what follows for old.
+/// Returns the payload with the shortest possible descriptor. Picture numbers would jump back when
+/// the loop repeats, and a decoder would discard the following frames as old.
 fn vp8_without_numbers(payload: &[u8]) -> Option<Bytes> {
     let data = payload.get(vp8_descriptor(payload)?..)?;
-    // What stays says whether others refer to the frame, and where its partitions begin.
+    // Keeps the bits for non-reference frames and partition starts.
     Some(Bytes::from([&[payload.first()? & 0x37], data].concat()))
 }
 
-/// A parameter set or an IDR picture, alone, in an aggregate, or as the first of fragments (RFC 6184,
-/// 5.2).
+/// True for a parameter set or an IDR picture, in a single packet, an aggregate, or a first
+/// fragment (RFC 6184, 5.2).
 fn h264_begins_key(payload: &[u8]) -> Option<bool> {
     let is_key = |kind: u8| matches!(kind & 0x1f, 5 | 7);
     Some(match payload.first()? & 0x1f {

@@ -1,10 +1,10 @@
-//! Media out of files: MP4 and MPEG-TS with H.264 and AAC, and recordings of what browsers send
-//! ([`recorded`]), made into clips that can be sent over and over.
+//! Media from files as clips that can be looped: MP4 and MPEG-TS with H.264 and AAC, and browser
+//! recordings ([`recorded`]).
 //!
 //! The loop begins with the first picture that can be decoded by itself and is as long as the
-//! longer of picture and sound; both begin anew together. Pictures are passed on as they are, with
-//! a time code before each and, before those that can be decoded by themselves, the parameter sets,
-//! so that who comes late can decode too.
+//! longer of video and audio; both restart together. Pictures are unchanged, except that each is
+//! preceded by a time code, and IDR pictures also by the parameter sets, so that late joiners can
+//! decode them.
 
 mod fragments;
 mod ivf;
@@ -22,17 +22,17 @@ use std::sync::Arc;
 
 use super::clip::{Clip, FrameTimes};
 
-/// The longest media that is taken from a file, in nanoseconds: an hour.
+/// Maximum length of a loop, in nanoseconds: one hour.
 const LENGTH_MAX: u64 = 3_600_000_000_000;
 
-/// Picture or sound, as it is in a file.
+/// A video or audio track of a file.
 #[derive(Debug)]
 enum Track {
     Video {
-        /// Sequence and picture parameter sets, as NAL units.
+        /// Parameter sets, as NAL units.
         sps: Vec<Vec<u8>>,
         pps: Vec<Vec<u8>>,
-        /// Each with its NAL units.
+        /// Access units, split into NAL units.
         units: Vec<Unit<Vec<Vec<u8>>>>,
     },
     Audio {
@@ -44,17 +44,17 @@ enum Track {
     },
 }
 
-/// One access unit. Times are in nanoseconds, in the file's own counting.
+/// An access unit. Times are in nanoseconds, on the file's clock.
 #[derive(Debug)]
 struct Unit<T> {
-    /// When it is to be decoded, and when it is shown.
+    /// Decoding time and presentation time.
     decode: u64,
     show: u64,
     data: T,
 }
 
-/// The longest parameter sets that are taken, all together, in bytes. They are put before each
-/// picture that can be decoded by itself, so that longer ones would make a small file a large clip.
+/// Maximum total length of the parameter sets, in bytes. They are repeated before each IDR picture,
+/// so longer ones would turn a small file into a large clip.
 const SETS_MAX: usize = 16 * 1024;
 
 /// NAL unit types (H.264, table 7-1).
@@ -63,14 +63,14 @@ const SPS: u8 = 7;
 const PPS: u8 = 8;
 const DELIMITER: u8 = 9;
 
-/// Sampling frequencies by their index (ISO/IEC 14496-3, table 1.18).
+/// Sampling frequencies by index (ISO/IEC 14496-3, table 1.18).
 const FREQUENCIES: [u32; 13] = [
     96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8000,
     7350,
 ];
 
-/// The sampling frequency and the number of channels that an AudioSpecificConfig states, each where
-/// it does so in its usual way (ISO/IEC 14496-3, 1.6.2.1).
+/// Returns the sampling frequency and the number of channels of an AudioSpecificConfig, each if it
+/// is encoded in the common way (ISO/IEC 14496-3, 1.6.2.1).
 fn about_aac(config: &[u8]) -> (Option<u32>, Option<u16>) {
     let [first, second, ..] = *config else {
         return (None, None);
@@ -87,18 +87,18 @@ fn kind(nal: &[u8]) -> u8 {
     nal.first().map_or(0, |first| first & 0x1f)
 }
 
-/// Cuts a file's media into clips, video first. `audio` says whether its sound is wanted.
+/// Splits a file's media into clips, video first. `audio` selects whether its audio is included.
 ///
 /// # Errors
-/// It is no such file, or of other encodings, or longer than is taken; the text says so.
+/// The file has another format or encoding, or is too long. The text states the reason.
 pub fn clips(bytes: &[u8], mtu: usize, audio: bool) -> Result<Vec<Arc<Clip>>, String> {
     let tracks = match bytes {
         [0x47, ..] if bytes.get(188) == Some(&0x47) => ts::tracks(bytes, audio)?,
         [_, _, _, _, b'f', b't', b'y', b'p', ..] => mp4::tracks(bytes, audio)?,
-        _ => return Err("it is neither MP4 nor MPEG-TS".to_owned()),
+        _ => return Err("the file is neither MP4 nor MPEG-TS".to_owned()),
     };
     let begins = tracks.iter().find_map(Track::first_idr);
-    let begins = begins.ok_or("it holds no H.264 picture that can be decoded by itself")?;
+    let begins = begins.ok_or("the file has no H.264 IDR picture")?;
     let ends: Vec<Option<u64>> = tracks.iter().map(|track| track.end(begins)).collect();
     let length = length_of(&ends)?;
     let mut clips = Vec::new();
@@ -108,8 +108,8 @@ pub fn clips(bytes: &[u8], mtu: usize, audio: bool) -> Result<Vec<Arc<Clip>>, St
     Ok(clips)
 }
 
-/// How long the last unit lasts is that of the one before. None where it comes before the
-/// beginning, or its time is beyond all.
+/// End of a stream. The last unit lasts as long as the previous one. `None` if the end precedes
+/// `begins`, or overflows.
 fn end<T>(units: &[Unit<T>], begins: u64) -> Option<u64> {
     let last = units.last()?.decode;
     let before = units.iter().rev().nth(1).map(|unit| unit.decode);
@@ -117,50 +117,51 @@ fn end<T>(units: &[Unit<T>], begins: u64) -> Option<u64> {
     last.checked_add(lasts)?.checked_sub(begins)
 }
 
-/// How long the last frame of a loop lasts, in nanoseconds: as long as the one before, where there
-/// is one.
+/// Duration of the last frame of a loop, in nanoseconds: that of the previous frame, or 40 ms if
+/// there is none.
 fn lasts(before: Option<u64>) -> u64 {
     let alone = 40_000_000;
     before.unwrap_or(alone).clamp(1_000_000, 10_000_000_000)
 }
 
-/// How long a loop is, by where each of its streams ends.
+/// Returns the length of a loop from the ends of its streams.
 fn length_of(ends: &[Option<u64>]) -> Result<u64, String> {
     let ends: Option<Vec<u64>> = ends.iter().copied().collect();
     match ends.and_then(|ends| ends.into_iter().max()) {
         None => Err(BACK.to_owned()),
-        Some(0) => Err("its times say that it is over at once".to_owned()),
-        Some(length) if length > LENGTH_MAX => Err("it is longer than an hour".to_owned()),
+        Some(0) => Err("the timestamps give a length of zero".to_owned()),
+        Some(length) if length > LENGTH_MAX => Err("the media is longer than an hour".to_owned()),
         Some(length) => Ok(length),
     }
 }
 
-/// Of a stream that ends before it begins, or beyond all times; or before its last frame.
-const BACK: &str = "its times go back, or beyond all";
+/// Error for a stream that ends before it begins, whose times overflow, or whose loop ends before
+/// its last frame.
+const BACK: &str = "the timestamps go back or are out of range";
 
-/// The most frames a second, on average over a loop: none of those that are taken needs as many,
-/// and times that stand still would make a flood of it.
+/// Maximum number of frames per second, on average over a loop: no supported codec needs more, and
+/// repeated timestamps would otherwise cause a flood.
 const RATE_MAX: u64 = 1000;
 
-/// Looks at when the frames of a loop are due, in order.
+/// Checks the send times of a loop's frames, which must be in order.
 fn check_times(frames: &[(u64, u32)], length: u64) -> Result<(), String> {
     if frames.last().is_some_and(|&(due, _)| due >= length) {
         return Err(BACK.to_owned());
     }
     let most = u128::from(length) * u128::from(RATE_MAX) / 1_000_000_000;
     match frames.len() as u128 > most {
-        true => Err(format!("it has more than {RATE_MAX} frames a second")),
+        true => Err(format!("there are more than {RATE_MAX} frames a second")),
         false => Ok(()),
     }
 }
 
-/// A time in ticks of a clock, to the nearest.
+/// Converts a time to ticks of a clock, rounded to the nearest.
 fn ticks(nanos: u64, clock_rate: u32) -> u32 {
     ((u128::from(nanos) * u128::from(clock_rate) + 500_000_000) / 1_000_000_000) as u32
 }
 
 impl Track {
-    /// When the first picture comes that can be decoded by itself.
+    /// Decoding time of the first IDR picture.
     fn first_idr(&self) -> Option<u64> {
         let Track::Video { units, .. } = self else {
             return None;
@@ -177,19 +178,19 @@ impl Track {
         }
     }
 
-    /// The loop of it; none where nothing of it comes after the beginning.
+    /// Makes the loop. Returns `None` for audio without any unit after the beginning.
     fn clip(self, begins: u64, length: u64, mtu: usize) -> Result<Option<Clip>, String> {
         let mut times = Vec::new();
         let mut latest = 0;
         let mut time = |decode: u64, show: u64, clock_rate| {
-            // As they are to be sent; never back.
+            // Send times must not decrease.
             latest = latest.max(decode - begins);
             times.push((latest, ticks(show.saturating_sub(begins), clock_rate)));
         };
         let clip = match self {
             Track::Video { sps, pps, units } => {
                 if sps.iter().chain(&pps).map(Vec::len).sum::<usize>() > SETS_MAX {
-                    return Err("its parameter sets of H.264 are longer than is taken".to_owned());
+                    return Err("the H.264 parameter sets are too long".to_owned());
                 }
                 let mut pictures = Vec::new();
                 for unit in units.into_iter().filter(|unit| unit.decode >= begins) {
@@ -197,7 +198,7 @@ impl Track {
                     pictures.push(whole(unit.data, &sps, &pps));
                 }
                 let (Some(sps), Some(pps)) = (sps.first(), pps.first()) else {
-                    return Err("it holds no parameter sets of H.264".to_owned());
+                    return Err("the file has no H.264 parameter sets".to_owned());
                 };
                 Clip::video_of_file(sps, pps, &pictures, mtu)?
             }
@@ -227,8 +228,8 @@ impl Track {
     }
 }
 
-/// A picture as it is sent: without delimiters, and with the parameter sets where it needs nothing
-/// else.
+/// Prepares a picture for sending: removes delimiters, and adds the parameter sets to an IDR
+/// picture without them.
 fn whole(mut nals: Vec<Vec<u8>>, sps: &[Vec<u8>], pps: &[Vec<u8>]) -> Vec<Vec<u8>> {
     nals.retain(|nal| !matches!(kind(nal), 0 | DELIMITER));
     let has = |wanted| nals.iter().any(|nal| kind(nal) == wanted);
@@ -248,8 +249,8 @@ mod tests {
     use crate::steps;
     use crate::time_code::TimeCode;
 
-    /// Three seconds of pictures that are shown in another order than they are sent, and of sound;
-    /// none without ffmpeg.
+    /// Three seconds of video with reordered pictures, and audio; `None` if ffmpeg is not
+    /// available.
     fn made(name: &str, options: &[&str]) -> Option<Vec<u8>> {
         let path = std::env::temp_dir().join(format!("streamgauge-{}-{name}", std::process::id()));
         let made = Command::new("ffmpeg")
@@ -296,7 +297,7 @@ mod tests {
         let length = times.length;
         assert!(length.abs_diff(3_000_000_000) < 150_000_000, "{length}");
         assert_eq!(audio.times.as_ref().expect("listed").length, length);
-        // Even when they are to be sent; and of their times to be shown none is there twice.
+        // Send times are evenly spaced, and all presentation times differ.
         for (frame, &(due, _)) in (0u64..).zip(&times.frames) {
             assert!(
                 due.abs_diff(frame * 40_000_000) < 2_000_000,
@@ -312,7 +313,7 @@ mod tests {
         shown.sort_unstable();
         shown.dedup();
         assert_eq!(shown.len(), 75);
-        // Each picture has one code, where what is kept of a packet holds it.
+        // Each picture has one code, within the bytes that a packet ring keeps of a packet.
         let coded: Vec<u32> = video
             .packets
             .iter()
@@ -328,7 +329,7 @@ mod tests {
                 .iter()
                 .all(|packet| packet.payload.len() <= 1400)
         );
-        // 1024 samples a frame.
+        // 1,024 samples a frame.
         assert_eq!(audio.encoding(), "mpeg4-generic/44100/1");
         assert!(
             audio.parameters().contains("config=1208"),
@@ -337,7 +338,7 @@ mod tests {
         );
         assert!((125..=131).contains(&audio.frames), "{}", audio.frames);
         let frames = &audio.times.as_ref().expect("listed").frames;
-        // Where there are no edit lists, ffmpeg makes the first frame longer instead.
+        // Without edit lists, ffmpeg makes the first frame longer.
         for pair in frames[1..].windows(2) {
             assert!((pair[1].1 - pair[0].1).abs_diff(1024) <= 4, "{pair:?}");
         }
@@ -350,21 +351,21 @@ mod tests {
             );
         }
         assert_eq!(clips(bytes, 1400, false).expect("without sound").len(), 1);
-        // What is cut off is refused, or what is whole of it taken.
+        // A truncated file is refused, or read as far as it is complete.
         for length in [0, 100, 189, 1000, bytes.len() / 2, bytes.len() - 1] {
             let _ = clips(&bytes[..length], 1400, true);
         }
     }
 
     #[test]
-    fn an_mp4_of_another_program_is_cut_into_clips() {
+    fn mp4_is_split_into_clips() {
         if let Some(bytes) = made("plain.mp4", &[]) {
             looks_right(&bytes);
         }
     }
 
     #[test]
-    fn a_fragmented_mp4_too() {
+    fn fragmented_mp4_is_split_into_clips() {
         let options = ["-movflags", "frag_keyframe+empty_moov+default_base_moof"];
         if let Some(bytes) = made("fragmented.mp4", &options) {
             looks_right(&bytes);
@@ -372,8 +373,8 @@ mod tests {
     }
 
     #[test]
-    fn fragments_with_absolute_offsets_are_read_too() {
-        // As ffmpeg writes them unless it is told otherwise.
+    fn fragments_with_absolute_offsets_are_supported() {
+        // The default of ffmpeg.
         let options = ["-movflags", "frag_keyframe+empty_moov"];
         if let Some(bytes) = made("absolute.mp4", &options) {
             looks_right(&bytes);
@@ -399,14 +400,14 @@ mod tests {
     }
 
     #[test]
-    fn an_mpeg_ts_too() {
+    fn mpeg_ts_is_split_into_clips() {
         if let Some(bytes) = made("plain.ts", &[]) {
             looks_right(&bytes);
         }
     }
 
     #[test]
-    fn a_small_file_makes_no_large_clip() {
+    fn small_file_makes_no_large_clip() {
         let unit = |number: u64| Unit {
             decode: number * 40_000_000,
             show: number * 40_000_000,
@@ -418,7 +419,7 @@ mod tests {
             units: (0..1000).map(unit).collect(),
         };
         let clip = track.clip(0, 40_000_000_000, 1400).map(|_| ());
-        let why = "its parameter sets of H.264 are longer than is taken";
+        let why = "the H.264 parameter sets are too long";
         assert_eq!(clip, Err(why.to_owned()));
         let times = |times: &[u64]| Track::Audio {
             config: vec![0x12, 0x08],
@@ -437,12 +438,12 @@ mod tests {
             track.clip(0, length, 1400).map(|_| ())
         };
         assert_eq!(refused(times(&[0, 20_000_000, 40_000_000])), Ok(()));
-        // The last that is sent is due when the loop is over.
+        // The last frame is due after the end of the loop.
         assert_eq!(
             refused(times(&[0, 60_000_000, 20_000_000])),
             Err(BACK.to_owned())
         );
-        // Samples that overlap: each as long as half of the file.
+        // Overlapping samples, each as long as half of the file.
         let Some(mut bytes) = made("overlaps.mp4", &["-movflags", "faststart"]) else {
             return;
         };
@@ -452,7 +453,7 @@ mod tests {
             .collect();
         assert_eq!(tables.len(), 2);
         for at in tables {
-            // Version and flags, the size of all samples where they have one, how many, and each.
+            // Version and flags, common size of all samples or 0, number of samples, and the sizes.
             bytes[at + 8..at + 12].copy_from_slice(&half);
         }
         let steps = steps::of(|| assert!(clips(&bytes, 1400, true).is_err()));
@@ -464,23 +465,23 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_says_why() {
+    fn unusable_files_state_the_reason() {
         let refused = |bytes: &[u8]| clips(bytes, 1400, true).expect_err("it cannot be sent");
-        assert_eq!(refused(b"RIFF"), "it is neither MP4 nor MPEG-TS");
-        assert_eq!(refused(&[]), "it is neither MP4 nor MPEG-TS");
+        assert_eq!(refused(b"RIFF"), "the file is neither MP4 nor MPEG-TS");
+        assert_eq!(refused(&[]), "the file is neither MP4 nor MPEG-TS");
         let Some(other) = made("other.mp4", &["-c:v", "mpeg4"]) else {
             return;
         };
-        assert_eq!(refused(&other), "its video is not H.264");
+        assert_eq!(refused(&other), "the video is not H.264");
         let Some(other) = made("other.ts", &["-c:v", "mpeg2video", "-b_strategy", "0"]) else {
             return;
         };
-        assert_eq!(refused(&other), "its first programme holds no H.264");
+        assert_eq!(refused(&other), "the first programme has no H.264 stream");
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_refused_or_taken_without_harm(
+        fn any_bytes_are_parsed_without_a_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..2000),
             kind in 0..3,
         ) {

@@ -1,4 +1,4 @@
-//! MP4, also fragmented (ISO/IEC 14496-12 and 14496-15).
+//! MP4, including fragmented MP4 (ISO/IEC 14496-12 and 14496-15).
 
 use shiguredo_mp4::TrackKind;
 use shiguredo_mp4::boxes::SampleEntry;
@@ -11,12 +11,13 @@ use super::fragments::with_own_offsets;
 use super::{Track, Unit, about_aac};
 use crate::steps;
 
-/// Most boxes and samples that are looked at in a file.
+/// Maximum number of boxes and samples read from a file.
 const STEPS_MAX: usize = 4_000_000;
 
-/// The tracks of a file: the first of H.264 and, where it is wanted, the first of AAC.
+/// Reads the tracks of a file: the first H.264 track and, if `audio`, the first AAC track.
 pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
-    // All is there already: a reader is given just what it asks for, or what there is of it.
+    // The file is in memory: the reader receives exactly the range it requests, or what exists of
+    // it.
     let file = with_own_offsets(bytes)?;
     let part = |wanted: RequiredInput| {
         let begin = usize::try_from(wanted.position).unwrap_or(usize::MAX);
@@ -43,7 +44,7 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
             for _ in 0..STEPS_MAX {
                 if let Some(wanted) = demuxer.required_input() {
                     demuxer.handle_input(part(wanted));
-                    // What went wrong is said when the next sample is asked for.
+                    // Errors are reported by the next call of `next_sample`.
                     if demuxer.required_input().is_some() {
                         continue;
                     }
@@ -71,7 +72,7 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
                 }
             }
         }
-        None => return Err("its MP4 is cut off".to_owned()),
+        None => return Err("the MP4 file is truncated".to_owned()),
     }
     Ok(reader
         .video
@@ -81,23 +82,23 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
         .collect())
 }
 
-/// The library's error without the location in its source, which is a path of the build machine.
+/// Formats the library's error without its source location, which is a path of the build machine.
 fn in_words(error: DemuxError) -> String {
     let text = error.to_string();
     let words = text.split(" (at ").next().unwrap_or_default();
-    format!("its MP4 cannot be read: {words}")
+    format!("the MP4 file cannot be read: {words}")
 }
 
 struct Reader<'a> {
     bytes: &'a [u8],
     wants_audio: bool,
-    /// How many bytes samples may still have: all together no more than the file, or a small file
-    /// could have as many as memory cannot hold.
+    /// Remaining bytes for samples. All samples together may not exceed the file size; otherwise
+    /// overlapping samples of a small file could exhaust the memory.
     left: usize,
-    /// Each with its number in the file.
+    /// Tracks with their IDs in the file.
     video: Option<(u32, Track)>,
     audio: Option<(u32, Track)>,
-    /// How many bytes tell the length of a NAL unit.
+    /// Size of a NAL unit's length field, in bytes.
     length_bytes: usize,
 }
 
@@ -123,7 +124,7 @@ impl<'a> Reader<'a> {
             self.begin(id, sample.track.kind, entry)?;
         }
         let left = self.left.checked_sub(sample.data_size.max(1));
-        self.left = left.ok_or("its MP4 states more samples than there are bytes")?;
+        self.left = left.ok_or("the MP4 file declares more sample data than it contains")?;
         steps::took(sample.data_size.max(1));
         let scale = u128::from(sample.track.timescale.get());
         let nanos =
@@ -135,7 +136,7 @@ impl<'a> Reader<'a> {
         let data = begin
             .checked_add(sample.data_size)
             .and_then(|end| self.bytes.get(begin..end))
-            .ok_or("its MP4 is cut off")?;
+            .ok_or("the MP4 file is truncated")?;
         match (&mut self.video, &mut self.audio) {
             (Some((own, Track::Video { units, .. })), _) if *own == id => units.push(Unit {
                 decode,
@@ -152,7 +153,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes a track in, where it is wanted and there is none of its kind yet.
+    /// Adds a track if it is wanted and is the first of its kind.
     fn begin(&mut self, id: u32, kind: TrackKind, entry: &SampleEntry) -> Result<(), String> {
         match (kind, entry) {
             (TrackKind::Video, _) if self.video.is_some() => {}
@@ -170,8 +171,8 @@ impl<'a> Reader<'a> {
             (_, SampleEntry::Mp4a(entry)) => {
                 let config = &entry.esds_box.es.dec_config_descr;
                 let config = config.dec_specific_info.as_ref();
-                let config = config.ok_or("its AAC has no configuration")?;
-                // What the entry itself says of them is often a constant.
+                let config = config.ok_or("the AAC track has no configuration")?;
+                // The values in the sample entry itself are often constants.
                 let (rate, channels) = about_aac(&config.payload);
                 let track = Track::Audio {
                     config: config.payload.clone(),
@@ -181,16 +182,16 @@ impl<'a> Reader<'a> {
                 };
                 self.audio = Some((id, track));
             }
-            (TrackKind::Video, _) => return Err("its video is not H.264".to_owned()),
+            (TrackKind::Video, _) => return Err("the video is not H.264".to_owned()),
             (TrackKind::Audio, _) => {
-                return Err("its audio is not AAC; with `audio: false` it is left out".to_owned());
+                return Err("the audio is not AAC; `audio: false` leaves it out".to_owned());
             }
         }
         Ok(())
     }
 }
 
-/// The NAL units of a sample; what is cut off is left out.
+/// Splits a sample into NAL units. A truncated unit is ignored.
 fn nals(mut data: &[u8], length_bytes: usize) -> Vec<Vec<u8>> {
     let mut nals = Vec::new();
     while let Some((length, rest)) = data.split_at_checked(length_bytes) {

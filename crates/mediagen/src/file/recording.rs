@@ -1,16 +1,16 @@
-//! What is found in a recording: streams of frames.
+//! Streams of frames from a recording.
 
 use bytes::Bytes;
 
 use super::vpx;
 use crate::clip::Coding;
 
-/// One frame, cut into payloads of RTP.
+/// One frame, split into RTP payloads.
 #[derive(Debug, PartialEq)]
 pub(super) struct Frame {
-    /// When it is due, in nanoseconds, in the file's own counting.
+    /// Send time in nanoseconds, on the file's clock.
     pub(super) due: u64,
-    /// Whether it can be decoded by itself.
+    /// True if the frame can be decoded without other frames.
     pub(super) is_key: bool,
     pub(super) payloads: Vec<Bytes>,
 }
@@ -22,18 +22,18 @@ pub(super) struct Recorded {
     pub(super) frames: Vec<Frame>,
 }
 
-/// The most frames of a stream: more than an hour has.
+/// Maximum number of frames of a stream: more than an hour contains.
 const FRAMES_MAX: usize = 1_000_000;
 
 impl Recorded {
-    /// Adds a frame as its codec has it, cut into payloads. One without bytes was left out by who
-    /// encoded it.
+    /// Adds an encoded frame and splits it into payloads. Frames without bytes were dropped by the
+    /// encoder and are ignored.
     pub(super) fn add(&mut self, due: u64, data: &[u8], mtu: usize) -> Result<(), String> {
         if data.is_empty() {
             return Ok(());
         }
         if self.frames.len() >= FRAMES_MAX {
-            return Err(format!("it holds more than {FRAMES_MAX} frames"));
+            return Err(format!("the recording has more than {FRAMES_MAX} frames"));
         }
         if self.frames.is_empty()
             && let Some(profile) = vpx::vp9_profile(data).filter(|_| self.coding.name == "VP9")
@@ -45,46 +45,45 @@ impl Recorded {
     }
 }
 
-/// The longest payload that is taken: what Ethernet carries, without the headers of IPv4, UDP and
-/// RTP.
+/// Maximum payload length: an Ethernet frame without the headers of IPv4, UDP and RTP.
 const PAYLOAD_MAX: usize = 1500 - 20 - 8 - 12;
 
 impl Recorded {
-    /// Whether each packet goes into a datagram, and each frame is as long as frames are.
+    /// Checks that each packet fits into a datagram, and that no frame is too long.
     pub(super) fn check_payloads(&self) -> Result<(), String> {
         for frame in &self.frames {
             if let Some(long) =
                 (frame.payloads.iter().map(Bytes::len)).find(|&own| own > PAYLOAD_MAX)
             {
                 return Err(format!(
-                    "it has a packet of {long} bytes, and a datagram carries {PAYLOAD_MAX}"
+                    "a packet of {long} bytes exceeds the limit of {PAYLOAD_MAX} for a datagram"
                 ));
             }
             if frame.payloads.iter().map(Bytes::len).sum::<usize>() > vpx::FRAME_MAX {
-                return Err("it has a frame of more than 8 MiB".to_owned());
+                return Err("a frame is longer than 8 MiB".to_owned());
             }
         }
         Ok(())
     }
 }
 
-/// A codec, or that it is not known.
+/// Returns the codec with this name, or an error if it is unknown.
 pub(super) fn coding(name: &str) -> Result<Coding, String> {
-    Coding::named(name).ok_or_else(|| format!("its `{name}` is of no codec that is known"))
+    Coding::named(name).ok_or_else(|| format!("unknown codec `{name}`"))
 }
 
-/// A frame as its codec has it, to be cut.
+/// Splits an encoded frame into payloads.
 fn cut(coding: &Coding, due: u64, data: &[u8], mtu: usize) -> Result<Frame, String> {
     let (is_key, payloads) = match coding.name {
         "VP8" => vpx::vp8(data, mtu),
         "VP9" => vpx::vp9(data, mtu),
         // A packet is a frame (RFC 7587, 4.2).
         "Opus" => (true, vec![Bytes::copy_from_slice(data)]),
-        other => return Err(format!("its {other} cannot be sent")),
+        other => return Err(format!("{other} cannot be sent")),
     };
     if payloads.is_empty() || data.len() > vpx::FRAME_MAX {
         return Err(format!(
-            "a frame of its {} is empty, or too long",
+            "a frame of the {} stream is empty or too long",
             coding.name
         ));
     }

@@ -1,5 +1,5 @@
-//! Recordings of what browsers send: IVF, WebM and those of Janus, made into clips that can be sent
-//! over and over. They have no room for time codes, except where one stands in them already.
+//! Browser recordings (IVF, WebM and Janus .mjr) as clips that can be looped. They have no room for
+//! time codes, except those that they already contain.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use super::recording::{Frame, Recorded};
 use super::{check_times, ivf, lasts, length_of, mjr, ticks, webm};
 use crate::clip::{Clip, FrameTimes};
 
-/// The clips of a recording, video first: `None` where it is none. `audio` says whether its sound is
-/// wanted.
+/// Reads the clips of a recording, video first. Returns `None` if the file is not a recording.
+/// `audio` selects whether its audio is included.
 ///
 /// # Errors
-/// Nothing of it can be sent, or it is longer than is taken; the text says so.
+/// The recording contains nothing that can be sent, or is too long. The text states the reason.
 pub fn recorded(bytes: &[u8], mtu: usize, audio: bool) -> Option<Result<Vec<Arc<Clip>>, String>> {
     let streams = match bytes {
         [b'D', b'K', b'I', b'F', ..] => ivf::streams(bytes, mtu),
@@ -27,10 +27,10 @@ fn clips(mut streams: Vec<Recorded>, audio: bool) -> Result<Vec<Arc<Clip>>, Stri
     streams.retain(|own| audio || is_video(own));
     streams.sort_by_key(|own| !is_video(own));
     let begins = match streams.first() {
-        None => return Err("it holds nothing that is to be sent".to_owned()),
+        None => return Err("the recording has no stream to send".to_owned()),
         Some(first) => {
             let key = first.frames.iter().find(|frame| frame.is_key);
-            let why = "it holds no frame that can be decoded by itself";
+            let why = "the recording has no key frame";
             key.ok_or(why)?.due
         }
     };
@@ -38,7 +38,7 @@ fn clips(mut streams: Vec<Recorded>, audio: bool) -> Result<Vec<Arc<Clip>>, Stri
         own.check_payloads()?;
         own.frames.retain(|frame| frame.due >= begins);
         own.frames.sort_by_key(|frame| frame.due);
-        // A picture before the first that can be decoded has its time, and comes after it.
+        // Drops frames that precede the first key frame in the file but have the same time.
         let key = own.frames.iter().position(|frame| frame.is_key);
         own.frames.drain(..key.unwrap_or(0));
     }
@@ -63,7 +63,7 @@ fn clips(mut streams: Vec<Recorded>, audio: bool) -> Result<Vec<Arc<Clip>>, Stri
     clips.collect()
 }
 
-/// How long the last frame lasts is that of the one before.
+/// The last frame lasts as long as the previous one.
 fn end(frames: &[Frame], begins: u64) -> Option<u64> {
     let last = frames.last()?.due;
     let before = frames.iter().rev().find(|frame| frame.due < last);

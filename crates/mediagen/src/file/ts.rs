@@ -9,10 +9,10 @@ use mpeg2ts::ts::{ReadTsPacket, TsPacket, TsPacketReader, TsPayload};
 
 use super::{FREQUENCIES, PPS, SPS, Track, Unit, kind};
 
-/// Times are counted in 90 kHz and wrap around at 33 bits.
+/// Times have a resolution of 90 kHz and wrap around at 33 bits.
 const WRAP: u64 = 1 << 33;
 
-/// What one PES packet held.
+/// Content of a PES packet.
 #[derive(Default)]
 struct Pes {
     show: Option<u64>,
@@ -20,7 +20,7 @@ struct Pes {
     data: Vec<u8>,
 }
 
-/// The first of H.264 and, where it is wanted, the first of AAC, of the first programme.
+/// Reads the first H.264 stream and, if `audio`, the first AAC stream of the first programme.
 pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
     let packets = || {
         let packets = bytes.chunks_exact(TsPacket::SIZE);
@@ -34,9 +34,9 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
             .find(|stream| stream.stream_type == wanted)
             .map(|stream| stream.elementary_pid.as_u16())
     };
-    let video = first(StreamType::H264).ok_or("its first programme holds no H.264")?;
+    let video = first(StreamType::H264).ok_or("the first programme has no H.264 stream")?;
     let sound = first(StreamType::AdtsAac).filter(|_| audio);
-    // Of all else nothing need be understood.
+    // Other packets need not be parsed.
     let mut wanted = tables.0;
     let of_interest = |packet: &&[u8]| pid(packet) == video || Some(pid(packet)) == sound;
     for packet in packets().filter(of_interest) {
@@ -59,7 +59,8 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
                 }
             }
             Some(TsPayload::PesContinuation(more)) => {
-                // Before the first start it belongs to what is not there.
+                // A continuation before the first start belongs to a PES packet that the file does
+                // not contain.
                 if let Some(pes) = under_way.get_mut(&pid) {
                     pes.data.extend_from_slice(&more);
                 }
@@ -88,19 +89,19 @@ fn pid(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[1], packet[2]]) & 0x1fff
 }
 
-/// Whether it begins with a programme map whose descriptors would be longer than itself (ISO/IEC
-/// 13818-1, 2.4.4.8). The reader of packets panics at one.
+/// True if the packet begins with a programme map whose descriptors would exceed it (ISO/IEC
+/// 13818-1, 2.4.4.8). The packet reader panics at such a map.
 fn is_cut_map(packet: &[u8]) -> bool {
     const MAP: u8 = 2;
-    /// Number of the programme, version and numbers of the section before its data; the checksum
-    /// behind it.
+    /// Lengths of the section's fields before its data (programme number, version, section numbers)
+    /// and of the checksum after it.
     const AROUND: (usize, usize) = (5, 4);
     let payload = match packet[3] & 0x30 {
         0x10 => packet.get(4..),
         0x30 => packet.get(5 + usize::from(packet[4])..),
         _ => None,
     };
-    // The pointer to the first section is 0, or the reader refuses the packet.
+    // The pointer to the first section must be 0, or the reader rejects the packet.
     let Some([0, sections @ ..]) = payload.filter(|_| packet[1] & 0x40 != 0) else {
         return false;
     };
@@ -122,14 +123,14 @@ fn is_cut_map(packet: &[u8]) -> bool {
     false
 }
 
-/// The packets that hold the tables, and the table of the first programme.
+/// Returns the packets of the tables, and the programme map of the first programme.
 fn tables<'a, I: Iterator<Item = &'a [u8]>>(
     packets: impl Fn() -> I,
 ) -> Result<(Vec<u8>, Pmt), String> {
     let starts = |packet: &&[u8], wanted| pid(packet) == wanted && packet[1] & 0x40 != 0;
     let mut bytes = packets()
         .find(|packet| starts(packet, 0))
-        .ok_or("its MPEG-TS has no table of programmes")?
+        .ok_or("the MPEG-TS file has no programme association table (PAT)")?
         .to_vec();
     let pat = TsPacketReader::new(&bytes[..]).read_ts_packet();
     let map = match pat
@@ -143,13 +144,13 @@ fn tables<'a, I: Iterator<Item = &'a [u8]>>(
             .map(|programme| programme.program_map_pid.as_u16()),
         _ => None,
     };
-    let map = map.ok_or("its MPEG-TS has no programme")?;
+    let map = map.ok_or("the MPEG-TS file has no programme")?;
     let packet = packets().find(|packet| starts(packet, map));
-    bytes.extend_from_slice(packet.ok_or("its MPEG-TS does not say what its programme holds")?);
+    bytes.extend_from_slice(packet.ok_or("the MPEG-TS file has no programme map table (PMT)")?);
     let mut reader = TsPacketReader::new(&bytes[..]);
     loop {
         match reader.read_ts_packet().map_err(|error| error.to_string())? {
-            None => return Err("its MPEG-TS does not say what its programme holds".to_owned()),
+            None => return Err("the MPEG-TS file has no programme map table (PMT)".to_owned()),
             Some(packet) => {
                 if let Some(TsPayload::Pmt(pmt)) = packet.payload {
                     return Ok((bytes, pmt));
@@ -159,7 +160,7 @@ fn tables<'a, I: Iterator<Item = &'a [u8]>>(
     }
 }
 
-/// Makes times that wrap around into times that go on, from some way above zero.
+/// Unwraps timestamps, with an offset that keeps earlier ones above zero.
 #[derive(Default)]
 struct Clock {
     first: Option<u64>,
@@ -168,7 +169,7 @@ struct Clock {
 impl Clock {
     fn nanos(&mut self, ticks: u64) -> u64 {
         let first = *self.first.get_or_insert(ticks);
-        // Within half of what wraps around before and after the first.
+        // Supports times up to half the wrap-around period before and after the first.
         let from_first = (ticks.wrapping_sub(first).wrapping_add(WRAP / 2)) % WRAP;
         let nanos = u128::from(from_first) * 1_000_000_000 / 90_000;
         u64::try_from(nanos).unwrap_or(u64::MAX)
@@ -193,7 +194,7 @@ fn video_track(packets: Vec<Pes>, clock: &mut Clock) -> Track {
                 show: clock.nanos(show),
                 data,
             }),
-            // More of the picture before.
+            // Continuation of the previous picture.
             (None, Some(unit)) => unit.data.extend(data),
             (None, None) => {}
         }
@@ -201,7 +202,7 @@ fn video_track(packets: Vec<Pes>, clock: &mut Clock) -> Track {
     Track::Video { sps, pps, units }
 }
 
-/// The NAL units of a byte stream.
+/// Splits a byte stream into NAL units.
 fn annex_b(data: &[u8]) -> Vec<Vec<u8>> {
     let mut starts = Vec::new();
     let mut at = 0;
@@ -215,7 +216,7 @@ fn annex_b(data: &[u8]) -> Vec<Vec<u8>> {
         .zip(ends)
         .map(|(&start, end)| {
             let nal = &data[start + 3..end];
-            // Zeros before the next start code, and at the end, belong to nothing.
+            // Zeros before the next start code and at the end do not belong to the unit.
             let zeros = nal.iter().rev().take_while(|byte| **byte == 0).count();
             nal[..nal.len() - zeros].to_vec()
         })
@@ -244,9 +245,9 @@ fn audio_track(packets: Vec<Pes>, clock: &mut Clock) -> Result<Option<Track>, St
             let index = third >> 2 & 0x0f;
             let rate = *FREQUENCIES
                 .get(usize::from(index))
-                .ok_or("its AAC has no sampling frequency")?;
+                .ok_or("the AAC stream has no valid sampling frequency")?;
             let channels = third << 2 & 4 | fourth >> 6;
-            // Object type, index of the frequency, channels (ISO/IEC 14496-3, 1.6.2.1).
+            // Object type, frequency index, channels (ISO/IEC 14496-3, 1.6.2.1).
             let object = (third >> 6) + 1;
             let config = vec![object << 3 | index >> 1, index << 7 | channels << 3];
             about.get_or_insert((config, rate, u16::from(channels)));
@@ -274,12 +275,12 @@ fn audio_track(packets: Vec<Pes>, clock: &mut Clock) -> Result<Option<Track>, St
 mod tests {
     use super::*;
 
-    /// A packet with a programme map, whose descriptors are said to be so long.
+    /// A packet with a programme map that claims `descriptors` bytes of descriptors.
     fn map(descriptors: u8) -> Vec<u8> {
         let mut packet = vec![0x47, 0x41, 0x00, 0x10, 0];
-        // Table, length of the section, programme, version, section and last section.
+        // Table ID, section length, programme number, version, section and last section.
         packet.extend([2, 0xb0, 13, 0, 1, 0xc1, 0, 0]);
-        // The PID of the clock, and no descriptor.
+        // PCR PID, and length of the descriptors.
         packet.extend([0xe1, 0x01, 0xf0, descriptors]);
         packet.extend([0; 4]);
         packet.resize(TsPacket::SIZE, 0xff);
@@ -287,11 +288,11 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_lies_about_its_length_is_passed_over() {
+    fn map_with_a_wrong_length_is_skipped() {
         assert!(!is_cut_map(&map(0)));
         assert!(is_cut_map(&map(1)));
         assert!(is_cut_map(&map(255)));
-        // Behind an adaptation field, and behind another section.
+        // After an adaptation field, and after another section.
         let mut adapted = map(1);
         adapted[3] = 0x30;
         adapted.splice(4..4, [3, 0, 0, 0]);
@@ -299,7 +300,7 @@ mod tests {
         let mut second = map(1);
         second.splice(5..5, [0, 0xb0, 2, 0, 0]);
         assert!(is_cut_map(&second[..TsPacket::SIZE]));
-        // What ends early is nothing that the reader would take.
+        // The reader rejects truncated sections itself.
         for end in 4..21 {
             let mut cut = map(1);
             cut.truncate(end);

@@ -1,8 +1,9 @@
-//! WebM, a subset of Matroska (RFC 9559): the first video of VP8 or VP9, and the first sound of Opus.
+//! WebM, a subset of Matroska (RFC 9559): the first VP8 or VP9 video track and the first Opus
+//! track.
 
 use super::recording::{Recorded, coding};
 
-/// Elements that are looked into; the others are looked at, or passed over.
+/// Elements whose children are parsed. Others are read or skipped.
 const SEGMENT: u32 = 0x1853_8067;
 const INFO: u32 = 0x1549_a966;
 const TRACKS: u32 = 0x1654_ae6b;
@@ -18,11 +19,11 @@ const TIMESTAMP: u32 = 0xe7;
 const SIMPLE_BLOCK: u32 = 0xa3;
 const BLOCK: u32 = 0xa1;
 
-/// How several frames stand in a block (RFC 9559, 10.3).
+/// Flags for several frames in a block (RFC 9559, 10.3).
 const LACING: u8 = 0x06;
 
-/// A number whose first byte says how long it is; with `marked` as it stands (RFC 8794, 4 and 5).
-/// And how long it is.
+/// Parses a variable-length integer and returns it with its length. `marked` keeps the length
+/// marker, as in element IDs (RFC 8794, 4 and 5).
 fn variable(bytes: &[u8], marked: bool) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
     let length = first.leading_zeros() as usize + 1;
@@ -41,22 +42,22 @@ fn unsigned(data: &[u8]) -> u64 {
 }
 
 struct Reader {
-    /// Nanoseconds of a tick.
+    /// Nanoseconds per tick.
     scale: u64,
-    /// The track that is being described: its number and its codec, in any order.
+    /// Number and codec of the track being parsed. They may come in any order.
     number: Option<u64>,
     codec: Option<String>,
-    /// Whether its frames are compressed or encrypted once more.
+    /// True if its frames are additionally compressed or encrypted.
     is_encoded: bool,
-    /// What was found, by the numbers of their tracks.
+    /// Selected tracks by track number.
     found: Vec<(u64, Recorded)>,
-    /// Other codecs, by their names.
+    /// Names of other codecs.
     others: Vec<String>,
     cluster: u64,
     mtu: usize,
 }
 
-/// The streams of a file. What is cut off at its end is left out.
+/// Reads the streams of a file. A truncated element at the end is ignored.
 pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String> {
     let mut reader = Reader {
         scale: 1_000_000,
@@ -74,7 +75,7 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
     {
         let begin = at + id_length + size_length;
         let id = u32::try_from(id).unwrap_or(0);
-        // Elements within these follow, whatever their length is: it may be unknown.
+        // The children follow, whatever the length of these elements, which may be unknown.
         if id == TRACK_ENTRY || id == CLUSTER {
             reader.described()?;
         }
@@ -95,7 +96,7 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
             [] => String::new(),
             some => format!(", but {}", some.join(" and ")),
         };
-        return Err(format!("it holds no VP8, VP9 or Opus{others}"));
+        return Err(format!("no VP8, VP9 or Opus track{others}"));
     }
     Ok(reader.found.into_iter().map(|(_, found)| found).collect())
 }
@@ -117,7 +118,7 @@ impl Reader {
         Ok(())
     }
 
-    /// All of a track is described.
+    /// Finishes the description of a track.
     fn described(&mut self) -> Result<(), String> {
         let is_encoded = std::mem::take(&mut self.is_encoded);
         let (Some(number), Some(name)) = (self.number.take(), self.codec.take()) else {
@@ -136,9 +137,9 @@ impl Reader {
         };
         if is_encoded {
             let name = coding.name;
-            return Err(format!("its {name} is compressed or encrypted once more"));
+            return Err(format!("the {name} has an unsupported content encoding"));
         }
-        // Of each kind the first.
+        // Only the first track of each kind is used.
         let mut found = self.found.iter();
         if found.all(|(_, own)| own.coding.media != coding.media) {
             let frames = Vec::new();
@@ -159,7 +160,7 @@ impl Reader {
             return Ok(());
         };
         if flags & LACING != 0 {
-            return Err("its blocks hold several frames each (lacing)".to_owned());
+            return Err("blocks with several frames (lacing) are not supported".to_owned());
         }
         let ticks = self
             .cluster

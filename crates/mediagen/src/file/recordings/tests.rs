@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Two seconds that ffmpeg has coded, of 30 pictures a second; none without it.
+/// Two seconds of 30 pictures per second, encoded by ffmpeg; `None` if ffmpeg is not available.
 fn made(name: &str, options: &[&str]) -> Option<Vec<u8>> {
     let path = std::env::temp_dir().join(format!("streamgauge-{}-{name}", std::process::id()));
     let made = Command::new("ffmpeg")
@@ -23,7 +23,7 @@ fn made(name: &str, options: &[&str]) -> Option<Vec<u8>> {
     bytes
 }
 
-/// The pictures of a file in one of another form.
+/// Copies the video of a file into a file of another format.
 fn copied(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
     let place = |name: &str| {
         std::env::temp_dir().join(format!("streamgauge-{}-of-{name}", std::process::id()))
@@ -46,7 +46,7 @@ fn taken(bytes: &[u8], audio: bool) -> Result<Vec<Arc<Clip>>, String> {
     recorded(bytes, 1200, audio).expect("it is a recording")
 }
 
-/// Frames of a video clip, put together again.
+/// Reassembles the frames of a video clip.
 fn frames(clip: &Clip, descriptor: usize) -> Vec<Vec<u8>> {
     let mut frames: Vec<Vec<u8>> = vec![Vec::new(); clip.frames as usize];
     for packet in &clip.packets {
@@ -58,7 +58,7 @@ fn frames(clip: &Clip, descriptor: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn ivf_and_webm_of_another_program_give_the_same_pictures() {
+fn ivf_and_webm_of_ffmpeg_give_the_same_pictures() {
     for (codec, encoder) in [("VP8", "libvpx"), ("VP9", "libvpx-vp9")] {
         let fast = ["-c:v", encoder, "-deadline", "realtime", "-cpu-used", "8"];
         let both = [&fast[..], &["-c:a", "libopus", "-b:a", "32k"]].concat();
@@ -76,7 +76,7 @@ fn ivf_and_webm_of_another_program_give_the_same_pictures() {
         assert!(frames(video, 1) == frames(&of_ivf[0], 1), "{codec}");
         let times = video.times.as_ref().expect("listed");
         for (frame, &(due, ticks)) in (0_u64..).zip(&times.frames) {
-            // WebM has milliseconds.
+            // WebM times have a resolution of one millisecond.
             assert!(
                 due.abs_diff(frame * 1_000_000_000 / 30) <= 1_000_000,
                 "{frame}: {due}"
@@ -99,14 +99,14 @@ fn ivf_and_webm_of_another_program_give_the_same_pictures() {
     }
 }
 
-/// A recording of Janus of these packets: sequence number, timestamp and payload.
+/// A Janus recording of these packets: sequence number, timestamp and payload.
 fn mjr(about: &str, packets: &[(u16, u32, &[u8])]) -> Vec<u8> {
     let mut file = b"MJR00002".to_vec();
     file.extend((about.len() as u16).to_be_bytes());
     file.extend(about.as_bytes());
     for (sequence, timestamp, payload) in packets {
         file.extend(b"MEET\0\0\0\0");
-        // With an extension of a word, and padding.
+        // With a header extension of one word, and padding.
         let head = [0xb0, 96];
         let length = 12 + 8 + payload.len() + 2;
         file.extend((length as u16).to_be_bytes());
@@ -121,13 +121,13 @@ fn mjr(about: &str, packets: &[(u16, u32, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn packets_that_janus_recorded_keep_their_payloads_and_get_times_of_their_own() {
+fn janus_packets_keep_payloads_and_get_new_times() {
     let about = r#"{"t":"v","c":"vp8","s":1,"u":2}"#;
     let (key, more, inter) = (&[0x10, 0x00, 9][..], &[0x00, 8][..], &[0x10, 0x01, 7][..]);
-    // With numbers of the picture in 15 bits and of its layer.
+    // With a 15-bit picture ID and layer indices.
     let numbered = &[0x90, 0xc0, 0x81, 0x02, 0x03, 0x00, 9][..];
-    // The first cannot be decoded by itself; two came in another order; one came twice; numbers and
-    // timestamps come round.
+    // The first frame is not a key frame, two packets were reordered, one was duplicated, and
+    // sequence numbers and timestamps wrap around.
     let file = mjr(
         about,
         &[
@@ -160,10 +160,10 @@ fn packets_that_janus_recorded_keep_their_payloads_and_get_times_of_their_own() 
 }
 
 #[test]
-fn times_that_cannot_be_make_no_flood() {
+fn impossible_times_cause_no_flood() {
     let about = r#"{"c":"vp8"}"#;
     let (key, inter) = (&[0x10, 0x00][..], &[0x10, 0x01][..]);
-    // Who encoded began anew twice: it goes on at the same rate.
+    // The encoder restarted twice: the frame rate stays the same.
     let times = [
         9_000,
         12_000,
@@ -181,7 +181,7 @@ fn times_that_cannot_be_make_no_flood() {
     let times = clips[0].times.as_ref().expect("listed");
     let ticks: Vec<u32> = times.frames.iter().map(|own| own.1).collect();
     assert_eq!(ticks, [0, 3000, 6000, 9000, 12_000, 15_000, 18_000]);
-    // One picture is no thousand a second.
+    // A single frame does not exceed 1000 frames a second.
     let alone = taken(&mjr(about, &packets[..1]), true).expect("it can be sent");
     assert_eq!(
         alone[0].times.as_ref().map(|own| own.length),
@@ -207,25 +207,25 @@ fn times_that_cannot_be_make_no_flood() {
     );
     assert_eq!(
         refused(&[u64::MAX]),
-        Err("its IVF has a time beyond all".to_owned())
+        Err("an IVF time is out of range".to_owned())
     );
     assert_eq!(
         refused(&[0, beyond]),
-        Err("its times go back, or beyond all".to_owned())
+        Err("the timestamps go back or are out of range".to_owned())
     );
     assert_eq!(
         refused(&[0, 3_600_000]),
-        Err("it is longer than an hour".to_owned())
+        Err("the media is longer than an hour".to_owned())
     );
-    // Two milliseconds of two frames, and of three.
+    // Two frames in two milliseconds, and three.
     assert_eq!(refused(&[5, 6]), Ok(()));
-    let flood = Err("it has more than 1000 frames a second".to_owned());
+    let flood = Err("there are more than 1000 frames a second".to_owned());
     assert_eq!(refused(&[5, 5, 6]), flood);
     assert_eq!(refused(&[5; 1001]), flood);
 }
 
 #[test]
-fn a_track_may_be_described_in_any_order() {
+fn webm_track_fields_may_come_in_any_order() {
     let entry = |first: &[u8], second: &[u8]| [b"\xae\x8b", first, second].concat();
     let (number, codec) = (&b"\xd7\x81\x07"[..], &b"\x86\x85V_VP8"[..]);
     for track in [entry(number, codec), entry(codec, number)] {
@@ -242,35 +242,35 @@ fn a_track_may_be_described_in_any_order() {
 }
 
 #[test]
-fn what_is_no_recording_that_can_be_sent_says_why() {
+fn unusable_recordings_state_the_reason() {
     let refused = |bytes: &[u8]| taken(bytes, true).expect_err("it cannot be sent");
     assert!(recorded(b"RIFF", 1200, true).is_none());
-    assert_eq!(refused(b"DKIF"), "its IVF is cut off");
+    assert_eq!(refused(b"DKIF"), "the IVF header is truncated");
     assert_eq!(
         refused(&mjr(r#"{"c":"speex"}"#, &[])),
-        "its `speex` is of no codec that is known"
+        "unknown codec `speex`"
     );
-    assert!(refused(&mjr("nothing", &[])).contains("is no JSON"));
+    assert!(refused(&mjr("nothing", &[])).contains("is not valid JSON"));
     let inter: &[u8] = &[0x10, 0x01];
     assert_eq!(
         refused(&mjr(r#"{"c":"vp8"}"#, &[(1, 1, inter)])),
-        "it holds no frame that can be decoded by itself"
+        "the recording has no key frame"
     );
     let opus = |length| mjr(r#"{"c":"opus"}"#, &[(1, 1, &vec![7; length][..])]);
     assert!(taken(&opus(1460), true).is_ok());
     assert_eq!(
         refused(&opus(1461)),
-        "it has a packet of 1461 bytes, and a datagram carries 1460"
+        "a packet of 1461 bytes exceeds the limit of 1460 for a datagram"
     );
-    assert_eq!(refused(b"\x1a\x45\xdf\xa3"), "it holds no VP8, VP9 or Opus");
+    assert_eq!(refused(b"\x1a\x45\xdf\xa3"), "no VP8, VP9 or Opus track");
     let mut ivf = b"DKIF\0\0\x20\0AV01".to_vec();
     ivf.resize(32, 1);
-    assert_eq!(refused(&ivf), "its `AV01` is neither VP8 nor VP9");
+    assert_eq!(refused(&ivf), "the IVF codec `AV01` is neither VP8 nor VP9");
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_refused_or_taken_without_harm(
+    fn any_bytes_are_parsed_without_a_panic(
         kind in 0..3_usize,
         bytes in proptest::collection::vec(any::<u8>(), 0..600),
         changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..8),
@@ -289,7 +289,7 @@ proptest! {
                 let times = clip.times.as_ref().expect("listed");
                 assert!(times.frames.is_sorted_by_key(|&(due, _)| due));
                 assert!(times.frames.iter().all(|&(due, _)| due < times.length));
-                // On average each lasts a millisecond.
+                // Each lasts at least a millisecond on average.
                 assert!(times.length / times.frames.len() as u64 >= 1_000_000);
                 let longest = clip.packets.iter().map(|packet| packet.payload.len()).max();
                 assert!(longest <= Some(1460));

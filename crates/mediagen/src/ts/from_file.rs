@@ -1,5 +1,5 @@
-//! A file of a transport stream, as one loop: its clock, its times and its counters go on from turn
-//! to turn.
+//! Transport stream files as loops: clock, times and counters continue from one repetition to the
+//! next.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,73 +11,74 @@ use super::sections::{Sections, programmes, streams, with_stream};
 use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE, Stamp};
 use super::tables;
 
-/// The longest time between two clock references of a file: ten times what the standard allows.
+/// Maximum time between two clock references of a file: ten times what the standard allows.
 const CLOCK_GAP_MAX: u64 = PCR_HZ;
 
-/// By how much times of pictures and sound may tell another length than the clock.
+/// Maximum difference between the loop lengths according to PES times and to the clock.
 const LENGTHS_APART_MAX: u64 = PCR_HZ;
 
-/// A stream whose times follow each other that closely, in ticks of 90 kHz, tells how long the loop
-/// is.
+/// Maximum mean distance of a stream's times, in ticks of 90 kHz, for which they determine the loop
+/// length.
 const CLOSE: u64 = 90_000 / 5;
 
-/// By how much the bit rate is raised each time, until all packets find room.
+/// Factor by which the bit rate is raised until all packets fit.
 const RAISE: f64 = 1.05;
 
-/// Why a file cannot be sent.
+/// Reason why a file cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// No packets of 188 bytes.
-    #[error("it is no MPEG-TS: there is no 0x47 every 188 bytes")]
+    /// The file does not consist of 188-byte packets.
+    #[error("the file is not MPEG-TS: there is no sync byte 0x47 every 188 bytes")]
     NoTs,
-    /// The packets do not go on.
-    #[error("its packet {0} does not begin with 0x47: it is damaged there")]
+    /// A packet does not begin with the sync byte.
+    #[error("packet {0} does not begin with 0x47: the file is damaged there")]
     NoSync(usize),
-    /// The header of a packet cannot be read.
-    #[error("its packet {0} is malformed")]
+    /// The header of a packet is malformed.
+    #[error("packet {0} is malformed")]
     Malformed(usize),
-    /// No table of programmes, or no map of the first.
+    /// The file has no programme association table, or no map of its first programme.
     #[error(
-        "it has no programme: its PAT, or the PMT of its first programme, is not there or damaged"
+        "the file has no programme: the PAT, or the PMT of the first programme, is missing or damaged"
     )]
     NoProgramme,
-    /// There are no clock references by which it could be sent.
-    #[error("its first programme has no clock: fewer than two clock references (PCR)")]
+    /// The first programme has fewer than two clock references.
+    #[error("the first programme has no clock: fewer than two clock references (PCR)")]
     NoClock,
-    /// The clock does not go on.
-    #[error("its clock (PCR) jumps at packet {0}: it has to be one piece")]
+    /// The clock is not continuous.
+    #[error("the clock (PCR) jumps at packet {0}: the file must be continuous")]
     ClockJumps(usize),
-    /// What is scrambled has times that cannot be rewritten.
-    #[error("its PID {0:#06x} is scrambled: times in it cannot be rewritten")]
+    /// A stream is scrambled, so its times cannot be rewritten.
+    #[error("PID {0:#06x} is scrambled: its times cannot be rewritten")]
     Scrambled(u16),
-    /// A time is cut over two packets.
-    #[error("in its packet {0} a PES header is cut off: times in it cannot be rewritten")]
+    /// A PES header is split over two packets.
+    #[error("packet {0} has a truncated PES header: its times cannot be rewritten")]
     Cut(usize),
-    /// The stamps' PID is somebody else's.
-    #[error("it uses the PID {STAMP_PID:#06x}, which is that of the stamps")]
+    /// The PID of stamps is in use.
+    #[error("the file uses PID {STAMP_PID:#06x}, which is reserved for stamps")]
     StampPid,
-    /// It does not fit.
+    /// The bit rate is too low.
     #[error(
-        "it takes at least {needs} bit/s, stamps, tables and clock included: {asked} bit/s is too low"
+        "{asked} bit/s is too low: with stamps, tables and clock, at least {needs} bit/s is needed"
     )]
     NeedsMore {
-        /// What was asked for.
+        /// Requested bit rate, in bit/s.
         asked: u64,
-        /// What would do.
+        /// Minimum bit rate, in bit/s.
         needs: u64,
     },
-    /// Outside of what a stream can have.
-    #[error("a bit rate of {0} bit/s: there must be between {min} and {max} Mb/s", min = RATE_MIN as f64 / 1e6, max = RATE_MAX / 1_000_000)]
+    /// The bit rate is outside the supported range.
+    #[error("a bit rate of {0} bit/s is outside the range of {min} to {max} Mb/s", min = RATE_MIN as f64 / 1e6, max = RATE_MAX / 1_000_000)]
     Rate(u64),
 }
 
 impl LoopedStream {
-    /// One loop out of a file: all that it holds, but for null packets. Its first programme's clock
-    /// is the loop's. `rate` is in bit/s, of transport packets, stamps included; without one it is
-    /// sent as fast as it was made, in the mean. Takes memory for the file once more.
+    /// Creates a loop of all packets of a file except null packets. The clock of its first
+    /// programme is the clock of the loop. `rate` is the bit rate of the transport packets
+    /// including stamps, in bit/s; the default is the mean bit rate of the file. Takes as much
+    /// memory as the file.
     ///
     /// # Errors
-    /// It cannot be sent so; the text says why.
+    /// The file cannot be sent at that bit rate, or at all. The text states the reason.
     pub fn of_file(bytes: &[u8], rate: Option<u64>) -> Result<LoopedStream, FileError> {
         if let Some(rate) = rate
             && !(RATE_MIN..=RATE_MAX).contains(&rate)
@@ -132,7 +133,7 @@ impl LoopedStream {
         Ok(looped)
     }
 
-    /// A bit rate, nearly the lowest, at which all packets find room.
+    /// Returns a bit rate near the lowest at which all packets fit.
     fn lowest(&mut self, no_room: NoRoom) -> u64 {
         let mut rate = no_room.needs.max(RATE_MIN);
         while rate < RATE_MAX && self.set_rate(rate).is_err() {
@@ -141,7 +142,7 @@ impl LoopedStream {
         rate
     }
 
-    /// Takes the packets in that are to be sent. Gives the times of each PID's PES packets.
+    /// Adds the packets that are to be sent. Returns the times of each PID's PES packets.
     fn take(
         &mut self,
         packets: &[[u8; PACKET]],
@@ -160,7 +161,7 @@ impl LoopedStream {
             }
             if pid == STAMP_PID {
                 match Stamp::read(header, packet) {
-                    // It was recorded from such a source.
+                    // The file was recorded from a stamped stream.
                     Some(_) => continue,
                     None => return Err(FileError::StampPid),
                 }
@@ -177,7 +178,7 @@ impl LoopedStream {
             let time = time_in(index, header, packet)?;
             if let Some((at, decoding)) = time {
                 let at = usize::from(at) + if decoding { 5 } else { 0 };
-                let bytes = packet[at..].first_chunk().expect("it was looked for");
+                let bytes = packet[at..].first_chunk().expect("`time_in` checked it");
                 let shown = read_time(*bytes);
                 let since = (shown + TIME_WRAP - begins) % TIME_WRAP;
                 times.entry(pid).or_default().take(since);
@@ -186,7 +187,7 @@ impl LoopedStream {
             let number = *pids.entry(pid).or_insert(next);
             let mut packet = *packet;
             if packet[3] & 0x20 != 0 && packet[4] > 0 {
-                // What jumps in the file goes on here.
+                // Discontinuities of the file do not exist in the loop.
                 packet[5] &= 0x7f;
             }
             self.packets.push(packet);
@@ -207,8 +208,7 @@ impl LoopedStream {
     }
 }
 
-/// The packets of a file. What is left at the end is not one, and up to one may be at the
-/// beginning.
+/// Splits a file into packets. An incomplete packet at the beginning or the end is ignored.
 fn packets(bytes: &[u8]) -> Result<&[[u8; PACKET]], FileError> {
     let begins = |&start: &usize| {
         let packets = bytes[start..].as_chunks::<PACKET>().0;
@@ -229,14 +229,14 @@ fn headers(packets: &[[u8; PACKET]]) -> Result<Vec<Header>, FileError> {
     .collect()
 }
 
-/// What the tables say.
+/// Contents of the programme tables.
 struct Programme {
     map_pid: u16,
     clock_pid: u16,
-    /// The packets of the tables, with the stamps in the map; none where tables change over the
-    /// file, and so stay where they are in it.
+    /// Packets of the tables, with the stamps added to the map. Empty if the tables change within
+    /// the file; they are then sent with the other packets.
     tables: Vec<[u8; PACKET]>,
-    /// Whether the map lists the stamps.
+    /// True if the map lists the stamps.
     listed: bool,
 }
 
@@ -278,13 +278,13 @@ impl Programme {
         })
     }
 
-    /// Whether packets of that PID are sent on their own schedule.
+    /// True if packets with that PID are sent on their own schedule.
     fn is_sent_apart(&self, pid: u16) -> bool {
         !self.tables.is_empty() && (pid == PAT_PID || pid == self.map_pid)
     }
 }
 
-/// The sections of a PID that differ: no more than three of them, since more than one is too many.
+/// Returns the distinct sections of a PID, at most three: more than one means that they change.
 fn distinct(packets: &[[u8; PACKET]], headers: &[Header], pid: u16) -> Vec<Vec<u8>> {
     let mut sections = Sections::default();
     let mut found: Vec<Vec<u8>> = Vec::new();
@@ -300,13 +300,13 @@ fn distinct(packets: &[[u8; PACKET]], headers: &[Header], pid: u16) -> Vec<Vec<u
     found
 }
 
-/// When each packet is due, by the clock references before and after it (ISO/IEC 13818-1, 2.4.2.2).
+/// Send time of each packet, interpolated between clock references (ISO/IEC 13818-1, 2.4.2.2).
 struct Course {
-    /// Places of clock references, and when each is due from the beginning of the file.
+    /// Packet indices of clock references, and their times from the beginning of the file.
     points: Vec<(usize, u64)>,
-    /// What the clock shows at the beginning.
+    /// Clock value at the beginning of the file.
     begins: u64,
-    /// How long it is.
+    /// Duration of the file.
     length: u64,
 }
 
@@ -330,7 +330,7 @@ impl Course {
         let [(a, at_a), (b, at_b), ..] = points[..] else {
             return Err(FileError::NoClock);
         };
-        // Before the first it goes as fast as right after it.
+        // The rate before the first reference equals that after it.
         let lead = between((at_b - at_a, b - a), first);
         for (_, at) in &mut points {
             *at += lead;
@@ -346,7 +346,7 @@ impl Course {
 
     fn at(&self, index: usize) -> u64 {
         let next = self.points.partition_point(|&(place, _)| place <= index);
-        // Outside of the references the nearest two tell.
+        // Extrapolates from the nearest two references.
         let next = next.clamp(1, self.points.len() - 1);
         let ((a, at_a), (b, at_b)) = (self.points[next - 1], self.points[next]);
         let step = (at_b - at_a, b - a);
@@ -357,17 +357,18 @@ impl Course {
     }
 }
 
-/// How long so many packets take, where `of` take `ticks`.
+/// Duration of `packets` packets if `of` packets take `ticks`.
 fn between((ticks, of): (u64, usize), packets: usize) -> u64 {
     let all = u128::from(ticks) * packets as u128 / of.max(1) as u128;
     u64::try_from(all).unwrap_or(u64::MAX)
 }
 
-/// Times of decoding of a PID, from the beginning of the file, in ticks of 90 kHz.
+/// Decoding times of a PID, from the beginning of the file, in ticks of 90 kHz.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     count: u64,
-    /// Less by half of what wraps around, so that some may be before the beginning.
+    /// Minimum and maximum, with an offset of half the wrap-around period, because some times may
+    /// precede the beginning.
     least: u64,
     most: u64,
 }
@@ -383,8 +384,8 @@ impl Times {
         self.most = self.most.max(since);
     }
 
-    /// How long all last, the last as long as the others in the mean; none where they do not follow
-    /// closely.
+    /// Duration of all units; the last one lasts as long as the mean of the others. `None` if they
+    /// are not close to each other.
     fn length(&self) -> Option<u64> {
         let others = self.count.checked_sub(1).filter(|&others| others > 0)?;
         let span = self.most - self.least;
@@ -392,9 +393,9 @@ impl Times {
     }
 }
 
-/// How long the loop is: as long as pictures and sound last, so that they go on without a gap; as
-/// the clock has it where they tell something quite different. In whole ticks of 90 kHz, of which
-/// the times are.
+/// Returns the length of the loop: that of video and audio, so that they continue without a gap, or
+/// that of the clock if the two differ by more than [`LENGTHS_APART_MAX`]. Rounded up to whole
+/// ticks of 90 kHz, the resolution of the times.
 fn length(times: &BTreeMap<u16, Times>, clock: u64) -> u64 {
     let longest = times.values().filter_map(Times::length).max();
     let longest = longest.map(|ticks| ticks * 300);
@@ -405,8 +406,8 @@ fn length(times: &BTreeMap<u16, Times>, clock: u64) -> u64 {
         .next_multiple_of(300)
 }
 
-/// Whether a packet is sent a second time, which a stream may do (ISO/IEC 13818-1, 2.4.3.3): but
-/// for the clock reference they are the same.
+/// True if the packet is a duplicate, which a stream may contain (ISO/IEC 13818-1, 2.4.3.3):
+/// identical except for the clock reference.
 fn is_copy(headers: &[Header], packets: &[[u8; PACKET]], before: usize, index: usize) -> bool {
     let (first, second) = (&headers[before], &headers[index]);
     first.continuity == second.continuity
@@ -414,8 +415,8 @@ fn is_copy(headers: &[Header], packets: &[[u8; PACKET]], before: usize, index: u
         && first.payload_of(&packets[before]) == second.payload_of(&packets[index])
 }
 
-/// Where a time of presentation stands in a packet, and whether one of decoding follows (ISO/IEC
-/// 13818-1, 2.4.3.6).
+/// Returns the position of the presentation time in a packet, and whether a decoding time follows
+/// it (ISO/IEC 13818-1, 2.4.3.6).
 pub fn time_in(
     index: usize,
     header: &Header,

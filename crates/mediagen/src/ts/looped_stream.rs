@@ -1,117 +1,115 @@
-//! One loop of a transport stream, ready to be sent over and over at a constant bit rate.
+//! A loop of a transport stream, to be sent repeatedly at a constant bit rate.
 
 use super::packet::{NULL_PID, PACKET, PCR_HZ, PCR_WRAP};
 
-/// How many transport packets a datagram has: as many as an Ethernet frame takes, the stamp among
-/// them.
+/// Number of transport packets per datagram, including the stamp: as many as fit into an Ethernet
+/// frame.
 pub const PACKETS: usize = 7;
 
-/// Bytes of transport packets of a datagram.
+/// Bytes of the transport packets of a datagram.
 pub const DATAGRAM: usize = PACKETS * PACKET;
 
-/// Bits of transport packets of a datagram.
+/// Bits of the transport packets of a datagram.
 pub const DATAGRAM_BITS: u64 = 8 * DATAGRAM as u64;
 
-/// The lowest bit rate of a stream: below it, the clock references would come less often than every
-/// 40 ms.
+/// Minimum bit rate of a stream: below it, clock references would be more than 40 ms apart.
 pub const RATE_MIN: u64 = 500_000;
 
-/// The highest bit rate of a stream.
+/// Maximum bit rate of a stream.
 pub const RATE_MAX: u64 = 10_000_000_000;
 
-/// How often the tables are sent at least: ISO/IEC 13818-1 leaves it open; ETSI TR 101 290 (1.3,
-/// 1.5) and decoders want every 100 ms.
+/// Maximum interval between tables. ISO/IEC 13818-1 leaves it open; ETSI TR 101 290 (1.3, 1.5) and
+/// decoders require 100 ms.
 pub(super) const TABLES_EVERY: u64 = PCR_HZ * 80 / 1000;
 
-/// How often a clock reference is sent at least, so that none comes more than 40 ms after the one
-/// before (ETSI TR 101 290, 2.3; ISO/IEC 13818-1, 2.7.2, asks for 100 ms).
+/// Maximum interval between clock references, chosen so that none comes more than 40 ms after the
+/// previous one (ETSI TR 101 290, 2.3; ISO/IEC 13818-1, 2.7.2, requires 100 ms).
 pub(super) const CLOCK_EVERY: u64 = PCR_HZ * 30 / 1000;
 
-/// The longest that packets may wait for room.
+/// Maximum time that packets may be delayed by the multiplexer.
 const WAIT_MAX: u64 = 2 * PCR_HZ;
 
-/// One loop of a transport stream without null packets, to be sent over and over:
-/// `TsFlow` of the `protocol` crate. All times are in ticks of 27 MHz.
+/// A loop of a transport stream without null packets, to be sent repeatedly by the `protocol`
+/// crate's `TsFlow`. All times are in ticks of 27 MHz.
 #[derive(Debug)]
 pub struct LoopedStream {
-    /// The packets of the loop.
+    /// Packets of the loop.
     pub(super) packets: Vec<[u8; PACKET]>,
-    /// About each.
+    /// Metadata of each packet.
     pub(super) marks: Vec<Mark>,
-    /// How many PIDs there are.
+    /// Number of PIDs.
     pub(super) pids: usize,
-    /// How long the loop is.
+    /// Length of the loop.
     pub(super) length: u64,
-    /// The packets of the tables, which are sent on their own schedule; none where the tables are
-    /// among the packets.
+    /// Packets of the tables, which are sent on their own schedule. Empty if the tables are among
+    /// the packets.
     pub(super) tables: Vec<[u8; PACKET]>,
-    /// What the clock shows when the loop begins for the first time.
+    /// Clock value at the first start of the loop.
     pub(super) clock: u64,
-    /// The PID of the clock, and its number among the PIDs.
+    /// PID of the clock, and its index among the PIDs.
     pub(super) clock_pid: (u16, u16),
-    /// By how much the times of pictures and sound are put off, so that packets which wait for room
+    /// Delay added to presentation and decoding times, so that packets delayed by the multiplexer
     /// are not late.
     pub(super) delay: u64,
-    /// At which bit rate it is sent, in bit/s, stamps included.
+    /// Bit rate including stamps, in bit/s.
     pub(super) rate: u64,
-    /// Whether the programme map lists the stamps.
+    /// True if the programme map lists the stamps.
     pub(super) listed: bool,
-    /// What it is, in words.
+    /// Description for people.
     pub(super) description: String,
 }
 
-/// What has to be known of a packet to send it.
+/// Metadata that is needed to send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// When it is to be sent, from the beginning of the loop. Never before the packet before it.
+    /// Send time from the beginning of the loop. Never decreases from packet to packet.
     pub(super) at: u64,
-    /// The number of its PID.
+    /// Index of its PID.
     pub(super) pid: u16,
-    /// Whether it has payload, and so counts.
+    /// True if the packet has payload and therefore increments the continuity counter.
     pub(super) counts: bool,
-    /// Whether it has a clock reference.
+    /// Clock reference of the packet.
     pub(super) clock: ClockMark,
-    /// Where a time of presentation stands in it, if it has one; there is a time of decoding right
-    /// behind it, if so said.
+    /// Position of the presentation time, if there is one, and whether a decoding time follows it.
     pub(super) times: Option<(u8, bool)>,
 }
 
-/// Which clock a packet refers to.
+/// Clock that a packet's clock reference belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClockMark {
-    /// None.
+    /// The packet has no clock reference.
     None,
-    /// That of the programme.
+    /// Clock of the programme.
     Own,
-    /// That of another programme.
+    /// Clock of another programme.
     Other,
 }
 
 impl LoopedStream {
-    /// The packets that are sent over and over, without stamps, tables and clocks.
+    /// Packets of the loop, without stamps, tables and added clock references.
     pub fn packets(&self) -> &[[u8; PACKET]] {
         &self.packets
     }
 
-    /// The bit rate at which it is sent, in bit/s: of transport packets, stamps included.
+    /// Bit rate of the transport packets including stamps, in bit/s.
     pub fn bits_per_second(&self) -> u64 {
         self.rate
     }
 
-    /// Whether the programme map lists the stamps. Where it does not, a remultiplexer is sure to
-    /// leave them out.
+    /// True if the programme map lists the stamps. If it does not, a remultiplexer is certain to
+    /// drop them.
     pub fn lists_stamps(&self) -> bool {
         self.listed
     }
 
-    /// What it is, in words.
+    /// Description for people.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// Sends it at that bit rate from now on: works out how long packets wait for room.
+    /// Sets the bit rate and computes how long packets are delayed by the multiplexer.
     pub(super) fn set_rate(&mut self, rate: u64) -> Result<(), NoRoom> {
-        // A packet may wait for a stamp, the tables and a clock reference, whatever the bit rate.
+        // At any bit rate, a packet may wait for a stamp, the tables and a clock reference.
         let around = slots(rate, (self.tables.len() + 3) as u64);
         let step = PCR_HZ as f64 / room(rate, self.tables.len());
         let wait = |begin: f64, wait_before: f64| {
@@ -136,46 +134,47 @@ impl LoopedStream {
         Ok(())
     }
 
-    /// The bit rate that it takes in the mean at least.
+    /// Minimum mean bit rate.
     pub(super) fn needs(&self) -> u64 {
         let per_second = self.packets.len() as f64 / (self.length as f64 / PCR_HZ as f64);
         rate_for(per_second, self.tables.len())
     }
 }
 
-/// Packets find no room at a bit rate.
+/// Error: the packets do not fit into the bit rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoRoom {
-    /// The bit rate that would do in the mean.
+    /// Bit rate that is sufficient on average.
     pub(super) needs: u64,
-    /// How long they would wait, where the mean would do.
+    /// Delay of the packets, if the bit rate is sufficient on average.
     pub(super) waits: Option<u64>,
 }
 
-/// How many packets of a loop find room in a second, beside stamps, tables and clock references.
+/// Number of the loop's packets that fit into a second, in addition to stamps, tables and clock
+/// references.
 pub(super) fn room(rate: u64, tables: usize) -> f64 {
     let packets = rate as f64 / (8 * PACKET) as f64;
     packets * (PACKETS - 1) as f64 / PACKETS as f64 - others(tables)
 }
 
-/// The bit rate at which so many packets of a loop find room in a second.
+/// Returns the bit rate at which `packets` packets of the loop per second fit.
 pub(super) fn rate_for(packets: f64, tables: usize) -> u64 {
     let all = (packets + others(tables)) * PACKETS as f64 / (PACKETS - 1) as f64;
     (all * (8 * PACKET) as f64).ceil() as u64
 }
 
-/// How many packets of tables and clock references there are in a second.
+/// Number of packets per second with tables and clock references.
 fn others(tables: usize) -> f64 {
     let hz = PCR_HZ as f64;
     tables as f64 * hz / TABLES_EVERY as f64 + hz / CLOCK_EVERY as f64
 }
 
-/// How long so many packets take.
+/// Duration of `count` packets.
 fn slots(rate: u64, count: u64) -> u64 {
     count * 8 * PACKET as u64 * PCR_HZ / rate.max(1)
 }
 
-/// A packet that fills a stream up.
+/// A null packet, which fills a stream up to its bit rate.
 pub const NULL: [u8; PACKET] = {
     let mut packet = [0xff; PACKET];
     let [high, low] = NULL_PID.to_be_bytes();
@@ -183,13 +182,13 @@ pub const NULL: [u8; PACKET] = {
     packet
 };
 
-/// A time of presentation or decoding, in ticks of 90 kHz (ISO/IEC 13818-1, 2.4.3.7).
+/// Decodes a presentation or decoding time, in ticks of 90 kHz (ISO/IEC 13818-1, 2.4.3.7).
 pub fn read_time(bytes: [u8; 5]) -> u64 {
     let [a, b, c, d, e] = bytes.map(u64::from);
     (a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1
 }
 
-/// The same, written, with the four bits that it begins with.
+/// Encodes a presentation or decoding time after the four bits of `prefix`.
 pub(super) fn write_time(prefix: u8, time: u64) -> [u8; 5] {
     let byte = |shift: u32| (time >> shift) as u8;
     [
@@ -201,5 +200,5 @@ pub(super) fn write_time(prefix: u8, time: u64) -> [u8; 5] {
     ]
 }
 
-/// Times of presentation are counted modulo this.
+/// Modulus of presentation and decoding times.
 pub const TIME_WRAP: u64 = PCR_WRAP / 300;

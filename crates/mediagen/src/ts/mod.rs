@@ -1,5 +1,4 @@
-//! MPEG-2 transport streams (ISO/IEC 13818-1): packets, tables, and a stream to send over and
-//! over.
+//! MPEG-2 transport streams (ISO/IEC 13818-1): packets, tables, and streams that loop.
 
 pub mod from_file;
 pub mod looped_stream;

@@ -1,5 +1,4 @@
-//! The order in which packets leave at a constant bit rate: the loop's, tables, clock references,
-//! null packets.
+//! Multiplexer at a constant bit rate: packets of the loop, tables, clock references, null packets.
 
 use std::sync::Arc;
 
@@ -9,10 +8,10 @@ use super::looped_stream::{
 };
 use super::packet::{Header, PACKET, PCR_HZ, PCR_WRAP, SYNC, write_pcr};
 
-/// Counts time in even steps that are no whole numbers, without an error that adds up.
+/// Counts time in even fractional steps without accumulating an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps {
-    /// The time of the step, rounded down.
+    /// Time of the current step, rounded down.
     pub now: u64,
     rest: u64,
     whole: u64,
@@ -21,7 +20,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Steps of `dividend / divisor`.
+    /// Creates steps of `dividend / divisor`.
     pub fn new(dividend: u64, divisor: u64) -> Steps {
         Steps {
             now: 0,
@@ -33,7 +32,7 @@ impl Steps {
     }
 
     #[inline]
-    /// Goes on to the next step.
+    /// Advances to the next step.
     pub fn advance(&mut self) {
         self.now += self.whole;
         self.rest += self.part;
@@ -44,29 +43,29 @@ impl Steps {
     }
 }
 
-/// Hands out one packet after the other.
+/// Produces the packets of a stream in order.
 #[derive(Debug)]
 pub struct Mux {
     looped: Arc<LoopedStream>,
-    /// When the next packet leaves, in ticks of 27 MHz from the first.
+    /// Send time of the next packet, in ticks of 27 MHz from the first.
     slot: Steps,
-    /// How many packets have left of the datagram under way.
+    /// Number of packets of the current datagram that have been sent.
     in_datagram: usize,
-    /// The loop's next packet, and when its loop begins.
+    /// Index of the loop's next packet, and start time of its loop.
     next: usize,
     begins: u64,
-    /// The next continuity counter of each PID.
+    /// Next continuity counter of each PID.
     continuity: Vec<u8>,
     tables_due: u64,
-    /// The next packet of the tables; as many as there are where none is to be sent.
+    /// Index of the next packet of the tables; their number if none is due.
     table: usize,
-    /// How many times the tables have been sent.
+    /// Number of times the tables have been sent.
     rounds: u64,
     clock_due: u64,
 }
 
 impl Mux {
-    /// At the beginning of what is sent.
+    /// Creates a multiplexer at the beginning of the stream.
     pub fn new(looped: Arc<LoopedStream>) -> Mux {
         Mux {
             slot: Steps::new(8 * PACKET as u64 * PCR_HZ, looped.rate),
@@ -82,8 +81,8 @@ impl Mux {
         }
     }
 
-    /// The next packet of the datagram under way. The first of each datagram is the stamp, and is
-    /// not made here.
+    /// Produces the next packet of the current datagram. The first packet of each datagram is the
+    /// stamp, which is not produced here.
     #[inline]
     pub fn next(&mut self, put: impl FnOnce(&[u8; PACKET])) {
         if self.in_datagram == 0 {
@@ -93,7 +92,8 @@ impl Mux {
         self.pass();
         let looped = &*self.looped;
         let (next, begins) = (self.next, self.begins);
-        // What is due of the loop; one with a clock reference spares a packet for it.
+        // Next packet of the loop, if due. If it has a clock reference, no separate packet is
+        // needed for one.
         let mark = looped
             .marks
             .get(next)
@@ -128,7 +128,7 @@ impl Mux {
         put(&packet);
     }
 
-    /// Goes on to the next packet's time.
+    /// Advances to the next packet's time.
     #[inline]
     fn pass(&mut self) {
         self.slot.advance();
@@ -138,13 +138,13 @@ impl Mux {
         }
     }
 
-    /// What the clock shows then.
+    /// Value of the clock at a time.
     fn shown(&self, now: u64) -> u64 {
         (self.looped.clock + now) % PCR_WRAP
     }
 
-    /// A packet with a clock reference and nothing else. It does not count (ISO/IEC 13818-1,
-    /// 2.4.3.3).
+    /// Returns a packet with only a clock reference. It does not increment the continuity counter
+    /// (ISO/IEC 13818-1, 2.4.3.3).
     fn clock(&self, now: u64) -> [u8; PACKET] {
         let (pid, number) = self.looped.clock_pid;
         let [high, low] = pid.to_be_bytes();
@@ -155,8 +155,8 @@ impl Mux {
         packet
     }
 
-    /// Numbers the next packet of the tables. Each is sent once in a round, and those of a PID
-    /// follow each other.
+    /// Sets the continuity counter of the next packet of the tables. Each packet is sent once per
+    /// round, and those of a PID are consecutive.
     fn number_table(&mut self, packet: &mut [u8; PACKET]) {
         let tables = &self.looped.tables;
         let same =
@@ -170,7 +170,7 @@ impl Mux {
         }
     }
 
-    /// Makes of a packet of the loop what it is in this turn of it.
+    /// Rewrites counter, clock and times of a packet for the current repetition of the loop.
     fn rewrite(&mut self, packet: &mut [u8; PACKET], mark: Mark, now: u64, begins: u64) {
         let counter = &mut self.continuity[usize::from(mark.pid)];
         if mark.counts {
@@ -181,7 +181,7 @@ impl Mux {
         }
         if mark.clock != ClockMark::None {
             let shows = match mark.clock {
-                // As much later as the packet leaves.
+                // Shifted by the delay of the packet.
                 ClockMark::Other => (read_pcr(packet) + now - mark.at) % PCR_WRAP,
                 _ => self.shown(now),
             };
@@ -200,10 +200,10 @@ impl Mux {
     }
 }
 
-/// The clock reference of a packet that has one.
+/// Reads the clock reference of a packet that has one.
 fn read_pcr(packet: &[u8; PACKET]) -> u64 {
     Header::parse(packet)
         .ok()
         .and_then(|header| header.pcr)
-        .expect("a packet is marked so where it has one")
+        .expect("only packets with a clock reference are marked")
 }

@@ -1,5 +1,4 @@
-//! One packet of a transport stream: its header and its adaptation field (ISO/IEC 13818-1, 2.4.3.2
-//! to 2.4.3.5).
+//! Transport packets: header and adaptation field (ISO/IEC 13818-1, 2.4.3.2 to 2.4.3.5).
 
 /// Bytes of a packet.
 pub const PACKET: usize = 188;
@@ -10,56 +9,56 @@ pub const SYNC: u8 = 0x47;
 /// The PID of the programme association table.
 pub const PAT_PID: u16 = 0;
 
-/// The PID of packets that only fill a stream up to its bit rate.
+/// PID of null packets, which fill a stream up to its bit rate.
 pub const NULL_PID: u16 = 0x1fff;
 
-/// Ticks of a programme clock reference in a second.
+/// Ticks per second of a programme clock reference.
 pub const PCR_HZ: u64 = 27_000_000;
 
-/// A programme clock reference is counted modulo this: 33 bits of 90 kHz, and 300 parts of each.
+/// Modulus of a programme clock reference: 33 bits of 90 kHz, with 300 parts each.
 pub const PCR_WRAP: u64 = (1 << 33) * 300;
 
-/// What the header of a packet says.
+/// Fields of a packet header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whether it was already damaged when it was modulated or sent (transport_error_indicator).
+    /// True if the packet was damaged before it was modulated or sent (transport_error_indicator).
     pub damaged: bool,
-    /// Whether a PES packet or a section begins in it (payload_unit_start_indicator).
+    /// True if a PES packet or a section begins in it (payload_unit_start_indicator).
     pub unit_start: bool,
-    /// Which elementary stream or table it belongs to.
+    /// PID: identifies the elementary stream or table.
     pub pid: u16,
-    /// Whether its payload is scrambled (transport_scrambling_control).
+    /// True if the payload is scrambled (transport_scrambling_control).
     pub scrambled: bool,
-    /// Counts the packets of a PID that have payload, modulo 16.
+    /// Continuity counter: counts the packets of a PID that have payload, modulo 16.
     pub continuity: u8,
-    /// Whether it has payload.
+    /// True if the packet has payload.
     pub has_payload: bool,
-    /// Whether the continuity counter and the clock may jump here (discontinuity_indicator).
+    /// True if the continuity counter and the clock may jump here (discontinuity_indicator).
     pub discontinuity: bool,
-    /// Whether a decoder can begin here (random_access_indicator).
+    /// True if a decoder can begin here (random_access_indicator).
     pub random_access: bool,
-    /// The programme clock reference, in ticks of 27 MHz, below [`PCR_WRAP`].
+    /// Programme clock reference in ticks of 27 MHz, below [`PCR_WRAP`].
     pub pcr: Option<u64>,
-    /// Where the payload begins; [`PACKET`] where there is none.
+    /// Offset of the payload; [`PACKET`] if there is none.
     pub payload: u8,
 }
 
-/// Why some bytes are no packet.
+/// Reason why bytes are not a valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// They do not begin with [`SYNC`].
+    /// The first byte is not [`SYNC`].
     NoSync,
-    /// Neither payload nor adaptation field, which is reserved (2.4.3.3).
+    /// The packet has neither payload nor adaptation field, which is reserved (2.4.3.3).
     Reserved,
-    /// An adaptation field that is longer than the packet, or too short for what it says it has.
+    /// The adaptation field is longer than the packet, or too short for its flags.
     Adaptation,
 }
 
 impl Header {
-    /// Reads the header of a packet. Reads the first 12 bytes at most.
+    /// Parses the header of a packet, from its first 12 bytes at most.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// The packet is [`Malformed`].
     #[inline]
     pub fn parse(packet: &[u8; PACKET]) -> Result<Header, Malformed> {
         let [sync, second, third, fourth, length, flags, ..] = *packet;
@@ -105,19 +104,19 @@ impl Header {
         Ok(header)
     }
 
-    /// The payload of the packet that this is the header of; empty where there is none.
+    /// Returns the payload of the packet with this header; empty if there is none.
     pub fn payload_of<'a>(&self, packet: &'a [u8; PACKET]) -> &'a [u8] {
         packet.get(usize::from(self.payload)..).unwrap_or_default()
     }
 }
 
-/// Writes a programme clock reference as the six bytes of an adaptation field (2.4.3.4).
+/// Encodes a programme clock reference as six bytes of an adaptation field (2.4.3.4).
 pub fn write_pcr(pcr: u64) -> [u8; 6] {
     let pcr = pcr % PCR_WRAP;
     let (base, extension) = (pcr / 300, pcr % 300);
     let [.., a, b, c, d] = (base >> 1).to_be_bytes();
     let [.., high, low] = extension.to_be_bytes();
-    // Six reserved bits between the two are ones.
+    // The six reserved bits in between are ones.
     let middle = (base & 1) as u8;
     [a, b, c, d, middle << 7 | 0x7e | high & 1, low]
 }
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_the_standard() {
+    fn headers_are_parsed() {
         let plain = Header::parse(&packet(&[0x47, 0x41, 0x00, 0x1a])).expect("a header");
         assert!(plain.unit_start && plain.has_payload && !plain.damaged && !plain.scrambled);
         assert_eq!((plain.pid, plain.continuity, plain.payload), (0x100, 10, 4));
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_is_said() {
+    fn malformed_packets_are_refused() {
         let parse = |head: &[u8]| Header::parse(&packet(head));
         assert_eq!(parse(&[0x46]), Err(Malformed::NoSync));
         assert_eq!(parse(&[0x47, 0, 0, 0]), Err(Malformed::Reserved));
@@ -170,7 +169,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn clock_references_come_back(pcr in 0..PCR_WRAP) {
+        fn clock_references_round_trip(pcr in 0..PCR_WRAP) {
             let mut bytes = vec![0x47, 0, 0, 0x30, 7, 0x10];
             bytes.extend(write_pcr(pcr));
             let header = Header::parse(&packet(&bytes)).expect("a header");
@@ -178,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn of_any_bytes_the_payload_is_within_the_packet(bytes in prop::collection::vec(any::<u8>(), PACKET)) {
+        fn payload_of_any_bytes_is_within_the_packet(bytes in prop::collection::vec(any::<u8>(), PACKET)) {
             let mut packet: [u8; PACKET] = bytes.try_into().expect("it is as long");
             packet[0] = SYNC;
             if let Ok(header) = Header::parse(&packet) {

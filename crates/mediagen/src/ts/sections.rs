@@ -1,13 +1,13 @@
-//! Reading tables of a programme: sections out of packets, and what they say (ISO/IEC 13818-1,
-//! 2.4.4).
+//! Parsing of programme tables: reassembly of sections from packets, and their contents (ISO/IEC
+//! 13818-1, 2.4.4).
 
 use super::tables::{PAT_TABLE, PMT_TABLE, crc, entry, finish};
 use crate::steps;
 
-/// The longest section of these tables, in bytes (2.4.4.3, 2.4.4.8).
+/// Maximum length of a section of these tables, in bytes (2.4.4.3, 2.4.4.8).
 const SECTION_MAX: usize = 1024;
 
-/// The programmes of a table of programmes: number and PID of the map of each.
+/// Returns number and map PID of each programme of a programme association table.
 pub fn programmes(pat: &[u8]) -> Option<Vec<(u16, u16)>> {
     let body = body(pat, PAT_TABLE)?;
     let each = body.as_chunks::<4>().0.iter();
@@ -17,17 +17,17 @@ pub fn programmes(pat: &[u8]) -> Option<Vec<(u16, u16)>> {
             u16::from_be_bytes([c & 0x1f, d]),
         )
     });
-    // Number 0 is the network's information (2.4.4.5).
+    // Number 0 is the network information table (2.4.4.5).
     Some(each.filter(|&(number, _)| number != 0).collect())
 }
 
-/// The PID of the clock that a programme map names, and the PIDs of its streams.
+/// Returns the clock PID of a programme map, and the PIDs of its streams.
 pub fn streams(pmt: &[u8]) -> Option<(u16, Vec<u16>)> {
     let (clock, streams, _) = entries(pmt)?;
     Some((clock, streams))
 }
 
-/// The same, and how many bytes follow the last whole stream that are none.
+/// Like [`streams`], and the number of stray bytes after the last complete stream entry.
 fn entries(pmt: &[u8]) -> Option<(u16, Vec<u16>, usize)> {
     let body = body(pmt, PMT_TABLE)?;
     let (&[a, b, c, d], rest) = body.split_first_chunk()?;
@@ -42,17 +42,17 @@ fn entries(pmt: &[u8]) -> Option<(u16, Vec<u16>, usize)> {
     Some((pid(a, b), streams, rest.len()))
 }
 
-/// The same programme map with one stream more; none where there is no room, or it is no map.
+/// Adds a stream to a programme map. Returns `None` if there is no room or it is not a map.
 pub fn with_stream(pmt: &[u8], kind: u8, pid: u16) -> Option<Vec<u8>> {
-    // Behind bytes that are no stream the new one would not be found.
+    // A new entry after stray bytes would not be found.
     let (_, _, stray) = entries(pmt)?;
     let mut longer = pmt.get(..pmt.len().checked_sub(4 + stray)?)?.to_vec();
     longer.extend(entry(kind, pid));
     (longer.len() + 4 <= SECTION_MAX).then(|| finish(longer))
 }
 
-/// What stands between the head of a whole section and its check, if it is of that table, the only
-/// one of it, in force, and undamaged.
+/// Returns the body of a complete section if it belongs to that table, is its only section, is
+/// currently applicable, and has a correct checksum.
 fn body(section: &[u8], table: u8) -> Option<&[u8]> {
     let (&[kind, _, _, _, _, flags, number, last], rest) = section.split_first_chunk()?;
     let body = rest.get(..rest.len().checked_sub(4)?)?;
@@ -60,17 +60,17 @@ fn body(section: &[u8], table: u8) -> Option<&[u8]> {
     (whole && crc(section) == 0).then_some(body)
 }
 
-/// Puts sections together out of the payloads of a PID's packets.
+/// Reassembles sections from the payloads of a PID's packets.
 #[derive(Debug, Default)]
 pub struct Sections {
-    /// What there is of the section under way; at most [`SECTION_MAX`] bytes and a payload.
+    /// Bytes of the current section; at most [`SECTION_MAX`] bytes and a payload.
     bytes: Vec<u8>,
     open: bool,
 }
 
 impl Sections {
-    /// Takes a packet's payload in; `start` says that a section begins in it. Hands over each
-    /// section that is whole.
+    /// Adds a packet's payload. `start` is true if a section begins in it. Calls `whole` for each
+    /// complete section.
     pub fn take(&mut self, start: bool, payload: &[u8], mut whole: impl FnMut(&[u8])) {
         let mut rest = payload;
         if start {
@@ -95,12 +95,12 @@ impl Sections {
         }
     }
 
-    /// Takes whole sections off the front.
+    /// Removes complete sections from the front.
     fn cut(&mut self, whole: &mut impl FnMut(&[u8])) {
         let mut at = 0;
         while self.open {
             match self.bytes[at..] {
-                // Stuffing follows to the end of the packet.
+                // Stuffing follows up to the end of the packet.
                 [0xff, ..] => self.open = false,
                 [_, high, low, ..] => {
                     let length = 3 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
@@ -117,7 +117,7 @@ impl Sections {
                 _ => break,
             }
         }
-        // What is left is moved once, however many sections there were.
+        // The remainder is moved only once, however many sections there were.
         steps::took(self.bytes.len() - at);
         match self.open {
             true => drop(self.bytes.drain(..at)),
@@ -126,11 +126,11 @@ impl Sections {
     }
 }
 
-/// Reads any bytes as payloads of one PID's packets: of each first how long it is and, in the
-/// highest bit, whether a section begins in it.
+/// Reads arbitrary bytes as payloads of a PID's packets. The first byte of each is its length, with
+/// the section start flag in the highest bit.
 ///
 /// # Panics
-/// If a section is longer than may be, or a table does not say what was written into it.
+/// If a section is too long, or a table does not contain what was written into it.
 #[cfg(any(test, fuzzing))]
 pub fn read_any(bytes: &[u8]) {
     let mut sections = Sections::default();
@@ -142,7 +142,7 @@ pub fn read_any(bytes: &[u8]) {
         sections.take(first & 0x80 != 0, payload, check);
         assert!(sections.bytes.len() <= SECTION_MAX + payload.len());
     }
-    // Few sections have a right check by chance.
+    // Random sections rarely have a correct checksum.
     if (8..SECTION_MAX - 4).contains(&bytes.len()) {
         check(&finish(bytes.to_vec()));
     }
@@ -171,7 +171,7 @@ mod tests {
     use crate::ts::tables::{packets, pat, pmt};
 
     #[test]
-    fn tables_say_what_was_written() {
+    fn tables_round_trip() {
         assert_eq!(programmes(&pat(7, 0x123)), Some(vec![(7, 0x123)]));
         let map = pmt(7, 0x100, &[(0x1b, 0x100), (0x0f, 0x101)]);
         assert_eq!(streams(&map), Some((0x100, vec![0x100, 0x101])));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_added_behind_the_last_whole_one() {
+    fn stream_is_added_after_the_last_complete_one() {
         let mut map = pmt(7, 0x100, &[(0x1b, 0x100)]);
         map.truncate(map.len() - 4);
         map.extend([0, 1, 2]);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_is_full_takes_no_more() {
+    fn full_map_accepts_no_stream() {
         let many: Vec<(u8, u16)> = (0..200).map(|pid| (6, 0x100 + pid)).collect();
         let map = pmt(1, 0x100, &many);
         let fits = (SECTION_MAX - map.len()) / 5;
@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sections_come_back_out_of_their_packets(lengths in prop::collection::vec(0usize..200, 1..4)) {
+        fn sections_are_reassembled_from_packets(lengths in prop::collection::vec(0usize..200, 1..4)) {
             let mut sections = Sections::default();
             let (mut written, mut found) = (Vec::new(), Vec::new());
             for (number, &length) in (0u16..).zip(&lengths) {
@@ -245,12 +245,12 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_payloads_or_a_section(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        fn any_bytes_are_parsed_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
             read_any(&bytes);
         }
 
         #[test]
-        fn any_bytes_are_taken(payloads in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..184)), 0..20)) {
+        fn any_payloads_keep_the_buffer_bounded(payloads in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..184)), 0..20)) {
             let mut sections = Sections::default();
             for (start, payload) in payloads {
                 sections.take(start, &payload, |section| {

@@ -1,62 +1,62 @@
-//! What each datagram of our own multicast source says of itself, in a transport packet of a PID of
-//! its own: so it comes through whatever passes packets on, and the other end can account for each
-//! datagram.
+//! Stamps: metadata of each datagram of streamgauge's multicast source, in a transport packet with
+//! its own PID. It passes through anything that forwards packets and lets the receiver account for
+//! each datagram.
 //!
-//! The packet holds one PES packet of `private_stream_2` (ISO/IEC 13818-1, 2.4.3.7), which the
-//! programme map lists as private data (stream type 6): decoders pass it over. Its data, in network
-//! byte order:
+//! The packet contains one PES packet of `private_stream_2` (ISO/IEC 13818-1, 2.4.3.7). The
+//! programme map lists it as private data (stream type 6), so decoders ignore it. Its data, in
+//! network byte order:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |--:|---|
 //! | 4 | `SGTS` |
 //! | 1 | version, 1 |
-//! | 1 | how many transport packets the datagram has, this one included |
+//! | 1 | number of transport packets in the datagram, including this one |
 //! | 2, 16 | port and address of the group, an IPv4 address mapped into IPv6 (RFC 4291, 2.5.5.2) |
-//! | 8 | the source: a number by which runs of a source are told apart |
-//! | 8 | the datagram's number, from 0 |
-//! | 8 | when it was due to be sent, in nanoseconds since 1970 |
+//! | 8 | source: a number that identifies a run of a source |
+//! | 8 | number of the datagram, from 0 |
+//! | 8 | planned send time, in nanoseconds since 1970 |
 //! | 4 | CRC-32 (IEEE 802.3) of the datagram's other packets |
 //!
-//! The packet that bears it is the datagram's first.
+//! The stamp is the first packet of the datagram.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::packet::{Header, PACKET, SYNC};
 
-/// The PID of stamps.
+/// PID of stamps.
 pub const STAMP_PID: u16 = 0x1ab5;
 
-/// The stream type under which the programme map lists it: private data in PES packets (ISO/IEC
-/// 13818-1, table 2-34).
+/// Stream type of stamps in the programme map: private data in PES packets (ISO/IEC 13818-1, table
+/// 2-34).
 pub const STAMP_STREAM_TYPE: u8 = 6;
 
 const MAGIC: [u8; 4] = *b"SGTS";
 const VERSION: u8 = 1;
 /// Start code and stream id of `private_stream_2`.
 const PES_START: [u8; 4] = [0, 0, 1, 0xbf];
-/// Header of the packet, start code and length of the PES packet.
+/// Lengths of the packet header, and of start code and length of the PES packet.
 const HEAD: usize = 4 + 6;
 const DATA: usize = 52;
 
-/// What a stamp says of its datagram.
+/// Content of a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// How many transport packets the datagram has, this one included.
+    /// Number of transport packets in the datagram, including the stamp.
     pub packets: u8,
-    /// The group that it was sent to.
+    /// Destination group.
     pub group: SocketAddr,
-    /// Which source it comes from.
+    /// Number of the source.
     pub source: u64,
-    /// Its number, from 0.
+    /// Number of the datagram, from 0.
     pub number: u64,
-    /// When it was due to be sent, in nanoseconds since 1970.
+    /// Planned send time, in nanoseconds since 1970.
     pub due: u64,
     /// CRC-32 (IEEE 802.3) of the datagram's other packets.
     pub check: u32,
 }
 
 impl Stamp {
-    /// Writes the packet that bears it. The continuity counter follows from the number.
+    /// Encodes the stamp as a packet. The continuity counter is derived from the number.
     pub fn write(&self) -> [u8; PACKET] {
         let mut packet = [0xff; PACKET];
         let [high, low] = STAMP_PID.to_be_bytes();
@@ -86,7 +86,7 @@ impl Stamp {
         packet
     }
 
-    /// Reads the stamp that a packet bears; none where it bears none.
+    /// Decodes the stamp of a packet, or returns `None` if it has none.
     #[inline]
     pub fn read(header: &Header, packet: &[u8; PACKET]) -> Option<Stamp> {
         if header.pid != STAMP_PID {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_bears_it_is_a_packet_with_a_private_pes_packet_that_fills_it() {
+    fn stamp_is_a_private_pes_packet_that_fills_its_packet() {
         let packet = stamp().write();
         let header = Header::parse(&packet).expect("a packet");
         assert_eq!((header.pid, header.continuity), (STAMP_PID, 3));
@@ -153,16 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn other_packets_bear_none() {
+    fn other_packets_have_no_stamp() {
         let good = stamp().write();
         assert_eq!(read(&good), Some(stamp()));
-        // Another PID, stream, magic number or version.
+        // Wrong PID, stream ID, magic number or version.
         for place in [2, 7, 10, 14] {
             let mut other = good;
             other[place] ^= 1;
             assert_eq!(read(&other), None, "{place}");
         }
-        // So long an adaptation field that there is no room.
+        // The adaptation field leaves no room for the stamp.
         let mut short = good;
         short[3] |= 0x20;
         short[4] = 150;
@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stamps_come_back(
+        fn stamps_round_trip(
             packets: u8,
             v4: bool,
             address: [u8; 16],
@@ -183,7 +183,7 @@ mod tests {
         ) {
             let ip: IpAddr = match v4 {
                 true => IpAddr::from([address[0], address[1], address[2], address[3]]),
-                // A mapped address is the IPv4 address.
+                // A mapped address equals the IPv4 address.
                 false => IpAddr::from(address).to_canonical(),
             };
             let stamp = Stamp { packets, group: SocketAddr::new(ip, port), source, number, due, check };

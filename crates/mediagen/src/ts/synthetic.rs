@@ -1,5 +1,5 @@
-//! A made programme: H.264 that any decoder decodes, and tables and clock as the standard wants
-//! them.
+//! Generated programmes: H.264 that any decoder accepts, with tables and clock as the standard
+//! requires.
 
 use super::looped_stream::{
     ClockMark, LoopedStream, Mark, RATE_MAX, RATE_MIN, TIME_WRAP, rate_for, room, write_time,
@@ -12,7 +12,7 @@ use crate::frame_rate::FrameRate;
 use crate::h264::H264Stream;
 use crate::video::{PictureForm, Profile, SettingsError, VideoSettings};
 
-/// Number of the programme, and PIDs of its map and its video.
+/// Number of the programme, and PIDs of its map and of its video.
 const PROGRAMME: u16 = 1;
 const MAP_PID: u16 = 0x1000;
 const VIDEO_PID: u16 = 0x100;
@@ -20,71 +20,70 @@ const VIDEO_PID: u16 = 0x100;
 /// The stream type of H.264 (ISO/IEC 13818-1, table 2-34).
 const H264: u8 = 0x1b;
 
-/// The stream type of AAC in ADTS (ISO/IEC 13818-1, table 2-34), its PID and the id of its PES
+/// Stream type of AAC in ADTS (ISO/IEC 13818-1, table 2-34), its PID, and the stream ID of its PES
 /// packets.
 const AAC: u8 = 0x0f;
 const AUDIO_PID: u16 = 0x101;
 const AUDIO_STREAM: u8 = 0xc0;
-/// The bit rate of sound that is made, and how long one of its frames is.
+/// Bit rate of the generated audio, and duration of a frame.
 const AUDIO_RATE: u64 = 192_000;
 const AUDIO_FRAME: u64 = PCR_HZ * aac::SAMPLES_PER_FRAME as u64 / aac::SAMPLES_PER_SECOND as u64;
-/// The longest loop with sound: pictures and sound end together only where both are whole.
+/// Maximum length of a loop with audio: a loop needs whole pictures and whole audio frames.
 const LOOP_MAX: u64 = 130 * PCR_HZ;
 
-/// Pictures a second, and from one IDR picture to the next: one a second, as zapping wants it.
+/// Pictures per second and per GOP: one IDR picture per second, as fast channel changes require.
 const FRAMES: u32 = 25;
 const GOP: u32 = 25;
 
-/// The most that is spent on video, in bit/s: as much as a channel in HD has. Null packets are the
-/// rest.
+/// Maximum video bit rate, in bit/s: that of an HD channel. Null packets fill the rest.
 const VIDEO_MAX: u64 = 8_000_000;
 
-/// What the video takes of the room that there is, at most; the rest is for what PES and byte
-/// stream add.
+/// Maximum share of the available bit rate for video; the rest is for the overhead of PES and byte
+/// stream.
 const SHARE: f64 = 0.85;
 
-/// What the clock shows at the beginning: ten seconds, so that no time before it is below zero.
+/// Clock value at the beginning: ten seconds, so that no time becomes negative.
 const CLOCK: u64 = 10 * PCR_HZ;
 
-/// An access unit delimiter, which a picture in a transport stream begins with (ISO/IEC 13818-1,
-/// 2.14.1; H.264, 7.3.2.4).
+/// Access unit delimiter, required at the beginning of each picture in a transport stream (ISO/IEC
+/// 13818-1, 2.14.1; H.264, 7.3.2.4).
 const DELIMITER: [u8; 2] = [0x09, 0xf0];
 
-/// Why no programme can be made.
+/// Reason why no programme can be generated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyntheticError {
-    /// Outside of what a stream can have.
-    #[error("a bit rate of {0} bit/s: there must be between {min} and {max} Mb/s", min = RATE_MIN as f64 / 1e6, max = RATE_MAX / 1_000_000)]
+    /// The bit rate is outside the supported range.
+    #[error("a bit rate of {0} bit/s is outside the range of {min} to {max} Mb/s", min = RATE_MIN as f64 / 1e6, max = RATE_MAX / 1_000_000)]
     Rate(u64),
-    /// No video can be made so.
+    /// The video cannot be generated.
     #[error(transparent)]
     Video(#[from] SettingsError),
-    /// Pictures and sound never end together.
+    /// Video and audio have no common loop length within the limit.
     #[error(
-        "pictures at {0} per second and sound of 48 kHz end together only after more than two \
-         minutes: leave the sound out, or take 24, 25, 30, 50 or 60"
+        "video at {0} pictures per second and audio at 48 kHz have no common loop of two minutes or \
+         less: leave the audio out, or use 24, 25, 30, 50 or 60 pictures per second"
     )]
     Audio(FrameRate),
 }
 
-/// What programme is to be made.
+/// Settings of a generated programme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Programme {
-    /// Its bit rate: transport packets, stamps included.
+    /// Bit rate of the transport packets including stamps, in bit/s.
     pub rate: u64,
     /// Pictures per second.
     pub frame_rate: FrameRate,
-    /// Pictures from one IDR picture to the next.
+    /// Number of pictures from one IDR picture to the next.
     pub gop: u32,
-    /// What its pictures are like.
+    /// Properties of the pictures.
     pub form: PictureForm,
-    /// Whether there is sound: silence in AAC of 192 kb/s.
+    /// True to include audio: silence in AAC at 192 kb/s.
     pub audio: bool,
 }
 
 impl Programme {
-    /// Video alone: 25 pictures per second, an IDR picture each second, as large as the bit rate
-    /// has room for.
+    /// Video only: 25 pictures per second, one IDR picture per second, as large as the bit rate
+    /// allows.
     pub fn of_rate(rate: u64) -> Programme {
         Programme {
             rate,
@@ -97,21 +96,21 @@ impl Programme {
 }
 
 impl LoopedStream {
-    /// A programme of video alone, at a constant bit rate of transport packets, stamps included:
-    /// [`Programme::of_rate`].
+    /// Generates a programme with video only, at a constant bit rate of transport packets including
+    /// stamps: [`Programme::of_rate`].
     ///
     /// # Errors
-    /// As of [`LoopedStream::programme`].
+    /// See [`LoopedStream::programme`].
     pub fn synthetic(rate: u64) -> Result<LoopedStream, SyntheticError> {
         LoopedStream::programme(&Programme::of_rate(rate))
     }
 
-    /// A programme at a constant bit rate. Null packets fill it up. The video takes what there is,
-    /// up to 8 Mb/s. Takes some tenths of a second.
+    /// Generates a programme at a constant bit rate. The video takes the available bit rate up to 8
+    /// Mb/s, and null packets fill the rest. Takes some tenths of a second.
     ///
     /// # Errors
-    /// The bit rate is not one of [`RATE_MIN`] to [`RATE_MAX`], or the video or the sound cannot be
-    /// made so.
+    /// The bit rate is not within [`RATE_MIN`] to [`RATE_MAX`], or video or audio cannot be
+    /// generated with these settings.
     pub fn programme(programme: &Programme) -> Result<LoopedStream, SyntheticError> {
         let &Programme {
             rate, frame_rate, ..
@@ -124,8 +123,8 @@ impl LoopedStream {
             bits_per_second: video_rate(programme, tables.len()),
             frame_rate,
             gop: programme.gop,
-            // It is not cut into packets of RTP; where the bit rate of those is met, that of the
-            // stream is nearly so.
+            // The stream is not split into RTP packets. If the RTP bit rate is met, that of the
+            // stream nearly is.
             mtu: 65_000,
             form: programme.form,
         };
@@ -166,8 +165,8 @@ impl LoopedStream {
             ),
         };
         let ends = looped.pack(&stream);
-        // The video leaves evenly. So a picture that is larger than others is late by its number,
-        // and all are shown so much later that none is.
+        // The video is sent evenly, so a large picture ends later than its index suggests. All
+        // presentation times are delayed by the maximum.
         let count = looped.packets.len() as u64;
         for (index, mark) in (0u64..).zip(&mut looped.marks) {
             mark.at = length * index / count;
@@ -189,8 +188,8 @@ impl LoopedStream {
             looped.add_sound(late);
         }
         looped.set_rate(rate).map_err(|no_room| {
-            // It takes so little of the room that this is no rate at which there would be video
-            // either.
+            // The video takes only a small part of the available rate, so a rate at which it does
+            // not fit has no room for any video.
             let needed = no_room.needs.max(rate_for(0.0, looped.tables.len()));
             SettingsError::BitRateTooLow {
                 asked: rate,
@@ -202,7 +201,7 @@ impl LoopedStream {
         Ok(looped)
     }
 
-    /// Lets what is there follow on itself, so many times in all.
+    /// Repeats the packets, `rounds` times in total.
     fn repeat(&mut self, length: u64, rounds: u64) {
         let (packets, marks) = (self.packets.clone(), self.marks.clone());
         for round in 1..rounds {
@@ -214,7 +213,7 @@ impl LoopedStream {
         }
     }
 
-    /// Puts sound among the packets: each frame in a PES packet of its own, when it begins.
+    /// Inserts the audio packets: each frame has a PES packet, sent at the frame's start time.
     fn add_sound(&mut self, late: u64) {
         let video: Vec<_> = self.packets.drain(..).zip(self.marks.drain(..)).collect();
         let unit = aac::silence(sound_bytes());
@@ -234,17 +233,17 @@ impl LoopedStream {
         }
         let sound = self.packets.drain(..).zip(self.marks.drain(..));
         let mut all: Vec<_> = video.into_iter().chain(sound).collect();
-        // Stable: what belongs together stays in order.
+        // The sort is stable, so the packets of a unit stay in order.
         all.sort_by_key(|(_, mark)| mark.at);
         (self.packets, self.marks) = all.into_iter().unzip();
     }
 
-    /// Puts pictures into packets. Says where each ends.
+    /// Splits the pictures into packets. Returns the index of the packet after each picture.
     fn pack(&mut self, stream: &H264Stream) -> Vec<usize> {
         let mut ends = Vec::new();
         for nals in &stream.pictures {
-            // A PES packet of video (2.4.3.6): of any length, data aligned, with a time of
-            // presentation, filled in later.
+            // PES packet of video (2.4.3.6): unbounded length, data aligned, with a presentation
+            // time that is set later.
             let mut bytes = vec![0, 0, 1, 0xe0, 0, 0, 0x84, 0x80, 5];
             bytes.extend([0; 5]);
             for nal in [&DELIMITER[..]]
@@ -267,7 +266,7 @@ impl LoopedStream {
         while !rest.is_empty() {
             let [high, low] = pid.to_be_bytes();
             let mut packet = [0xff; PACKET];
-            // An adaptation field says where a decoder can begin, and fills the last packet up.
+            // The adaptation field signals a random access point, and pads the last packet.
             let flags = first && random_access;
             let room = PACKET - 4 - if flags { 2 } else { 0 };
             let taken = rest.len().min(room);
@@ -313,12 +312,12 @@ fn tables_of(audio: bool) -> Vec<[u8; PACKET]> {
     packets.collect()
 }
 
-/// What is left for the video at a programme's bit rate, in bit/s.
+/// Bit rate that is left for the video, in bit/s.
 fn video_rate(programme: &Programme, tables: usize) -> u64 {
     let payload = room(programme.rate, tables) * (8 * (PACKET - 4)) as f64;
     let frames =
         f64::from(programme.frame_rate.numerator()) / f64::from(programme.frame_rate.denominator());
-    // Half a packet of each picture is stuffing; headers and the delimiter are some bytes more.
+    // Half a packet per picture is stuffing; headers and delimiter take some more bytes.
     let per_picture = frames * 8.0 * (PACKET / 2 + 40) as f64;
     let sound = match programme.audio {
         true => {
@@ -333,19 +332,19 @@ fn video_rate(programme: &Programme, tables: usize) -> u64 {
     video.min(VIDEO_MAX)
 }
 
-/// Bytes of a frame of sound.
+/// Bytes of an audio frame.
 fn sound_bytes() -> usize {
     let bits = AUDIO_RATE * u64::from(aac::SAMPLES_PER_FRAME);
     (bits / (8 * u64::from(aac::SAMPLES_PER_SECOND))) as usize
 }
 
-/// How many times pictures of that length follow on each other until whole frames of sound do too.
+/// Number of repetitions after which video of this length ends together with an audio frame.
 fn rounds_with_sound(length: u64) -> Option<u64> {
     (1..=LOOP_MAX / length.max(1)).find(|rounds| (rounds * length).is_multiple_of(AUDIO_FRAME))
 }
 
-/// A frame of sound behind its headers: of PES with a time of presentation (ISO/IEC 13818-1,
-/// 2.4.3.6), and of ADTS (ISO/IEC 14496-3, 1.A.2.2): low complexity, 48 kHz, stereo.
+/// Adds the headers to an audio frame: PES with a presentation time (ISO/IEC 13818-1, 2.4.3.6), and
+/// ADTS (ISO/IEC 14496-3, 1.A.2.2) with low complexity, 48 kHz, stereo.
 fn sound_unit(unit: &[u8]) -> Vec<u8> {
     let framed = unit.len() + 7;
     let [high, low] = ((framed + 8) as u16).to_be_bytes();
@@ -364,7 +363,7 @@ fn sound_unit(unit: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Writes a time of presentation, in ticks of 27 MHz, to its place in a packet.
+/// Writes a presentation time, in ticks of 27 MHz, into a packet.
 fn write_shown(packet: &mut [u8; PACKET], at: u8, shown: u64) {
     let at = usize::from(at);
     packet[at..at + 5].copy_from_slice(&write_time(2, shown / 300 % TIME_WRAP));

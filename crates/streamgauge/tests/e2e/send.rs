@@ -205,7 +205,7 @@ fn a_file_is_sent_over_and_over() {
         "600kbps",
     ];
     let finished = Process::start(streamgauge(send), folder.path()).finish(PATIENCE);
-    finished.expect(104).names("it takes at least");
+    finished.expect(104).names("bit/s is needed");
 }
 
 #[test]

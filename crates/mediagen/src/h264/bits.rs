@@ -1,4 +1,4 @@
-//! Writing bits as H.264 wants them: fixed-length codes, Exp-Golomb codes, emulation prevention.
+//! Bit writer for H.264: fixed-length codes, Exp-Golomb codes, emulation prevention.
 
 /// Writes a raw byte sequence payload bit by bit, most significant bit first.
 #[derive(Debug, Default)]
@@ -6,7 +6,7 @@ pub(super) struct BitWriter {
     bytes: Vec<u8>,
     /// Bits that do not fill a byte yet, in the low end.
     pending: u64,
-    /// How many of them there are: fewer than 8 between calls.
+    /// Number of pending bits: fewer than 8 between calls.
     count: u32,
 }
 
@@ -53,14 +53,14 @@ impl BitWriter {
         });
     }
 
-    /// Zero bits up to the next byte boundary.
+    /// Writes zero bits up to the next byte boundary.
     pub(super) fn align_with_zeros(&mut self) {
         if self.count > 0 {
             self.bits(0, 8 - self.count);
         }
     }
 
-    /// Whole bytes, at a byte boundary.
+    /// Writes whole bytes, at a byte boundary.
     pub(super) fn whole_bytes(&mut self, bytes: &[u8]) {
         debug_assert_eq!(self.count, 0, "only at a byte boundary");
         self.bytes.extend_from_slice(bytes);
@@ -74,8 +74,8 @@ impl BitWriter {
     }
 }
 
-/// Makes a NAL unit: the header byte, then the payload with an emulation prevention byte wherever
-/// it would look like a start code (H.264, 7.3.1 and 7.4.1).
+/// Builds a NAL unit: the header byte, then the payload with an emulation prevention byte wherever
+/// it would resemble a start code (H.264, 7.3.1 and 7.4.1).
 pub(super) fn nal_unit(ref_idc: u8, unit_type: u8, payload: &[u8]) -> Vec<u8> {
     let mut nal = Vec::with_capacity(payload.len() + payload.len() / 64 + 8);
     nal.push(ref_idc << 5 | unit_type);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn exp_golomb_codes_are_those_of_table_9_2() {
+    fn exp_golomb_codes_match_table_9_2() {
         // 1 010 011 00100 00101 and the stop bit.
         let bytes = written(|w| (0..5).for_each(|value| w.ue(value)));
         assert_eq!(bytes, [0b1010_0110, 0b0100_0010, 0b1100_0000]);

@@ -1,46 +1,45 @@
-//! One loop of video of a stated bit rate.
+//! One loop of H.264 with a given bit rate.
 
 use super::bits::{BitWriter, nal_unit};
 use super::packets::{aggregate_bytes, cut_bytes, longest_within, payload_bytes};
 use super::picture::{Canvas, FRAME_NUM_BITS, QP, Slot};
 use crate::video::{Loop, Profile, SettingsError, VideoSettings};
 
-/// How much larger an IDR picture is than the others, where the rate allows the choice. Real
-/// encoders at a constant bit rate show bursts of about that size.
+/// Ratio of an IDR picture's size to that of other pictures, if the bit rate allows the choice.
+/// Real encoders at a constant bit rate show bursts of about that size.
 const IDR_WEIGHT: u64 = 3;
-/// What one macroblock of texture takes at most, in bytes.
+/// Maximum size of a texture macroblock, in bytes.
 const TEXTURE_BYTES: usize = 388;
 /// One loop of video: closed GOPs that can be repeated endlessly.
 #[derive(Clone, Debug)]
 pub struct H264Stream {
-    /// The sequence parameter set, as a NAL unit.
+    /// Sequence parameter set, as a NAL unit.
     pub sps: Vec<u8>,
-    /// The picture parameter set, as a NAL unit.
+    /// Picture parameter set, as a NAL unit.
     pub pps: Vec<u8>,
-    /// Of each picture, in order: its NAL units. Those of an IDR picture begin with the parameter
-    /// sets.
+    /// NAL units of each picture, in order. Those of an IDR picture begin with the parameter sets.
     pub pictures: Vec<Vec<Vec<u8>>>,
     /// Width and height in samples.
     pub size: (u32, u32),
 }
 
 impl H264Stream {
-    /// Makes one loop.
+    /// Generates one loop.
     pub fn new(settings: &VideoSettings) -> Result<H264Stream, SettingsError> {
         let plan = Plan::new(settings)?;
         let size = plan.choose_size()?;
         Ok(plan.encode(size))
     }
 
-    /// Whether a loop can be made. Takes milliseconds: of each size that is tried, one GOP is made
-    /// without texture.
+    /// Checks whether a loop can be generated. Takes milliseconds: for each size that is tried, one
+    /// GOP is generated without texture.
     pub fn check(settings: &VideoSettings) -> Result<(), SettingsError> {
         Plan::new(settings)?.choose_size().map(|_| ())
     }
 
-    /// One loop of pictures of the same size and with the same parameter sets, at another bit rate:
-    /// a picture of one may follow on the picture before it of the other, with what it predicts
-    /// off by some levels until the next IDR picture.
+    /// Generates a loop of the same size and parameter sets with another bit rate. A picture of
+    /// either loop may follow the preceding picture of the other; predicted levels are then
+    /// slightly off until the next IDR picture.
     pub fn alike(&self, settings: &VideoSettings) -> Result<H264Stream, SettingsError> {
         let plan = Plan {
             parameter_sets: Some((self.sps.clone(), self.pps.clone())),
@@ -51,7 +50,7 @@ impl H264Stream {
         Ok(plan.encode(self.size))
     }
 
-    /// The loop as a byte stream (H.264, annex B), as it is written into files.
+    /// Returns the loop as a byte stream (H.264, annex B), as in files.
     pub fn annex_b(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for nal in self.pictures.iter().flatten() {
@@ -62,19 +61,19 @@ impl H264Stream {
     }
 }
 
-/// The loop that is to be made.
+/// Parameters of the loop to be generated.
 #[derive(Debug)]
 struct Plan<'a> {
     settings: &'a VideoSettings,
     whole: Loop,
-    /// The parameter sets, where they are those of other video.
+    /// Parameter sets of another stream, to be reused.
     parameter_sets: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Plan<'_> {
     fn new(settings: &VideoSettings) -> Result<Plan<'_>, SettingsError> {
-        // Two IDR pictures in a row must differ in idr_pic_id (H.264, 7.4.3): an even number of
-        // GOPs lets it alternate, also from the end of the loop to its beginning.
+        // Consecutive IDR pictures must differ in idr_pic_id (H.264, 7.4.3). With an even number of
+        // GOPs it can alternate, also from the end of the loop to its beginning.
         let is_even = true;
         Ok(Plan {
             settings,
@@ -93,7 +92,7 @@ impl Plan<'_> {
         given.unwrap_or_else(|| parameter_sets(self.settings, size))
     }
 
-    /// Bytes of payload of a GOP without any texture.
+    /// Bytes of payload of a GOP without texture.
     fn least_bytes_per_gop(&self, size: (u32, u32)) -> u64 {
         let mut canvas = canvas(size);
         let mut slot = Slot {
@@ -105,8 +104,8 @@ impl Plan<'_> {
         let (sps, pps) = self.parameter_sets(size);
         let mtu = self.settings.mtu;
         let idr = cut_bytes(&[&sps, &pps, &vcl(slot, &canvas.slice(slot, 0))], mtu);
-        // The bar costs a little more in some columns than in others; the smallest picture, which
-        // decides whether a rate can be met at all, has but four.
+        // The cost depends slightly on the column of the bar. The smallest picture, which decides
+        // whether a bit rate is possible at all, has only four columns.
         let columns = u64::from(size.0 / 16)
             .min(8)
             .min(u64::from(self.settings.gop) - 1);
@@ -129,7 +128,8 @@ impl Plan<'_> {
         let mut weights = 0;
         for gop in 0..self.whole.gops {
             for in_gop in 0..self.settings.gop {
-                // What the loop may have spent after this picture; the remainder is carried on.
+                // Bytes that the loop may have spent after this picture; the remainder is carried
+                // over.
                 weights += if in_gop == 0 { IDR_WEIGHT } else { 1 };
                 let target = u128::from(self.whole.bytes) * u128::from(weights)
                     / u128::from(weights_per_gop * self.whole.gops);
@@ -144,7 +144,8 @@ impl Plan<'_> {
                 let mut nals = Vec::new();
                 let mut room = budget;
                 if in_gop == 0 {
-                    // Where the picture shares their packet, two bytes tell its length.
+                    // If the picture shares the packet of the parameter sets, its length takes two
+                    // bytes.
                     room = room.saturating_sub(aggregate_bytes(&[&sps, &pps]) + 2);
                     nals.extend([sps.clone(), pps.clone()]);
                 }
@@ -164,8 +165,8 @@ impl Plan<'_> {
         }
     }
 
-    /// What a picture may take: as it was shared out, but an IDR picture that would spill just a
-    /// little into a second packet leaves that to the pictures after it.
+    /// Returns the budget of a picture. An IDR picture that would slightly exceed a packet is
+    /// limited to one, and the rest is left to the following pictures.
     fn whole_packet(&self, budget: usize, in_gop: u32) -> usize {
         let mtu = self.settings.mtu;
         let spills = in_gop == 0 && self.settings.gop > 1 && budget > mtu;
@@ -176,8 +177,8 @@ impl Plan<'_> {
         }
     }
 
-    /// The filler that brings a picture's NAL units to `budget` bytes of payload: in one packet
-    /// with them where one holds it all, else in packets of its own.
+    /// Returns the filler that extends a picture to `budget` bytes of payload: in the same packet
+    /// if all fits into one, otherwise in packets of its own.
     fn filler_for(&self, nals: &[Vec<u8>], budget: usize) -> Option<Vec<u8>> {
         let mtu = self.settings.mtu;
         let nals = slices(nals);
@@ -189,7 +190,7 @@ impl Plan<'_> {
         (length >= FILLER_MIN).then(|| filler(length))
     }
 
-    /// Writes one picture with as much texture as fits into `room` bytes of payload.
+    /// Encodes a picture with as much texture as fits into `room` bytes of payload.
     fn fill(&self, canvas: &mut Canvas, slot: Slot, room: usize) -> (Vec<u8>, usize) {
         let mtu = self.settings.mtu;
         let mut plain = canvas.clone();
@@ -220,16 +221,16 @@ fn canvas((width, height): (u32, u32)) -> Canvas {
     Canvas::new(width.div_ceil(16) as usize, height.div_ceil(16) as usize)
 }
 
-/// A coded slice as a NAL unit; every picture is referred to.
+/// Wraps a coded slice in a NAL unit. Every picture is a reference picture.
 fn vcl(slot: Slot, payload: &[u8]) -> Vec<u8> {
     let unit_type = if slot.in_gop == 0 { 5 } else { 1 };
     nal_unit(3, unit_type, payload)
 }
 
-/// The shortest filler: its header and the stop bit.
+/// Minimum length of filler data: header and stop bit.
 const FILLER_MIN: usize = 2;
 
-/// Filler data of `length` bytes (H.264, 7.3.2.7).
+/// Returns filler data of `length` bytes (H.264, 7.3.2.7).
 fn filler(length: usize) -> Vec<u8> {
     let mut nal = vec![0xff; length];
     nal[0] = 12;
@@ -237,8 +238,8 @@ fn filler(length: usize) -> Vec<u8> {
     nal
 }
 
-/// `level_idc`, and what a level allows: macroblocks per second, macroblocks per picture, and
-/// 1000 bit/s (H.264, table A-1).
+/// `level_idc` and limits of each level: macroblocks per second, macroblocks per picture, and 1000
+/// bit/s (H.264, table A-1).
 const LEVELS: [(u32, u64, u64, u64); 16] = [
     (10, 1_485, 99, 64),
     (11, 3_000, 396, 192),
@@ -258,7 +259,7 @@ const LEVELS: [(u32, u64, u64, u64); 16] = [
     (52, 2_073_600, 36_864, 240_000),
 ];
 
-/// Sequence and picture parameter set as NAL units (H.264, 7.3.2.1, 7.3.2.2, E.1.1).
+/// Returns sequence and picture parameter set as NAL units (H.264, 7.3.2.1, 7.3.2.2, E.1.1).
 fn parameter_sets(settings: &VideoSettings, (width, height): (u32, u32)) -> (Vec<u8>, Vec<u8>) {
     let (across, down) = (width.div_ceil(16), height.div_ceil(16));
     let macroblocks = u64::from(across * down);
@@ -312,7 +313,7 @@ fn parameter_sets(settings: &VideoSettings, (width, height): (u32, u32)) -> (Vec
     w.flag(true); // motion_vectors_over_pic_boundaries_flag
     w.ue(0); // max_bytes_per_pic_denom: no limit.
     w.ue(0); // max_bits_per_mb_denom: no limit.
-    w.ue(0); // log2_max_mv_length_horizontal: nothing ever moves by vector.
+    w.ue(0); // log2_max_mv_length_horizontal: no motion vectors.
     w.ue(0); // log2_max_mv_length_vertical
     w.ue(0); // max_num_reorder_frames
     w.ue(1); // max_dec_frame_buffering

@@ -1,4 +1,4 @@
-//! NAL units into RTP payloads, packetization mode 1 (RFC 6184).
+//! Packetization of NAL units into RTP payloads, packetization mode 1 (RFC 6184).
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ const STAP_A: u8 = 24;
 /// NAL unit type of a fragment (RFC 6184, 5.8).
 const FU_A: u8 = 28;
 
-/// How many bytes of RTP payload a NAL unit of `length` bytes takes with at most `mtu` a packet.
+/// Bytes of RTP payload of a NAL unit of `length` bytes with at most `mtu` bytes per packet.
 pub(super) fn payload_bytes(length: usize, mtu: usize) -> usize {
     if length <= mtu {
         return length;
@@ -15,7 +15,7 @@ pub(super) fn payload_bytes(length: usize, mtu: usize) -> usize {
     length - 1 + 2 * (length - 1).div_ceil(mtu - 2)
 }
 
-/// The longest NAL unit that takes at most `payload` bytes.
+/// Returns the length of the longest NAL unit that takes at most `payload` bytes.
 pub(super) fn longest_within(payload: usize, mtu: usize) -> usize {
     if payload <= mtu {
         return payload;
@@ -28,7 +28,7 @@ pub(super) fn longest_within(payload: usize, mtu: usize) -> usize {
     length
 }
 
-/// How many NAL units, from the first on, share a packet: as many as fit.
+/// Number of NAL units, from the first on, that share a packet: as many as fit.
 fn sharing(nals: &[&[u8]], mtu: usize) -> usize {
     (1..=nals.len())
         .rev()
@@ -36,7 +36,7 @@ fn sharing(nals: &[&[u8]], mtu: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// How many bytes of RTP payload [`cut`] makes of a picture.
+/// Bytes of RTP payload that [`cut`] produces for a picture.
 pub(super) fn cut_bytes(mut nals: &[&[u8]], mtu: usize) -> usize {
     let mut bytes = 0;
     while !nals.is_empty() {
@@ -50,8 +50,8 @@ pub(super) fn cut_bytes(mut nals: &[&[u8]], mtu: usize) -> usize {
     bytes
 }
 
-/// Cuts the NAL units of a picture into packets: those that fit into one share it, those that are
-/// too long for one are fragmented.
+/// Splits the NAL units of a picture into packets: those that fit share one, those that are too
+/// long for one are fragmented.
 pub fn cut(mut nals: &[&[u8]], mtu: usize, packets: &mut Vec<Bytes>) {
     while !nals.is_empty() {
         let (first, rest) = nals.split_at(sharing(nals, mtu));
@@ -63,12 +63,12 @@ pub fn cut(mut nals: &[&[u8]], mtu: usize, packets: &mut Vec<Bytes>) {
     }
 }
 
-/// How many bytes of RTP payload an aggregation packet takes.
+/// Bytes of RTP payload of an aggregation packet.
 pub(crate) fn aggregate_bytes(nals: &[&[u8]]) -> usize {
     1 + nals.iter().map(|nal| 2 + nal.len()).sum::<usize>()
 }
 
-/// Puts several small NAL units into one packet (RFC 6184, 5.7.1).
+/// Combines several small NAL units into one packet (RFC 6184, 5.7.1).
 pub fn aggregate(nals: &[&[u8]]) -> Bytes {
     let mut payload = Vec::with_capacity(aggregate_bytes(nals));
     let importance = nals.iter().map(|nal| nal[0] & 0x60).max().unwrap_or(0);
@@ -81,8 +81,7 @@ pub fn aggregate(nals: &[&[u8]]) -> Bytes {
     payload.into()
 }
 
-/// Puts a NAL unit into one packet, or into fragments where it is longer than `mtu` (RFC 6184,
-/// 5.8).
+/// Puts a NAL unit into one packet, or into fragments if it is longer than `mtu` (RFC 6184, 5.8).
 pub fn single_or_fragments(nal: &[u8], mtu: usize, packets: &mut Vec<Bytes>) {
     if nal.len() <= mtu {
         packets.push(Bytes::copy_from_slice(nal));
@@ -115,7 +114,7 @@ mod tests {
         );
     }
 
-    /// The NAL units in packets.
+    /// Extracts the NAL units from packets.
     fn unpack(packets: &[Bytes]) -> Vec<Vec<u8>> {
         let mut nals: Vec<Vec<u8>> = Vec::new();
         for packet in packets {
@@ -142,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_picture_is_cut_into_as_few_packets_as_its_units_fit(
+        fn picture_is_split_into_as_few_packets_as_possible(
             lengths in proptest::collection::vec(prop_oneof![2usize..60, 2usize..3000], 1..6),
             mtu in MTU_MIN..1500,
         ) {
@@ -159,7 +158,7 @@ mod tests {
         }
 
         #[test]
-        fn fragments_make_the_unit_again(
+        fn fragments_reassemble_to_the_unit(
             nal in proptest::collection::vec(any::<u8>(), 1..5000),
             mtu in MTU_MIN..1500,
         ) {
@@ -182,7 +181,7 @@ mod tests {
         }
 
         #[test]
-        fn the_longest_unit_within_a_budget(payload in 2usize..100_000, mtu in MTU_MIN..1500) {
+        fn longest_unit_fits_the_budget(payload in 2usize..100_000, mtu in MTU_MIN..1500) {
             let length = longest_within(payload, mtu);
             prop_assert!(payload_bytes(length, mtu) <= payload);
             prop_assert!(payload_bytes(length + 1, mtu) > payload);

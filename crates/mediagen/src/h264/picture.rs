@@ -1,25 +1,25 @@
-//! One picture as a slice: what its macroblocks show, and how they are written (H.264, 7.3.4, 9.2).
+//! Encodes a picture as a slice: content and syntax of its macroblocks (H.264, 7.3.4, 9.2).
 
 use super::bits::BitWriter;
 
-/// Luma quantizer of every slice. At 24 one step of the DC coefficient is 0.625 of a sample value,
-/// so every flat level is reached exactly.
+/// Luma quantizer of every slice. At 24 a step of the DC coefficient is 0.625 of a sample value, so
+/// every flat level is reached exactly.
 pub(super) const QP: i32 = 24;
 /// Bits of `frame_num`.
 pub(super) const FRAME_NUM_BITS: u32 = 8;
-/// Bytes of the samples of one `I_PCM` macroblock: 256 luma, 2 x 64 chroma.
+/// Bytes of samples of an `I_PCM` macroblock: 256 luma, 2 x 64 chroma.
 const PCM_BYTES: usize = 384;
 
-/// What later macroblocks need to know of one, to predict from it: all else is copied or replaced.
+/// Values of a macroblock that the prediction of later macroblocks needs.
 #[derive(Clone, Copy, Debug)]
 struct Edges {
-    /// Sum of the 16 luma samples of its lowest row.
+    /// Sum of the 16 luma samples of the lowest row.
     bottom: u32,
-    /// Sum of the 16 luma samples of its rightmost column.
+    /// Sum of the 16 luma samples of the rightmost column.
     right: u32,
 }
 
-/// The decoder's picture, as far as it matters for what follows.
+/// The decoder's picture, as far as prediction needs it.
 #[derive(Clone, Debug)]
 pub(super) struct Canvas {
     width: usize,
@@ -27,21 +27,21 @@ pub(super) struct Canvas {
     edges: Vec<Edges>,
 }
 
-/// Which picture is to be written.
+/// The picture to be encoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// Its number within the whole loop: where the bar stands.
+    /// Index within the loop. It determines the position of the bar.
     pub(super) index: u64,
-    /// Its number within its GOP; 0 is the IDR picture.
+    /// Index within its GOP; 0 is the IDR picture.
     pub(super) in_gop: u32,
     /// `idr_pic_id` of its GOP.
     pub(super) idr_pic_id: u32,
-    /// Where the patch of texture begins, as a macroblock address.
+    /// First macroblock of the texture patch.
     pub(super) texture_from: usize,
 }
 
 impl Canvas {
-    /// A canvas of that many macroblocks.
+    /// Creates a canvas of this many macroblocks.
     pub(super) fn new(width: usize, height: usize) -> Canvas {
         let grey = Edges {
             bottom: 16 * 128,
@@ -58,7 +58,7 @@ impl Canvas {
         self.edges.len()
     }
 
-    /// Writes one picture with `texture` macroblocks of `I_PCM`, and remembers what it shows.
+    /// Encodes a picture with `texture` macroblocks of `I_PCM`, and updates the canvas.
     pub(super) fn slice(&mut self, slot: Slot, texture: usize) -> Vec<u8> {
         let mut w = BitWriter::with_capacity(texture * (PCM_BYTES + 4) + self.macroblocks() + 64);
         let intra = slot.in_gop == 0;
@@ -79,7 +79,7 @@ impl Canvas {
                 w.ue(skipped);
                 skipped = 0;
             }
-            // In P slices the intra types follow after five inter types (H.264, table 7-13).
+            // In P slices, intra types follow five inter types (H.264, table 7-13).
             let type_base = if intra { 0 } else { 5 };
             if textured {
                 w.ue(type_base + 25);
@@ -92,8 +92,8 @@ impl Canvas {
             } else {
                 background(x, y, self.width, self.height)
             };
-            // Whether a neighbour's coefficients count as 16, as those of I_PCM do. Outside of
-            // this picture's texture nothing has any.
+            // A neighbour of type I_PCM counts as having 16 coefficients. Other macroblocks have
+            // none.
             let left = (x > 0).then(|| address - 1);
             let above = (y > 0).then(|| address - self.width);
             let context = coefficient_context(left.map(is_texture), above.map(is_texture));
@@ -126,8 +126,8 @@ impl Canvas {
     }
 }
 
-/// `nC` of the DC block, from whether the neighbours are `I_PCM` (H.264, 9.2.1); outside: `None`.
-/// Only two tables can come up: the first, and that for 8 and more.
+/// Context of the DC block, from whether the neighbours are `I_PCM` (H.264, 9.2.1); `None` if
+/// outside the picture. Only two tables occur: the first, and that for `nC` of 8 and more.
 fn coefficient_context(left: Option<bool>, above: Option<bool>) -> Context {
     if left == Some(true) || above == Some(true) {
         Context::Many
@@ -164,12 +164,12 @@ fn slice_header(w: &mut BitWriter, slot: Slot) {
     w.ue(1); // disable_deblocking_filter_idc: off, so that flat areas stay as they are.
 }
 
-/// The flat level of a macroblock behind everything.
+/// Flat background level of a macroblock.
 fn background(x: usize, y: usize, width: usize, height: usize) -> i32 {
     (40 + 140 * (x + y) / (width + height)) as i32
 }
 
-/// Writes the samples of a macroblock of texture.
+/// Writes the samples of a texture macroblock.
 fn texture_block(w: &mut BitWriter, x: usize, y: usize, index: u64) -> Edges {
     let mut samples = [128; PCM_BYTES];
     let phase = (index % 220) as usize * 4;
@@ -179,7 +179,8 @@ fn texture_block(w: &mut BitWriter, x: usize, y: usize, index: u64) -> Edges {
     };
     for (place, sample) in samples[..256].iter_mut().enumerate() {
         let (column, row) = (place % 16, place / 16);
-        // A diagonal gradient over the whole picture. No sample is 0, so none needs prevention.
+        // A diagonal gradient over the whole picture. No sample is 0, so emulation prevention never
+        // applies.
         let value = 16 + ((x * 16 + column) + (y * 16 + row) * 2 + phase) % 220;
         *sample = value as u8;
         edges.bottom += if row == 15 { value as u32 } else { 0 };
@@ -189,14 +190,14 @@ fn texture_block(w: &mut BitWriter, x: usize, y: usize, index: u64) -> Edges {
     edges
 }
 
-/// The DC coefficient that makes every sample differ by `difference`: with only the first
-/// coefficient c, at QP 24, the residual of each is (40 c + 32) >> 6 (H.264, 8.5.10 and 8.5.12).
+/// Returns the DC coefficient that changes every sample by `difference`. With a single coefficient
+/// c at QP 24, the residual is (40 c + 32) >> 6 (H.264, 8.5.10 and 8.5.12).
 fn dc_level(difference: i32) -> i32 {
     (64 * difference - 32 + 39).div_euclid(40)
 }
 
-/// Writes Intra16x16DCLevel so that all samples of the macroblock differ by `difference` from what
-/// is predicted (H.264, 9.2 and 8.5.10).
+/// Writes an Intra16x16DCLevel that changes all samples of the macroblock by `difference` relative
+/// to the prediction (H.264, 9.2 and 8.5.10).
 fn dc_coefficient(w: &mut BitWriter, difference: i32, context: Context) {
     let level = dc_level(difference);
     let token = |w: &mut BitWriter, few: (u32, u32), many: u32| match context {
@@ -212,7 +213,8 @@ fn dc_coefficient(w: &mut BitWriter, difference: i32, context: Context) {
         }
         _ => {
             token(w, (0b00_0101, 6), 0b00_0000);
-            // The first level after no trailing one is at least 2: one is taken off (9.2.2.1).
+            // Without trailing ones, the first level is at least 2 in magnitude and coded minus one
+            // (9.2.2.1).
             let code = if level > 0 {
                 2 * level - 2
             } else {

@@ -1,14 +1,14 @@
-//! The size of a stream's pictures, out of its sequence parameter set (H.264, 7.3.2.1.1).
+//! Picture size from a sequence parameter set (H.264, 7.3.2.1.1).
 
-/// The largest width and height that is believed: level 6.2 has at most 16384 samples a side.
+/// Maximum plausible width and height: level 6.2 allows at most 16384 samples per side.
 const SIDE_MAX: u32 = 16_384;
 
-/// Reads bits as H.264 writes them, out of a NAL unit: emulation prevention is passed over.
+/// Bit reader for a NAL unit. It skips emulation prevention bytes.
 struct Bits<'a> {
     bytes: &'a [u8],
-    /// The next bit, from the first byte on.
+    /// Position of the next bit, from the first byte on.
     at: usize,
-    /// How many zero bytes the one that is being read follows.
+    /// Number of consecutive zero bytes before the current byte.
     zeros: usize,
 }
 
@@ -63,8 +63,8 @@ impl Bits<'_> {
     }
 }
 
-/// Width and height of the pictures, in samples as they are shown; none where this is no sequence
-/// parameter set, or not one that makes sense.
+/// Returns width and height of the pictures as displayed, in samples; `None` if this is not a valid
+/// sequence parameter set.
 pub fn picture_size(nal: &[u8]) -> Option<(u32, u32)> {
     let (&header, rest) = nal.split_first()?;
     if header & 0x1f != 7 {
@@ -76,17 +76,17 @@ pub fn picture_size(nal: &[u8]) -> Option<(u32, u32)> {
         zeros: 0,
     };
     let profile = bits.bits(8)?;
-    // Constraints and level.
+    // Constraint flags and level.
     bits.bits(16)?;
     bits.ue()?;
     let mut chroma = 1;
     if let 44 | 83 | 86 | 100 | 110 | 118 | 122 | 128 | 134 | 135 | 138 | 139 | 244 = profile {
         chroma = bits.ue()?;
-        // Planes that are coded apart are cropped like a picture without colour.
+        // Separately coded planes are cropped like monochrome pictures.
         if chroma == 3 && bits.flag()? {
             chroma = 0;
         }
-        // Bit depths, and whether prediction passes the transform by.
+        // Bit depths, and whether lossless coding bypasses the transform.
         bits.ue()?;
         bits.ue()?;
         bits.bit()?;
@@ -115,7 +115,7 @@ pub fn picture_size(nal: &[u8]) -> Option<(u32, u32)> {
         }
         _ => {}
     }
-    // Reference frames, and whether frame numbers may have gaps.
+    // Number of reference frames, and whether gaps in frame numbers are allowed.
     bits.ue()?;
     bits.bit()?;
     let columns = bits.ue()?.checked_add(1)?;
@@ -146,7 +146,7 @@ pub fn picture_size(nal: &[u8]) -> Option<(u32, u32)> {
     (makes_sense(size.0) && makes_sense(size.1)).then_some(size)
 }
 
-/// A scaling list (H.264, 7.3.2.1.1.1).
+/// Skips a scaling list (H.264, 7.3.2.1.1.1).
 fn skip_scaling_list(bits: &mut Bits<'_>, length: u32) -> Option<()> {
     let (mut last, mut next) = (8i64, 8i64);
     for _ in 0..length {
@@ -172,10 +172,10 @@ mod tests {
     use crate::video::{PictureForm, VideoSettings};
 
     #[test]
-    fn sizes_of_real_encoders() {
+    fn sizes_of_real_encoders_are_parsed() {
         for (set, size) in [
-            // As x264 writes them: High, with timing; interlaced, cut from 1088 lines; 4:4:4 with
-            // scaling lists; 4:2:2, cut in both directions; Constrained Baseline.
+            // Written by x264: High with timing; interlaced, cropped from 1088 lines; 4:4:4 with
+            // scaling lists; 4:2:2, cropped in both directions; Constrained Baseline.
             ("Z2QAH6zZQFAFuwEQAAADABAAAAMDIPGDGWA=", (1280, 720)),
             ("Z2QAKKzZQHgET94CIAAAAwAgAAAGQ+LFssA=", (1920, 1080)),
             ("Z/QAH5GbKAoAt2AiAAADAAIAAAMAZB4wYyw=", (1280, 720)),
@@ -184,7 +184,7 @@ mod tests {
         ] {
             let nal = STANDARD.decode(set).expect("it is base64");
             assert_eq!(picture_size(&nal), Some(size), "{set}");
-            // No part of it is more than its beginning, and none breaks anything.
+            // A truncated set gives no size or the right one.
             for end in 0..nal.len() {
                 let part = picture_size(&nal[..end]);
                 assert!(part.is_none() || part == Some(size), "{end} of {set}");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_pictures_have_the_size_that_is_written() {
+    fn generated_pictures_have_the_stated_size() {
         for bits_per_second in [64_000, 1_000_000, 20_000_000] {
             let stream = H264Stream::new(&VideoSettings {
                 bits_per_second,
@@ -213,7 +213,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn no_bytes_break_it(mut bytes in prop::collection::vec(any::<u8>(), 0..80), profile in prop::sample::select(vec![66u8, 100, 244])) {
+        fn any_bytes_are_parsed_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..80), profile in prop::sample::select(vec![66u8, 100, 244])) {
             bytes.splice(0..0, [0x67, profile]);
             if let Some((width, height)) = picture_size(&bytes) {
                 prop_assert!((1..=SIDE_MAX).contains(&width) && (1..=SIDE_MAX).contains(&height));

@@ -1,13 +1,13 @@
 //! The boolean entropy encoder of VP8 (RFC 6386, 7).
 
-/// Writes decisions, each with the probability that it is false.
+/// Encodes booleans, each with the probability that it is false.
 #[derive(Debug)]
 pub(super) struct BoolEncoder {
     bytes: Vec<u8>,
-    /// The lower end of the interval: 8 bits, below `pending` bits that have not been written.
+    /// Lower end of the interval: 8 bits, preceded by `pending` bits that have not been written.
     low: u64,
     pending: u32,
-    /// The length of the interval: 128 to 255, but at the beginning.
+    /// Length of the interval: 128 to 255, except at the beginning.
     range: u32,
 }
 
@@ -21,7 +21,7 @@ impl BoolEncoder {
         }
     }
 
-    /// One decision; `probability` of 256 is how probable `false` is.
+    /// Encodes a boolean. The probability of `false` is `probability` / 256.
     pub(super) fn flag(&mut self, probability: u8, value: bool) {
         let split = 1 + (((self.range - 1) * u32::from(probability)) >> 8);
         if value {
@@ -39,7 +39,7 @@ impl BoolEncoder {
         }
     }
 
-    /// A number of so many bits, the highest first.
+    /// Encodes a number of `bits` bits, most significant bit first.
     pub(super) fn literal(&mut self, value: u32, bits: u32) {
         for bit in (0..bits).rev() {
             self.flag(128, value >> bit & 1 != 0);
@@ -49,7 +49,7 @@ impl BoolEncoder {
     fn write_byte(&mut self) {
         let byte = self.low >> self.pending;
         if byte > 0xff {
-            // A carry: it goes as far back as bytes are full.
+            // Propagates the carry.
             for before in self.bytes.iter_mut().rev() {
                 *before = before.wrapping_add(1);
                 if *before != 0 {
@@ -62,8 +62,8 @@ impl BoolEncoder {
         self.pending -= 8;
     }
 
-    /// What was written. Whatever follows on it, a decoder reads the same: the interval is longer
-    /// than what the last byte leaves open.
+    /// Returns the encoded bytes. A decoder reads the same values whatever bytes follow, because
+    /// the interval is longer than what the last byte leaves open.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.low <<= 8;
         self.pending += 8;

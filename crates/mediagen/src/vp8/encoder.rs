@@ -1,4 +1,4 @@
-//! One loop of VP8 of a stated bit rate.
+//! One loop of VP8 with a given bit rate.
 
 use bytes::Bytes;
 
@@ -6,40 +6,40 @@ use super::picture::{BLOCKS, Grid, Slot, frame};
 use crate::time_code::{TRAILER_BYTES, TimeCode};
 use crate::video::{Loop, SettingsError, VideoSettings};
 
-/// How much larger a key frame is than the others, where the rate allows the choice. Real encoders
-/// at a constant bit rate show bursts of about that size.
+/// Ratio of a key frame's size to that of other frames, if the bit rate allows the choice. Real
+/// encoders at a constant bit rate show bursts of about that size.
 const KEY_WEIGHT: u64 = 3;
-/// What a block of texture takes at most on average, in bytes.
+/// Upper bound of the average size of a texture block, in bytes.
 const TEXTURE_BYTES: usize = 30;
-/// How many places of the bar are tried to find out what it costs.
+/// Number of bar positions that are tried to determine its cost.
 const PLACES: u64 = 8;
 
-/// One loop of video: GOPs that can be repeated endlessly. A time code stands at the end of each
-/// frame, which whoever sends it fills in, and counts in the bit rate.
+/// One loop of video: GOPs that can be repeated endlessly. Each frame ends with a time code, which
+/// the sender fills in and which counts towards the bit rate.
 #[derive(Clone, Debug)]
 pub struct Vp8Stream {
-    /// Its frames, in order.
+    /// Frames, in order.
     pub frames: Vec<Vec<u8>>,
     /// Width and height in samples.
     pub size: (u32, u32),
 }
 
 impl Vp8Stream {
-    /// Makes one loop.
+    /// Generates one loop.
     pub fn new(settings: &VideoSettings) -> Result<Vp8Stream, SettingsError> {
         let whole = Loop::of(settings, false)?;
         let size = choose_size(whole, settings)?;
         Ok(encode(whole, settings, size))
     }
 
-    /// Whether a loop can be made. Takes milliseconds: of each size that is tried, some frames are
-    /// made without texture.
+    /// Checks whether a loop can be generated. Takes milliseconds: for each size that is tried,
+    /// some frames are generated without texture.
     pub fn check(settings: &VideoSettings) -> Result<(), SettingsError> {
         choose_size(Loop::of(settings, false)?, settings).map(|_| ())
     }
 
-    /// One loop of pictures of the same size at another bit rate: a frame of one may follow on the
-    /// frame before it of the other, with the texture of another key frame.
+    /// Generates a loop of the same size with another bit rate. A frame of either loop may follow
+    /// the preceding frame of the other; its texture then comes from another key frame.
     pub fn alike(&self, settings: &VideoSettings) -> Result<Vp8Stream, SettingsError> {
         let whole = Loop::of(settings, false)?;
         whole.has_room_for(Least::of(settings, self.size).per_gop(settings), settings)?;
@@ -53,7 +53,7 @@ fn choose_size(whole: Loop, settings: &VideoSettings) -> Result<(u32, u32), Sett
     })
 }
 
-/// Bytes of payload of frames without texture, the largest of them.
+/// Maximum payload bytes of frames without texture.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     key: u64,
@@ -72,8 +72,8 @@ impl Least {
             payload_bytes(length, settings.mtu) as u64
         };
         let columns = Grid::of(size).across as u64;
-        // Where the bar stands costs a little more or less; the smallest pictures, of which it
-        // matters, have fewer places.
+        // The cost depends slightly on the position of the bar. The smallest pictures, for which it
+        // matters, have fewer positions.
         let places = || 0..columns.min(PLACES);
         Least {
             key: places().map(|place| bytes(place, place)).max().unwrap_or(0),
@@ -95,8 +95,8 @@ fn encode(whole: Loop, settings: &VideoSettings, size: (u32, u32)) -> Vp8Stream 
     for index in 0..whole.gops * gop {
         let in_gop = index % gop;
         weights += if in_gop == 0 { KEY_WEIGHT } else { 1 };
-        // What the loop may have spent after this frame; the remainder is carried on. The frames
-        // behind it have to find room.
+        // Bytes that the loop may have spent after this frame; the remainder is carried over. Space
+        // is reserved for the following frames.
         let due = u128::from(whole.bytes) * u128::from(weights) / weights_of_all;
         let gops_behind = whole.gops - 1 - index / gop;
         let behind = least.inter * (gop - 1 - in_gop) + least.per_gop(settings) * gops_behind;
@@ -120,8 +120,8 @@ fn encode(whole: Loop, settings: &VideoSettings, size: (u32, u32)) -> Vp8Stream 
     Vp8Stream { frames, size }
 }
 
-/// A frame with as many blocks of texture as fit into `room` bytes, and how many these are. What is
-/// least is made whatever the room.
+/// Returns a frame with as many texture blocks as fit into `room` bytes, and the number of blocks.
+/// A frame without texture is returned even if it does not fit.
 fn fill(size: (u32, u32), slot: Slot, room: usize) -> (Vec<u8>, usize) {
     let most = Grid::of(size).macroblocks() * BLOCKS;
     let with = |texture| Slot {
@@ -133,7 +133,7 @@ fn fill(size: (u32, u32), slot: Slot, room: usize) -> (Vec<u8>, usize) {
         let left = room.saturating_sub(best.0.len()) / TEXTURE_BYTES;
         best.1 + left.max(1)
     };
-    // What a block takes differs a little: the number is closed in on.
+    // The size of a block varies slightly, so the number is found by iteration.
     let mut least_over = most + 1;
     let mut texture = (further(&best) - 1).min(most);
     while texture > best.1 && texture < least_over {
@@ -147,22 +147,21 @@ fn fill(size: (u32, u32), slot: Slot, room: usize) -> (Vec<u8>, usize) {
     best
 }
 
-/// How many bytes of RTP payload a frame of that length takes: each packet has a descriptor of one
-/// byte (RFC 7741, 4.2).
+/// Bytes of RTP payload of a frame: each packet has a descriptor of one byte (RFC 7741, 4.2).
 fn payload_bytes(length: usize, mtu: usize) -> usize {
     length + length.div_ceil(mtu - 1)
 }
 
-/// The longest frame that takes at most so many bytes of payload.
+/// Returns the length of the longest frame that takes at most `payload` bytes of RTP payload.
 fn longest_within(payload: usize, mtu: usize) -> usize {
     payload - payload.div_ceil(mtu)
 }
 
-/// Cuts a frame into payloads of RTP (RFC 7741, 4). The time code at its end is whole in the last.
+/// Splits a frame into RTP payloads (RFC 7741, 4). The last payload contains the whole time code.
 pub(crate) fn cut(frame: &[u8], mtu: usize, payloads: &mut Vec<Bytes>) {
     let room = mtu - 1;
     let mut rest = frame;
-    // S: the partition begins.
+    // S: start of the partition.
     let mut descriptor = 0x10;
     while !rest.is_empty() {
         let left = rest.len().saturating_sub(room);

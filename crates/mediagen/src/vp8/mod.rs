@@ -1,10 +1,11 @@
-//! VP8 video made from nothing, as H.264 is ([`crate::h264`]): a real stream of any bit rate,
-//! without an encoder library.
+//! Generated VP8 video, like H.264 ([`crate::h264`]): a valid stream of any bit rate, without an
+//! encoder library.
 //!
-//! The pictures are columns of grey with a bar that walks across, and a moving patch of texture, of
-//! as many blocks as the bit rate wants. Zeros fill the rest of a frame, behind which its time code
-//! stands: a decoder has read all by then. One partition of coefficients, no loop filter, no golden
-//! frame but the key frame: it can be repeated endlessly, and a frame that is lost spoils no other.
+//! The pictures are grey columns with a moving bar and a moving patch of texture, which has as many
+//! blocks as the bit rate requires. Zeros fill the rest of a frame, followed by its time code: a
+//! decoder stops reading before them. There is one coefficient partition, no loop filter, and the
+//! key frame is the only golden frame, so the stream can be looped and a lost frame damages no
+//! other.
 
 mod bool_encoder;
 mod encoder;

@@ -1,33 +1,32 @@
-//! One picture as a frame of VP8: what its macroblocks show, and how they are written (RFC 6386, 9
-//! and 19).
+//! Encodes a picture as a VP8 frame: content and syntax of its macroblocks (RFC 6386, 9 and 19).
 //!
-//! A key frame has a flat level for each column of macroblocks. Every other frame is the last key
-//! frame, which is the golden frame, with the bar elsewhere: so none depends on a frame between
-//! them. Texture never touches what another macroblock is predicted from.
+//! In a key frame each column of macroblocks has a flat level. All other frames are predicted from
+//! the last key frame, which is the golden frame, with the bar at another position. No frame
+//! depends on the frames in between, and texture never affects the prediction of other macroblocks.
 
 use super::bool_encoder::BoolEncoder;
 use super::tables::{DEFAULT, STAYS};
 
-/// Index of the quantizer of every frame. With 35 one step of the first coefficient of a macroblock
-/// is 64, an eighth of an eighth of which is one level: so every flat level is reached exactly
+/// Quantizer index of every frame. At 35 a step of a macroblock's Y2 DC coefficient is 64, which
+/// the inverse transforms scale by 1/8 twice to one level, so every flat level is reached exactly
 /// (RFC 6386, 14.1, 14.3 and 14.4).
 const QUANTIZER: u32 = 35;
-/// The largest coefficient of texture. The step is 39: no sum of an inverse transform leaves 16
-/// bits.
+/// Maximum texture coefficient. The quantizer step is 39, and no sum in an inverse transform
+/// exceeds 16 bits.
 const TEXTURE_MAX: u32 = 16;
-/// How many blocks of a macroblock can have texture: 9 of luma, one of each chroma.
+/// Number of blocks of a macroblock that can have texture: 9 of luma, one of each chroma plane.
 pub(super) const BLOCKS: usize = 9 + 2;
-/// The level of the bar.
+/// Level of the bar.
 const BAR: i32 = 225;
 
-/// Which picture is to be written.
+/// The picture to be encoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// Its number within the whole loop: where the bar stands.
+    /// Index within the loop. It determines the position of the bar.
     pub(super) index: u64,
-    /// The number of the key frame before it, or its own.
+    /// Index of the preceding key frame, or of the picture itself.
     pub(super) key_index: u64,
-    /// Where the patch of texture begins, as a macroblock address, and how many blocks it has.
+    /// First macroblock of the texture patch, and its number of blocks.
     pub(super) texture: (usize, usize),
 }
 
@@ -50,7 +49,7 @@ impl Grid {
         self.across * self.down
     }
 
-    /// The level of a column in the picture of that number.
+    /// Level of a column in the picture with this index.
     pub(super) fn level(self, column: usize, index: u64) -> i32 {
         match index % self.across as u64 == column as u64 {
             true => BAR,
@@ -59,28 +58,28 @@ impl Grid {
     }
 }
 
-/// What is known of the blocks beside the one that is written: whether each has coefficients. Four
-/// of luma, two of each chroma, and that of the first coefficients.
+/// Flags of the neighbouring blocks: true if a block has coefficients. Four luma blocks, two of
+/// each chroma plane, and the Y2 block.
 type Beside = [bool; 9];
 
-/// Writes one picture.
+/// Encodes a picture.
 pub(super) fn frame(size: (u32, u32), slot: Slot) -> Vec<u8> {
     let grid = Grid::of(size);
     let total = grid.macroblocks();
     let is_key = slot.index == slot.key_index;
     let (from, textured) = slot.texture;
-    // How many blocks of a macroblock have texture.
+    // Number of texture blocks of a macroblock.
     let texture = |address: usize| {
         let before = (address + total - from) % total * BLOCKS;
         textured.saturating_sub(before).min(BLOCKS)
     };
-    // How much lighter a macroblock is than what it is predicted from.
+    // Difference between the level of a macroblock and its prediction.
     let lighter = |x: usize, y: usize| {
         let level = grid.level(x, slot.index);
         match (is_key, x, y) {
-            // By the golden frame, which is the key frame.
+            // Predicted from the golden frame, which is the key frame.
             (false, ..) => level - grid.level(x, slot.key_index),
-            // Of nothing, from the left, and from above.
+            // Predicted from nothing, from the left, or from above.
             (true, 0, 0) => level - 128,
             (true, _, 0) => level - grid.level(x - 1, slot.index),
             (true, ..) => 0,
@@ -90,7 +89,7 @@ pub(super) fn frame(size: (u32, u32), slot: Slot) -> Vec<u8> {
     let all = (0..total).map(|address| (address % grid.across, address / grid.across));
     let coded = all.clone().filter(|&(x, y)| is_coded(x, y)).count();
     let probability = (256 * (total - coded) / total).clamp(1, 255) as u8;
-    // The probability is that of having coefficients.
+    // Converts to the probability of having coefficients.
     let has_coefficients = (256 - u32::from(probability)) as u8;
 
     let mut modes = header(is_key, has_coefficients);
@@ -130,7 +129,7 @@ pub(super) fn frame(size: (u32, u32), slot: Slot) -> Vec<u8> {
     bytes
 }
 
-/// How probable it is that the parts of a motion vector's probabilities stay (RFC 6386, 17.2).
+/// Probabilities that a motion vector probability is not updated (RFC 6386, 17.2).
 const MOTION_STAYS: [[u8; 19]; 2] = [
     [
         237, 246, 253, 253, 254, 254, 254, 254, 254, 254, 254, 254, 254, 254, 250, 250, 252, 254,
@@ -142,7 +141,7 @@ const MOTION_STAYS: [[u8; 19]; 2] = [
     ],
 ];
 
-/// The header of a frame (RFC 6386, 9.2 to 9.11 and 19.2).
+/// Encodes the frame header (RFC 6386, 9.2 to 9.11 and 19.2).
 fn header(is_key: bool, has_coefficients: u8) -> BoolEncoder {
     let mut w = BoolEncoder::new();
     if is_key {
@@ -153,7 +152,7 @@ fn header(is_key: bool, has_coefficients: u8) -> BoolEncoder {
     w.literal(0, 1); // loop_filter_adj_enable
     w.literal(0, 2); // log2_nbr_of_dct_partitions
     w.literal(QUANTIZER, 7); // y_ac_qi
-    w.literal(0, 5); // No other quantizer differs.
+    w.literal(0, 5); // no quantizer deltas
     if !is_key {
         w.literal(0, 2); // refresh_golden_frame, refresh_alternate_frame
         w.literal(0, 4); // copy_buffer_to_golden, copy_buffer_to_alternate
@@ -169,8 +168,8 @@ fn header(is_key: bool, has_coefficients: u8) -> BoolEncoder {
     w.literal(1, 1); // mb_no_coeff_skip
     w.literal(has_coefficients.into(), 8); // prob_skip_false
     if !is_key {
-        w.literal(1, 8); // prob_intra: nothing is.
-        w.literal(1, 8); // prob_last: nothing is predicted from it.
+        w.literal(1, 8); // prob_intra: no macroblock is intra.
+        w.literal(1, 8); // prob_last: no macroblock refers to the last frame.
         w.literal(255, 8); // prob_gf
         w.literal(0, 2); // intra_16x16_prob_update_flag, intra_chroma_prob_update_flag
         for stays in MOTION_STAYS.as_flattened() {
@@ -180,8 +179,8 @@ fn header(is_key: bool, has_coefficients: u8) -> BoolEncoder {
     w
 }
 
-/// How a macroblock of a key frame is predicted (RFC 6386, 11.2 to 11.4): from above, or by the
-/// mean of what is beside it; chroma always by the mean, which never changes.
+/// Prediction modes of a macroblock of a key frame (RFC 6386, 11.2 to 11.4): from above, or DC.
+/// Chroma always uses DC, because it is constant.
 fn intra_modes(w: &mut BoolEncoder, from_above: bool) {
     w.flag(145, true); // Not B_PRED.
     w.flag(156, false); // DC_PRED or V_PRED.
@@ -189,21 +188,21 @@ fn intra_modes(w: &mut BoolEncoder, from_above: bool) {
     w.flag(142, false); // DC_PRED of chroma.
 }
 
-/// A macroblock is as it was in the golden frame (RFC 6386, 16.3).
+/// Modes of a macroblock that is predicted from the golden frame without motion (RFC 6386, 16.3).
 fn golden_as_it_was(w: &mut BoolEncoder, x: usize, y: usize) {
     w.flag(1, true); // is_inter_mb
-    w.flag(1, true); // Not the last frame,
-    w.flag(255, false); // but the golden one.
-    // How probable it is that something moves, by those beside it, of which none moves: above and
-    // left count twice, and that between them once. Outside of the frame there are none.
+    w.flag(1, true); // not the last frame
+    w.flag(255, false); // golden frame
+    // The probability of zero motion depends on the neighbours, all of which have zero motion:
+    // above and left count twice, above left once. Neighbours outside the frame do not count.
     let count = 2 * usize::from(y > 0) + 2 * usize::from(x > 0) + usize::from(x > 0 && y > 0);
     w.flag([7, 14, 135, 60, 159, 234][count], false); // mv_zero
 }
 
-/// What texture is made of.
+/// Generator of texture coefficients.
 struct Noise {
     state: u64,
-    /// How many blocks it is to fill.
+    /// Number of blocks left to fill.
     blocks: usize,
 }
 
@@ -215,7 +214,7 @@ impl Noise {
         }
     }
 
-    /// A coefficient that is not 0.
+    /// Returns a non-zero coefficient.
     fn next(&mut self) -> i32 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
@@ -235,8 +234,8 @@ impl Noise {
     }
 }
 
-/// Writes the coefficients of a macroblock (RFC 6386, 13). Texture leaves out the lowest and the
-/// rightmost blocks: what lies beside is predicted from the flat level.
+/// Encodes the coefficients of a macroblock (RFC 6386, 13). The bottom and the rightmost blocks
+/// have no texture, because neighbours are predicted from their flat level.
 fn coefficients(
     w: &mut BoolEncoder,
     (above, left): (&mut Beside, &mut Beside),
@@ -270,11 +269,10 @@ fn coefficients(
     }
 }
 
-/// Which band a coefficient is in, by its place (RFC 6386, 13.3).
+/// Band of a coefficient, by position (RFC 6386, 13.3).
 const BANDS: [usize; 16] = [0, 1, 2, 3, 6, 4, 5, 6, 6, 6, 6, 6, 6, 6, 6, 7];
 
-/// What is written of a coefficient beyond its token: from where the token counts, and the
-/// probabilities of its further bits (RFC 6386, 13.2).
+/// Token categories: smallest value, and probabilities of the extra bits (RFC 6386, 13.2).
 const CATEGORIES: [(u32, &[u8]); 6] = [
     (5, &[159]),
     (7, &[165, 145]),
@@ -284,7 +282,7 @@ const CATEGORIES: [(u32, &[u8]); 6] = [
     (67, &[254, 254, 243, 230, 196, 177, 153, 140, 133, 130, 129]),
 ];
 
-/// Writes the coefficients of a block from `first` on, and says whether there are any.
+/// Encodes the coefficients of a block from `first` on. Returns whether there are any.
 fn block(
     w: &mut BoolEncoder,
     kind: usize,

@@ -1,9 +1,9 @@
-//! How probable the parts of coefficients are (RFC 6386, 13.4 and 13.5), by kind of block, band,
-//! context and node.
+//! Coefficient token probabilities (RFC 6386, 13.4 and 13.5), by block type, band, context and tree
+//! node.
 
 pub(super) type Table = [[[[u8; 11]; 3]; 8]; 4];
 
-/// How probable it is that a probability stays (13.4).
+/// Probabilities that a token probability is not updated (13.4).
 #[rustfmt::skip]
 pub(super) const STAYS: Table = [
     [
@@ -176,7 +176,7 @@ pub(super) const STAYS: Table = [
     ],
 ];
 
-/// Probabilities before any change (13.5).
+/// Default token probabilities (13.5).
 #[rustfmt::skip]
 pub(super) const DEFAULT: Table = [
     [

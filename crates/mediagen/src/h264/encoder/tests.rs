@@ -1,4 +1,4 @@
-//! The stream holds its rate, and an independent decoder takes it without a complaint.
+//! The stream keeps its bit rate, and an independent decoder accepts it without errors.
 
 use proptest::prelude::*;
 
@@ -88,31 +88,31 @@ fn decodes(settings: &VideoSettings, loops: usize) {
 }
 
 #[test]
-fn ffmpeg_decodes_what_low_rates_give() {
+fn ffmpeg_decodes_low_rates() {
     decodes(&settings(20_000, FrameRate::whole(5), 10), 2);
     decodes(&settings(20_000, FrameRate::whole(25), 50), 2);
     decodes(&settings(100_000, FrameRate::whole(25), 50), 2);
 }
 
 #[test]
-fn ffmpeg_decodes_what_usual_rates_give() {
+fn ffmpeg_decodes_usual_rates() {
     decodes(&settings(1_000_000, FrameRate::whole(25), 50), 2);
     decodes(&settings(4_000_000, "30000/1001".parse().unwrap(), 60), 2);
 }
 
 #[test]
-fn ffmpeg_decodes_what_high_rates_give() {
+fn ffmpeg_decodes_high_rates() {
     decodes(&settings(50_000_000, FrameRate::whole(60), 120), 1);
 }
 
 #[test]
-fn ffmpeg_decodes_intra_pictures_only_and_long_gops() {
+fn ffmpeg_decodes_intra_only_and_long_gops() {
     decodes(&settings(2_000_000, FrameRate::whole(10), 1), 2);
     decodes(&settings(300_000, FrameRate::whole(25), 600), 2);
 }
 
 #[test]
-fn ffmpeg_sees_the_levels_that_were_drawn() {
+fn ffmpeg_decodes_the_levels_that_were_drawn() {
     let settings = settings(400_000, FrameRate::whole(25), 50);
     let stream = H264Stream::new(&settings).unwrap();
     let arguments = [
@@ -135,7 +135,7 @@ fn ffmpeg_sees_the_levels_that_were_drawn() {
     };
     let (width, height) = (stream.size.0 as usize, stream.size.1 as usize);
     assert_eq!(picture.len(), width * height * 3 / 2);
-    // The first picture: the bar in the first column of macroblocks, texture first, gradient last.
+    // The first picture: bar in the first column of macroblocks, texture first, gradient last.
     let last_row = &picture[width * (height - 1)..width * height];
     assert_eq!(last_row[0], 225);
     assert!(
@@ -147,7 +147,7 @@ fn ffmpeg_sees_the_levels_that_were_drawn() {
 }
 
 #[test]
-fn impossible_rates_say_what_would_do() {
+fn impossible_rates_state_the_minimum() {
     let asked = settings(2_000, FrameRate::whole(30), 60);
     let Err(SettingsError::BitRateTooLow { needed, .. }) = H264Stream::new(&asked) else {
         panic!("2 kb/s must not do");
@@ -166,7 +166,7 @@ fn impossible_rates_say_what_would_do() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn the_rate_is_held(
+    fn bit_rate_is_kept(
         bits_per_second in 20_000u64..3_000_000,
         rate in 5u32..30,
         seconds in 1u32..4,
@@ -187,7 +187,7 @@ proptest! {
 }
 
 #[test]
-fn pictures_are_of_the_form_that_is_asked_for() {
+fn pictures_have_the_requested_form() {
     let form = |size, profile| VideoSettings {
         form: PictureForm { size, profile },
         ..settings(2_136_000, FrameRate::whole(60), 120)
@@ -197,7 +197,7 @@ fn pictures_are_of_the_form_that_is_asked_for() {
     assert_eq!((stream.size, stream.sps[1]), ((1280, 720), 77));
     assert_eq!(stream.pictures.len(), 120);
     decodes(&asked, 2);
-    // Smaller than the rate would allow, and a size that is cropped.
+    // A size smaller than the bit rate allows, which is cropped.
     decodes(&form(Some((320, 180)), Profile::Baseline), 2);
     for size in [(1281, 720), (1280, 46), (1280, 4098)] {
         assert_eq!(

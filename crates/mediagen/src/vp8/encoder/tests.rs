@@ -1,4 +1,5 @@
-//! The stream holds its rate, and an independent decoder shows what was drawn, to the level.
+//! The stream keeps its bit rate, and an independent decoder shows the exact levels that were
+//! drawn.
 
 use proptest::prelude::*;
 
@@ -25,8 +26,7 @@ fn payload_of(stream: &Vp8Stream, mtu: usize) -> u64 {
     bytes.sum::<usize>() as u64
 }
 
-/// Frames with their numbers in an IVF file, and what ffmpeg shows of them: the luma of each
-/// picture; none without it.
+/// Decodes frames with ffmpeg. Returns the luma of each picture; `None` if ffmpeg is not available.
 fn shown(size: (u32, u32), frames: &[&Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let mut ivf = b"DKIF\0\0\x20\0VP80".to_vec();
     for side in [size.0, size.1] {
@@ -51,7 +51,7 @@ fn shown(size: (u32, u32), frames: &[&Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     Some(pictures.collect())
 }
 
-/// Looks at the last line and column of each macroblock, which texture leaves as it is.
+/// Checks the last row and column of each macroblock, which texture does not change.
 fn levels_are_right(size: (u32, u32), numbers: &[u64], pictures: &[Vec<u8>]) {
     let (width, grid) = (size.0 as usize, Grid::of(size));
     assert_eq!(pictures.len(), numbers.len());
@@ -71,7 +71,7 @@ fn levels_are_right(size: (u32, u32), numbers: &[u64], pictures: &[Vec<u8>]) {
 }
 
 #[test]
-fn ffmpeg_shows_what_was_drawn() {
+fn ffmpeg_decodes_the_levels_that_were_drawn() {
     for (settings, size) in [
         (settings(64_000, 25, 50), None),
         (settings(300_000, 25, 25), Some((320, 180))),
@@ -88,7 +88,7 @@ fn ffmpeg_shows_what_was_drawn() {
             ..settings
         };
         let stream = Vp8Stream::new(&settings).expect("the rate can be met");
-        // Twice: after the last frame comes the first.
+        // Two loops: the first frame follows the last one.
         let frames: Vec<&Vec<u8>> = stream.frames.iter().chain(&stream.frames).collect();
         let count = stream.frames.len() as u64;
         let numbers: Vec<u64> = (0..count).chain(0..count).collect();
@@ -99,7 +99,7 @@ fn ffmpeg_shows_what_was_drawn() {
 }
 
 #[test]
-fn frames_of_another_rate_follow_and_frames_may_be_lost() {
+fn frames_of_another_rate_may_follow_and_be_lost() {
     let high = settings(900_000, 25, 25);
     let high = Vp8Stream::new(&high).expect("the rate can be met");
     let low = high.alike(&settings(300_000, 25, 25)).expect("it can");
@@ -116,7 +116,7 @@ fn frames_of_another_rate_follow_and_frames_may_be_lost() {
     if let Some(pictures) = shown(high.size, &frames) {
         levels_are_right(high.size, &numbers, &pictures);
     }
-    // A key frame that is asked for: the next GOP begins early.
+    // A requested key frame: the next GOP begins early.
     let early: Vec<u64> = (0..10).chain(25..50).collect();
     let frames: Vec<&Vec<u8>> = early.iter().map(|at| &high.frames[*at as usize]).collect();
     if let Some(pictures) = shown(high.size, &frames) {
@@ -125,7 +125,7 @@ fn frames_of_another_rate_follow_and_frames_may_be_lost() {
 }
 
 #[test]
-fn what_cannot_be_made_says_what_would_do() {
+fn impossible_rates_state_the_minimum() {
     let error = Vp8Stream::new(&settings(5_000, 25, 50)).expect_err("it is too low");
     let SettingsError::BitRateTooLow { asked, needed, .. } = error else {
         panic!("{error}");
@@ -138,7 +138,7 @@ fn what_cannot_be_made_says_what_would_do() {
 }
 
 #[test]
-fn the_least_bit_rate_is_enough_whatever_its_frames_take() {
+fn reported_minimum_bit_rate_is_sufficient() {
     for (size, gop) in [
         ((320, 180), 50),
         ((640, 360), 10),
@@ -155,7 +155,7 @@ fn the_least_bit_rate_is_enough_whatever_its_frames_take() {
         let Err(SettingsError::BitRateTooLow { needed, .. }) = Vp8Stream::new(&with(1)) else {
             panic!("it is too low");
         };
-        // Just above it frames find room by what those behind them need.
+        // Just above the minimum, later frames limit the room of earlier ones.
         for rate in [needed, needed * 21 / 20, needed * 3 / 2] {
             let stream = Vp8Stream::new(&with(rate)).expect("it can be met");
             let wanted = rate * stream.frames.len() as u64 / (8 * 25);
@@ -172,7 +172,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_loop_has_its_bit_rate_to_the_byte(
+    fn loop_has_its_bit_rate_to_the_byte(
         rate in 20_000_u64..600_000,
         frames in 1_u32..31,
         gop in 1_u32..80,
@@ -186,7 +186,7 @@ proptest! {
         prop_assert!(Vp8Stream::check(&settings).is_ok());
         let wanted = rate * stream.frames.len() as u64 / (8 * u64::from(frames));
         let spent = payload_of(&stream, mtu);
-        // A packet of a descriptor alone cannot be.
+        // A packet cannot consist of a descriptor alone.
         prop_assert!(spent <= wanted && spent + 1 >= wanted, "{} of {}", spent, wanted);
         for frame in &stream.frames {
             let mut payloads = Vec::new();
@@ -196,7 +196,7 @@ proptest! {
             prop_assert!(payloads.iter().all(|own| (2..=mtu).contains(&own.len())));
             let whole: Vec<u8> = payloads.iter().flat_map(|own| own[1..].to_vec()).collect();
             prop_assert_eq!(&whole, frame);
-            // One code, in the last.
+            // One code, in the last packet.
             let coded = payloads.iter().map(|own| TimeCode::find(own).is_some());
             let coded: Vec<bool> = coded.collect();
             let last = coded.len() - 1;

@@ -1,28 +1,28 @@
-//! AAC made from nothing: silence of a stated bit rate (ISO/IEC 14496-3, 4.4 and 4.6).
+//! Generated AAC: silence with a given bit rate (ISO/IEC 14496-3, 4.4 and 4.6).
 
-/// Samples of one frame.
+/// Samples per frame and channel.
 pub const SAMPLES_PER_FRAME: u32 = 1024;
-/// Samples per second.
+/// Sampling rate in Hz.
 pub const SAMPLES_PER_SECOND: u32 = 48_000;
-/// Channels.
+/// Number of channels.
 pub const CHANNELS: u16 = 2;
-/// What a decoder needs beforehand (ISO/IEC 14496-3, 1.6.2.1): low complexity, 48 kHz, stereo.
+/// AudioSpecificConfig (ISO/IEC 14496-3, 1.6.2.1): low complexity, 48 kHz, stereo.
 pub const CONFIG: [u8; 2] = [0x11, 0x90];
 
 /// Elements of a frame (ISO/IEC 14496-3, table 4.85).
 const CHANNEL_PAIR: u32 = 1;
 const FILL: u32 = 6;
 const END: u32 = 7;
-/// The most bytes of one fill element: 14 and 255 (ISO/IEC 14496-3, 4.4.1.1, fill_element).
+/// Maximum size of a fill element in bytes: 14 and 255 (ISO/IEC 14496-3, 4.4.1.1, fill_element).
 const FILL_MAX: usize = 14 + 255;
-/// What fill bytes are (ISO/IEC 14496-3, 4.4.2.7: `other_bits` of EXT_FILL_DATA).
+/// Value of fill bytes (ISO/IEC 14496-3, 4.4.2.7: `other_bits` of EXT_FILL_DATA).
 const FILL_BYTE: u32 = 0xa5;
 
-/// Bits, the first the highest.
+/// Bit writer, most significant bit first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
-    /// How many bits of the last byte are used; 0 where it is full.
+    /// Number of used bits in the last byte; 0 if it is full.
     used: u32,
 }
 
@@ -45,21 +45,21 @@ impl Bits {
     }
 }
 
-/// A frame of silence, filled up to so many bytes; longer where it cannot be that short.
+/// Returns a frame of silence, padded to `bytes` bytes, or longer if it cannot be that short.
 pub fn silence(bytes: usize) -> Vec<u8> {
     let mut bits = Bits::default();
     bits.put(CHANNEL_PAIR, 3);
-    // The instance, and no common window.
+    // Instance tag, and no common window.
     bits.put(0, 5);
     for _ in 0..CHANNELS {
-        // The gain; then a long window with no band in it, and no pulse, noise shaping or gain
-        // control (individual_channel_stream and ics_info).
+        // Gain, then a long window without bands, and no pulse data, noise shaping or gain control
+        // (individual_channel_stream and ics_info).
         bits.put(0, 8);
         bits.put(0, 1 + 2 + 1 + 6 + 1);
         bits.put(0, 3);
     }
     let wanted = (bytes * 8).saturating_sub(3);
-    // An element takes 7 bits and its bytes, or 15 and up to 269.
+    // A fill element takes 7 bits and its bytes, or 15 bits and up to 269 bytes.
     while bits.len() + 15 <= wanted {
         let room = (wanted - bits.len() - 7) / 8;
         let count = match room {
@@ -75,7 +75,7 @@ pub fn silence(bytes: usize) -> Vec<u8> {
             }
         }
         for at in 0..count {
-            // The first says what the fill is: four bits of its type, and four of zero.
+            // The first byte has the extension type and four zero bits.
             bits.put(if at == 0 { 0 } else { FILL_BYTE }, 8);
         }
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_as_long_as_was_asked() {
+    fn frames_have_the_requested_length() {
         assert!(silence(0).len() <= 8);
         for bytes in 10..1500 {
             let frame = silence(bytes);

@@ -1,13 +1,13 @@
-//! Audio made from nothing: a tone in G.711.
+//! Generated audio: a tone in G.711.
 
 /// Samples per second, and the clock of the RTP timestamps (RFC 3551, table 4).
 pub(super) const CLOCK_RATE: u32 = 8000;
 /// The static payload type of PCMU (RFC 3551, table 4).
 pub(super) const PAYLOAD_TYPE: u8 = 0;
-/// A packet lasts 20 ms, as is the default (RFC 3551, 4.2).
+/// Samples of a packet of 20 ms, the default (RFC 3551, 4.2).
 pub(super) const SAMPLES_PER_PACKET: usize = 160;
 
-/// One second of 440 Hz in mu-law: whole waves, so that it can be repeated.
+/// One second of 440 Hz in mu-law. It consists of whole waves and can therefore be looped.
 pub(super) fn tone() -> Vec<u8> {
     (0..CLOCK_RATE)
         .map(|index| {
@@ -17,9 +17,10 @@ pub(super) fn tone() -> Vec<u8> {
         .collect()
 }
 
-/// One sample in mu-law (ITU-T G.711): sign, three bits of exponent, four of mantissa, inverted.
+/// Encodes a sample in mu-law (ITU-T G.711): sign, three bits of exponent, four of mantissa,
+/// inverted.
 fn mu_law(sample: i16) -> u8 {
-    /// What is added so that every segment begins at a power of two.
+    /// Offset that makes every segment begin at a power of two.
     const BIAS: u16 = 0x84;
     let magnitude = sample.unsigned_abs().min(32_635) + BIAS;
     let exponent = 8 - magnitude.leading_zeros() as u16;
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mu_law_meets_the_corners_of_the_table() {
+    fn mu_law_matches_the_extremes_of_the_table() {
         assert_eq!(mu_law(0), 0xff);
         assert_eq!(mu_law(i16::MAX), 0x80);
         assert_eq!(mu_law(i16::MIN), 0x00);
@@ -43,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tone_repeats_without_a_step() {
+    fn tone_repeats_without_a_step() {
         let tone = tone();
         assert_eq!(tone.len(), 8000);
         assert_eq!(tone[0], mu_law(0));

@@ -1,4 +1,4 @@
-//! Media to send: frames cut into packets, made once and shared by all that send it.
+//! Media to send: frames split into packets, generated once and shared by all senders.
 
 use std::time::Duration;
 
@@ -24,41 +24,41 @@ pub(crate) use of_file::Coding;
 pub struct ClipPacket {
     /// What follows the RTP header.
     pub payload: Bytes,
-    /// Which frame of the loop it belongs to.
+    /// Index of its frame in the loop.
     pub frame: u32,
-    /// Which packet of its frame it is, and of how many.
+    /// Index of the packet in its frame, and number of packets of the frame.
     pub part: (u32, u32),
     /// The marker bit.
     pub marker: bool,
-    /// Where the numbers of a time code stand in the payload, where it has one.
+    /// Position of the time code's numbers in the payload, if it has a time code.
     pub code_at: Option<u16>,
 }
 
-/// When the frames of a loop are due, where that is not evenly.
+/// Send times of a loop's frames, if they are not evenly spaced.
 #[derive(Debug)]
 pub struct FrameTimes {
-    /// Of each frame: when it is due, in nanoseconds from the beginning of the loop, never less
-    /// than the one before; and its RTP timestamp there, which of frames that are shown later than
-    /// they are sent is ahead.
+    /// For each frame: send time in nanoseconds from the beginning of the loop, never decreasing;
+    /// and RTP timestamp relative to the beginning of the loop, which is ahead for frames that are
+    /// shown later than they are sent.
     pub frames: Vec<(u64, u32)>,
-    /// How long the loop is, in nanoseconds.
+    /// Length of the loop, in nanoseconds.
     pub length: u64,
 }
 
-/// Media to send: one loop of it, cut into packets, repeated endlessly.
+/// Media to send: one loop, split into packets, repeated endlessly.
 #[derive(Debug)]
 pub struct Clip {
-    /// Its packets, in order.
+    /// Packets, in order.
     pub packets: Vec<ClipPacket>,
-    /// How many frames it has.
+    /// Number of frames.
     pub frames: u32,
     /// Frames per second.
     pub frame_rate: FrameRate,
-    /// When the frames are due; evenly, by the frame rate, without.
+    /// Send times of the frames; `None` if they are evenly spaced by the frame rate.
     pub times: Option<FrameTimes>,
-    /// Ticks per second of its RTP timestamps.
+    /// Ticks per second of the RTP timestamps.
     pub clock_rate: u32,
-    /// The payload type of its packets (RFC 3550, 5.1).
+    /// Payload type of the packets (RFC 3550, 5.1).
     pub payload_type: u8,
     media: &'static str,
     encoding: String,
@@ -67,13 +67,13 @@ pub struct Clip {
     description: String,
 }
 
-/// The payload type of the video: the first of the dynamic ones (RFC 3551, 6).
+/// Payload type of video: the first dynamic one (RFC 3551, 6).
 const VIDEO_PAYLOAD_TYPE: u8 = 96;
-/// The payload type of Opus: the one that browsers give it.
+/// Payload type of Opus: the one that browsers use.
 const OPUS_PAYLOAD_TYPE: u8 = 111;
 
 impl Clip {
-    /// H.264 video of a stated bit rate, packed by RFC 6184 in packetization mode 1.
+    /// Generates H.264 video with a given bit rate, packetized by RFC 6184 in packetization mode 1.
     pub fn video(settings: &VideoSettings) -> Result<Clip, SettingsError> {
         Ok(Clip::of_stream(
             &H264Stream::new(settings)?,
@@ -82,21 +82,22 @@ impl Clip {
         ))
     }
 
-    /// The same, with room for a time code in each picture, which whoever sends it fills in. The
-    /// bit rate counts it, but for the bytes by which pictures of several packets take one more.
+    /// Like [`Clip::video`], with room for a time code in each picture, which the sender fills in.
+    /// The bit rate includes it, except for a few bytes of overhead in pictures of several packets.
     pub fn coded_video(settings: &VideoSettings) -> Result<Clip, SettingsError> {
         let stream = H264Stream::new(&without_codes(settings));
         let stream = stream.map_err(|error| with_codes(error, settings))?;
         Ok(Clip::of_stream(&stream, settings, true))
     }
 
-    /// Whether [`Clip::coded_video`] can be made.
+    /// Checks whether [`Clip::coded_video`] can generate a clip.
     pub fn check_coded_video(settings: &VideoSettings) -> Result<(), SettingsError> {
         let checked = H264Stream::check(&without_codes(settings));
         checked.map_err(|error| with_codes(error, settings))
     }
 
-    /// What was made by `settings`, or, where it is coded, by them without the codes.
+    /// Creates a clip of a stream. If `coded`, the stream was generated with the bit rate that time
+    /// codes leave.
     pub(crate) fn of_stream(stream: &H264Stream, settings: &VideoSettings, coded: bool) -> Clip {
         let mut packets = Vec::new();
         let mut payloads = Vec::new();
@@ -136,8 +137,8 @@ impl Clip {
         }
     }
 
-    /// VP8 video of a stated bit rate, packed by RFC 7741, with a time code at the end of each
-    /// frame, which whoever sends it fills in.
+    /// Creates a clip of VP8 video, packetized by RFC 7741, with a time code at the end of each
+    /// frame, which the sender fills in.
     pub(crate) fn of_vp8(stream: &Vp8Stream, settings: &VideoSettings) -> Clip {
         let mut packets = Vec::new();
         let mut payloads = Vec::new();
@@ -161,12 +162,12 @@ impl Clip {
         }
     }
 
-    /// A tone of 64 kb/s: G.711, mu-law (RFC 3551, 4.5.14), a packet every 20 ms.
+    /// Generates a tone at 64 kb/s: G.711 mu-law (RFC 3551, 4.5.14), a packet every 20 ms.
     pub fn audio() -> Clip {
         let mut packets = Vec::new();
         for (frame, samples) in audio::tone().chunks(audio::SAMPLES_PER_PACKET).enumerate() {
             let mut payloads = vec![Bytes::copy_from_slice(samples)];
-            // The marker begins a talkspurt (RFC 3551, 4.1); a tone is one without an end.
+            // The marker begins a talkspurt (RFC 3551, 4.1); the tone is a single endless one.
             add_frame(&mut packets, frame as u32, &mut payloads, |_| false);
         }
         Clip {
@@ -184,7 +185,7 @@ impl Clip {
         }
     }
 
-    /// Silence in Opus of exactly 32 kb/s, a packet every 20 ms (RFC 7587).
+    /// Generates silence in Opus at exactly 32 kb/s, a packet every 20 ms (RFC 7587).
     pub fn opus() -> Clip {
         let mut packets = Vec::new();
         for frame in 0..opus::FRAMES_PER_SECOND {
@@ -207,12 +208,12 @@ impl Clip {
         }
     }
 
-    /// What a packet of Opus holds that keeps a silent stream going, and no more (DTX).
+    /// Payload of an Opus packet that keeps a silent stream alive (DTX).
     pub fn opus_quiet() -> Bytes {
         opus::silence(opus::QUIET_BYTES).into()
     }
 
-    /// Silence in AAC, of about that bit rate: stereo at 48 kHz, whose frames have 1,024 samples.
+    /// Generates silence in AAC at about this bit rate: stereo at 48 kHz, 1,024 samples per frame.
     pub fn silence(bits_per_second: u64) -> Clip {
         let rate = u64::from(aac::SAMPLES_PER_SECOND);
         let samples = u64::from(aac::SAMPLES_PER_FRAME);
@@ -220,7 +221,7 @@ impl Clip {
             .div_ceil(rate * 8)
             .min(6144 / 8 * 2);
         let unit = aac::silence(usize::try_from(bytes).unwrap_or(0));
-        // Three frames are 64 ms, without a rest.
+        // Three frames last exactly 64 ms.
         let units = vec![unit; 3];
         let times = (0..3).map(|frame| {
             let ticks = frame * samples;
@@ -238,33 +239,33 @@ impl Clip {
             AU_MTU,
         );
         let mut clip = made
-            .expect("it has frames, none longer than may be")
+            .expect("the clip has frames, and none is too long")
             .with_times(times);
         clip.description = "silence in AAC, 48000 Hz".to_owned();
         clip
     }
 
-    /// `video` or `audio`, as in an SDP's `m=`.
+    /// `video` or `audio`, as in the `m=` line of an SDP.
     pub fn media(&self) -> &'static str {
         self.media
     }
 
-    /// The RTP payload type.
+    /// RTP payload type.
     pub fn payload_type(&self) -> u8 {
         self.payload_type
     }
 
-    /// The clock of the RTP timestamps in Hz.
+    /// Clock rate of the RTP timestamps in Hz.
     pub fn clock_rate(&self) -> u32 {
         self.clock_rate
     }
 
-    /// What an SDP says in `a=rtpmap` after the payload type.
+    /// Value of `a=rtpmap` in an SDP, after the payload type.
     pub fn encoding(&self) -> &str {
         &self.encoding
     }
 
-    /// What an SDP says in `a=fmtp` after the payload type; empty for nothing.
+    /// Value of `a=fmtp` in an SDP, after the payload type; empty if there is none.
     pub fn parameters(&self) -> &str {
         &self.parameters
     }
@@ -279,10 +280,10 @@ impl Clip {
         self.frame_rate
     }
 
-    /// Media time of the key frame at or before a time: the loop begins with the only one it has.
+    /// Media time of the last key frame at or before `time`: each loop has one, at its beginning.
     pub fn key_frame_before(&self, time: Duration) -> Duration {
         let before = self.frames_within(time);
-        // The first frame at or after that time may be exactly there.
+        // The first frame at or after `time` may be exactly there.
         let at = |frame| Duration::from_nanos(self.nanos(frame));
         let frame = match at(before) <= time {
             true => before,
@@ -291,7 +292,8 @@ impl Clip {
         at(frame - frame % u64::from(self.frames))
     }
 
-    /// When a frame is due, counted over all loops, in nanoseconds from the beginning of the first.
+    /// Send time of a frame, counted over all loops, in nanoseconds from the beginning of the
+    /// first.
     #[inline]
     pub fn nanos(&self, frame: u64) -> u64 {
         match &self.times {
@@ -305,7 +307,7 @@ impl Clip {
         }
     }
 
-    /// The RTP timestamp of a frame, counted over all loops; it wraps around.
+    /// RTP timestamp of a frame, counted over all loops. It wraps around.
     #[inline]
     pub fn ticks(&self, frame: u64) -> u32 {
         match &self.times {
@@ -319,13 +321,13 @@ impl Clip {
         }
     }
 
-    /// How many loops are through before a frame, and which of its loop it is.
+    /// Number of loops before a frame, and its index in its loop.
     fn place(&self, frame: u64) -> (u64, usize) {
         let frames = u64::from(self.frames);
         (frame / frames, (frame % frames) as usize)
     }
 
-    /// How many frames begin within a time.
+    /// Number of frames that begin within `length`.
     pub fn frames_within(&self, length: Duration) -> u64 {
         let Some(times) = &self.times else {
             return self.frame_rate.frames_within(length);
@@ -338,7 +340,7 @@ impl Clip {
             .saturating_add(begun as u64)
     }
 
-    /// What it is, for people.
+    /// Description for people.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -352,13 +354,13 @@ impl Clip {
     }
 }
 
-/// How much of the bit rate time codes take.
+/// Bit rate of the time codes.
 fn of_codes(settings: &VideoSettings) -> u64 {
     let pictures = settings.frame_rate.frames_within(Duration::from_secs(1));
     pictures * (time_code::NAL_BYTES as u64 + 2) * 8
 }
 
-/// The same with the bit rate that time codes leave of it.
+/// Returns the settings with the bit rate that time codes leave.
 pub(crate) fn without_codes(settings: &VideoSettings) -> VideoSettings {
     VideoSettings {
         bits_per_second: settings.bits_per_second.saturating_sub(of_codes(settings)),
@@ -366,7 +368,7 @@ pub(crate) fn without_codes(settings: &VideoSettings) -> VideoSettings {
     }
 }
 
-/// Why video cannot be made, in bit rates that hold time codes as well.
+/// Adjusts an error to bit rates that include time codes.
 pub(crate) fn with_codes(error: SettingsError, settings: &VideoSettings) -> SettingsError {
     match error {
         SettingsError::BitRateTooLow {
@@ -384,15 +386,15 @@ pub(crate) fn with_codes(error: SettingsError, settings: &VideoSettings) -> Sett
     }
 }
 
-/// The longest packet of sound that is made: no access unit needs another.
+/// Maximum length of generated audio packets, which is longer than any access unit.
 const AU_MTU: usize = 9000;
 
-/// The most bytes of a packet before a time code: with it they are kept of a packet that is cut
-/// short.
+/// Maximum number of bytes before a time code in a packet, so that a truncated packet still
+/// contains it.
 const BEFORE_CODE_MAX: usize = 40;
 
-/// Cuts the NAL units of a picture into packets; with `coded` there is room for a time code before
-/// the first that is of the picture itself (H.264, 7.4.1.2.3).
+/// Splits the NAL units of a picture into packets. With `coded`, there is room for a time code
+/// before the first NAL unit that may follow it (H.264, 7.4.1.2.3).
 pub fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<Bytes>) {
     let code = TimeCode {
         source: 0,
@@ -404,8 +406,8 @@ pub fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<B
     if coded && let Some(place) = nals.iter().position(|nal| may_follow_code(nal)) {
         nals.insert(place, &nal);
     }
-    // Behind much else, such as what encoders say of themselves, it begins a packet, so that it is
-    // in the first bytes of one.
+    // If much precedes it, such as an encoder's own SEI, the code begins a packet, so that it is
+    // within the first bytes of one.
     let place = nals.iter().position(|other| *other == &nal[..]);
     let before = place.map_or(0, |place| packets::aggregate_bytes(&nals[..place]));
     if let Some(place) = place.filter(|_| before > BEFORE_CODE_MAX) {
@@ -415,10 +417,10 @@ pub fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<B
     packets::cut(&nals, mtu, payloads);
 }
 
-/// Whether a time code may precede this NAL unit: a slice, or an SEI that does not begin with a
-/// buffering period, which has to be the first SEI message of its picture (H.264, 7.4.1.2.3). As
-/// early as possible, because receivers over RTMP look at the first bytes of a picture only, and
-/// encoders write some hundred bytes of SEI about themselves.
+/// True if a time code may precede this NAL unit: a slice, or an SEI that does not begin with a
+/// buffering period, which must be the first SEI message of its picture (H.264, 7.4.1.2.3). The
+/// code comes as early as possible, because receivers over RTMP examine only the first bytes of a
+/// picture, and encoders write some hundred bytes of SEI about themselves.
 fn may_follow_code(nal: &[u8]) -> bool {
     match nal {
         [first, payload_type, ..] if first & 0x1f == 6 => *payload_type != 0,
@@ -427,8 +429,8 @@ fn may_follow_code(nal: &[u8]) -> bool {
     }
 }
 
-/// Adds the packets of one frame; `marker` says of its last packet and the others whether they bear
-/// the marker bit.
+/// Adds the packets of a frame. `marker` returns the marker bit, given whether a packet is the last
+/// of the frame.
 fn add_frame(
     packets: &mut Vec<ClipPacket>,
     frame: u32,
@@ -454,7 +456,7 @@ mod tests {
     use crate::video::PictureForm;
 
     #[test]
-    fn time_code_precedes_what_encoders_say_of_themselves() {
+    fn time_code_precedes_sei_of_the_encoder() {
         let about = [&[6, 5][..], &[1; 700]].concat();
         let (sps, buffering, slice) = ([0x67u8; 20], [6u8, 0, 1, 0x80], [0x65u8; 300]);
         let nals = [&sps[..], &buffering, &about, &slice];
@@ -468,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_bit_rate_that_is_told_holds_time_codes_too() {
+    fn reported_minimum_bit_rate_includes_time_codes() {
         let settings = |rate| VideoSettings {
             bits_per_second: rate,
             frame_rate: FrameRate::whole(25),
@@ -541,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn audio_is_50_packets_a_second() {
+    fn audio_has_50_packets_a_second() {
         let clip = Clip::audio();
         assert_eq!(clip.loop_bytes(), 8000);
         assert_eq!(clip.packets.len(), 50);
@@ -579,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_times_go_on_from_loop_to_loop() {
+    fn listed_times_continue_from_loop_to_loop() {
         let mut clip = Clip::audio();
         clip.frames = 3;
         clip.packets.truncate(3);

@@ -7,23 +7,23 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Frames per second, as an exact ratio.
+/// Frames per second as an exact ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameRate {
     pub(crate) numerator: u32,
     pub(crate) denominator: u32,
 }
 
-/// Why a text is no frame rate.
+/// Error for a text that is not a frame rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no frame rate: write frames per second, such as `25`, `29.97` or `30000/1001`, from \
+    "`{0}` is not a frame rate: write frames per second, such as `25`, `29.97` or `30000/1001`, from \
      0.1 to 1000"
 )]
 pub struct FrameRateError(String);
 
 impl FrameRate {
-    /// A whole number of frames per second, from 1 to 1000.
+    /// Creates a whole number of frames per second, from 1 to 1000.
     pub const fn whole(frames: u32) -> FrameRate {
         assert!(frames >= 1 && frames <= 1000, "outside of 1 to 1000");
         FrameRate {
@@ -32,29 +32,29 @@ impl FrameRate {
         }
     }
 
-    /// The numerator of frames per second.
+    /// Numerator of the ratio.
     pub const fn numerator(self) -> u32 {
         self.numerator
     }
 
-    /// The denominator of frames per second.
+    /// Denominator of the ratio.
     pub const fn denominator(self) -> u32 {
         self.denominator
     }
 
-    /// How many ticks of a clock of `clock_rate` Hz `frames` frames last, rounded down.
+    /// Duration of `frames` frames in ticks of a clock of `clock_rate` Hz, rounded down.
     pub fn ticks(self, frames: u64, clock_rate: u32) -> u64 {
         let ticks = u128::from(frames) * u128::from(clock_rate) * u128::from(self.denominator)
             / u128::from(self.numerator);
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
-    /// How long `frames` frames last, in nanoseconds, rounded down.
+    /// Duration of `frames` frames in nanoseconds, rounded down.
     pub fn nanos(self, frames: u64) -> u64 {
         self.ticks(frames, 1_000_000_000)
     }
 
-    /// How many frames begin within a time: the clip's frames, where that is its length.
+    /// Number of frames that begin within `length`.
     pub fn frames_within(self, length: Duration) -> u64 {
         let unit = u128::from(self.denominator) * 1_000_000_000;
         let frames = (length.as_nanos() * u128::from(self.numerator)).div_ceil(unit);
@@ -68,7 +68,7 @@ impl FromStr for FrameRate {
     fn from_str(text: &str) -> Result<FrameRate, FrameRateError> {
         let error = || FrameRateError(text.chars().take(40).collect());
         let (numerator, denominator) = match text.trim() {
-            // The rates of NTSC, as everybody writes them.
+            // NTSC rates in their common notation.
             "23.976" | "23.98" => (24_000, 1001),
             "29.97" => (30_000, 1001),
             "59.94" => (60_000, 1001),

@@ -1,8 +1,9 @@
-//! One video at several bit rates, and an encoder that takes each picture from the one that fits.
+//! One video at several bit rates, and an encoder that selects the best-fitting version of each
+//! picture.
 //!
-//! All rungs of a ladder have the same pictures, with more or less texture. A picture of any rung
-//! may follow on any picture before it, so an encoder meets every bit rate between the highest and
-//! the lowest exactly, picture by picture, out of media that all encoders share.
+//! All rungs of a ladder have the same pictures with more or less texture. A picture of any rung
+//! can follow any preceding picture, so an encoder meets every bit rate between the highest and the
+//! lowest exactly, picture by picture, from media that all encoders share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +13,19 @@ use crate::h264::H264Stream;
 use crate::video::{SettingsError, VideoSettings};
 use crate::vp8::Vp8Stream;
 
-/// Each rung has three quarters of the bit rate of the one above it.
+/// Ratio of a rung's bit rate to that of the rung above: three quarters.
 const STEP: (u64, u64) = (3, 4);
-/// The most rungs: the lowest has a 32nd of the bit rate of the highest.
+/// Maximum number of rungs: the lowest has a 32nd of the highest bit rate.
 const RUNGS_MAX: usize = 13;
-/// How far key frames are apart at least, unless the GOP itself is shorter.
+/// Minimum distance between key frames, unless the GOP itself is shorter.
 const KEY_FRAMES_APART: Duration = Duration::from_millis(250);
-/// Shares of bytes are counted in so many parts of a byte.
+/// Fixed-point scale: fractions of a byte are counted in this many parts.
 const PARTS: i64 = 1 << 16;
 
-/// Where a picture of a rung is.
+/// Position of a picture in a rung.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// The first of its packets, and how many they are.
+    /// Index of its first packet, and number of packets.
     first: u32,
     count: u32,
     /// Bytes of payload.
@@ -35,7 +36,7 @@ struct Place {
 struct Rung {
     clip: Arc<Clip>,
     pictures: Vec<Place>,
-    /// Bytes of a picture in the mean, in parts.
+    /// Mean bytes per picture, in parts.
     mean: i64,
 }
 
@@ -62,19 +63,19 @@ impl Rung {
     }
 }
 
-/// The same video at several bit rates, made once and shared by all encoders.
+/// The same video at several bit rates, generated once and shared by all encoders.
 #[derive(Debug)]
 pub struct Ladder {
-    /// The highest bit rate first.
+    /// Sorted from the highest to the lowest bit rate.
     rungs: Vec<Rung>,
     gop: u32,
-    /// How many pictures apart key frames are at least that are asked for.
+    /// Minimum distance between requested key frames, in pictures.
     apart: u32,
 }
 
 impl Ladder {
-    /// H.264 with room for a time code in each picture: at the bit rate of the settings, and at
-    /// lower ones down to where the pictures have no more texture.
+    /// Generates H.264 with room for a time code in each picture: at the bit rate of the settings,
+    /// and at lower bit rates down to pictures without texture.
     pub fn h264(settings: &VideoSettings) -> Result<Ladder, SettingsError> {
         let top = H264Stream::new(&without_codes(settings));
         let top = top.map_err(|error| with_codes(error, settings))?;
@@ -90,7 +91,8 @@ impl Ladder {
         Ok(Ladder::of_clips(clips, settings.gop))
     }
 
-    /// The same of VP8.
+    /// Generates VP8 with a time code in each frame, at the bit rate of the settings and at lower
+    /// bit rates.
     pub fn vp8(settings: &VideoSettings) -> Result<Ladder, SettingsError> {
         let top = Vp8Stream::new(settings)?;
         let mut clips = vec![Clip::of_vp8(&top, settings)];
@@ -105,34 +107,34 @@ impl Ladder {
         Ok(Ladder::of_clips(clips, settings.gop))
     }
 
-    /// Clips of the same pictures, the highest bit rate first, of which each `gop`-th is a key
-    /// frame.
+    /// Combines clips of the same pictures, the highest bit rate first. Every `gop`-th picture is a
+    /// key frame.
     fn of_clips(clips: Vec<Clip>, gop: u32) -> Ladder {
         let apart = clips[0].frame_rate.frames_within(KEY_FRAMES_APART);
         Ladder {
             rungs: clips.into_iter().map(Rung::new).collect(),
             gop,
-            // Two IDR pictures in a row need different numbers (H.264, 7.4.3), which a loop of one
-            // GOP does not have.
+            // Consecutive IDR pictures need different IDs (H.264, 7.4.3), which a loop of one GOP
+            // does not have.
             apart: u32::try_from(apart).unwrap_or(u32::MAX).max(2),
         }
     }
 
-    /// The video at its highest bit rate.
+    /// The clip with the highest bit rate.
     pub fn highest(&self) -> &Arc<Clip> {
         &self.rungs[0].clip
     }
 
-    /// The lowest bit rate that an encoder goes down to, in bit/s.
+    /// Lowest bit rate of an encoder, in bit/s.
     pub fn lowest_bitrate(&self) -> u64 {
         self.rungs[self.rungs.len() - 1].clip.bits_per_second()
     }
 }
 
-/// A picture that an encoder gives out.
+/// A picture of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Whether all after it can be decoded with nothing before it.
+    /// True if this and all following pictures can be decoded without earlier ones.
     pub is_key: bool,
     rung: usize,
     first: u32,
@@ -140,36 +142,37 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// How many packets it has.
+    /// Number of packets.
     pub fn packets(&self) -> u32 {
         self.count
     }
 }
 
-/// Encodes for one who sends: gives picture after picture, begins a GOP early when it is asked for
-/// a key frame, and keeps to a bit rate that may change.
+/// Simulated encoder: returns picture after picture, starts a GOP early when a key frame is
+/// requested, and keeps a bit rate that may change.
 #[derive(Debug)]
 pub struct Encoder {
     ladder: Arc<Ladder>,
     bitrate: u64,
-    /// The lowest rung that reaches the bit rate, and how much of the way down to the next it is
-    /// below that, in parts.
+    /// Lowest rung that reaches the bit rate, and how far the bit rate lies on the way from there
+    /// to the next lower rung, in parts.
     rung: usize,
     below: i64,
-    /// The next picture's place in the loop.
+    /// Position of the next picture in the loop.
     next: u32,
-    /// Pictures since the last key frame, itself included.
+    /// Number of pictures since the last key frame, including it.
     since_key: u32,
     wanted: bool,
-    /// Bytes that went beyond what a GOP is due, in parts.
+    /// Bytes sent beyond the bit rate, in parts.
     debt: i64,
-    /// How far ahead of its mean the GOP is, as GOPs are at their beginning, in parts.
+    /// Bytes by which the current GOP is above its mean so far, because GOPs begin with a larger
+    /// picture, in parts.
     ahead: i64,
     early: u64,
 }
 
 impl Encoder {
-    /// An encoder at the highest bit rate.
+    /// Creates an encoder at the highest bit rate.
     pub fn new(ladder: Arc<Ladder>) -> Encoder {
         Encoder {
             bitrate: ladder.highest().bits_per_second(),
@@ -185,14 +188,15 @@ impl Encoder {
         }
     }
 
-    /// Asks for a key frame: the next picture is one, unless one came less than 250 ms before; then
-    /// the first after that.
+    /// Requests a key frame. The next picture is one, or the first picture that comes at least 250
+    /// ms after the last key frame.
     pub fn key_frame(&mut self) {
         self.wanted = true;
     }
 
-    /// Keeps to that bit rate from the next picture on, or to the nearest there is: not above that
-    /// of the settings, not below [`Ladder::lowest_bitrate`]. Returns it, in bit/s.
+    /// Sets the bit rate from the next picture on, limited to the range from
+    /// [`Ladder::lowest_bitrate`] to the bit rate of the settings. Returns the actual bit rate in
+    /// bit/s.
     pub fn set_bitrate(&mut self, bits_per_second: u64) -> u64 {
         let rungs = &self.ladder.rungs;
         let rate = |rung: usize| rungs[rung].clip.bits_per_second();
@@ -211,17 +215,17 @@ impl Encoder {
         self.bitrate
     }
 
-    /// The bit rate that it keeps to, in bit/s.
+    /// Current bit rate, in bit/s.
     pub fn bitrate(&self) -> u64 {
         self.bitrate
     }
 
-    /// Key frames so far that came before their turn.
+    /// Number of key frames that came before their turn.
     pub fn early_key_frames(&self) -> u64 {
         self.early
     }
 
-    /// What a picture takes at the bit rate, in parts: what `of` says of the rungs around it.
+    /// Interpolates a value of the two rungs around the bit rate, in parts.
     fn due(&self, of: impl Fn(&Rung) -> i64) -> i64 {
         let above = of(&self.ladder.rungs[self.rung]);
         match self.ladder.rungs.get(self.rung + 1) {
@@ -230,7 +234,7 @@ impl Encoder {
         }
     }
 
-    /// The next picture.
+    /// Returns the next picture.
     pub fn next_picture(&mut self) -> Picture {
         let ladder = &*self.ladder;
         let gop = ladder.gop;
@@ -244,15 +248,15 @@ impl Encoder {
         if is_key {
             self.wanted = false;
             self.since_key = 0;
-            // What the GOP before was ahead is made good by this one.
+            // Charges the excess of an interrupted GOP to this one.
             self.debt += std::mem::take(&mut self.ahead);
         }
         self.since_key = self.since_key.saturating_add(1);
         let place = self.next as usize;
         let bytes = |rung: &Rung| i64::from(rung.pictures[place].bytes) * PARTS;
         let (due, mean) = (self.due(bytes), self.due(|rung| rung.mean));
-        // The debt is bounded where it cannot be paid: at the lowest rung, and where less was sent
-        // than might have been.
+        // The debt is bounded because it may be impossible to pay: at the lowest rung, or if fewer
+        // bytes were sent than allowed.
         let debt_max = mean.saturating_mul(gop.into());
         self.debt = self.debt.clamp(-2 * mean, debt_max);
         let wanted = due - self.debt;
@@ -271,12 +275,12 @@ impl Encoder {
         }
     }
 
-    /// One of the packets of a picture, which it counts from 0.
+    /// Returns a packet of a picture, by index from 0.
     pub fn packet(&self, picture: &Picture, index: u32) -> &ClipPacket {
         &self.ladder.rungs[picture.rung].clip.packets[(picture.first + index) as usize]
     }
 
-    /// The video.
+    /// The clip with the highest bit rate.
     pub fn clip(&self) -> &Arc<Clip> {
         self.ladder.highest()
     }

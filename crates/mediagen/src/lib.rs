@@ -1,9 +1,8 @@
-//! Media to send: H.264 and VP8 made on the spot, at one bit rate or as an encoder makes it that
-//! heeds requests, clips out of MP4 files, transport streams and recordings of what browsers send,
-//! MPEG-2 transport streams with their tables and clocks, and time codes in what is made.
+//! Media to send: generated H.264 and VP8, at a fixed bit rate or from an encoder that honours
+//! requests; clips from MP4 files, transport streams and browser recordings; MPEG-2 transport
+//! streams with tables and clocks; and time codes in generated media.
 //!
-//! Pure: bytes go in, bytes come out. What is sent with it, how and when, is the `protocol`
-//! crate's.
+//! Pure: bytes in, bytes out. The `protocol` crate decides what is sent, how and when.
 
 #![deny(missing_docs)]
 

@@ -1,20 +1,20 @@
-//! Opus of an exact bit rate, made from nothing (RFC 6716).
+//! Generated Opus with an exact bit rate (RFC 6716).
 
-/// Ticks per second of RTP timestamps of Opus, whatever is sampled (RFC 7587, 4.1).
+/// Clock rate of Opus RTP timestamps, independent of the sampling rate (RFC 7587, 4.1).
 pub(super) const CLOCK_RATE: u32 = 48_000;
-/// Frames per second: each has 20 ms.
+/// Frames per second. A frame lasts 20 ms.
 pub(super) const FRAMES_PER_SECOND: u32 = 50;
-/// Bytes of a frame: 32 kb/s.
+/// Bytes per frame: 32 kb/s.
 pub(super) const FRAME_BYTES: usize = 80;
 
-/// Bytes of a frame that only keeps a silent stream going.
+/// Bytes of a frame that keeps a silent stream alive (DTX).
 pub(super) const QUIET_BYTES: usize = 3;
 
-/// CELT of the full band in frames of 20 ms, mono, one frame a packet (RFC 6716, 3.1).
+/// CELT, full band, 20 ms frames, mono, one frame per packet (RFC 6716, 3.1).
 const CELT_FULL_BAND: u8 = 31 << 3;
 
-/// A packet of that many bytes with one frame of silence: the first symbol says so, and a decoder
-/// reads nothing after it (RFC 6716, 4.3).
+/// Returns a packet of `bytes` bytes with one frame of silence. The first symbol signals silence,
+/// and a decoder reads nothing after it (RFC 6716, 4.3).
 pub(super) fn silence(bytes: usize) -> Vec<u8> {
     let mut packet = vec![0xff; bytes];
     packet[0] = CELT_FULL_BAND;
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
     use crate::tests::run;
 
-    /// A page of Ogg (RFC 3533, 6) that holds one packet of at most 254 bytes.
+    /// An Ogg page (RFC 3533, 6) with one packet of at most 254 bytes.
     fn page(kind: u8, number: u32, granule: u64, packet: &[u8]) -> Vec<u8> {
         let mut page = b"OggS\0".to_vec();
         page.push(kind);
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn ffmpeg_decodes_as_many_samples_of_silence_as_were_made() {
+    fn ffmpeg_decodes_all_samples_of_silence() {
         let mut head = b"OpusHead\x01\x01\0\0".to_vec();
         head.extend(CLOCK_RATE.to_le_bytes());
         head.extend([0; 3]);
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(packet.len() * 8 * FRAMES_PER_SECOND as usize, 32_000);
         for number in 0..100 {
             let kind = if number == 99 { 4 } else { 0 };
-            // Of a voice that falls silent there are short ones between.
+            // A voice that falls silent has short frames in between.
             let packet = if number % 20 == 7 { &quiet } else { &packet };
             file.extend(page(kind, number + 2, u64::from(number + 1) * 960, packet));
         }

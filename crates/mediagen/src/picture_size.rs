@@ -1,4 +1,4 @@
-//! Width and height of pictures, as people write them.
+//! Picture sizes in text form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,15 +9,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// Width and height in samples, written `1280x720`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PictureSize {
-    /// Samples across.
+    /// Width in samples.
     pub width: u32,
-    /// Samples down.
+    /// Height in samples.
     pub height: u32,
 }
 
-/// A text that is no size.
+/// Error for a text that is not a picture size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no picture size: write width and height in samples, such as 1280x720")]
+#[error("`{0}` is not a picture size: write width and height in samples, such as 1280x720")]
 pub struct PictureSizeError(String);
 
 impl FromStr for PictureSize {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_written() {
+    fn sizes_are_parsed_and_formatted() {
         let size: PictureSize = "1280x720".parse().expect("it is one");
         assert_eq!((size.width, size.height), (1280, 720));
         assert_eq!(size.to_string(), "1280x720");

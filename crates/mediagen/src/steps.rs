@@ -1,8 +1,8 @@
-//! What decoders cost, counted in bytes that they look at, so that tests can demand that it grows
-//! no faster than what is decoded. Only debug builds for tests count: a benchmark that is built with
-//! the tests' features is as fast as the command.
+//! Cost of decoders, counted in bytes that they examine, so that tests can check that it grows
+//! linearly with the input. Only debug builds for tests count: a benchmark built with the tests'
+//! features is as fast as the released program.
 
-/// Counts so many bytes as looked at or moved. Called by decoders wherever they visit bytes.
+/// Counts `bytes` bytes as examined or moved. Decoders call it wherever they visit bytes.
 #[inline(always)]
 pub fn took(bytes: usize) {
     #[cfg(all(any(test, feature = "testing"), debug_assertions))]
@@ -11,7 +11,7 @@ pub fn took(bytes: usize) {
     let _ = bytes;
 }
 
-/// The place of the first `wanted` in `bytes`; each byte up to it counts as looked at.
+/// Returns the position of the first `wanted` in `bytes`. Each byte up to it counts as examined.
 #[inline(always)]
 pub fn find(bytes: &[u8], wanted: u8) -> Option<usize> {
     let found = bytes.iter().position(|&byte| byte == wanted);
@@ -24,7 +24,7 @@ thread_local! {
     static TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// How many steps `work` takes.
+/// Number of steps that `work` takes.
 #[cfg(any(test, feature = "testing"))]
 pub fn of(work: impl FnOnce()) -> u64 {
     let before = TAKEN.with(std::cell::Cell::get);
@@ -32,9 +32,9 @@ pub fn of(work: impl FnOnce()) -> u64 {
     TAKEN.with(std::cell::Cell::get) - before
 }
 
-/// Demands that reading is linear: `read` is given the input that `make` makes of a size, as a
-/// whole and in pieces of several lengths. It may take at most `per_byte` steps for each byte, and
-/// for twice the input not much more than twice the steps.
+/// Asserts that decoding is linear. `read` receives the input that `make` returns for a size, as a
+/// whole and in pieces of several lengths. It may take at most `per_byte` steps per byte, and not
+/// much more than twice the steps for twice the input.
 #[cfg(any(test, feature = "testing"))]
 pub fn assert_linear(
     what: &str,
@@ -52,7 +52,7 @@ pub fn assert_linear(
             first > 0 && second <= per_byte * all,
             "{what} in pieces of {piece}: {second} steps for {all} bytes"
         );
-        // What is repeated in it need not fit the size.
+        // Repeated content need not divide the size evenly.
         assert!(
             second <= first * 5 / 2 + 2 * all,
             "{what} in pieces of {piece}: {first} steps, and {second} for twice as much"

@@ -1,10 +1,10 @@
-//! What the tests of several files share: programs that look at what is made here.
+//! Test helpers: external programs that check generated media.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Runs a tool on an input: whether it succeeded, what it wrote, and what it complained of. `None`
-/// where it is missing and may be.
+/// Runs a tool on an input. Returns whether it succeeded, its output, and its error output. `None`
+/// if the tool is missing and may be.
 pub(crate) fn run(
     program: &str,
     arguments: &[&str],

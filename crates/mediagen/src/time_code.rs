@@ -1,54 +1,54 @@
-//! Time codes: in each frame of our own video stands when it was due to be sent, so that whoever
-//! receives it, by whatever way, can tell how long it was on that way.
+//! Time codes: each frame of generated video contains its planned send time, so that any receiver
+//! can measure the delay, whatever path the frame took.
 //!
-//! In H.264 a code is supplemental enhancement information, "unregistered user data" (H.264,
-//! D.1.6): decoders pass over it, and servers that take RTP apart and put it together anew carry it
-//! along. It stands before the picture, so in the first bytes of the frame's first packet, which is
-//! all that a packet ring keeps. Its numbers are written seven bits a byte with the eighth set: so
-//! no byte of it needs to be prevented from looking like a start code (H.264, 7.4.1).
+//! In H.264 a code is an SEI message, "unregistered user data" (H.264, D.1.6): decoders ignore it,
+//! and servers that repacketize RTP forward it. It precedes the picture and is therefore in the
+//! first bytes of the frame's first packet, which is all that a packet ring keeps. Its numbers are
+//! written with seven bits per byte and the eighth bit set, so they never need emulation prevention
+//! (H.264, 7.4.1).
 //!
-//! A frame of VP8 has no room for user data. There a code stands behind what decoders read, at the
-//! end of the frame's last packet: it is found where whole packets are read.
+//! A VP8 frame has no room for user data. The code follows the data that decoders read, at the end
+//! of the frame's last packet, and is found only if whole packets are read.
 
 use bytes::Bytes;
 
-/// What tells our codes from other user data.
+/// Identifies streamgauge's codes among other user data.
 const UUID: [u8; 16] = [
     0x9b, 0x1e, 0x5a, 0xc4, 0x73, 0x8d, 0x4f, 0x26, 0xb0, 0xe9, 0x52, 0x67, 0x61, 0x75, 0x67, 0x65,
 ];
 
-/// Bytes of a code's numbers: source and number of five each, nine of time.
+/// Bytes of a code's numbers: five each for source and number, nine for the time.
 pub const CODE_BYTES: usize = 5 + 5 + 9;
-/// Bytes of the NAL unit that holds a code: its header, type and size of the information, the UUID,
-/// the numbers, and the trailing bit.
+/// Bytes of the NAL unit that holds a code: header, SEI type and size, UUID, numbers, and the
+/// trailing bits.
 pub const NAL_BYTES: usize = 3 + 16 + CODE_BYTES + 1;
 
-/// Bytes of a code at the end of a frame: the UUID and the numbers.
+/// Bytes of a code at the end of a frame: UUID and numbers.
 pub const TRAILER_BYTES: usize = 16 + CODE_BYTES;
 
-/// NAL unit type of supplemental enhancement information (H.264, table 7-1).
+/// NAL unit type of an SEI message (H.264, table 7-1).
 const SEI: u8 = 6;
 /// Payload type of unregistered user data (H.264, D.1.1).
 const USER_DATA_UNREGISTERED: u8 = 5;
 /// NAL unit type of an aggregation packet (RFC 6184, 5.7.1).
 const STAP_A: u8 = 24;
-/// Most NAL units of an aggregation packet that are looked at: a code comes after parameter sets
-/// and a delimiter.
+/// Maximum number of NAL units that are examined in an aggregation packet: a code follows parameter
+/// sets and a delimiter.
 const UNITS_MAX: usize = 8;
 
-/// What a frame says of itself.
+/// A time code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeCode {
-    /// Who sends it: drawn anew for each stream that is published.
+    /// Identifies the sender: random for each published stream.
     pub source: u32,
-    /// Its number, counted by one.
+    /// Sequence number.
     pub number: u32,
-    /// When it was due to be sent, in nanoseconds since 1970. Of the time, 63 bits are kept.
+    /// Planned send time in nanoseconds since 1970. 63 bits are kept.
     pub nanos: u64,
 }
 
 impl TimeCode {
-    /// The numbers as they are written.
+    /// Encodes the numbers.
     pub fn to_bytes(self) -> [u8; CODE_BYTES] {
         let mut bytes = [0; CODE_BYTES];
         let (numbers, nanos) = bytes.split_at_mut(10);
@@ -59,10 +59,10 @@ impl TimeCode {
         bytes
     }
 
-    /// A copy of a payload with the numbers at their place in it.
+    /// Returns a copy of a payload in which the numbers are written at `place`.
     ///
     /// # Panics
-    /// If the payload ends before they do.
+    /// If the payload is too short.
     pub fn put_into(self, payload: &[u8], place: usize) -> Bytes {
         let mut coded = payload.to_vec();
         coded[place..place + CODE_BYTES].copy_from_slice(&self.to_bytes());
@@ -77,7 +77,7 @@ impl TimeCode {
         })
     }
 
-    /// The NAL unit that holds the code.
+    /// Encodes the code as a NAL unit.
     pub fn to_nal(self) -> [u8; NAL_BYTES] {
         let mut nal = [0; NAL_BYTES];
         nal[0] = SEI;
@@ -99,7 +99,7 @@ impl TimeCode {
         TimeCode::from_bytes(rest.strip_prefix(&UUID)?)
     }
 
-    /// What stands at the end of a frame that has no room for a NAL unit.
+    /// Encodes the code for the end of a frame that has no room for a NAL unit.
     pub fn to_trailer(self) -> [u8; TRAILER_BYTES] {
         let mut trailer = [0; TRAILER_BYTES];
         trailer[..UUID.len()].copy_from_slice(&UUID);
@@ -112,15 +112,15 @@ impl TimeCode {
         TimeCode::from_bytes(trailer.strip_prefix(&UUID)?)
     }
 
-    /// The code in the payload of an RTP packet: of H.264 (RFC 6184), of which the beginning is
-    /// enough, or of VP8 (RFC 7741), of which it takes all.
+    /// Finds the code in an RTP payload: H.264 (RFC 6184), of which the first bytes are sufficient,
+    /// or VP8 (RFC 7741), which must be complete.
     #[inline]
     pub fn find(payload: &[u8]) -> Option<TimeCode> {
         match payload.first()? & 0x1f {
             SEI => TimeCode::from_nal(payload),
             STAP_A => TimeCode::find_in_aggregate(&payload[1..]),
-            // A descriptor of the first partition, whose start bit is set or not: H.264 has no NAL
-            // units of these types.
+            // A VP8 descriptor of the first partition, with or without the start bit. H.264 does
+            // not use these NAL unit types.
             0 | 16 => TimeCode::from_trailer(payload),
             _ => None,
         }
@@ -140,7 +140,7 @@ impl TimeCode {
         None
     }
 
-    /// Where in a payload the numbers of a code stand; none where it holds none.
+    /// Returns the position of the numbers of a code in a payload, or `None` if it has no code.
     pub fn place(payload: &[u8]) -> Option<usize> {
         TimeCode::find(payload)?;
         if TimeCode::from_trailer(payload).is_some() {
@@ -183,14 +183,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_code_is_found_alone_and_behind_parameter_sets(code in code()) {
+        fn code_is_found_alone_and_after_parameter_sets(code in code()) {
             let nal = code.to_nal();
             prop_assert_eq!(TimeCode::find(&nal), Some(code));
             let together = packets::aggregate(&[&[0x67; 20], &[0x68; 5], &nal, &[0x65; 100]]);
             prop_assert_eq!(TimeCode::find(&together), Some(code));
             let place = TimeCode::place(&together).expect("it is there");
             prop_assert_eq!(&together[place..place + CODE_BYTES], &code.to_bytes()[..]);
-            // Behind a frame, and nowhere else.
+            // At the end of a frame only.
             let trailer = code.to_trailer();
             for descriptor in [0x00, 0x10, 0x90] {
                 let frame = [&[descriptor][..], &[7; 100], &trailer].concat();
@@ -201,12 +201,12 @@ mod tests {
                 prop_assert_eq!(TimeCode::find(&[&frame[..], &[0]].concat()), None);
             }
             prop_assert_eq!(TimeCode::find(&[&[0x41][..], &trailer].concat()), None);
-            // No byte sequence in it needs prevention.
+            // No bytes in it need emulation prevention.
             prop_assert!(nal.windows(2).all(|pair| pair != [0, 0]));
         }
 
         #[test]
-        fn any_bytes_are_read_without_harm(
+        fn any_bytes_are_parsed_without_a_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..200),
             cut in 0usize..200,
             code in code(),
@@ -215,7 +215,7 @@ mod tests {
             let mut aggregate = vec![STAP_A];
             aggregate.extend_from_slice(&bytes);
             let _ = TimeCode::find(&aggregate);
-            // What is cut off is not guessed.
+            // A truncated code is not accepted.
             let nal = code.to_nal();
             let part = &nal[..cut.min(nal.len())];
             prop_assert_eq!(TimeCode::find(part).is_some(), part.len() >= NAL_BYTES - 1);

@@ -1,14 +1,14 @@
-//! What video is to be made, whatever its codec: how long a loop of it is, how many bytes that has,
-//! and how large its pictures are.
+//! Settings of generated video, common to all codecs: loop length, bytes per loop, picture size.
 
 use crate::frame_rate::FrameRate;
 
-/// The smallest payload that is allowed for: small enough for any path, large enough that an
-/// aggregation packet of parameter sets of H.264 fits (RFC 6184, 5.7.1).
+/// Minimum RTP payload limit: small enough for any path, large enough for an H.264 aggregation
+/// packet of the parameter sets (RFC 6184, 5.7.1).
 pub(crate) const MTU_MIN: usize = 128;
-/// The share of a GOP that may be spent on what moves, before a smaller picture is chosen: 1 in 10.
+/// Part of a GOP's bytes, 1 in 10, that the moving content may take before a smaller picture is
+/// chosen.
 const CONTENT_SHARE: u64 = 10;
-/// A loop is at least so long, in milliseconds, so that short GOPs do not make a short loop.
+/// Minimum length of a loop, in milliseconds, so that short GOPs do not make a short loop.
 const LOOP_MIN_MS: u64 = 2000;
 /// Picture sizes in samples, largest first.
 const SIZES: [(u32, u32); 11] = [
@@ -25,7 +25,7 @@ const SIZES: [(u32, u32); 11] = [
     (64, 48),
 ];
 
-/// The profile that H.264 says it keeps to (A.2).
+/// H.264 profile (A.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
     /// Constrained Baseline.
@@ -35,95 +35,96 @@ pub enum Profile {
     Main,
 }
 
-/// What pictures are like.
+/// Properties of the pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PictureForm {
-    /// Width and height in samples. Without: as large as the bit rate has room for.
+    /// Width and height in samples. `None`: as large as the bit rate allows.
     pub size: Option<(u32, u32)>,
-    /// The profile, of H.264.
+    /// Profile, for H.264.
     pub profile: Profile,
 }
 
-/// What video is to be made.
+/// Settings of generated video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VideoSettings {
-    /// Bytes of RTP payload, times 8, per second.
+    /// Bit rate: bytes of RTP payload times 8, per second.
     pub bits_per_second: u64,
     /// Pictures per second.
     pub frame_rate: FrameRate,
-    /// Pictures from one that can be decoded by itself (IDR picture, key frame) to the next.
+    /// Number of pictures from one IDR picture or key frame to the next.
     pub gop: u32,
-    /// The longest RTP payload: the bit rate counts what fragmenting adds.
+    /// Maximum RTP payload in bytes. The bit rate includes the overhead of fragmentation.
     pub mtu: usize,
-    /// What its pictures are like, where that is not left to the bit rate.
+    /// Properties of the pictures.
     pub form: PictureForm,
 }
 
-/// Why video cannot be made as asked for.
+/// Reason why video cannot be generated with these settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// Not even pictures in which next to nothing moves fit in.
+    /// Even pictures without texture do not fit into the bit rate.
     #[error(
         "a bit rate of {asked} bit/s is too low for {frame_rate} pictures per second with {gop} \
-         pictures per GOP: it takes at least {needed} bit/s"
+         pictures per GOP: at least {needed} bit/s is needed"
     )]
     BitRateTooLow {
-        /// What was asked for, in bit/s.
+        /// Requested bit rate, in bit/s.
         asked: u64,
-        /// What would do, in bit/s.
+        /// Minimum bit rate, in bit/s.
         needed: u64,
         /// Pictures per second.
         frame_rate: FrameRate,
         /// Pictures per GOP.
         gop: u32,
     },
-    /// A loop would not fit into memory reasonably.
+    /// A loop would take too much memory.
     #[error(
         "a bit rate of {asked} bit/s is too high: one loop of {gop} pictures would take {bytes} \
          bytes"
     )]
     BitRateTooHigh {
-        /// What was asked for, in bit/s.
+        /// Requested bit rate, in bit/s.
         asked: u64,
         /// Pictures per GOP.
         gop: u32,
-        /// Bytes of the loop.
+        /// Size of the loop in bytes.
         bytes: u64,
     },
-    /// A GOP without a picture, or with more than a loop can hold.
-    #[error("a GOP of {0} pictures: there must be between 1 and {GOP_MAX}")]
+    /// The GOP is empty, or too long for a loop.
+    #[error("a GOP of {0} pictures is outside the range of 1 to {GOP_MAX}")]
     Gop(u32),
-    /// A picture that no decoder has to take, or that cannot be coded.
+    /// The picture size is outside the supported range, or cannot be coded.
     #[error(
-        "pictures of {0}x{1}: both must be even, and between {SIDE_MIN} and {SIDE_MAX} samples"
+        "invalid picture size {0}x{1}: both sides must be even, from {SIDE_MIN} to {SIDE_MAX} samples"
     )]
     Size(u32, u32),
-    /// Packets too small to be cut.
-    #[error("an RTP payload of at most {0} bytes: there must be between {MTU_MIN} and 65000")]
+    /// The RTP payload limit is outside the supported range.
+    #[error("an RTP payload limit of {0} bytes is outside the range of {MTU_MIN} to 65000")]
     Mtu(usize),
 }
 
-/// The shortest and the longest side of a picture, in samples.
+/// Minimum and maximum side of a picture, in samples.
 const SIDE_MIN: u32 = 48;
 const SIDE_MAX: u32 = 4096;
-/// The longest GOP, in pictures.
+/// Maximum length of a GOP, in pictures.
 const GOP_MAX: u32 = 100_000;
-/// The largest loop, in bytes.
+/// Maximum size of a loop, in bytes.
 const LOOP_BYTES_MAX: u64 = 1 << 30;
-/// The longest payload: what fits into one UDP datagram with some room.
+/// Maximum RTP payload: fits into one UDP datagram with a margin.
 const MTU_MAX: usize = 65_000;
 
-/// How long a loop is.
+/// Size of a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loop {
     pub(crate) gops: u64,
-    /// Bytes of payload of the whole.
+    /// Bytes of payload of the whole loop.
     pub(crate) bytes: u64,
 }
 
 impl Loop {
-    /// That of video, of at least two GOPs and an even number where that matters and there is more
-    /// than one.
+    /// Returns the loop for these settings. It lasts at least [`LOOP_MIN_MS`]; a single GOP of more
+    /// than one picture that is long enough remains one, otherwise `is_even` requires an even
+    /// number of GOPs.
     pub(crate) fn of(settings: &VideoSettings, is_even: bool) -> Result<Loop, SettingsError> {
         if settings.gop == 0 || settings.gop > GOP_MAX {
             return Err(SettingsError::Gop(settings.gop));
@@ -160,10 +161,10 @@ impl Loop {
         }
     }
 
-    /// The size asked for; else the largest picture of which the moving parts leave room in the bit
-    /// rate, and larger ones than 1920x1080 only where the bytes would not find place otherwise.
-    /// `least` says how many bytes a GOP of a size has without texture, and `weight` how much
-    /// larger its first picture is than others.
+    /// Returns the requested size, or the largest picture whose moving content leaves enough of the
+    /// bit rate for texture. Pictures larger than 1920x1080 are chosen only if the bytes would not
+    /// fit into smaller ones. `least` returns the bytes of a GOP of a given size without texture,
+    /// `weight` is the ratio of its first picture's size to that of the others.
     pub(crate) fn choose_size(
         self,
         settings: &VideoSettings,
@@ -192,7 +193,7 @@ impl Loop {
         Ok(SIZES[SIZES.len() - 1])
     }
 
-    /// Whether a GOP may have so many bytes.
+    /// Returns an error if `needed` bytes per GOP exceed the bit rate.
     pub(crate) fn has_room_for(
         self,
         needed: u64,

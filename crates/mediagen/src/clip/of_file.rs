@@ -1,4 +1,4 @@
-//! Clips of media that was encoded elsewhere.
+//! Clips of encoded media from files.
 
 use bytes::Bytes;
 
@@ -8,15 +8,15 @@ use super::{
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The payload type of AAC: the second of the dynamic ones (RFC 3551, 6).
+/// Payload type of AAC: the second dynamic one (RFC 3551, 6).
 const AUDIO_PAYLOAD_TYPE: u8 = 97;
-/// The length of all AU headers in bits, and the header of one access unit (RFC 3640, 3.2.1 and
+/// Length of the AU headers section: its size in bits, and one AU header (RFC 3640, 3.2.1 and
 /// 3.3.6).
 const AU_HEADERS: usize = 4;
-/// The longest access unit: its length has 13 bits (RFC 3640, 3.3.6).
+/// Maximum length of an access unit: its size field has 13 bits (RFC 3640, 3.3.6).
 const AU_MAX: usize = (1 << 13) - 1;
 
-/// What recorded media is coded with, as descriptions say it.
+/// Codec of recorded media, with its SDP description.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Coding {
     pub(crate) name: &'static str,
@@ -28,7 +28,7 @@ pub(crate) struct Coding {
 }
 
 impl Coding {
-    /// That of a codec by its usual name, in any letters; none of one that is not known.
+    /// Returns the codec with this common name, in any case, or `None` if it is unknown.
     pub(crate) fn named(name: &str) -> Option<Coding> {
         let video = |name, encoding, parameters: &str| Coding {
             name,
@@ -50,7 +50,7 @@ impl Coding {
             "vp8" => video("VP8", "VP8/90000", ""),
             "vp9" => video("VP9", "VP9/90000", "profile-id=0"),
             "h264" => {
-                // What it really is stands in its parameter sets, which need not be there.
+                // The actual profile is in the parameter sets, which may be missing.
                 let usual = "packetization-mode=1;profile-level-id=42e01f";
                 video("H.264", "H264/90000", usual)
             }
@@ -73,8 +73,8 @@ impl Clip {
     /// The clock of video in Hz (RFC 6184, 8.1).
     pub const VIDEO_CLOCK_RATE: u32 = 90_000;
 
-    /// H.264 video out of its NAL units, picture by picture, with room for a time code in each.
-    /// When they are due is said by [`Clip::with_times`].
+    /// Creates H.264 video from the NAL units of its pictures, with room for a time code in each
+    /// picture. [`Clip::with_times`] sets the send times.
     pub fn video_of_file(
         sps: &[u8],
         pps: &[u8],
@@ -82,7 +82,7 @@ impl Clip {
         mtu: usize,
     ) -> Result<Clip, String> {
         let [_, profile, constraints, level, ..] = sps[..] else {
-            return Err("its sequence parameter set is cut off".to_owned());
+            return Err("the sequence parameter set is truncated".to_owned());
         };
         let mut packets = Vec::new();
         let mut payloads = Vec::new();
@@ -107,12 +107,12 @@ impl Clip {
                 STANDARD.encode(pps)
             ),
             bits_per_second: 0,
-            description: "H.264 of a file".to_owned(),
+            description: "H.264 from a file".to_owned(),
         })
     }
 
-    /// AAC out of its access units, each in a packet of its own or, where it is too long for one,
-    /// in fragments (RFC 3640, mode AAC-hbr).
+    /// Creates AAC from its access units. Each has a packet of its own, or several fragments if it
+    /// is too long for one packet (RFC 3640, mode AAC-hbr).
     pub fn aac(
         config: &[u8],
         samples_per_second: u32,
@@ -121,17 +121,17 @@ impl Clip {
         mtu: usize,
     ) -> Result<Clip, String> {
         if samples_per_second == 0 {
-            return Err("its AAC has no sampling frequency".to_owned());
+            return Err("the AAC track has no sampling frequency".to_owned());
         }
         let mut packets = Vec::new();
         let mut payloads = Vec::new();
         for (frame, unit) in (0..).zip(units) {
             if unit.len() > AU_MAX {
                 return Err(format!(
-                    "an access unit of its AAC is longer than {AU_MAX} bytes"
+                    "an access unit of the AAC track is longer than {AU_MAX} bytes"
                 ));
             }
-            // Of a fragment, the length is that of the whole unit (RFC 3640, 3.2.3.1).
+            // A fragment states the size of the whole unit (RFC 3640, 3.2.3.1).
             let [high, low] = ((unit.len() as u16) << 3).to_be_bytes();
             let fragments = unit.chunks(mtu - AU_HEADERS);
             payloads
@@ -153,12 +153,12 @@ impl Clip {
                  indexdeltalength=3;config={config}"
             ),
             bits_per_second: 0,
-            description: format!("AAC of a file, {samples_per_second} Hz"),
+            description: format!("AAC from a file, {samples_per_second} Hz"),
         })
     }
 
-    /// What was recorded, frame by frame, each cut into payloads already. When they are due is said
-    /// by [`Clip::with_times`].
+    /// Creates a clip from recorded frames that are split into payloads. [`Clip::with_times`] sets
+    /// the send times.
     pub(crate) fn recorded(coding: &Coding, frames: Vec<Vec<Bytes>>) -> Result<Clip, String> {
         let mut packets = Vec::new();
         let count = frames_of(&frames)?;
@@ -177,16 +177,16 @@ impl Clip {
             encoding: coding.encoding.to_owned(),
             parameters: coding.parameters.clone(),
             bits_per_second: 0,
-            description: format!("{} of a file", coding.name),
+            description: format!("{} from a file", coding.name),
         })
     }
 
-    /// The same, with its frames due at these times; there are as many of them.
+    /// Sets the send times and timestamps, one for each frame.
     pub fn with_times(mut self, times: FrameTimes) -> Clip {
         let nanos = u128::from(times.length.max(1));
         let bits = u128::from(self.loop_bytes()) * 8 * 1_000_000_000 / nanos;
         self.bits_per_second = u64::try_from(bits).unwrap_or(u64::MAX);
-        // What is described is the mean from the first to the last, to a thousandth.
+        // The stated frame rate is the mean from the first to the last frame, to a thousandth.
         let due = |frame: Option<&(u64, u32)>| frame.map_or(0, |&(due, _)| due);
         let span = due(times.frames.last()).saturating_sub(due(times.frames.first()));
         let steps = times.frames.len().saturating_sub(1) as u128;
@@ -201,10 +201,10 @@ impl Clip {
     }
 }
 
-/// How many frames there are: at least one.
+/// Number of frames, which must be at least one.
 fn frames_of<T>(frames: &[T]) -> Result<u32, String> {
     match u32::try_from(frames.len()) {
         Ok(frames) if frames > 0 => Ok(frames),
-        _ => Err("it holds no frames, or more than can be counted".to_owned()),
+        _ => Err("there are no frames, or too many".to_owned()),
     }
 }

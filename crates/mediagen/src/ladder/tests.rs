@@ -1,4 +1,4 @@
-//! An encoder keeps to its bit rate whatever is asked of it, and what it gives can be decoded.
+//! An encoder keeps its bit rate whatever is requested, and its output can be decoded.
 
 use std::sync::LazyLock;
 
@@ -43,7 +43,7 @@ fn bytes(encoder: &Encoder, picture: &Picture) -> u64 {
 }
 
 #[test]
-fn an_encoder_that_is_left_alone_gives_the_video_as_it_is() {
+fn encoder_without_requests_returns_the_clip_unchanged() {
     left_alone(ladder());
     left_alone(vp8());
 }
@@ -67,7 +67,7 @@ fn left_alone(ladder: Arc<Ladder>) {
 }
 
 #[test]
-fn a_key_frame_comes_at_once_and_a_whole_group_follows() {
+fn key_frame_comes_at_once_and_starts_a_whole_gop() {
     let mut encoder = Encoder::new(ladder());
     for _ in 0..20 {
         encoder.next_picture();
@@ -82,16 +82,16 @@ fn a_key_frame_comes_at_once_and_a_whole_group_follows() {
 }
 
 #[test]
-fn however_often_key_frames_are_asked_for_four_a_second_come() {
+fn requested_key_frames_are_limited_to_four_a_second() {
     let mut encoder = Encoder::new(ladder());
     let mut keys = 0;
     for _ in 0..FRAMES * 10 {
         encoder.key_frame();
         keys += u32::from(encoder.next_picture().is_key);
     }
-    // The first picture of each seventh.
+    // A key frame every seven pictures.
     assert_eq!(keys, (FRAMES * 10).div_ceil(7));
-    // What was asked for too soon is not forgotten.
+    // A request that comes too early is deferred.
     let mut encoder = Encoder::new(ladder());
     encoder.next_picture();
     encoder.key_frame();
@@ -100,7 +100,7 @@ fn however_often_key_frames_are_asked_for_four_a_second_come() {
 }
 
 #[test]
-fn the_ladder_ends_where_its_pictures_have_no_texture_left() {
+fn ladder_ends_at_pictures_without_texture() {
     ends(ladder());
     ends(vp8());
 }
@@ -121,7 +121,7 @@ fn ends(ladder: Arc<Ladder>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn the_bit_rate_is_exact_whatever_is_asked_for(
+    fn bit_rate_is_exact_whatever_is_requested(
         rates in proptest::collection::vec(200_000u64..1_100_000, 1..4),
         requests in proptest::collection::btree_set(0u32..1500, 0..200),
         is_vp8 in any::<bool>(),
@@ -132,7 +132,7 @@ proptest! {
         for rate in rates {
             let rate = encoder.set_bitrate(rate);
             let begin = number;
-            // Up to the end of a group: a part of one does not stand for the whole.
+            // Ends with a whole GOP, because the sizes within a GOP differ.
             while number < begin + 500 || !encoder.next.is_multiple_of(GOP) {
                 if requests.contains(&number) {
                     encoder.key_frame();
@@ -151,7 +151,7 @@ proptest! {
     }
 }
 
-/// The NAL units in packets, each behind a start code (H.264, annex B; RFC 6184, 5.7.1 and 5.8).
+/// Converts packets to a byte stream with start codes (H.264, annex B; RFC 6184, 5.7.1 and 5.8).
 fn byte_stream<'a>(payloads: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     const START: [u8; 4] = [0, 0, 0, 1];
     let mut stream = Vec::new();
@@ -182,8 +182,8 @@ fn byte_stream<'a>(payloads: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     stream
 }
 
-/// Has ffmpeg decode it: how many frames it saw, and what it complained of. `None` where it is
-/// missing and may be.
+/// Decodes a stream with ffmpeg. Returns the number of frames and the error output; `None` if
+/// ffmpeg is missing and may be.
 fn decoded(format: &str, stream: Vec<u8>) -> Option<(usize, String)> {
     let decode = [
         "-v",
@@ -213,7 +213,7 @@ fn ffmpeg_decodes_early_key_frames_and_changing_bit_rates() {
     if let Some((frames, complaints)) = decoded("h264", stream) {
         assert_eq!((frames, complaints), (400, String::new()));
     }
-    // Its sides are read in the frames.
+    // The decoder reads the picture size from the frames.
     let mut ivf = b"DKIF\0\0\x20\0VP80".to_vec();
     ivf.extend([16, 0, 16, 0, 25, 0, 0, 0, 1, 0, 0, 0]);
     ivf.resize(32, 0);
@@ -233,7 +233,7 @@ fn ffmpeg_decodes_early_key_frames_and_changing_bit_rates() {
     }
 }
 
-/// What an encoder gives of which much is asked.
+/// Output of an encoder that receives many requests.
 fn encoded(ladder: Arc<Ladder>, mut takes: impl FnMut(&[&ClipPacket])) {
     let mut encoder = Encoder::new(ladder);
     for number in 0..400u32 {

@@ -265,7 +265,7 @@ impl Threshold {
         self.statistic
     }
 
-    /// How the figure is compared with the limit.
+    /// Comparison operator.
     pub fn comparison(&self) -> Comparison {
         self.comparison
     }

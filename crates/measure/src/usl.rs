@@ -9,18 +9,18 @@
 //!
 //! `lambda` is the output for a single client. `sigma`, contention, is the share of the work that
 //! is serialized. `kappa`, coherency, is the cost of keeping the parts consistent, which grows with
-//! the number of pairs. With `kappa` above 0 the output has a maximum at the knee `sqrt((1 - sigma)
-//! / kappa)` and decreases beyond it.
+//! the number of pairs. With `kappa` above 0 the output has a maximum at the knee
+//! `sqrt((1 - sigma) / kappa)` and decreases beyond it.
 //!
 //! # Method
 //!
 //! The fit minimizes the squared errors of X with the Levenberg-Marquardt algorithm, subject to
-//! `lambda > 0`, `0 <= sigma <= 1` and `kappa >= 0`. It starts from the weighted linear fit of `N /
-//! X`, which is a polynomial in N. The intervals are Wald intervals: the estimate plus and minus
-//! the t quantile (97.5 %, number of points minus 3 degrees of freedom) times the standard error
-//! from the covariance `s^2 (J'J)^-1`, clipped to the bounds. They are valid if the errors of X are
-//! independent and of equal variance, and only as far as the law itself holds. The intervals of the
-//! knee follow from the same covariance by the delta method.
+//! `lambda > 0`, `0 <= sigma <= 1` and `kappa >= 0`. It starts from the weighted linear fit of
+//! `N / X`, which is a polynomial in N. The intervals are Wald intervals: the estimate plus and
+//! minus the t quantile (97.5 %, number of points minus 3 degrees of freedom) times the standard
+//! error from the covariance `s^2 (J'J)^-1`, clipped to the bounds. They are valid if the errors of
+//! X are independent and of equal variance, and only as far as the law itself holds. The intervals
+//! of the knee follow from the same covariance by the delta method.
 
 /// Minimum number of distinct N for a fit.
 pub const DISTINCT_MIN: usize = 4;

@@ -14,7 +14,7 @@ crate::metrics! {
         FAILED = "failed", Count, "";
         /// Packets sent.
         EXPECTED = "expected", Count, "";
-        /// Packets that came.
+        /// Packets received.
         RECEIVED = "received", Count, "";
         /// Bytes.
         PAYLOAD_BYTES = "payload_bytes", Bytes, "";
@@ -30,7 +30,7 @@ crate::metrics! {
         LOSS_BURST_LENGTH = "loss_burst_length", Count, "";
     }
     derived {
-        /// Packets that never came.
+        /// Packets lost.
         "lost", Count, "", Difference(EXPECTED, RECEIVED);
         /// Share lost.
         "loss", Ratio, "", LossRatio(EXPECTED, RECEIVED);

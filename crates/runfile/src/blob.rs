@@ -1,16 +1,17 @@
-//! A distribution as a compact blob.
+//! Encoding of a distribution as a compact blob.
 //!
-//! All numbers are unsigned LEB128 varints: first how many buckets follow; then, where there is
-//! one, the exact sum of all values, the exact smallest and the exact largest; then of each bucket
-//! how much higher its value is than the last one's, and how many values are in it.
+//! All numbers are unsigned LEB128 varints. The first is the number of buckets. If it is not zero,
+//! the exact sum of all values, the exact minimum and the exact maximum follow, then two numbers
+//! for each bucket: the difference between its value and the previous bucket's value, and its
+//! count.
 
 use measure::Sparse;
 
-/// The most values that a stored distribution may hold. No window comes near; it keeps sums of
-/// damaged files from running over.
+/// Maximum number of values in a stored distribution. No window comes close; the limit keeps sums
+/// over damaged files from overflowing.
 const MOST: u64 = 1 << 44;
 
-/// The distribution as a blob.
+/// Encodes a distribution.
 pub fn encode(sparse: &Sparse) -> Vec<u8> {
     let mut blob = Vec::with_capacity(16 + sparse.buckets.len() * 4);
     put(&mut blob, sparse.buckets.len() as u128);
@@ -29,7 +30,7 @@ pub fn encode(sparse: &Sparse) -> Vec<u8> {
     blob
 }
 
-/// The distribution in a blob, or `None` where it is damaged.
+/// Decodes a distribution. Returns `None` if the blob is damaged.
 pub fn decode(mut blob: &[u8]) -> Option<Sparse> {
     let buckets = usize::try_from(take(&mut blob)?).ok()?;
     if buckets == 0 {
@@ -38,7 +39,7 @@ pub fn decode(mut blob: &[u8]) -> Option<Sparse> {
     let sum = take(&mut blob)?;
     let min = u64::try_from(take(&mut blob)?).ok()?;
     let max = u64::try_from(take(&mut blob)?).ok()?;
-    // A bucket takes at least two bytes, so a short blob cannot ask for much memory.
+    // A bucket takes at least two bytes, so a short blob cannot request a large allocation.
     if buckets > blob.len() / 2 {
         return None;
     }
@@ -96,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn comes_back_the_same(values in proptest::collection::vec(0u64..(1 << 45), 0..100)) {
+        fn decoding_reverses_encoding(values in proptest::collection::vec(0u64..(1 << 45), 0..100)) {
             let mut histogram = Histogram::new();
             for value in values {
                 histogram.record(value);
@@ -106,7 +107,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_refused_or_make_a_sound_distribution(
+        fn arbitrary_bytes_are_rejected_or_valid(
             bytes in proptest::collection::vec(any::<u8>(), 0..64),
         ) {
             if let Some(sparse) = decode(&bytes) {
@@ -117,7 +118,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_blob_is_refused(
+        fn truncated_blob_is_rejected(
             values in proptest::collection::vec(0u64..(1 << 40), 1..20),
             cut in any::<proptest::sample::Index>(),
         ) {
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn is_compact() {
+    fn encoding_is_compact() {
         let mut histogram = Histogram::new();
         for step in 0..1000 {
             histogram.record(20_000_000 + step * 37);

@@ -1,22 +1,22 @@
-//! A catalogue as JSON, and the way from a stored catalogue back to one of this program's.
+//! Catalogues as JSON, and the mapping from a stored catalogue to the current one.
 //!
-//! Figures are stored by their place. The names behind the places are stored too, so a file made by
-//! a streamgauge with other metrics is read by name.
+//! Figures are stored by index. The metric names are stored too, so a file written by a streamgauge
+//! with other metrics is read by name.
 
 use measure::metric::{Join, MetricSource};
 use measure::{Catalogue, HistogramId, Unit, Window};
 use serde::{Deserialize, Serialize};
 
-/// A catalogue as it stands in the file.
+/// Catalogue as stored in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stored {
-    /// The name of each counter, by place.
+    /// Counter names, by index.
     pub(crate) counters: Vec<String>,
-    /// The name of each level, by place.
+    /// Level names, by index.
     pub(crate) gauges: Vec<String>,
-    /// The name of each distribution.
+    /// Distribution names, by index.
     pub(crate) distributions: Vec<String>,
-    /// What each metric is, for who reads the file without this program.
+    /// Definitions of the metrics, for readers of the file without this program.
     metrics: Vec<StoredMetric>,
 }
 
@@ -24,11 +24,11 @@ pub(crate) struct Stored {
 struct StoredMetric {
     name: String,
     unit: Unit,
-    /// What one step of a stored value is worth in the unit: distributions of times are in
+    /// Value of one stored step in `unit`: `1e-9` for distributions of times, which are stored in
     /// nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     step: Option<String>,
-    /// How it comes about, such as `counter` or `(expected - received) / expected`.
+    /// Origin of the value, such as `counter` or `(expected - received) / expected`.
     source: String,
     doc: String,
     reference: String,
@@ -87,16 +87,16 @@ impl Stored {
     }
 }
 
-/// How to put stored figures into their places today.
+/// Mapping from stored figures to the current catalogue.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     catalogue: Catalogue,
-    /// Today's place of each stored counter, where there is one.
+    /// Current index of each stored counter. `None` if the current catalogue lacks it.
     counters: Vec<Option<usize>>,
     gauges: Vec<Option<usize>>,
-    /// Names of today's metrics that the file knows nothing of.
+    /// Current metrics that the file lacks.
     pub(crate) absent: Vec<&'static str>,
-    /// Names in the file that today's catalogue does not have.
+    /// Names in the file that the current catalogue lacks.
     pub(crate) unknown: Vec<String>,
 }
 
@@ -150,7 +150,8 @@ impl Mapping {
         }
     }
 
-    /// The window with these stored counters and levels, or `None` where their number is wrong.
+    /// Builds a window from stored counters and levels. Returns `None` if their number does not
+    /// match the stored catalogue.
     pub(crate) fn window(&self, counters: &[i64], gauges: &[Option<f64>]) -> Option<Window> {
         if counters.len() != self.counters.len() || gauges.len() != self.gauges.len() {
             return None;
@@ -169,7 +170,7 @@ impl Mapping {
         Some(window)
     }
 
-    /// Today's place of a stored distribution.
+    /// Returns the current id of a stored distribution.
     pub(crate) fn distribution(&self, name: &str) -> Option<HistogramId> {
         match self.catalogue.find(name)?.source {
             MetricSource::Distribution(id) => Some(id),

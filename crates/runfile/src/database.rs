@@ -1,8 +1,7 @@
-//! A run file's database as a reader has it: nothing in it can make reading it dangerous or
-//! endless.
+//! Read access to a run file's database, with limits that make reading an untrusted file safe.
 //!
-//! A run file may come from anybody. So it is opened for reading only, its schema must be the one
-//! that this program makes, and each query has a bound on its steps, its rows and its bytes.
+//! A run file may come from any source. It is therefore opened read-only, its schema must be the
+//! one that this program creates, and each query is limited in steps, rows and bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,41 +13,41 @@ use rusqlite::{Connection, Row};
 
 use crate::schema;
 
-/// The longest text or blob that is read, in bytes. The longest that is written is a scenario of
-/// many URLs.
+/// Maximum length of a text or blob that is read, in bytes. The longest value written is a scenario
+/// with many URLs.
 const LONGEST_VALUE: i32 = 32 << 20;
 
-/// The most bytes of texts and blobs that one query may bring.
+/// Maximum total length of the texts and blobs in the result of one query, in bytes.
 const MOST_BYTES: usize = 64 << 20;
 
-/// How many steps of SQLite's machine lie between two looks at how many a query has taken.
+/// Steps of SQLite's virtual machine between two calls of the progress handler.
 const STEPS: i32 = 100_000;
 
-/// How often it is looked, at most: a query of sixteen windows of a hundred populations takes some
-/// 10^6 steps, and this is 2 * 10^7, or seconds.
+/// Maximum number of progress handler calls in a query. A query of sixteen windows of a hundred
+/// populations takes about 10^6 steps; the limit is 2 * 10^7 steps, which take seconds.
 const LOOKS: u32 = 200;
 
-/// How long a reader waits for a writer that is in its way.
+/// Time that a reader waits for a writer's lock.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// An open run file.
 #[derive(Debug)]
 pub(crate) struct Database {
     connection: Connection,
-    /// How often it was looked in the query under way.
+    /// Progress handler calls during the current query.
     looks: Arc<AtomicU32>,
-    /// Holds a copy of the file, where it could not be read in its place.
+    /// Temporary copy of the file, if it could not be read in place.
     pub(crate) copy: Option<tempfile::TempDir>,
 }
 
 impl Database {
-    /// Takes a connection that was opened for reading only, and bounds what can be done by it.
+    /// Applies the limits to a connection that was opened read-only.
     pub(crate) fn new(mut connection: Connection) -> Result<Database, rusqlite::Error> {
         connection.busy_timeout(BUSY)?;
         for (option, on) in [
-            // No function that acts on anything else is called from a schema.
+            // A schema cannot call functions with side effects.
             (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
-            // A view can stand for any query, one without an end too.
+            // A view can run any query, including an endless one.
             (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
             (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
             (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
@@ -67,23 +66,24 @@ impl Database {
             looks,
             copy: None,
         };
-        // What is wrong with a file shows when it is first read.
+        // Damage to the file shows at the first read.
         database
             .connection
             .query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(database)
     }
 
-    /// The value of a pragma that is a number.
+    /// Returns the value of a numeric pragma.
     pub(crate) fn pragma(&self, name: &str) -> Result<i64, rusqlite::Error> {
         self.connection
             .pragma_query_value(None, name, |row| row.get(0))
     }
 
-    /// Says what is wrong with the schema, where it is not the one that this program makes.
+    /// Checks that the schema is the one that this program creates. The error names the first table
+    /// that differs.
     ///
-    /// The tables are compared by how they were made, so that none of them is a view, a virtual
-    /// table or a table with columns that are computed.
+    /// Tables are compared by their SQL, so none of them can be a view, a virtual table or a table
+    /// with generated columns.
     pub(crate) fn check_schema(&self) -> Result<(), String> {
         let squeezed = |sql: &str| sql.split_whitespace().collect::<Vec<_>>().join(" ");
         let found: Vec<(String, String, i64, String)> = self.rows(
@@ -105,17 +105,17 @@ impl Database {
             {
                 let name = schema::name_of(sql);
                 return Err(format!(
-                    "its table `{name}` is missing, or is not as streamgauge makes it"
+                    "its table `{name}` is missing or differs from the one that streamgauge creates"
                 ));
             }
         }
         Ok(())
     }
 
-    /// The rows of a query, each read by `read`; at most `most` of them.
+    /// Runs a query and reads each row with `read`. Fails if there are more than `most` rows.
     ///
     /// # Errors
-    /// In words: what SQLite says, or that a bound was reached.
+    /// SQLite's message, or a description of the limit that was exceeded.
     pub(crate) fn rows<T>(
         &self,
         sql: &str,
@@ -126,7 +126,7 @@ impl Database {
         self.looks.store(0, Ordering::Relaxed);
         let said = |error: rusqlite::Error| match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::OperationInterrupted) => {
-                "reading it takes far longer than it can in a sound file".to_owned()
+                "reading it takes far longer than reading an intact file".to_owned()
             }
             _ => error.to_string(),
         };
@@ -145,7 +145,7 @@ impl Database {
                 };
             }
             if rows.len() >= most || bytes > MOST_BYTES {
-                return Err("it holds far more than a run leaves in one place".to_owned());
+                return Err("it holds far more data than a run writes in one place".to_owned());
             }
             rows.push(read(row).map_err(said)?);
         }

@@ -1,139 +1,95 @@
-//! What can go wrong with a run file.
+//! Errors of run files.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong with a run file. Each message is a sentence that names the file, and says what
-/// to do.
+/// Error of a run file. Each message names the file and says what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunFileError {
-    /// A run file is there already, and overwriting it was not asked for.
+    /// A run file exists at the path, and overwriting was not requested.
     #[error(
-        "{}: there is a run file already; add `--force` to replace it, or name another file with `-o`", .path.display()
+        "{}: a run file exists already; add `--force` to replace it, or name another file with `-o`", .path.display()
     )]
-    Exists {
-        /// Where.
-        path: PathBuf,
-    },
-    /// Something that is no run file is where one should be made. It is never overwritten.
-    #[error("{}: this is no run file, so it is not replaced; name another file with `-o`", .path.display())]
-    Foreign {
-        /// Where.
-        path: PathBuf,
-    },
-    /// Another run is writing to it.
+    Exists { path: PathBuf },
+    /// A file that is not a run file exists at the path. It is never overwritten.
+    #[error("{}: this is not a run file, so it is not replaced; name another file with `-o`", .path.display())]
+    Foreign { path: PathBuf },
+    /// Another run is writing to the file.
     #[error(
-        "{}: another run is writing to this file; name another file with `-o`, or wait until that run has ended",
+        "{}: another run is writing to this file; name another file with `-o`, or wait until that run ends",
         .path.display()
     )]
-    InUse {
-        /// Where.
-        path: PathBuf,
-    },
-    /// It could not be made.
-    #[error("{}: the run file cannot be made: {why}; name another place with `-o`", .path.display())]
-    Create {
-        /// Where.
-        path: PathBuf,
-        /// What the system said.
-        why: String,
-    },
-    /// The disk is full.
+    InUse { path: PathBuf },
+    /// The file could not be created.
+    #[error("{}: the run file cannot be created: {why}; name another place with `-o`", .path.display())]
+    Create { path: PathBuf, why: String },
     #[error(
-        "{}: the disk is full, and the run file ends here with its first {windows} windows, which can be reported; \
-         make room, or name another place with `-o`", .path.display()
+        "{}: the disk is full; the run file has the first {windows} windows, which can be reported; \
+         free some space, or name another place with `-o`", .path.display()
     )]
     DiskFull {
-        /// Where.
         path: PathBuf,
-        /// How many windows were kept.
+        /// Number of windows that were kept.
         windows: u64,
     },
-    /// It could not be written any further.
+    /// Writing to the file failed.
     #[error(
-        "{}: the run file cannot be written any further: {why}; its first {windows} windows can be reported; \
+        "{}: the run file cannot be written: {why}; its first {windows} windows can be reported; \
          name another place with `-o`", .path.display()
     )]
     Write {
-        /// Where.
         path: PathBuf,
-        /// How many windows were kept.
+        /// Number of windows that were kept.
         windows: u64,
-        /// What went wrong.
         why: String,
     },
-    /// There is no such file.
     #[error("{}: there is no such file; name a run file, or the folder of a series", .path.display())]
-    Missing {
-        /// Where.
-        path: PathBuf,
-    },
-    /// It cannot be read, or is no file.
+    Missing { path: PathBuf },
+    /// The file cannot be read, or the path is not a file.
     #[error(
         "{}: the run file cannot be read: {why}; name a run file that you may read, or the folder of a series",
         .path.display()
     )]
-    Open {
-        /// Where.
-        path: PathBuf,
-        /// What the system said.
-        why: String,
-    },
-    /// Nothing is in it.
+    Open { path: PathBuf, why: String },
     #[error(
-        "{}: the file is empty, because its run ended before anything was kept, or it was not copied to its end; run it again, \
+        "{}: the file is empty: its run ended before anything was written, or the copy is incomplete; run it again, \
          or copy it again", .path.display()
     )]
-    Empty {
-        /// Where.
-        path: PathBuf,
-    },
-    /// It is something else.
+    Empty { path: PathBuf },
+    /// The file is of another kind.
     #[error(
-        "{}: this is no run file of streamgauge; name a file that `run`, `load` or `demo` has made, or the folder of \
+        "{}: this is not a run file of streamgauge; name a file that `run`, `load` or `demo` created, or the folder of \
          a series", .path.display()
     )]
-    NotARunFile {
-        /// Where.
-        path: PathBuf,
-    },
-    /// It was made by a newer streamgauge.
+    NotARunFile { path: PathBuf },
+    /// A newer streamgauge made the file.
     #[error(
-        "{}: the run file has version {version} of the format, and this streamgauge reads up to {known}; \
+        "{}: the run file has format version {version}, and this streamgauge reads versions up to {known}; \
          use a newer streamgauge", .path.display()
     )]
     Newer {
-        /// Where.
         path: PathBuf,
-        /// The file's version.
+        /// Format version of the file.
         version: i64,
-        /// The newest version that is known.
+        /// Newest format version that this program reads.
         known: i64,
     },
-    /// It names a kind of subject that there is no catalogue for.
+    /// The file has a subject of a kind without a catalogue.
     #[error(
-        "{}: `{subject}` is of the kind `{kind}`, which this streamgauge does not know; use the streamgauge that made \
+        "{}: `{subject}` has the kind `{kind}`, which this streamgauge does not know; use the streamgauge that made \
          the file, or a newer one", .path.display()
     )]
     UnknownKind {
-        /// Where.
         path: PathBuf,
-        /// The subject.
         subject: String,
-        /// Its kind.
         kind: String,
     },
-    /// What it holds makes no sense.
+    /// The contents are inconsistent.
     #[error(
-        "{}: the run file is damaged: {why}; copy it again from where it was made, with the file `-wal` beside it if \
+        "{}: the run file is damaged: {why}; copy it again from the original, with its `-wal` file if \
          there is one", .path.display()
     )]
-    Damaged {
-        /// Where.
-        path: PathBuf,
-        /// What does not fit.
-        why: String,
-    },
+    Damaged { path: PathBuf, why: String },
 }
 
 impl RunFileError {
@@ -145,7 +101,7 @@ impl RunFileError {
     }
 }
 
-/// What an input or output error means to a person, without the system's error number.
+/// Returns the reason of an I/O error in plain words, without the system's error number.
 pub fn io_reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file or directory".to_owned(),
@@ -153,7 +109,7 @@ pub fn io_reason(error: &io::Error) -> String {
         io::ErrorKind::StorageFull => "the disk is full".to_owned(),
         io::ErrorKind::QuotaExceeded => "your quota of this disk is used up".to_owned(),
         io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
-        io::ErrorKind::NotADirectory => "a part of its path is a file, and no folder".to_owned(),
+        io::ErrorKind::NotADirectory => "a part of its path is a file, not a folder".to_owned(),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         _ => error.to_string(),
     }

@@ -1,5 +1,4 @@
-//! Run files that somebody made to harm who reads them, or that were damaged on their way: an
-//! error, soon, and nothing is changed.
+//! Malicious and damaged run files are rejected soon, and reading them changes nothing.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,10 +9,10 @@ use rusqlite::Connection;
 use super::tests::{catalogue, header, lossy, place, read};
 use super::*;
 
-/// Far more than any refusal takes.
+/// Limit for the duration of a rejection, which takes far less.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A sound run file, with the schema changed by these statements.
+/// Writes a valid run file and changes its database with these statements.
 fn changed(path: &Path, sql: &str) {
     let file = RunFile::create(path, &header()).expect("a new file");
     file.window(lossy(0));
@@ -58,13 +57,13 @@ fn only_tables_made_by_this_program_are_read() {
         let begun = Instant::now();
         let error = refused(&path);
         assert!(begun.elapsed() < SOON, "{table}: {:?}", begun.elapsed());
-        let said = format!("its table `{table}` is missing, or is not as streamgauge makes it");
+        let said = format!("its table `{table}` is missing or differs from the one that streamgauge creates");
         assert!(error.to_string().contains(&said), "{error}");
     }
 }
 
 #[test]
-fn additions_that_nothing_reads_do_no_harm() {
+fn unknown_tables_and_indexes_are_ignored() {
     let (_directory, path) = place();
     changed(
         &path,
@@ -74,7 +73,7 @@ fn additions_that_nothing_reads_do_no_harm() {
 }
 
 #[test]
-fn no_query_goes_on_for_ever() {
+fn endless_query_is_interrupted() {
     let (_directory, path) = place();
     changed(&path, "");
     let database = open::open_database(&path).expect("a run file");
@@ -88,12 +87,12 @@ fn no_query_goes_on_for_ever() {
         assert!(error.contains("takes far longer"), "{error}");
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     }
-    // What was spent on one query is not missing to the next.
+    // The next query has its full budget again.
     assert_eq!(database.rows("SELECT 1", [], 1, |_| Ok(())), Ok(vec![()]));
 }
 
 #[test]
-fn no_query_brings_more_than_a_run_leaves() {
+fn oversized_query_result_is_rejected() {
     let (_directory, path) = place();
     changed(&path, "");
     let database = open::open_database(&path).expect("a run file");
@@ -103,7 +102,7 @@ fn no_query_brings_more_than_a_run_leaves() {
         let error = database
             .rows(&sql, [], 100, |_| Ok(()))
             .expect_err("too much");
-        assert!(error.contains("far more than a run leaves"), "{error}");
+        assert!(error.contains("far more data than a run writes"), "{error}");
     }
     let error = database
         .rows("SELECT zeroblob(40000000)", [], 1, |_| Ok(()))
@@ -130,7 +129,7 @@ fn subjects_and_reasons_are_bounded() {
 }
 
 #[test]
-fn a_file_that_was_cut_is_called_so() {
+fn truncated_file_is_reported_as_truncated() {
     let (_directory, path) = place();
     changed(&path, "");
     let whole = std::fs::read(&path).expect("it is there");
@@ -149,7 +148,7 @@ fn a_file_that_was_cut_is_called_so() {
 }
 
 #[test]
-fn a_pipe_in_place_of_a_file_or_its_log_is_not_waited_for() {
+fn pipe_in_place_of_a_file_or_its_log_is_rejected() {
     let (directory, path) = place();
     let pipe = |path: &Path| {
         let made = Command::new("mkfifo").arg(path).status();
@@ -167,10 +166,10 @@ fn a_pipe_in_place_of_a_file_or_its_log_is_not_waited_for() {
 }
 
 #[test]
-fn reading_leaves_nothing_behind_and_follows_no_journal() {
+fn reading_leaves_no_files_and_ignores_a_journal() {
     let (directory, path) = place();
     changed(&path, "");
-    // A journal that SQLite would roll back, if it opened the file for writing.
+    // A journal that SQLite would roll back if it opened the file for writing.
     let journal = open::companion(&path, "-journal");
     std::fs::write(&journal, [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7])
         .expect("there is room");
@@ -185,7 +184,7 @@ fn reading_leaves_nothing_behind_and_follows_no_journal() {
 }
 
 #[test]
-fn a_path_of_any_letters_is_found() {
+fn paths_with_special_characters_can_be_opened() {
     let (directory, path) = place();
     changed(&path, "");
     for name in ["a b?c#d%41&e.run", "größe.run", "file:x?mode=rw.run"] {

@@ -1,7 +1,7 @@
-//! Opening a run file for reading, whatever state it was left in and whoever it is from.
+//! Opening of run files for reading, whatever their state and their source.
 //!
-//! Neither the file nor its log is ever written: a run file may come from anybody, and reading one
-//! must not be a way to change anything.
+//! Neither the file nor its log is ever written: a run file may come from any source, and reading
+//! one must change nothing.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -14,24 +14,23 @@ use crate::database::Database;
 use crate::error::{RunFileError, io_reason};
 use crate::schema;
 
-/// The name of a copy, in a directory of its own.
+/// File name of the copy in its temporary directory.
 const COPY: &str = "copy";
 
-/// What every SQLite database begins with.
+/// First bytes of every SQLite database.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// How long the header of a database is (https://www.sqlite.org/fileformat2.html, "The Database
-/// Header").
+/// Length of a database header (https://www.sqlite.org/fileformat2.html, "The Database Header").
 const HEADER: usize = 100;
 
-/// The path of a file that SQLite puts beside the database.
+/// Returns the path of a companion file of the database, such as its `-wal`.
 pub(crate) fn companion(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Opens a run file: a finished one, one that is being written, or one that a killed run left.
+/// Opens a run file that is finished, still being written, or left by a killed run.
 pub(crate) fn open_database(path: &Path) -> Result<Database, RunFileError> {
     let unreadable = |why: String| RunFileError::Open {
         path: path.to_owned(),
@@ -47,9 +46,9 @@ pub(crate) fn open_database(path: &Path) -> Result<Database, RunFileError> {
         },
         _ => unreadable(io_reason(&error)),
     };
-    // Asked first: a pipe that nobody writes to would be opened for ever.
+    // Checked first: opening a pipe without a writer would block forever.
     if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(unreadable("it is no regular file".to_owned()));
+        return Err(unreadable("it is not a regular file".to_owned()));
     }
     let mut file = File::open(path).map_err(failed)?;
     let mut head = Vec::new();
@@ -58,7 +57,7 @@ pub(crate) fn open_database(path: &Path) -> Result<Database, RunFileError> {
         .read_to_end(&mut head)
         .map_err(failed)?;
     check_head(path, &head)?;
-    // A writer holds the lock as long as it lives.
+    // A writer holds the lock for its lifetime.
     let is_written = file.try_lock().is_err();
     let length = file.metadata().map_err(failed)?.len();
     drop(file);
@@ -68,25 +67,25 @@ pub(crate) fn open_database(path: &Path) -> Result<Database, RunFileError> {
             continue;
         };
         if !metadata.is_file() {
-            return Err(damaged(format!("its `{suffix}` is no regular file")));
+            return Err(damaged(format!("its `{suffix}` is not a regular file")));
         }
         has_log |= suffix == "-wal" && metadata.len() > 0;
     }
     let plain = !is_written && !has_log;
     if plain && let Some(whole) = whole_length(&head).filter(|&whole| whole > length) {
         return Err(damaged(format!(
-            "its end is missing: there are {length} of {whole} bytes"
+            "its end is missing: it has {length} of {whole} bytes"
         )));
     }
     let database = match connect(path, plain) {
-        // Its log cannot be read in its place: that takes an index, and this directory may not be
-        // written to, or has no room.
+        // The log cannot be read in place: reading it takes an index file, and the directory is
+        // read-only or has no space.
         Err(error) if is_about_the_place(&error) => {
             let copy = copy(path).map_err(|error| {
                 let folder = std::env::temp_dir();
                 let (why, folder) = (io_reason(&error), folder.display());
                 unreadable(format!(
-                    "it has to be copied to {folder} to be read, and that fails: {why}"
+                    "it must be copied to {folder} to be read, and copying fails: {why}"
                 ))
             })?;
             connect(&copy.path().join(COPY), false).map(|mut database| {
@@ -102,7 +101,7 @@ pub(crate) fn open_database(path: &Path) -> Result<Database, RunFileError> {
     Ok(database)
 }
 
-/// Says what a file is that does not begin as run files do.
+/// Rejects a file that does not begin like a run file.
 fn check_head(path: &Path, head: &[u8]) -> Result<(), RunFileError> {
     let path = path.to_owned();
     if head.is_empty() {
@@ -122,14 +121,14 @@ fn check_head(path: &Path, head: &[u8]) -> Result<(), RunFileError> {
     Ok(())
 }
 
-/// Whether a file that begins so is a run file.
+/// Returns `true` if a file with these first bytes is a run file.
 pub(crate) fn is_run_file(head: &[u8]) -> bool {
     let id = u32::try_from(schema::APPLICATION_ID).unwrap_or_default();
     head.starts_with(MAGIC) && head.get(68..72) == Some(&id.to_be_bytes())
 }
 
-/// How long the file of a database is that has this header, where the header says so: its number of
-/// pages counts if it was written with the last change (ibid., "In-header database size").
+/// Returns the file length that a database header states. Returns `None` if its page count was not
+/// written with the last change (ibid., "In-header database size").
 fn whole_length(head: &[u8]) -> Option<u64> {
     let number = |at: usize| Some(u32::from_be_bytes(head.get(at..at + 4)?.try_into().ok()?));
     let page = u64::from(u16::from_be_bytes(head.get(16..18)?.try_into().ok()?));
@@ -138,8 +137,8 @@ fn whole_length(head: &[u8]) -> Option<u64> {
     is_current.then_some(u64::from(number(28)?) * page)
 }
 
-/// `plain`: nothing writes to the file, and it has no log. Then SQLite is told that it never
-/// changes, and neither locks it nor looks for files beside it.
+/// Connects to the database. `plain` means that nothing writes to the file and that it has no log:
+/// SQLite then opens it as immutable, without locking it or searching for companion files.
 fn connect(path: &Path, plain: bool) -> Result<Database, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = if plain {
@@ -150,9 +149,10 @@ fn connect(path: &Path, plain: bool) -> Result<Database, rusqlite::Error> {
     Database::new(connection)
 }
 
-/// The path as a URI (https://www.sqlite.org/uri.html) of a file that does not change.
+/// Returns the path as a URI (https://www.sqlite.org/uri.html) of a file that does not change.
 fn immutable(path: &Path) -> String {
-    // Two slashes more: the first ones of a path must not read as those before a host.
+    // An empty authority precedes an absolute path, so that slashes at its start are not read as
+    // those before a host.
     let mut uri = String::from(if path.is_absolute() {
         "file://"
     } else {
@@ -176,7 +176,7 @@ fn is_about_the_place(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Copies the file and its log to where they can be read.
+/// Copies the file and its log to a temporary directory, where they can be read.
 pub(crate) fn copy(path: &Path) -> io::Result<tempfile::TempDir> {
     let directory = tempfile::tempdir()?;
     fs::copy(path, directory.path().join(COPY))?;
@@ -187,7 +187,7 @@ pub(crate) fn copy(path: &Path) -> io::Result<tempfile::TempDir> {
     Ok(directory)
 }
 
-/// Says whether it is a run file of a version that is known.
+/// Checks that the database is a run file of a known format version.
 fn identify(database: &Database, path: &Path) -> Result<(), RunFileError> {
     let path = path.to_owned();
     if !matches!(database.pragma("application_id"), Ok(id) if id == schema::APPLICATION_ID) {

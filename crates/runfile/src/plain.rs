@@ -1,4 +1,4 @@
-//! A run file as one plain file, also where somebody read it while it was written.
+//! Conversion of a run file to one plain file after it was read while it was being written.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,16 +7,17 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::error::RunFileError;
 
-/// How long to wait for somebody who still reads the file.
+/// Time to wait for remaining readers of the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Folds the log of a run file into it and removes the log: the writer could not while readers kept
-/// the file open, and these only read. Does nothing where there is no log. To be called once all
-/// readers of this process have closed the file.
+/// Merges the log of a run file into its database and removes the log. The writer cannot do this
+/// while readers keep the file open, and readers only read. Does nothing if there is no log. Call
+/// it once all readers of this process have closed the file.
 ///
 /// # Errors
-/// [`RunFileError::Write`] where somebody else still reads the file, or it cannot be written. Then
-/// the run is whole, but in several files: those whose names end in `-wal` and `-shm` belong to it.
+/// [`RunFileError::Write`] if another process still reads the file, or if it cannot be written. The
+/// run is then complete but in several files: the companions ending in `-wal` and `-shm` belong to
+/// it.
 pub fn make_plain(path: &Path) -> Result<(), RunFileError> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

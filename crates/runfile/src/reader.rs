@@ -1,4 +1,4 @@
-//! Reading a run file, finished or not.
+//! Reader of a run file, finished or not.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,53 +17,53 @@ use crate::rows::{
     ClientOutcome, ClientRow, EventRow, FailureRow, Header, SubjectHeader, WindowRow,
 };
 
-/// The most rows of a page of clients, events or lines of a server.
+/// Maximum rows in a page of clients, events or served streams.
 const PAGE: usize = 256;
 
-/// The most windows of a page.
+/// Maximum windows in a page.
 const WINDOWS: usize = 16;
 
-/// The most subjects: a scenario has at most a hundred populations.
+/// Maximum number of subjects. A scenario has at most a hundred populations.
 const SUBJECTS: usize = 128;
 
-/// The most reasons for which clients of a run failed: they are names out of protocols' enumerated
-/// sets.
+/// Maximum number of different failure reasons in a run. Reasons are names from the enumerated sets
+/// of the protocols.
 const REASONS: usize = 1_000;
 
-/// A run file that is read. Reading changes nothing: the log that a killed run left beside it is
-/// read, and stays.
+/// A run file that is open for reading. Reading changes nothing: the log that a killed run left is
+/// read and stays in place.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
     database: Database,
     header: Header,
     subjects: Vec<Subject>,
-    /// The reasons of failure that were read so far.
+    /// Failure reasons read so far.
     reasons: RefCell<BTreeSet<String>>,
 }
 
-/// A population, the server or the tester.
+/// A population, its browser, a direction of an emulated link, the server or the tester.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// Its name.
     pub name: String,
-    /// Which catalogue its figures follow: a protocol's name, `server` or `tester`.
+    /// Selects the catalogue of its figures: a protocol's name, `browser`, `uplink`, `downlink`,
+    /// `server` or `tester`.
     pub kind: String,
-    /// That catalogue, as this program has it.
+    /// Catalogue of this kind in this program.
     pub catalogue: Catalogue,
-    /// Metrics of the catalogue that the file knows nothing of, because an older streamgauge made
-    /// it: their figures are none, though counters read as zero.
+    /// Metrics of the catalogue that the file lacks because an older streamgauge made it. They have
+    /// no figures, although counters read as zero.
     pub absent: Vec<&'static str>,
-    /// Metrics in the file that the catalogue does not have, because another streamgauge made it.
+    /// Metrics in the file that the catalogue lacks because another version of streamgauge made it.
     pub unknown: Vec<String>,
     id: i64,
     mapping: Mapping,
-    /// How many distributions the file has of it.
+    /// Number of distributions in the stored catalogue.
     stored: usize,
 }
 
 impl Reader {
-    /// Opens the run file at `path`. `catalogue` finds the catalogue of a kind of subject.
+    /// Opens the run file at `path`. `catalogue` returns the catalogue of a kind of subject.
     pub fn open(
         path: &Path,
         catalogue: impl Fn(&str) -> Option<Catalogue>,
@@ -114,38 +114,39 @@ impl Reader {
         })
     }
 
-    /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was known of the run when it began.
+    /// Facts known at the start of the run.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Whether the run came to its end. If not, it was cut off, or is still going on.
+    /// Returns `true` if the run ended regularly, and `false` if it was cut off or is still going
+    /// on.
     pub fn is_finished(&self) -> Result<bool, RunFileError> {
         Ok(self.meta("ended")? == Some(true.into()))
     }
 
-    /// A fact that was noted about the run.
+    /// Returns a fact that was noted about the run.
     pub fn meta(&self, key: &str) -> Result<Option<serde_json::Value>, RunFileError> {
         read_meta(&self.database, key).map_err(|why| self.damaged(why))
     }
 
-    /// The populations, the server and the tester, in the order in which reports show them.
+    /// Subjects in the order of reports.
     pub fn subjects(&self) -> &[Subject] {
         &self.subjects
     }
 
-    /// The windows in order, the warm-up included; a few at a time are in memory.
+    /// Iterates over the windows in order, including the warm-up. Only a few are in memory at a
+    /// time.
     pub fn windows(&self) -> Rows<'_, WindowRow> {
         Rows::new(self, Reader::some_windows)
     }
 
-    /// The windows with a higher index than that, as [`Reader::windows`] gives them: what a run
-    /// that goes on has added since.
+    /// Iterates over the windows with an index above `index`, like [`Reader::windows`]: those that
+    /// a running run has added since.
     pub fn windows_after(&self, index: u64) -> Rows<'_, WindowRow> {
         Rows {
             last: i64::try_from(index).unwrap_or(i64::MAX),
@@ -153,15 +154,15 @@ impl Reader {
         }
     }
 
-    /// When the run was told to stop, as far as it was noted: what came later is in no rate and no
-    /// mean level.
+    /// Time at which the run was told to stop, or [`Time::NEVER`] if none was noted. Later windows
+    /// count in no rate and no mean level.
     pub fn stopped_at(&self) -> Result<Time, RunFileError> {
         let seconds = self.meta("stopped_at")?.and_then(|noted| noted.as_f64());
         let after = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Ok(after.map_or(Time::NEVER, Time::from_start))
     }
 
-    /// The figures of the run without its warm-up, of each subject by name.
+    /// Totals of each subject by name, without the warm-up.
     pub fn totals(&self) -> Result<BTreeMap<String, Totals>, RunFileError> {
         let mut all: BTreeMap<String, Totals> = self
             .subjects
@@ -184,13 +185,13 @@ impl Reader {
         Ok(all)
     }
 
-    /// The clients, by number.
+    /// Iterates over the clients by id.
     pub fn clients(&self) -> Rows<'_, ClientRow> {
         Rows::new(self, Reader::some_clients)
     }
 
-    /// How many clients failed for which reason, the warm-up left out: by subject, the most
-    /// frequent first.
+    /// Failure counts by subject and reason, without the warm-up. The most frequent reason of a
+    /// subject comes first.
     pub fn failures(&self) -> Result<Vec<FailureRow>, RunFileError> {
         let warm_up = i64::try_from(self.header.warm_up_windows()).unwrap_or(i64::MAX);
         self.collect(
@@ -209,7 +210,7 @@ impl Reader {
         )
     }
 
-    /// What happened, in the order in which it was written.
+    /// Iterates over the events in the order in which they were written.
     pub fn events(&self) -> Rows<'_, EventRow> {
         Rows::new(self, |reader, after| {
             reader.collect(
@@ -229,7 +230,7 @@ impl Reader {
         })
     }
 
-    /// What reference servers of the same process did to each stream.
+    /// Iterates over the counts of reference servers of the same process, one row per stream.
     pub fn served(&self) -> Rows<'_, serde_json::Value> {
         Rows::new(self, |reader, after| {
             reader.collect(
@@ -241,7 +242,8 @@ impl Reader {
         })
     }
 
-    /// The verdict and the thresholds it came from; `None` of a run that was cut off before.
+    /// Returns the verdict and the threshold results it is based on, or `None` if the run was cut
+    /// off before it had a verdict.
     pub fn verdict(&self) -> Result<Option<(Verdict, Vec<ThresholdResult>)>, RunFileError> {
         let sql = "SELECT verdict, thresholds FROM verdict";
         let rows = self.collect(sql, [], 1, |row| Ok((json(row, 0)?, json(row, 1)?)))?;
@@ -290,7 +292,7 @@ impl Reader {
                     outcome: outcome
                         .map(|name| {
                             ClientOutcome::from_name(&name)
-                                .ok_or_else(|| conversion(9, format!("no outcome `{name}`")))
+                                .ok_or_else(|| conversion(9, format!("unknown outcome `{name}`")))
                         })
                         .transpose()?,
                     reason: row.get(10)?,
@@ -340,7 +342,7 @@ impl Reader {
             let subject = self.subject(key.1)?;
             let window = subject.mapping.window(&counters, &gauges).ok_or_else(|| {
                 self.damaged(format!(
-                    "window {} of `{}` has not as many figures as its catalogue has",
+                    "window {} of `{}` does not have as many figures as its catalogue",
                     key.0, subject.name
                 ))
             })?;
@@ -403,19 +405,21 @@ impl Reader {
             .iter()
             .find(|subject| subject.id == id)
             .ok_or_else(|| {
-                self.damaged(format!("there are figures of subject {id}, which is none"))
+                self.damaged(format!(
+                    "there are figures of subject {id}, which does not exist"
+                ))
             })
     }
 }
 
-/// Reads the next rows, those numbered higher than the last one.
+/// Reads the next rows: those with a number above the given one.
 type Fetch<T> = fn(&Reader, i64) -> Result<Vec<(i64, T)>, RunFileError>;
 
-/// Rows of a run file in order, a few of them in memory at a time. After an error there are no
-/// more.
+/// Rows of a run file in order, with a few of them in memory at a time. An error ends the
+/// iteration.
 ///
-/// Numbers rise from row to row: where a damaged file has it otherwise, that is an error, as to go
-/// on after the last row would come back to it for ever.
+/// Numbers must increase from row to row. A damaged file that breaks this causes an error, because
+/// continuing after the last row would return to it forever.
 #[derive(Debug)]
 pub struct Rows<'a, T> {
     reader: &'a Reader,
@@ -493,7 +497,7 @@ fn read_header(database: &Database, subjects: &[Subject]) -> Result<Header, Stri
     }
     let window = Duration::from_nanos(get(database, "window_nanos")?);
     if window.is_zero() {
-        return Err("its windows have no length".to_owned());
+        return Err("its window length is zero".to_owned());
     }
     let started_at = Duration::try_from_secs_f64(get(database, "started_at")?)
         .map_err(|error| format!("`started_at`: {error}"))?;

@@ -1,4 +1,4 @@
-//! What is put into a run file and read out of it again.
+//! Rows of a run file, as they are written and read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,29 +6,28 @@ use std::time::Duration;
 use measure::{Catalogue, Time, Window};
 use serde::{Deserialize, Serialize};
 
-/// What is known of a run when it begins.
+/// Facts known at the start of a run.
 #[derive(Clone, Debug)]
 pub struct Header {
-    /// The version of streamgauge.
+    /// Version of streamgauge.
     pub version: String,
-    /// The scenario as resolved, every default filled in.
+    /// Resolved scenario, with every default filled in.
     pub scenario: serde_json::Value,
-    /// The machine.
     pub machine: Machine,
-    /// The seed of everything random.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// When the run began, since 1970.
+    /// Start of the run, since 1970-01-01 UTC.
     pub started_at: Duration,
-    /// How much of the beginning is left out of every figure.
+    /// Initial period that is excluded from every figure.
     pub warm_up: Duration,
-    /// How long a window is; never zero.
+    /// Length of a window; never zero.
     pub window: Duration,
-    /// The populations, the server and the tester, in the order in which reports show them.
+    /// Subjects in the order of reports.
     pub subjects: Vec<SubjectHeader>,
 }
 
 impl Header {
-    /// How many windows the warm-up takes; a window that it ends in is wholly left out.
+    /// Number of windows in the warm-up. The window in which the warm-up ends is excluded entirely.
     pub fn warm_up_windows(&self) -> u64 {
         let windows = self
             .warm_up
@@ -38,55 +37,53 @@ impl Header {
     }
 }
 
-/// The machine that the tester ran on.
+/// Machine of the tester.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The kernel's name and release.
+    /// Name and release of the kernel.
     pub kernel: String,
-    /// How many processor cores the tester could use.
+    /// Number of processor cores that the tester could use.
     pub cores: u32,
     /// Main memory in bytes.
     pub memory: u64,
 }
 
-/// Something that figures are of.
+/// Subject of figures: a population, its browser, a direction of an emulated link, the server or
+/// the tester.
 #[derive(Clone, Debug)]
 pub struct SubjectHeader {
-    /// The population's name, `server` or `tester`.
+    /// Name of the population, of its browser or of the direction of a link; `server` or `tester`.
     pub name: String,
-    /// Which catalogue its figures follow: a protocol's name, `server` or `tester`.
+    /// Selects the catalogue of its figures: a protocol's name, `browser`, `uplink`, `downlink`,
+    /// `server` or `tester`.
     pub kind: String,
-    /// That catalogue.
     pub catalogue: Catalogue,
 }
 
 /// A window of measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WindowRow {
-    /// Its number, counted from 0.
+    /// Number of the window, counted from 0.
     pub index: u64,
-    /// When it began.
     pub start: Time,
-    /// How long it lasted.
     pub seconds: f64,
-    /// What was seen of each subject, by name.
+    /// Figures of each subject, by name.
     pub subjects: BTreeMap<String, Window>,
 }
 
-/// How a client ended.
+/// Outcome of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientOutcome {
-    /// As planned: its media played to its end.
+    /// Ended as planned: its media played to the end.
     Completed,
-    /// The plan or the user ended it before.
+    /// Ended earlier, by the plan or by the user.
     Stopped,
-    /// It failed.
     Failed,
 }
 
 impl ClientOutcome {
-    /// Its name in the file.
+    /// Name in the file.
     pub const fn name(self) -> &'static str {
         match self {
             ClientOutcome::Completed => "completed",
@@ -106,57 +103,51 @@ impl ClientOutcome {
     }
 }
 
-/// A client, as it ended or as it stands. A row replaces an earlier one with the same number.
+/// State of a client at its end, or at present. A row replaces an earlier one with the same id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientRow {
-    /// Its number, unique in the run.
+    /// Number that is unique in the run.
     pub id: u64,
-    /// Its population.
+    /// Name of its population.
     pub subject: String,
-    /// Its place in the population.
+    /// Slot in the population.
     pub slot: u32,
-    /// How many clients had this place before it.
+    /// Number of earlier clients in this slot.
     pub generation: u32,
-    /// What it played.
     pub url: String,
-    /// When it was due.
+    /// Planned start.
     pub due: Time,
-    /// When it set to work.
+    /// Actual start.
     pub begun: Option<Time>,
-    /// When its first packet of media came.
+    /// Arrival of the first packet of media.
     pub first_media: Option<Time>,
-    /// When it ended.
     pub ended: Option<Time>,
-    /// How it ended; `None` while it lives.
+    /// `None` while the client is alive.
     pub outcome: Option<ClientOutcome>,
-    /// Why it failed: a name out of the protocol's enumerated set.
+    /// Reason of a failure: a name from the enumerated set of the protocol.
     pub reason: Option<String>,
-    /// What exactly happened.
+    /// Details of the failure, such as `DESCRIBE: 404 Not Found`.
     pub detail: Option<String>,
-    /// What each of its streams counted.
+    /// Counts of each of its streams.
     pub streams: serde_json::Value,
 }
 
-/// Something that happened.
+/// Event of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventRow {
-    /// When.
     pub time: Time,
-    /// A stable name, so that like events can be counted.
+    /// Stable name, so that events of one kind can be counted.
     pub kind: String,
-    /// The population, `server` or `tester`, where it happened to one of them.
+    /// Name of the subject, if the event concerns one.
     pub subject: Option<String>,
-    /// What happened.
+    /// Description of the event.
     pub text: String,
 }
 
-/// Clients of a population that failed for one reason.
+/// Number of clients of a population that failed for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureRow {
-    /// The population.
     pub subject: String,
-    /// The reason.
     pub reason: String,
-    /// How many.
     pub count: u64,
 }

@@ -1,13 +1,13 @@
-//! The tables.
+//! Tables and views of a run file.
 
-/// The version of the format that is written, and the newest that is read.
+/// Format version that is written, and the newest that is read.
 pub const VERSION: i64 = 1;
 
-/// Marks an SQLite file as a run file: "SGAG".
+/// `application_id` of a run file: "SGAG".
 pub(crate) const APPLICATION_ID: i64 = 0x5347_4147;
 
-/// Makes the tables of a run file in an empty database. Readers compare each statement with what
-/// the file says, so who changes one needs a new [`VERSION`].
+/// Creates the tables of a run file in an empty database. Readers compare each statement with the
+/// schema of the file, so a changed statement needs a new [`VERSION`].
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE subject (
@@ -33,7 +33,7 @@ CREATE TABLE verdict (
     id INTEGER PRIMARY KEY CHECK (id = 1), verdict TEXT NOT NULL, thresholds TEXT NOT NULL);
 ";
 
-/// Makes the views, which are for other programs: a reader of this crate uses none.
+/// Creates the views. They are for other programs; the readers of this crate use none.
 pub(crate) const VIEWS: &str = "
 CREATE VIEW counter AS
     SELECT figures.window AS window, subject.name AS subject, names.value AS metric,
@@ -51,7 +51,7 @@ CREATE VIEW gauge AS
     WHERE names.key = places.key AND places.value IS NOT NULL;
 ";
 
-/// The statement that makes each table.
+/// Statements that create the tables.
 pub(crate) fn tables() -> impl Iterator<Item = &'static str> {
     TABLES
         .split(';')
@@ -59,7 +59,7 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static str> {
         .filter(|statement| !statement.is_empty())
 }
 
-/// The name of the table that a statement makes.
+/// Returns the name of the table that a statement creates.
 pub(crate) fn name_of(statement: &str) -> &str {
     let rest = statement.strip_prefix("CREATE TABLE ").unwrap_or_default();
     rest.split([' ', '(']).next().unwrap_or_default()

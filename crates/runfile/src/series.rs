@@ -1,9 +1,9 @@
-//! The index of a series: which runs there are in a folder, and how each came out.
+//! Index of a series: the runs in a folder, and the outcome of each.
 //!
-//! A series is a folder of run files and this one JSON file, [`INDEX`]. It is written before the
-//! first run and again whenever a run begins or ends, always as a whole, so that a kill loses
-//! nothing. What a run saw is in its run file alone; the index holds the order, and the runs that
-//! have no run file.
+//! A series is a folder of run files and one JSON file, [`INDEX`]. The index is written before the
+//! first run and whenever a run begins or ends, always as a whole, so that a kill loses nothing.
+//! The measurements of a run are in its run file only. The index holds the order of the runs, and
+//! the runs without a run file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,75 +13,75 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::io_reason;
 
-/// The name of the index in the folder.
+/// File name of the index in the folder.
 pub const INDEX: &str = "series.json";
 
-/// The version of the index's format. It grows when a name goes away or changes its meaning.
+/// Version of the index format. It increases when a key is removed or changes its meaning.
 pub const INDEX_VERSION: u32 = 1;
 
-/// The largest index that is read.
+/// Maximum size of an index that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// What is known of a series.
+/// Index of a series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Index {
-    /// The version of this format.
+    /// Version of this format.
     pub index_version: u32,
-    /// The version of streamgauge that made it.
+    /// Version of streamgauge that wrote the index.
     pub streamgauge: String,
-    /// The scenario's name.
+    /// Name of the scenario.
     pub name: String,
-    /// When it began, in seconds since 1970.
+    /// Start of the series, in seconds since 1970.
     pub started_at: f64,
-    /// The time between two runs, in seconds.
+    /// Pause between two runs, in seconds.
     pub settle: f64,
-    /// What is varied, the slowest first.
+    /// Varied keys, the one that changes most slowly first.
     pub varied: Vec<Axis>,
-    /// The key of which the first value was looked for with which a run passes. Then there are only
-    /// the runs that were needed.
+    /// Key whose first passing value was searched for. The index then has only the runs that the
+    /// search needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub find: Option<String>,
-    /// Every run, in order.
+    /// All runs, in order.
     pub runs: Vec<Entry>,
-    /// Whether the series came to its end: all its runs, or as the scenario or the user ended it.
+    /// `true` if the series ended: after all its runs, or earlier by the scenario or the user.
     pub ended: bool,
 }
 
-/// What the index of any version has.
+/// Field that the index of every version has.
 #[derive(Deserialize)]
 struct Versioned {
     index_version: u32,
 }
 
-/// A key that is varied.
+/// A varied key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// The dotted key of the scenario.
+    /// Dotted key in the scenario.
     pub key: String,
-    /// Its values as they are shown, in order.
+    /// Values as displayed, in order.
     pub values: Vec<String>,
 }
 
 /// A run of a series.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The value of each key that is varied, in the order of the keys.
+    /// Value of each varied key, in the order of the keys.
     pub values: Vec<String>,
-    /// The name of its run file in the folder.
+    /// Name of the run file in the folder.
     pub file: String,
-    /// How it stands.
+    /// State or outcome of the run.
     pub outcome: EntryOutcome,
-    /// Why, of a run that could not begin.
+    /// Reason why the run could not begin.
     pub reason: Option<String>,
 }
 
-/// How a run of a series stands.
+/// State or outcome of a run of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryOutcome {
-    /// It has not had its turn; of a series that has ended, it never will.
+    /// The run has not begun; if the series has ended, it never will.
     Planned,
-    /// It has begun. If nothing writes any more, it was cut off.
+    /// The run has begun. If nothing writes to its file any more, it was cut off.
     Running,
     /// Every threshold held.
     Pass,
@@ -91,73 +91,53 @@ pub enum EntryOutcome {
     Invalid,
     /// The user stopped it before its planned end.
     Stopped,
-    /// It could not begin.
+    /// The run could not begin.
     NotBegun,
 }
 
-/// Why an index could not be read or written. Each message names the folder or the file, and says
-/// what to do.
+/// Error of reading or writing an index. Each message names the folder or the file and says what to
+/// do.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// There is none.
     #[error(
-        "{}: no series is in this folder, neither its index `series.json` nor a run file of one; name a run file, or a \
-         folder that `run` has made of a scenario with `vary`", .folder.display()
+        "{}: there is no series in this folder: neither the index `series.json` nor a run file of a series; name a run file, or a \
+         folder that `run` created from a scenario with `vary`", .folder.display()
     )]
-    Missing {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// It is not to be read.
+    Missing { folder: PathBuf },
+    /// The index cannot be read or is inconsistent.
     #[error(
-        "{}: the index of the series cannot be read: {why}; take it out of the folder, and the table is made from the \
+        "{}: the index of the series cannot be read: {why}; remove it from the folder to make the table from the \
          run files alone", .path.display()
     )]
-    Read {
-        /// Where.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-    /// It was made by a newer streamgauge.
+    Read { path: PathBuf, why: String },
+    /// A newer streamgauge wrote the index.
     #[error(
-        "{}: the index of the series has version {version} of the format, and this streamgauge reads up to \
+        "{}: the index of the series has format version {version}, and this streamgauge reads versions up to \
          {INDEX_VERSION}; use a newer streamgauge", .path.display()
     )]
-    Newer {
-        /// Where.
-        path: PathBuf,
-        /// The index's version.
-        version: u32,
-    },
-    /// It could not be written.
+    Newer { path: PathBuf, version: u32 },
     #[error(
         "{}: the index of the series cannot be written: {why}; name another place with `-o`", .path.display()
     )]
-    Write {
-        /// Where.
-        path: PathBuf,
-        /// What the system said.
-        why: String,
-    },
+    Write { path: PathBuf, why: String },
 }
 
 impl Index {
     /// Reads the index of the series in `folder`.
     ///
     /// # Errors
-    /// Where there is none, or one that makes no sense: no file outside of the folder is ever
-    /// named.
+    /// Fails if the index is missing, unreadable or inconsistent. An index that names a file
+    /// outside the folder is inconsistent.
     pub fn read(folder: &Path) -> Result<Index, IndexError> {
         let path = folder.join(INDEX);
         let wrong = |why: String| IndexError::Read {
             path: path.clone(),
             why,
         };
-        // Asked first: a pipe that nobody writes to would be opened for ever.
+        // Checked first: opening a pipe without a writer would block forever.
         match fs::metadata(&path) {
             Ok(metadata) if !metadata.is_file() => {
-                return Err(wrong("it is no regular file".to_owned()));
+                return Err(wrong("it is not a regular file".to_owned()));
             }
             _ => {}
         }
@@ -178,7 +158,7 @@ impl Index {
             return Err(wrong("it is larger than 16 MiB".to_owned()));
         }
         let unsound = |error: serde_json::Error| wrong(format!("it is damaged ({error})"));
-        // Asked first: what else is in one of a later version is not known.
+        // Checked first: the other fields of a later version are unknown.
         let Versioned { index_version } = serde_json::from_slice(&bytes).map_err(unsound)?;
         if index_version > INDEX_VERSION {
             return Err(IndexError::Newer {
@@ -189,11 +169,14 @@ impl Index {
         let index: Index = serde_json::from_slice(&bytes).map_err(unsound)?;
         for run in &index.runs {
             if !is_plain(&run.file) {
-                return Err(wrong(format!("`{}` is no name of a run file", run.file)));
+                return Err(wrong(format!(
+                    "`{}` is not the name of a run file",
+                    run.file
+                )));
             }
             if run.values.len() != index.varied.len() {
                 return Err(wrong(format!(
-                    "`{}` has not one value for each key",
+                    "`{}` does not have one value for each key",
                     run.file
                 )));
             }
@@ -201,10 +184,10 @@ impl Index {
         Ok(index)
     }
 
-    /// Writes it, as a whole or not at all.
+    /// Writes the index, as a whole or not at all.
     ///
     /// # Errors
-    /// What the system said.
+    /// [`IndexError::Write`] with the reason from the system.
     pub fn write(&self, folder: &Path) -> Result<(), IndexError> {
         let path = folder.join(INDEX);
         let write = || -> io::Result<()> {
@@ -213,7 +196,7 @@ impl Index {
                 .tempfile_in(folder)?;
             serde_json::to_writer_pretty(&mut file, self)?;
             file.write_all(b"\n")?;
-            // Others may read it, as they may a run file.
+            // Others may read the index, as they may read a run file.
             let mode = fs::metadata(folder)?.permissions();
             let mode = std::os::unix::fs::PermissionsExt::mode(&mode) & 0o666;
             fs::set_permissions(
@@ -231,7 +214,7 @@ impl Index {
     }
 }
 
-/// Whether it names a run file in the folder, and nothing elsewhere.
+/// Returns `true` if `name` is the name of a run file in the folder itself.
 fn is_plain(name: &str) -> bool {
     name.ends_with(".run") && !name.contains(['/', '\0']) && !name.starts_with('.')
 }
@@ -263,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn written_index_reads_back_unchanged() {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         assert!(matches!(
             Index::read(folder.path()),
@@ -277,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_makes_no_sense_is_refused() {
+    fn inconsistent_index_is_rejected() {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let changed: [fn(&mut Index); 5] = [
             |index| index.runs[0].file = "../01.run".to_owned(),
@@ -298,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_in_place_of_the_index_is_not_waited_for() {
+    fn pipe_in_place_of_the_index_is_rejected() {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let made = std::process::Command::new("mkfifo")
             .arg(folder.path().join(INDEX))
@@ -308,6 +291,6 @@ mod tests {
             "mkfifo is everywhere"
         );
         let error = Index::read(folder.path()).expect_err("it is no file");
-        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is written comes back, also when the writing ends badly.
+//! Everything written can be read back, even if writing ends abnormally.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ measure::metrics! {
     counters {
         /// Packets.
         EXPECTED = "expected", Count, "";
-        /// Packets that came.
+        /// Packets received.
         RECEIVED = "received", Count, "";
     }
     gauges {
@@ -41,7 +41,7 @@ measure::metrics! {
 static GROUPS: [&Group; 1] = [&VIEWERS];
 const CATALOGUE: Catalogue = Catalogue(&GROUPS);
 
-/// The same catalogue in later days: one counter gone, a new one first.
+/// A later version of the catalogue: one counter is gone, a new one comes first.
 mod later {
     use super::Group;
     measure::metrics! {
@@ -50,7 +50,7 @@ mod later {
         counters {
             /// New.
             NEW = "new", Count, "";
-            /// Packets that came.
+            /// Packets received.
             RECEIVED = "received", Count, "";
         }
         gauges {
@@ -102,7 +102,7 @@ fn window(index: u64, subjects: BTreeMap<String, Window>) -> WindowRow {
     }
 }
 
-/// A window in which `viewers` expected 100 packets and got one less.
+/// A window in which `viewers` expected 100 packets and received 99.
 pub(crate) fn lossy(index: u64) -> WindowRow {
     let mut viewers = Window::empty(CATALOGUE);
     viewers.counters = vec![100, 99];
@@ -146,7 +146,7 @@ fn any_window() -> impl Strategy<Value = Window> {
         })
 }
 
-/// Every figure there is.
+/// All figures of these totals.
 fn figures(totals: &Totals) -> Vec<Option<f64>> {
     let statistics = [
         Statistic::Value,
@@ -166,7 +166,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn windows_in_are_windows_out_and_totals(
+    fn windows_and_totals_read_back_unchanged(
         windows in proptest::collection::vec((any_window(), any_window()), 0..20),
     ) {
         let (_directory, path) = place();
@@ -180,7 +180,7 @@ proptest! {
                 ("viewers".to_owned(), viewers),
                 ("others".to_owned(), others),
             ]);
-            // The warm-up of 1.5 s takes two windows of a second.
+            // The warm-up of 1.5 s takes two windows of one second.
             if index >= 2 {
                 for (name, window) in &subjects {
                     totals.get_mut(name).expect("named above").add(window, 1.0);
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_file_is_an_error_and_no_panic(
+    fn damaged_file_does_not_panic(
         places in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..40),
     ) {
         let (_directory, path) = place();
@@ -233,7 +233,7 @@ proptest! {
 }
 
 #[test]
-fn a_row_that_leads_back_is_an_error_and_is_not_read_for_ever() {
+fn decreasing_row_number_is_an_error() {
     let (_directory, path) = place();
     let file = RunFile::create(&path, &header()).expect("a new file");
     (0..20).for_each(|index| file.window(lossy(index)));
@@ -246,8 +246,8 @@ fn a_row_that_leads_back_is_an_error_and_is_not_read_for_ever() {
         .map(|page| page as usize)
         .expect("it has a page");
 
-    // https://www.sqlite.org/fileformat2.html, "B-tree Pages": a leaf's cells are its payload's
-    // length, the row's number and the payload.
+    // A leaf cell is the length of the payload, the row number and the payload
+    // (https://www.sqlite.org/fileformat2.html, "B-tree Pages").
     let mut bytes = std::fs::read(&path).expect("it is there");
     let number =
         |bytes: &[u8], at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
@@ -275,7 +275,7 @@ fn a_row_that_leads_back_is_an_error_and_is_not_read_for_ever() {
 }
 
 #[test]
-fn everything_else_comes_back() {
+fn clients_events_and_header_read_back_unchanged() {
     let (directory, path) = place();
     let file = RunFile::create(&path, &header()).expect("a new file");
     let client = |id: u64| ClientRow {
@@ -348,7 +348,7 @@ fn everything_else_comes_back() {
 }
 
 #[test]
-fn nothing_is_overwritten_unasked() {
+fn existing_file_is_not_overwritten_unless_requested() {
     let (_directory, path) = place();
     let file = RunFile::create(&path, &header()).expect("a new file");
     let again = RunFile::create(&path, &header());
@@ -386,16 +386,16 @@ fn nothing_is_overwritten_unasked() {
 }
 
 #[test]
-fn a_place_that_cannot_be_had_is_named() {
+fn creation_error_names_the_path() {
     let error = RunFile::create(Path::new("/nowhere/at/all.run"), &header()).expect_err("no place");
     assert_eq!(
         error.to_string(),
-        "/nowhere/at/all.run: the run file cannot be made: there is no such file or directory; name another place with `-o`"
+        "/nowhere/at/all.run: the run file cannot be created: there is no such file or directory; name another place with `-o`"
     );
 }
 
 #[test]
-fn a_full_disk_ends_the_writing_and_keeps_what_was_committed() {
+fn full_disk_keeps_committed_windows() {
     let (_directory, path) = place();
     let file = RunFile::make(&path, &header(), Some(40)).expect("a new file");
     let mut index = 0;
@@ -416,7 +416,7 @@ fn a_full_disk_ends_the_writing_and_keeps_what_was_committed() {
     assert_eq!(windows, index - 1);
     assert!(windows > 0);
     assert!(error.to_string().contains("the disk is full"), "{error}");
-    // Whatever still comes is dropped, and nobody waits.
+    // Further rows are dropped without blocking the caller.
     for index in index..index + 2000 {
         file.window(lossy(index));
     }
@@ -429,7 +429,7 @@ fn a_full_disk_ends_the_writing_and_keeps_what_was_committed() {
 }
 
 #[test]
-fn a_run_that_goes_on_can_be_read() {
+fn running_run_can_be_read() {
     let (_directory, path) = place();
     let file = RunFile::create(&path, &header()).expect("a new file");
     file.window(lossy(0));
@@ -441,7 +441,7 @@ fn a_run_that_goes_on_can_be_read() {
     file.flush().expect("no error");
     assert_eq!(reader.windows().count(), 2);
     drop(reader);
-    // Given up without an end.
+    // Dropped without `finish`.
     drop(file);
     let reader = read(&path);
     assert_eq!(reader.windows().count(), 2);
@@ -449,7 +449,7 @@ fn a_run_that_goes_on_can_be_read() {
 }
 
 #[test]
-fn what_is_no_run_file_is_refused() {
+fn other_files_are_rejected() {
     let (directory, path) = place();
     let open = |path: &Path| Reader::open(path, catalogue).expect_err("refused");
     assert!(matches!(open(&path), RunFileError::Missing { .. }));
@@ -493,7 +493,7 @@ fn what_is_no_run_file_is_refused() {
 }
 
 #[test]
-fn figures_of_another_catalogue_are_found_by_name() {
+fn figures_of_another_catalogue_are_read_by_name() {
     let (_directory, path) = place();
     let file = RunFile::create(&path, &header()).expect("a new file");
     let mut row = lossy(2);
@@ -520,7 +520,7 @@ fn figures_of_another_catalogue_are_found_by_name() {
 }
 
 #[test]
-fn the_file_explains_itself_to_any_sqlite() {
+fn views_and_docs_are_readable_with_plain_sqlite() {
     let (_directory, path) = place();
     let file = RunFile::create(&path, &header()).expect("a new file");
     (0..3).for_each(|index| file.window(lossy(index)));
@@ -540,12 +540,12 @@ fn the_file_explains_itself_to_any_sqlite() {
 }
 
 #[test]
-fn a_log_that_was_left_is_read_from_a_copy_too() {
+fn leftover_log_can_be_read_from_a_copy() {
     let (directory, path) = place();
     let file = RunFile::create(&path, &header()).expect("a new file");
     file.window(lossy(0));
     file.flush().expect("no error");
-    // As a kill leaves it: the database and its log, but no index.
+    // The state after a kill: a database and its log, but no index.
     let copy = directory.path().join("left");
     std::fs::copy(&path, &copy).expect("there is room");
     let log = |path: &Path| open::companion(path, "-wal");

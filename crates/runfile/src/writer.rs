@@ -1,4 +1,4 @@
-//! Writing: a handle for the run, and a thread that owns the database.
+//! Writer of a run file: a handle for the run, and a thread that owns the database.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -18,25 +18,25 @@ use crate::open::{companion, is_run_file};
 use crate::rows::{ClientRow, EventRow, Header, WindowRow};
 use crate::schema;
 
-/// How many rows may wait for the writer. Whoever hands over one more waits.
+/// Maximum number of rows waiting for the writer. A caller that hands over one more blocks.
 const QUEUE: usize = 512;
 
-/// How long a row may wait for its transaction's end.
+/// Maximum time between a row and the end of its transaction.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the writer waits for a reader that is in its way.
+/// Time that the writer waits for a reader's lock.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// A run file that is being written.
 ///
-/// Handing over a row costs its copying; a thread of its own writes it, and commits with each
-/// window and after a second at the latest. Only where the disk is so slow that 512 rows wait does
-/// the caller wait too, so a thread that measures should leave the handing over to another.
+/// The caller only pays for copying a row. A thread writes it, and commits with each window and
+/// after a second at the latest. The caller blocks only if the disk is so slow that 512 rows are
+/// waiting; a thread that measures should therefore leave this to another thread.
 ///
-/// After an error (a full disk) everything handed over is dropped, and [`RunFile::failed`] says so
-/// from then on.
+/// After an error such as a full disk, all further rows are dropped and [`RunFile::failed`] returns
+/// the error.
 ///
-/// Dropped without [`RunFile::finish`], the file is whole, but marked as cut off.
+/// A run file that is dropped without [`RunFile::finish`] is consistent but marked as cut off.
 #[derive(Debug)]
 pub struct RunFile {
     path: PathBuf,
@@ -45,7 +45,7 @@ pub struct RunFile {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Something to write.
+/// Row or command for the writer thread.
 #[derive(Debug)]
 enum Row {
     Meta(String, serde_json::Value),
@@ -55,31 +55,31 @@ enum Row {
     Served(serde_json::Value),
     Verdict(Box<(Verdict, Vec<ThresholdResult>)>),
     Flush(Sender<()>),
-    /// The run is over; with a mark that it was not cut off.
+    /// End of the run. `whole` is `false` if the run was cut off.
     End {
         whole: bool,
     },
 }
 
 impl RunFile {
-    /// Makes a run file at `path`, where there must be nothing yet.
+    /// Creates a run file at `path`, which must not exist.
     pub fn create(path: &Path, header: &Header) -> Result<RunFile, RunFileError> {
         RunFile::make(path, header, None)
     }
 
-    /// Makes a run file at `path` and gives up a run file that is there already. Anything else that
-    /// is there is an error, unless it is an empty file; so is a run file that is being written.
+    /// Creates a run file at `path` and replaces an existing run file. An empty file counts as one.
+    /// Any other existing file is an error, as is a run file that is being written.
     pub fn create_over(path: &Path, header: &Header) -> Result<RunFile, RunFileError> {
         remove_old(path)?;
         RunFile::make(path, header, None)
     }
 
-    /// Says now what would keep a run file from being made at `path` later, without changing
-    /// anything: something that is there already. With `overwrite`, a run file that nobody writes
-    /// may be there.
+    /// Checks that no existing file prevents the creation of a run file at `path`, without changing
+    /// anything. With `overwrite`, a run file that nothing writes to is allowed.
     ///
     /// # Errors
-    /// Those of [`RunFile::create`] and [`RunFile::create_over`] that come of what is there.
+    /// Those errors of [`RunFile::create`] and [`RunFile::create_over`] that an existing file
+    /// causes.
     pub fn check(path: &Path, overwrite: bool) -> Result<(), RunFileError> {
         if overwrite {
             return old(path).map(|_| ());
@@ -91,7 +91,7 @@ impl RunFile {
         }
     }
 
-    /// `max_pages` is how large the database may grow: a full disk, for tests.
+    /// `max_pages` limits the size of the database. Tests simulate a full disk with it.
     pub(crate) fn make(
         path: &Path,
         header: &Header,
@@ -116,7 +116,7 @@ impl RunFile {
         let database = match made {
             Ok(database) => database,
             Err(error) => {
-                // The file is ours, and nothing is in it.
+                // The file is ours and empty.
                 let _ = std::fs::remove_file(path);
                 return Err(error);
             }
@@ -149,37 +149,35 @@ impl RunFile {
         })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Notes a fact about the run under a key of its own; a later value replaces an earlier one.
+    /// Notes a fact about the run. A later value for the same key replaces an earlier one.
     pub fn meta(&self, key: &str, value: serde_json::Value) {
         self.put(Row::Meta(key.to_owned(), value));
     }
 
-    /// Writes what a window saw. Each number is used once.
+    /// Writes a window. Each index may be used once.
     pub fn window(&self, row: WindowRow) {
         self.put(Row::Window(Box::new(row)));
     }
 
-    /// Writes what became of a client, in place of what was written of it before.
+    /// Writes the state of a client, replacing an earlier row of it.
     pub fn client(&self, row: ClientRow) {
         self.put(Row::Client(Box::new(row)));
     }
 
-    /// Writes that something happened.
     pub fn event(&self, row: EventRow) {
         self.put(Row::Event(row));
     }
 
-    /// Writes what a reference server of this process did to one stream.
+    /// Writes the counts of a reference server of this process for one stream.
     pub fn served(&self, line: serde_json::Value) {
         self.put(Row::Served(line));
     }
 
-    /// Writes the verdict, in place of an earlier one.
+    /// Writes the verdict, replacing an earlier one.
     pub fn verdict(&self, verdict: &Verdict, thresholds: &[ThresholdResult]) {
         self.put(Row::Verdict(Box::new((
             verdict.clone(),
@@ -187,16 +185,16 @@ impl RunFile {
         ))));
     }
 
-    /// Waits until everything handed over so far is committed, or cannot be.
+    /// Waits until all rows so far are committed or have failed.
     pub fn flush(&self) -> Result<(), RunFileError> {
         let (done, wait) = bounded(1);
         self.put(Row::Flush(done));
-        // The sender is dropped unanswered where the thread has come to an end.
+        // The sender is dropped without an answer if the thread has ended.
         let _ = wait.recv();
         self.failed().map_or(Ok(()), Err)
     }
 
-    /// The error that ended the writing, if one did. It stays.
+    /// Returns the error that ended writing, if any. It is permanent.
     pub fn failed(&self) -> Option<RunFileError> {
         self.error
             .lock()
@@ -204,14 +202,14 @@ impl RunFile {
             .clone()
     }
 
-    /// Ends the file: marked as whole, in one plain file.
+    /// Marks the file as complete and closes it, as one plain file if no reader has it open.
     pub fn finish(mut self) -> Result<PathBuf, RunFileError> {
         self.end(true);
         self.failed().map_or_else(|| Ok(self.path.clone()), Err)
     }
 
     fn put(&self, row: Row) {
-        // The thread reads to its end whatever happens, and leaves early only by a panic, which
+        // The thread receives until the end of the run. It stops earlier only by a panic, which
         // `end` turns into an error.
         let _ = self.queue.send(row);
     }
@@ -238,10 +236,10 @@ impl Drop for RunFile {
     }
 }
 
-/// What is at a path where a run file should be made.
+/// Returns the error for a path that exists although a run file is to be created there.
 fn in_the_way(path: &Path) -> RunFileError {
     let path = path.to_owned();
-    // A pipe is not opened: that could wait for ever.
+    // A pipe is not opened: that could block forever.
     let is_file = std::fs::metadata(&path).is_ok_and(|metadata| metadata.is_file());
     match is_file && looks_like_a_run_file(&path).unwrap_or(false) {
         true => RunFileError::Exists { path },
@@ -249,15 +247,15 @@ fn in_the_way(path: &Path) -> RunFileError {
     }
 }
 
-/// Whether the file begins as run files do.
+/// Returns `true` if the file begins like a run file.
 fn looks_like_a_run_file(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(72).read_to_end(&mut head)?;
     Ok(is_run_file(&head))
 }
 
-/// The run file at `path` that may be replaced, locked, or `None` where there is nothing. An empty
-/// file counts as one.
+/// Returns the locked run file at `path` if it may be replaced, or `None` if the path does not
+/// exist. An empty file counts as a run file.
 fn old(path: &Path) -> Result<Option<File>, RunFileError> {
     let failed = |error: io::Error| RunFileError::create(path, io_reason(&error));
     let metadata = match std::fs::metadata(path) {
@@ -284,7 +282,8 @@ fn remove_old(path: &Path) -> Result<(), RunFileError> {
     let Some(_locked) = old(path)? else {
         return Ok(());
     };
-    // The companions first: a log without its database is nothing, but with another one is damage.
+    // Companions first: a log without its database is harmless, but it would damage another
+    // database.
     for suffix in ["-wal", "-shm", "-journal"] {
         match std::fs::remove_file(companion(path, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -329,9 +328,10 @@ fn open_database(
         )?;
     }
     transaction.commit()?;
-    // Only now, so that the marks above are in the database itself and not just in its log.
+    // WAL starts here, so that the ids above are in the database itself rather than in its log.
     database.pragma_update(None, "journal_mode", "WAL")?;
-    // A transaction survives the process, if not a power cut; the file is sound after either.
+    // A committed transaction survives a kill of the process, but possibly not a power cut. The
+    // file is consistent after either.
     database.pragma_update(None, "synchronous", "NORMAL")?;
     if let Some(pages) = max_pages {
         database.pragma_update(None, "max_page_count", pages)?;
@@ -347,7 +347,7 @@ fn json(error: serde_json::Error) -> rusqlite::Error {
     rusqlite::Error::ToSqlConversionFailure(Box::new(error))
 }
 
-/// Whether there was no room for the database, its log or the log's index.
+/// Returns `true` if there was no space for the database, its log or the index of the log.
 fn is_disk_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| {
         error.code == ErrorCode::DiskFull
@@ -366,25 +366,25 @@ fn put_meta(
     Ok(())
 }
 
-/// A time as SQLite's signed integer.
+/// Converts a time to SQLite's signed integer.
 fn sql_time(time: Time) -> i64 {
     time.as_nanos() as i64
 }
 
-/// What the thread owns beside the database.
+/// State of the writer thread, without the database.
 struct Writer {
     path: PathBuf,
-    /// Held open and locked, so that no other run takes the file for a left-over one.
+    /// Held open and locked, so that no other run takes the file for a leftover.
     _claim: File,
     error: Arc<Mutex<Option<RunFileError>>>,
-    /// Names of the subjects, by their numbers in the file.
+    /// Names of the subjects, by their ids in the file.
     subjects: Vec<String>,
-    /// Of each subject, the names of its distributions by their places.
+    /// Names of the distributions of each subject, by index.
     stored: Vec<Vec<String>>,
-    /// Windows that are committed.
+    /// Number of committed windows.
     windows: u64,
     windows_pending: u64,
-    /// When the open transaction must end, where one is open.
+    /// Deadline of the open transaction.
     transaction: Option<Instant>,
 }
 
@@ -409,7 +409,7 @@ impl Writer {
                 }
                 Ok(Row::Flush(done)) => {
                     let committed = self.commit(&database);
-                    // Answered below: the error must be known before.
+                    // Handled here, not below: the error must be stored before `done` is sent.
                     if let Err(error) = committed {
                         self.fail(&database, &error);
                     }
@@ -428,8 +428,8 @@ impl Writer {
         {
             self.fail(&database, &error);
         }
-        // Closed before the claim is given up. A failure leaves the log beside the database, where
-        // readers find it.
+        // Closed before the lock on the file is released. After a failure the log stays next to the
+        // database, where readers find it.
         drop(database);
     }
 
@@ -441,8 +441,8 @@ impl Writer {
     }
 
     fn fail(&mut self, database: &Connection, error: &rusqlite::Error) {
-        // What of the transaction went through is not a whole second. Fails where SQLite has rolled
-        // it back already.
+        // A partial transaction is not a whole second. The rollback fails if SQLite has already
+        // rolled back.
         let _ = database.execute_batch("ROLLBACK");
         self.transaction = None;
         let (path, windows) = (self.path.clone(), self.windows);
@@ -476,15 +476,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the file.
+    /// Commits, with the mark of a complete run if `whole`, and leaves WAL mode.
     fn end(&mut self, database: &Connection, whole: bool) -> Result<(), rusqlite::Error> {
         if whole {
             self.begin(database)?;
             put_meta(database, "ended", &true.into())?;
         }
         self.commit(database)?;
-        // One plain file: the log is folded in and removed. Where a reader keeps it open, that is
-        // left to `make_plain`.
+        // Leaving WAL mode merges the log into the database and removes it. If a reader has the
+        // file open, `make_plain` does this later.
         match database.pragma_update(None, "journal_mode", "DELETE") {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseLocked) => Ok(()),
@@ -499,7 +499,7 @@ impl Writer {
             Row::Window(window) => {
                 self.write_window(database, window)?;
                 self.windows_pending += 1;
-                // A window comes once a second, so this is the one transaction of that second.
+                // A window arrives once a second, so this is the only transaction of that second.
                 self.commit(database)?;
             }
             Row::Client(client) => write_client(database, client)?,
@@ -525,7 +525,7 @@ impl Writer {
                     .prepare_cached("INSERT OR REPLACE INTO verdict VALUES (1, ?1, ?2)")?
                     .execute(params![verdict, thresholds])?;
             }
-            // Dealt with by the loop.
+            // Handled by the caller's loop.
             Row::Flush(_) | Row::End { .. } => {}
         }
         Ok(())
@@ -546,7 +546,7 @@ impl Writer {
                 return Err(rusqlite::Error::InvalidParameterName(name.clone()));
             };
             let counters = serde_json::to_string(&window.counters).map_err(json)?;
-            // Where a level is no number, none was taken.
+            // A level that is not finite is written as null, which means that none was taken.
             let gauges = serde_json::to_string(&window.gauges).map_err(json)?;
             database
                 .prepare_cached("INSERT INTO figures VALUES (?1, ?2, ?3, ?4)")?

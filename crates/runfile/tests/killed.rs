@@ -1,4 +1,4 @@
-//! A run that is killed loses its last second at most.
+//! A killed run loses at most its last second.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use measure::{TESTER_CATALOGUE, Time, Window, tester};
 use runfile::{ClientRow, Header, Machine, Reader, RunFile, SubjectHeader, WindowRow};
 
-/// Where the process to be killed writes; set for it alone.
+/// Path of the run file in the process that is killed; set only there.
 const PATH: &str = "RUNFILE_TEST_KILLED_PATH";
 const READY: &str = "ready to be killed";
 const WINDOWS: u64 = 1500;
@@ -45,12 +45,12 @@ fn write_until_killed(path: &str) {
     let mut out = std::io::stdout();
     writeln!(out, "\n{READY}").expect("somebody listens");
     out.flush().expect("somebody listens");
-    // Until the end of standard input, which comes after the kill.
+    // Blocks until standard input closes, which happens after the kill.
     let _ = std::io::stdin().read(&mut [0]);
 }
 
 #[test]
-fn a_killed_run_keeps_all_that_was_committed() {
+fn killed_run_keeps_committed_windows() {
     if let Ok(path) = std::env::var(PATH) {
         return write_until_killed(&path);
     }
@@ -59,7 +59,7 @@ fn a_killed_run_keeps_all_that_was_committed() {
     let mut child = Command::new(std::env::current_exe().expect("we run"))
         .args([
             "--exact",
-            "a_killed_run_keeps_all_that_was_committed",
+            "killed_run_keeps_committed_windows",
             "--nocapture",
         ])
         .env(PATH, &path)

@@ -1,4 +1,4 @@
-//! Neither writing nor reading takes more memory for a longer run.
+//! Memory does not grow with the length of a run, neither in writing nor in reading.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ fn resident() -> usize {
 }
 
 #[test]
-fn an_hour_takes_no_more_memory_than_a_minute() {
+fn memory_after_an_hour_equals_memory_after_a_minute() {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 3600;
-    /// Far below what an hour of windows takes, which is 50 MiB.
+    /// Far below the 50 MiB that an hour of windows takes.
     const GROWTH: usize = 12 << 20;
 
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -54,7 +54,7 @@ fn an_hour_takes_no_more_memory_than_a_minute() {
             seconds: 1.0,
             subjects: BTreeMap::from([("tester".to_owned(), window)]),
         });
-        // A minute's queue at most: in a real run it is a row or two.
+        // At most a minute of windows is queued; a real run queues one or two rows.
         if index % MINUTE == 0 {
             file.flush().expect("there is room");
         }

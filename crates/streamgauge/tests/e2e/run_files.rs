@@ -41,7 +41,7 @@ fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
         &["it ends after 60 bytes", "copy it again"],
     );
     write("cut.run", &sound[..20_000]);
-    let says = ["its end is missing: there are 20000 of", "copy it again"];
+    let says = ["its end is missing: it has 20000 of", "copy it again"];
     refused(folder.path(), "cut.run", &says);
     let mut scratched = sound.clone();
     scratched[8_192..].fill(0x55);
@@ -64,7 +64,7 @@ fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
     let mut other = sound;
     other[68..72].fill(0);
     write("places.sqlite", &other);
-    let foreign = ["this is no run file of streamgauge", "name a file that"];
+    let foreign = ["this is not a run file of streamgauge", "name a file that"];
     refused(folder.path(), "places.sqlite", &foreign);
     let photo = [b"\xff\xd8\xff\xe0\0\x10JFIF\0".as_slice(), &[7; 5_000]].concat();
     write("photo.jpg", &photo);
@@ -84,11 +84,11 @@ fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
     refused(
         folder.path(),
         "/dev/null",
-        &["it is no regular file", "name a run file"],
+        &["it is not a regular file", "name a run file"],
     );
     fs::create_dir(path("folder")).expect("there is room");
     let says = [
-        "no series is in this folder",
+        "there is no series in this folder",
         "`series.json`",
         "name a run file",
     ];
@@ -97,7 +97,7 @@ fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
     let says = [
         "series.json: the index",
         "is damaged",
-        "take it out of the folder",
+        "remove it from the folder",
     ];
     refused(folder.path(), "folder", &says);
     write("folder/series.json", br#"{"index_version": 99}"#);

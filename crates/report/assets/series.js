@@ -75,7 +75,7 @@ class SeriesPage {
           el("thead", {}, el("tr", {}, head.map((text) => el("th", { scope: "col" }, text)))),
           el("tbody", {}, rows))),
       any ? el("p", { class: "note" },
-        "* the best of its column among the runs that passed and served every client right.") : null);
+        "* the best of its column among the runs that passed and served every client correctly.") : null);
   }
 }
 

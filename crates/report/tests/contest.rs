@@ -228,7 +228,7 @@ fn only_who_served_what_was_asked_can_be_the_best() {
         // One among many is drowned in the sums.
         (
             made("unfair", &[replaced(30)], 0.1),
-            Some("wrong to 1 of 8"),
+            Some("wrong for 1 of 8"),
         ),
         (failed, Some("a threshold failed")),
         (invalid, Some("invalid")),
@@ -260,7 +260,7 @@ fn only_who_served_what_was_asked_can_be_the_best() {
     let expected = [(8, 8), (5, 8), (6, 8), (0, 8), (0, 8), (0, 8), (7, 8)];
     assert_eq!(served, expected);
     let table = text(&series, 140);
-    for part in ["FAIL\n", "PASS, wrong to 1 of 8", "7 of 8 ", "8 of 8*"] {
+    for part in ["FAIL\n", "PASS, wrong for 1 of 8", "7 of 8 ", "8 of 8*"] {
         assert!(table.contains(part), "no `{part}` in:\n{table}");
     }
 }

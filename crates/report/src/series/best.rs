@@ -1,4 +1,4 @@
-//! Which run is the best of a column.
+//! Best run of each column.
 
 use measure::totals::Statistic;
 use measure::{Better, TableColumn};
@@ -6,19 +6,20 @@ use measure::{Better, TableColumn};
 use super::figures::Shown;
 use super::{Row, contest};
 
-/// The columns that do not hang on what the clients speak. They stand behind the others.
+/// Columns that do not depend on the protocol of the clients. They follow the other columns.
 pub(super) static SERVER: [TableColumn; 3] = [
     TableColumn::smaller("server_cpu", "", Statistic::Mean, ["CPU", "mean"]),
     TableColumn::smaller("server_cpu_peak", "", Statistic::Max, ["CPU", "peak"]),
     TableColumn::smaller("server_memory", "", Statistic::Max, ["server", "MiB"]),
 ];
 
-/// What emulated links lost on the way to the clients. No run is the best of what was asked for.
+/// Loss of emulated links on the way to the clients. No run is marked as the best, because the loss
+/// was configured.
 pub(super) static LINK_LOSS: TableColumn =
     TableColumn::smaller("link_loss", "", Statistic::Value, ["link", "loss %"]);
 
-/// The parts of a viewer's delay over an emulated link. No run is marked as the best: the delay was
-/// asked for.
+/// Parts of a viewer's delay over an emulated link. No run is marked as the best, because the delay
+/// was configured.
 pub(super) static DELAY: [TableColumn; 5] = [
     TableColumn::smaller("delay_viewer", "", Statistic::Mean, ["viewer", "delay ms"]),
     TableColumn::smaller("delay_sender", "", Statistic::Mean, ["sender", "ms"]),
@@ -27,11 +28,11 @@ pub(super) static DELAY: [TableColumn; 5] = [
     TableColumn::smaller("delay_buffer", "", Statistic::Mean, ["buffer", "ms"]),
 ];
 
-/// Clients that failed.
+/// Number of failed clients.
 pub(super) static FAILED: TableColumn =
     TableColumn::smaller("failed", "", Statistic::Value, ["failed", ""]);
 
-/// The columns that the clients of any run have, in the order in which they first come.
+/// Client columns of all runs, in the order of their first appearance.
 pub(super) fn of_clients(rows: &[Row]) -> Vec<Shown> {
     let mut all: Vec<Shown> = Vec::new();
     let figures = rows.iter().filter_map(|row| row.figures.as_ref());
@@ -44,8 +45,8 @@ pub(super) fn of_clients(rows: &[Row]) -> Vec<Shown> {
     all
 }
 
-/// Says of each run whether it is in the contest, and marks the best of each column among those
-/// that are. A column in which all runs are alike has none.
+/// Sets `out_of_contest` of each run, and marks the best run of each column among the eligible
+/// ones. A column with equal values in all runs has no best run.
 pub(super) fn mark(rows: &mut [Row]) {
     for row in rows.iter_mut() {
         row.out_of_contest = contest::of(row);

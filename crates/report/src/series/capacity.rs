@@ -1,30 +1,30 @@
-//! How far the server went.
+//! Capacity of the server: the number of clients up to which runs pass.
 
 use schemars::JsonSchema;
 
 use super::{RowOutcome, Series};
 
-/// How many clients passed, with everything else alike.
+/// Number of clients up to which runs passed, with all other values equal.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Capacity {
-    /// The other values that are varied, by their keys.
+    /// Other varied values, by key.
     #[serde(serialize_with = "super::scaling::as_map")]
     #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub with: Vec<(String, String)>,
-    /// The key of the clients.
+    /// Key that sets the number of clients.
     pub key: String,
-    /// The most clients with which every run passed, and every run with fewer clients too; null
-    /// where already the fewest did not.
+    /// Largest number of clients at which every run passed, as did every run with fewer clients;
+    /// null if the run with the fewest clients did not pass.
     pub passed: Option<u64>,
-    /// Its media in bit/s, as in `figures.bitrate`.
+    /// Media bit rate of that run in bit/s, as in `figures.bitrate`.
     pub bitrate: Option<f64>,
-    /// The fewest clients with which a run did not pass; null where all passed.
+    /// Smallest number of clients at which a run did not pass; null if all runs passed.
     pub first_not_passed: Option<u64>,
-    /// How that run came out.
+    /// Outcome of that run.
     pub outcome: Option<RowOutcome>,
 }
 
-/// The capacity for each combination of the other values.
+/// Returns the capacity for each combination of the other values.
 pub(super) fn of(series: &Series) -> Vec<Capacity> {
     let Some(axis) = series.clients_axis() else {
         return Vec::new();
@@ -34,9 +34,10 @@ pub(super) fn of(series: &Series) -> Vec<Capacity> {
         .into_iter()
         .map(|group| {
             let mut rows = group.rows;
-            // Of equal numbers first the one that did not pass.
+            // Of several runs with equal clients, those that did not pass come first.
             rows.sort_by_key(|(clients, row)| (*clients, row.outcome == RowOutcome::Pass));
-            // What had no turn says nothing, but nothing is claimed across the gap either.
+            // A run that was not made says nothing about the server, but no capacity is claimed
+            // beyond it.
             let end = rows
                 .iter()
                 .position(|(_, row)| row.outcome != RowOutcome::Pass);

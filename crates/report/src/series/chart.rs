@@ -1,5 +1,5 @@
-//! What the server did against the number of clients, as bars: where it goes up no more is seen at
-//! a glance.
+//! Bar chart of the server's output against the number of clients. It shows where the output stops
+//! increasing.
 
 use std::fmt::Write;
 
@@ -8,34 +8,34 @@ use super::{Row, Series};
 use crate::human::count;
 use crate::terminal::{Layout, one_line};
 
-/// How wide the longest bar is at most.
+/// Maximum length of the longest bar, in characters.
 const BAR_MAX: usize = 50;
 
-/// What is left for it at the least.
+/// Minimum length of the longest bar, in characters.
 const BAR_MIN: usize = 10;
 
-/// The most runs that are drawn.
+/// Maximum number of runs in a chart.
 const RUNS_MAX: usize = 60;
 
-/// Fewer runs in a row show no course.
+/// Minimum number of runs in a chart: fewer show no trend.
 const RUNS_MIN: usize = 3;
 
-/// What is drawn of a run.
+/// Bar of a run.
 struct Drawn {
     label: String,
     value: Option<f64>,
-    /// Why it does not count, if it does not.
+    /// Reason why the run is not eligible as the best, if any.
     out: Option<String>,
 }
 
-/// Runs that differ in nothing but their clients.
+/// Runs that differ only in the number of clients.
 struct Together {
     heading: Option<String>,
     runs: Vec<Drawn>,
 }
 
-/// The bars of a series over the clients of one population; nothing of another, or of too few or
-/// too many runs.
+/// Draws the runs of a series as bars over the clients of one population. Returns an empty string
+/// if the series varies something else, or has too few or too many runs.
 pub(super) fn chart(series: &Series, layout: Layout) -> String {
     let Some(axis) = series.clients_axis() else {
         return String::new();
@@ -133,8 +133,8 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A bar so many characters long, drawn to an eighth of one; that of a run that does not count is
-/// shaded.
+/// Returns a bar of `length` characters, drawn to an eighth of a character. The bar of a run that
+/// is not eligible is shaded.
 fn bar(length: f64, shaded: bool) -> String {
     const EIGHTHS: [&str; 8] = [
         "", "\u{258f}", "\u{258e}", "\u{258d}", "\u{258c}", "\u{258b}", "\u{258a}", "\u{2589}",
@@ -189,7 +189,7 @@ mod tests {
     const KEYS: [&str; 2] = ["clients.users.rounds.sleep", "clients.users.load.clients"];
 
     #[test]
-    fn bars_are_as_long_as_what_they_stand_for_and_the_best_that_counts_is_marked() {
+    fn bar_length_follows_the_value_and_the_best_run_is_marked() {
         let runs = vec![
             row(["5ms", "2000"], Some(80_000.0), None),
             row(["5ms", "1000"], Some(40_000.0), None),
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(lines[2], "  sleep 5ms");
         assert_eq!(lines[6], "  sleep 100ms");
         let long = |line: &str, of: char| line.chars().filter(|&c| c == of).count();
-        // Sorted by clients; 50 characters stand for 100,000.
+        // Sorted by clients; 50 characters represent 100,000.
         assert_eq!(long(lines[3], '\u{2588}'), 20, "{text}");
         assert_eq!(long(lines[4], '\u{2588}'), 40);
         assert_eq!(long(lines[5], '\u{2591}'), 50);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_does_not_count_is_not_the_best_though_it_did_as_much() {
+    fn ineligible_run_with_equal_output_is_not_the_best() {
         let runs = vec![
             row(["5ms", "1000"], Some(50_000.0), None),
             row(["5ms", "2000"], Some(80_000.0), None),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_whose_last_parts_are_alike_are_told_apart() {
+    fn keys_with_equal_last_parts_get_distinct_names() {
         let keys = ["clients.a.rate", "clients.b.rate", KEYS[1]];
         let runs = ["1/s", "2/s", "3/s"].map(|rate| {
             let mut row = row([rate, rate], Some(1.0), None);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_what_has_no_course() {
+    fn chart_needs_varied_clients_and_enough_runs() {
         let few = vec![row(["5ms", "1000"], Some(1.0), None); 2];
         assert_eq!(chart(&series(KEYS, few), Layout::default()), "");
         let others = vec![row(["5ms", "a"], Some(1.0), None); 4];
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn media_are_drawn_by_their_bit_rate_however_narrow_the_terminal_is() {
+    fn media_chart_shows_bit_rates_even_in_a_narrow_terminal() {
         let runs = vec![row(["5ms", "1000"], None, None); 3];
         let layout = Layout {
             width: 12,

@@ -1,4 +1,4 @@
-//! The columns of a series: which there are, and what a run has in each, in words.
+//! Columns of a series, and the text of a run in each.
 
 use measure::{Meaning, TableColumn, Unit};
 
@@ -6,11 +6,11 @@ use super::figures::Shown;
 use super::{Row, RowOutcome, Series, best, contest};
 use crate::human::{count, digits};
 
-/// The columns of which any run knows a figure, in the order in which they stand.
+/// Columns in which any run has a value, in display order.
 pub(crate) fn of(series: &Series) -> Vec<Shown> {
     let clients = best::of_clients(&series.runs);
     let mut columns = Vec::new();
-    // What the server's processor is shared by stands beside it.
+    // Columns of processor time per unit of output follow the processor columns of the server.
     let mut shared_by = Vec::new();
     let mut meanings = clients.iter().map(|shown| shown.column.meaning);
     let says_served = meanings.any(|meaning| meaning == Meaning::Served);
@@ -27,7 +27,7 @@ pub(crate) fn of(series: &Series) -> Vec<Shown> {
     columns.extend([own(cpu, Unit::Cores), own(peak, Unit::Cores)]);
     columns.extend(shared_by);
     columns.push(own(memory, Unit::Bytes));
-    // What is served says it already.
+    // The column of served clients shows failures already.
     if !says_served {
         columns.push(own(&best::FAILED, Unit::Count));
     }
@@ -39,7 +39,7 @@ pub(crate) fn of(series: &Series) -> Vec<Shown> {
     columns
 }
 
-/// What a run has in a column; none where it is not known.
+/// Returns the text of a run in a column, or `None` if the value is unknown.
 pub(crate) fn text(row: &Row, column: &TableColumn, unit: Unit) -> Option<String> {
     let figures = row.figures.as_ref()?;
     let value = figures.value(column);
@@ -57,7 +57,7 @@ pub(crate) fn text(row: &Row, column: &TableColumn, unit: Unit) -> Option<String
     })
 }
 
-/// What a figure reads as in a column of that unit.
+/// Formats a value for a column of this unit.
 fn in_column(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Count => count(value),
@@ -69,7 +69,8 @@ fn in_column(unit: Unit, value: f64) -> String {
     }
 }
 
-/// The verdict of a run, and what keeps it out of the contest unless the reasons say that anyway.
+/// Returns the verdict of a run, with the reason why it is not eligible unless the reasons state it
+/// anyway.
 pub(crate) fn verdict(row: &Row) -> String {
     let word = match row.outcome {
         RowOutcome::Pass => "PASS",
@@ -85,8 +86,8 @@ pub(crate) fn verdict(row: &Row) -> String {
     }
 }
 
-/// Why a run whose measurement can be trusted is out of the contest; none where a threshold says
-/// it, of which the reasons speak.
+/// Returns the reason why a trusted run is not eligible as the best. Returns `None` for a failed
+/// threshold, which the reasons of the run state.
 pub(crate) fn out_of_contest(row: &Row) -> Option<&str> {
     let why = row.out_of_contest.as_deref();
     why.filter(|why| row.outcome.is_trusted() && *why != contest::THRESHOLD)

@@ -1,5 +1,5 @@
-//! Which runs can be the best of anything: those that served what was asked. A server that sends
-//! too little, or something else, has less to do, so that nothing it saves says anything of it.
+//! Eligibility of runs as the best of a column: a run must have served what was requested. A server
+//! that sends too little, or other content, has less to do, so its savings prove nothing.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::ReportError;
 use crate::human::{count, digits};
 use crate::model::Report;
 
-/// What is said of a run in which all were served and a threshold failed.
+/// Reason for a run in which all clients were served but a threshold failed.
 pub(super) const THRESHOLD: &str = "a threshold failed";
 
-/// How much of the media of each population may be wrong or missing, as a share.
+/// Allowed share of wrong or missing media, by population.
 pub(super) struct Allowed {
     media: Vec<(String, f64)>,
 }
 
-/// What the scenario's own thresholds allow of a metric of a population.
+/// Returns the limit that the scenario's own thresholds set for a metric of a population.
 fn written(report: &Report, population: &str, metric: &str) -> Option<f64> {
     let limits = report.thresholds.iter().filter_map(|result| {
         let threshold = Threshold::parse(&result.threshold).ok()?;
@@ -33,8 +33,8 @@ fn written(report: &Report, population: &str, metric: &str) -> Option<f64> {
 }
 
 impl Allowed {
-    /// 0.1 %, or more where the scenario's own thresholds allow more: the first that the protocol
-    /// names.
+    /// Returns 0.1 % for each population, or more if the scenario's own thresholds allow more. Of
+    /// the metrics that the protocol names for this, the first with a threshold decides.
     pub(super) fn of(report: &Report) -> Allowed {
         let populations = report.populations.iter();
         let populations = populations.map(|population| {
@@ -56,21 +56,21 @@ impl Allowed {
             .map_or(WRONG_ALLOWED, |(_, share)| *share)
     }
 
-    /// What is allowed of all together: as much as where most is.
+    /// Share allowed for all populations together: the largest of their shares.
     fn most(&self) -> f64 {
         let shares = self.media.iter().map(|(_, share)| *share);
         shares.fold(WRONG_ALLOWED, f64::max)
     }
 }
 
-/// How many clients asked, and how many were served.
+/// Number of clients that made a request, and of those that were served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clients {
     pub(super) asked: u64,
     pub(super) served: u64,
 }
 
-/// Counts clients by what became of each.
+/// Counts clients by their outcome.
 pub(super) fn clients(reader: &Reader, allowed: &Allowed) -> Result<Clients, ReportError> {
     let mut found = Clients::default();
     let subjects = reader.subjects().iter();
@@ -82,7 +82,7 @@ pub(super) fn clients(reader: &Reader, allowed: &Allowed) -> Result<Clients, Rep
     for client in reader.clients() {
         let client = client?;
         let failed = client.outcome == Some(ClientOutcome::Failed);
-        // Its time was over before anything could come.
+        // The client ended before anything could arrive.
         if !failed && client.first_media.is_none() {
             continue;
         }
@@ -104,12 +104,12 @@ fn came_right(client: &ClientRow, content: &ContentCheck, allowed: f64) -> bool 
     all.wrong() <= allowed
 }
 
-/// What the streams of a client counted, as far as they count it.
+/// Counts of a client, summed over its streams. A count that a stream lacks is zero.
 #[derive(Default)]
 struct Counts {
     expected: f64,
     received: f64,
-    /// What came and should not have, or not so.
+    /// Packets that should not have arrived: duplicated, late or foreign.
     unwanted: f64,
     damaged: f64,
     broken: Broken,
@@ -142,13 +142,13 @@ impl Counts {
     }
 }
 
-/// What continuity counters tell of streams in which nothing else says what was sent.
+/// Continuity counter results of streams without other information on what was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Broken {
     pub(super) errors: f64,
-    /// Packets that are missing, at least.
+    /// Missing packets, at least.
     pub(super) lost: f64,
-    /// Packets that came.
+    /// Received packets.
     pub(super) packets: f64,
 }
 
@@ -163,8 +163,8 @@ impl Broken {
     }
 }
 
-/// What of a run is too much, in words: the first of what its protocols declare. `count` is the sum
-/// of a metric over the populations.
+/// Describes the first of the protocols' disqualifiers that exceeds its limit. `count` returns the
+/// sum of a metric over the populations.
 pub(super) fn too_much(
     report: &Report,
     declared: &[&Disqualifier],
@@ -182,7 +182,7 @@ pub(super) fn too_much(
     })
 }
 
-/// Why the figures of a run say that it did not serve what was asked.
+/// Returns the reason why a run did not serve what was requested, according to its figures.
 pub(super) fn why(
     report: &Report,
     figures: &Figures,
@@ -224,12 +224,12 @@ pub(super) fn why(
     let unserved = figures.asked - figures.served;
     if words.is_empty() && unserved > 0 {
         let (some, all) = (count(unserved as f64), count(figures.asked as f64));
-        words.push(format!("wrong to {some} of {all}"));
+        words.push(format!("wrong for {some} of {all}"));
     }
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// Why a run cannot be the best of anything; `None` of one that can.
+/// Returns the reason why a run cannot be the best of any column, or `None` if it is eligible.
 pub(super) fn of(row: &Row) -> Option<String> {
     let figures = row.figures.as_ref();
     let word = match row.outcome {

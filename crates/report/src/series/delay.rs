@@ -1,4 +1,4 @@
-//! What a viewer's delay over an emulated link is made of.
+//! Parts of a viewer's delay over an emulated link.
 
 use measure::link::{DOWNLINK, UPLINK};
 use schemars::JsonSchema;
@@ -6,37 +6,38 @@ use schemars::JsonSchema;
 use crate::metrics::{Metrics, tidy};
 use crate::model::Report;
 
-/// How long media was on its way on average, by whose time codes that is known.
+/// Metrics of the delay of media, measured by time codes. The first that all players have is used.
 const ON_THE_WAY: [&str; 2] = ["frame_delay", "datagram_delay"];
 
-/// What is held back before it is sent.
+/// Metric of the delay in the sender's queue.
 const HELD_BACK: &str = "send_queue_delay";
 
-/// How long a player waits before it plays: agreed upon, or else the smallest that would have done.
+/// Metrics of the player's buffer: the negotiated latency, or else the smallest buffer without a
+/// stall.
 const AGREED: &str = "agreed_latency";
 const NEEDED: &str = "playout_buffer";
 
-/// A viewer's delay and its parts, in seconds. The parts of `media` are means, because only means
+/// Delay of a viewer and its parts, in seconds. The parts of `media` are means, because only means
 /// add up. `viewer` is not the sum of `media` and `buffer`: the buffer absorbs the same waits that
 /// raise the mean.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct DelayParts {
-    /// From when media was due at its source to when it came to the players: sender, link and the
-    /// rest.
+    /// Delay between the time at which media was due at its source and its arrival at the players:
+    /// sender, link and the rest.
     pub media: f64,
-    /// What publishers' connections held back; null where nothing is published, or it is not
+    /// Delay in the connections of publishers; null if nothing is published or the delay is not
     /// measured.
     pub sender: Option<f64>,
-    /// What the emulated link took, as its own record says: the mean over all packets on the way
-    /// from the publishers, and on that to the players.
+    /// Delay on the emulated link according to its own record: the mean over all packets from the
+    /// publishers, plus the mean over all packets to the players.
     pub link: f64,
-    /// What is left: the server, and the wait for what was lost and sent again.
+    /// Remaining delay: the server, and the wait for retransmissions of lost packets.
     pub rest: f64,
-    /// What players wait before they play: the latency agreed upon, or the smallest buffer without
-    /// a stall.
+    /// Delay of the player's buffer: the negotiated latency, or the smallest buffer without a
+    /// stall.
     pub buffer: Option<f64>,
-    /// Delay on the viewer's screen: the delay of media without waits, plus the buffer. Without an
-    /// agreed latency, this is the longest delay of any frame.
+    /// Delay on the viewer's screen: the delay of media without waits, plus the buffer. Without a
+    /// negotiated latency, this is the longest delay of any frame.
     pub viewer: Option<f64>,
 }
 
@@ -44,7 +45,7 @@ fn publishes(metrics: &Metrics) -> bool {
     metrics.value("sent_bytes").is_some_and(|bytes| bytes > 0.0)
 }
 
-/// The mean over several populations or directions, each as heavy as it has values.
+/// Returns the mean over several populations or directions, weighted by their number of values.
 fn mean<'a>(of: impl Iterator<Item = &'a Metrics>, name: &str) -> Option<f64> {
     let known = of.filter_map(|metrics| metrics.distribution(name));
     let (sum, count) = known.fold((0.0, 0.0), |(sum, count), one| {
@@ -53,13 +54,13 @@ fn mean<'a>(of: impl Iterator<Item = &'a Metrics>, name: &str) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// How far the parts may be beside the whole before they are taken for parts of something else, in
-/// seconds.
+/// Maximum excess of the parts over the whole, in seconds. With a larger excess they are not parts
+/// of the same delay.
 const TOLERANCE: f64 = 0.001;
 
-/// The parts; `shortest` gives the smallest value of a distribution over all players. None without
-/// a link for all, or where not all players know when media was due. So a part is never of some
-/// populations, and another of others.
+/// Returns the parts of the delay. `shortest` returns the smallest value of a distribution over all
+/// players. Returns `None` unless every population has a link and all players know when media was
+/// due. All parts therefore cover the same populations.
 pub(super) fn parts(report: &Report, shortest: impl Fn(&str) -> Option<f64>) -> Option<DelayParts> {
     let populations = || report.populations.iter().map(|one| &one.metrics);
     let publishers = || populations().filter(|metrics| publishes(metrics));
@@ -67,7 +68,7 @@ pub(super) fn parts(report: &Report, shortest: impl Fn(&str) -> Option<f64>) -> 
     let all_know = |name: &&&str| players().all(|metrics| metrics.distribution(name).is_some());
     let known = ON_THE_WAY.iter().find(all_know)?;
     let media = mean(players(), known)?;
-    // A direction that all share, or that each population of that kind has for itself.
+    // Either one direction for all populations, or one for each of them.
     let direction = |way: &str, to_publish: bool| {
         let of = |whose: &str| {
             let mut links = report.links.iter();

@@ -1,4 +1,4 @@
-//! What a table says of one run.
+//! Figures of one run of a series.
 
 use std::collections::BTreeMap;
 
@@ -8,77 +8,78 @@ use schemars::JsonSchema;
 
 use super::delay::DelayParts;
 
-/// The figures of one run, over all its populations. What is null is unknown.
+/// Figures of one run over all its populations. Null means unknown.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Figures {
-    /// The most clients that got media, or whose connection for messages stood, at the end of any
-    /// second.
+    /// Largest number of clients that received media, or whose connection for messages was open, at
+    /// the end of any second.
     pub playing: u64,
-    /// Clients that asked for media, or for such a connection. Who was ended by the plan before any
-    /// came is not among them.
+    /// Number of clients that requested media or a connection for messages. Clients that the plan
+    /// ended before anything arrived do not count.
     pub asked: u64,
-    /// Of these, the clients that were served: they did not fail, what they asked for came, and no
-    /// more of it was lost or wrong than is allowed (0.1 %, or what the scenario's own threshold on
-    /// `wrong` or else `loss` allows, if that is more).
+    /// Number of these clients that were served: they did not fail, they received what they
+    /// requested, and no more of it was lost or wrong than is allowed (0.1 %, or the limit of the
+    /// scenario's own threshold on `wrong` or else `loss`, if that is higher).
     pub served: u64,
-    /// Media, or messages sent, in bit/s: half of the seconds in which there was any had at least
-    /// as much. So neither a beginning nor an end in which few play makes it smaller.
+    /// Bit rate of media, or of the messages sent, in bit/s: the median over the seconds with any.
+    /// A start or an end with few playing clients therefore does not reduce it.
     pub bitrate: Option<f64>,
-    /// The same over the whole run, as the run's own report says.
+    /// Mean bit rate over the whole run in bit/s, as in the run's own report.
     pub bitrate_mean: Option<f64>,
-    /// Messages that were acknowledged a second: half of the seconds in which any were had at least
-    /// as many. Null where none are sent.
+    /// Acknowledged messages per second: the median over the seconds with any. Null if no messages
+    /// are sent.
     pub messages: Option<f64>,
-    /// Packets of media that came, first copies only; where their source stamps datagrams, these.
+    /// Packets of media received, first copies only. If the source stamps datagrams, these are
+    /// counted instead.
     pub received: u64,
-    /// The share of the expected packets that never came.
+    /// Share of the expected packets that never arrived.
     pub loss: Option<f64>,
-    /// The share of the packets that emulated links lost on their way to the clients; null where
-    /// there is none.
+    /// Share of the packets that emulated links lost on the way to the clients; null without such
+    /// links.
     pub link_loss: Option<f64>,
-    /// What a viewer's delay is made of, where media with time codes came over an emulated link.
+    /// Parts of a viewer's delay, if media with time codes arrived over an emulated link.
     pub delay: Option<DelayParts>,
-    /// The share of what should have come, or came, that is wrong, where the content can be
-    /// checked.
+    /// Share of the expected and the unwanted packets that is missing, damaged or unwanted; null if
+    /// the content cannot be checked.
     pub wrong: Option<f64>,
-    /// Half of the clients had media at most so long after their first request was due, in seconds.
+    /// Median delay from the time the first request was due to the first media, in seconds.
     pub startup_delay_p50: Option<f64>,
-    /// 95 % of the clients did.
+    /// 95th percentile of that delay, in seconds.
     pub startup_delay_p95: Option<f64>,
-    /// The mean jitter (RFC 3550), in seconds.
+    /// Mean jitter (RFC 3550), in seconds.
     pub jitter: Option<f64>,
-    /// The share of the packets whose time is not known to be that of their arrival.
+    /// Share of the packets that may have the time of reading instead of the time of arrival.
     pub timed_by_reading: Option<f64>,
-    /// The mean of the server's processor time, in cores.
+    /// Mean processor usage of the server, in cores.
     pub server_cpu: Option<f64>,
-    /// The same of the second in which it was largest.
+    /// Largest processor usage of the server in a second, in cores.
     pub server_cpu_peak: Option<f64>,
-    /// The same mean, for each Gb/s of media that came right (`bitrate_mean` without what came
-    /// again, was foreign or damaged). Null where it cannot be told what is right.
+    /// Mean processor usage of the server in cores, per Gb/s of correct media (`bitrate_mean`
+    /// without duplicated, foreign and damaged media). Null if the correct share of the media is
+    /// unknown.
     pub cpu_per_gbit: Option<f64>,
-    /// The server's processor time for each message that was acknowledged, in seconds. Null where
-    /// clients do anything else too.
+    /// Processor time of the server per acknowledged message, in seconds. Null if clients do
+    /// anything else as well.
     pub cpu_per_message: Option<f64>,
-    /// The most memory of the server's own (USS), in bytes; where that is unknown, its resident
-    /// set.
+    /// Largest memory of the server alone (USS), in bytes; its resident set if that is unknown.
     pub server_memory: Option<f64>,
-    /// Clients that failed.
+    /// Number of failed clients.
     pub failed: u64,
-    /// Whether no bound of the tester's health was crossed so far that the measurement is invalid;
-    /// null of a run that was cut off.
+    /// True if no limit of the tester's health was exceeded so far that the measurement is invalid;
+    /// null for a run that was cut off.
     pub tester_fit: Option<bool>,
-    /// What else the table has columns of, by their names: a metric of the clients' protocol, with
-    /// the statistic behind it.
+    /// Values of the other columns of the table, by name: each a metric of the clients' protocol,
+    /// with the statistic behind it.
     pub columns: BTreeMap<&'static str, Option<f64>>,
-    /// The columns that the clients' protocols have, in their order.
+    /// Columns of the clients' protocols, in their order.
     #[serde(skip)]
     pub(super) shown: Vec<Shown>,
-    /// Why it cannot be the best of anything, as far as its figures tell.
+    /// Reason in these figures why the run is not eligible as the best, if any.
     #[serde(skip)]
     pub(super) contest: Option<String>,
 }
 
-/// A column that a run has.
+/// Column of a run, with the unit of its values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shown {
     pub(crate) column: &'static TableColumn,
@@ -86,8 +87,8 @@ pub(crate) struct Shown {
 }
 
 impl Figures {
-    /// The figure of a column that every run has, whatever its clients speak: `None` where there
-    /// is no such figure.
+    /// Returns the value of a column that every run has, regardless of the protocol. Returns `None`
+    /// for any other column.
     pub(super) fn own(&self, column: &TableColumn) -> Option<Option<f64>> {
         match column.meaning {
             Meaning::BitRate => return Some(self.bitrate),
@@ -118,14 +119,14 @@ impl Figures {
         })
     }
 
-    /// What it has in a column.
+    /// Returns the value in a column.
     pub(crate) fn value(&self, column: &TableColumn) -> Option<f64> {
         let further = || self.columns.get(column.name).copied();
         self.own(column).or_else(further).flatten()
     }
 
-    /// Whether so many of the packets' times are those of reading that a figure made of them may
-    /// be, too.
+    /// Returns `true` if a value of this column may come from times of reading, because too many
+    /// packets have no time of arrival.
     pub(crate) fn is_doubtful(&self, column: &TableColumn) -> bool {
         let enough = match column.statistic {
             Statistic::Quantile(share) => 1.0 - share,

@@ -1,33 +1,33 @@
-//! The first value with which a run passes, of a series that looks for it.
+//! First passing value of a key, in a series that searches for it.
 
 use schemars::JsonSchema;
 
 use super::{RowOutcome, Series};
 
-/// What was found with one combination of the other values.
+/// Result of the search for one combination of the other values.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Found {
-    /// The other values that are varied, by their keys.
+    /// Other varied values, by key.
     #[serde(serialize_with = "super::scaling::as_map")]
     #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub with: Vec<(String, String)>,
-    /// The key.
+    /// Key whose values are searched.
     pub key: String,
-    /// The first of its values with which a run passed, and with every later one that was tried;
-    /// null where the last did not.
+    /// First value with which a run passed, as did every later value that was tried; null if the
+    /// last value did not pass.
     pub passed: Option<String>,
-    /// The last value before it that was tried; null where there is none.
+    /// Last tried value before it; null if no value before it was tried.
     pub not_passed: Option<String>,
-    /// How the run with that came out.
+    /// Outcome of the run with the value in `not_passed`.
     pub outcome: Option<RowOutcome>,
-    /// Whether the search came to its end. Where it did not, an earlier value may pass as well.
+    /// True if the search ended. Otherwise an earlier value may pass as well.
     pub finished: bool,
 }
 
-/// Values that were tried, and how the run with each came out.
+/// Tried values, with the outcome of each run.
 type Tried<'a> = Vec<(&'a str, RowOutcome)>;
 
-/// What was found with each combination of the other values.
+/// Returns the result of the search for each combination of the other values.
 pub(super) fn of(series: &Series, key: &str) -> Vec<Found> {
     let Some(axis) = series.varied.iter().position(|varied| varied == key) else {
         return Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn of(series: &Series, key: &str) -> Vec<Found> {
     }
     all.into_iter()
         .map(|(with, mut runs)| {
-            // Runs that a search can do without are struck from the series when it ends.
+            // When a search ends, it removes the runs that it did not need from the series.
             let planned = runs.len();
             runs.retain(|(_, outcome)| *outcome != RowOutcome::Planned);
             let finished = runs.len() == planned;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_was_cut_off_says_so() {
+    fn interrupted_search_is_reported_as_cut_off() {
         use RowOutcome::{Fail, Pass, Planned};
         let whole = found(&[Fail, Pass, Pass]);
         assert_eq!((whole.passed.as_deref(), whole.finished), (Some("1"), true));

@@ -1,5 +1,5 @@
-//! Reports of a series: one row a run, out of the run files and of nothing else; the index says
-//! only which there are.
+//! Reports of a series, with one row per run. All figures come from the run files; the index only
+//! lists the runs.
 
 mod best;
 mod capacity;
@@ -38,45 +38,45 @@ use crate::model::Report;
 use crate::source::open;
 use crate::time::rfc3339;
 
-/// The version of the JSON report of a series. It grows when a name goes away or changes its
-/// meaning; names may be added without.
+/// Version of the JSON report of a series. It increases when a key is removed or changes its
+/// meaning, but not when a key is added.
 pub const SERIES_VERSION: u32 = 1;
 
-/// The most run files of a folder that are read.
+/// Maximum number of run files that are read from a folder.
 const MOST_RUNS: usize = 10_000;
 
-/// A series, reported. Units are those of the SI: seconds, bit/s, bytes, shares from 0 to 1.
+/// Report of a series. Units are those of the SI: seconds, bit/s, bytes, shares from 0 to 1.
 #[derive(Clone, Debug, serde::Serialize, JsonSchema)]
 pub struct Series {
-    /// Version of this format. It grows when a name goes away or changes its meaning.
+    /// Version of this format. It increases when a key is removed or changes its meaning.
     pub series_version: u32,
-    /// Version of streamgauge that made the series; null where the index is missing.
+    /// Version of streamgauge that made the series; null if the index is missing.
     pub streamgauge: Option<String>,
-    /// The scenario's name.
+    /// Name of the scenario.
     pub name: String,
-    /// When it began: date and time (RFC 3339), in UTC; null where the index is missing.
+    /// Start of the series: date and time (RFC 3339), in UTC; null if the index is missing.
     pub started_at: Option<String>,
-    /// Whether it came to its end. False where streamgauge was killed or still runs; null where the
+    /// True if the series ended. False if streamgauge was killed or is still running; null if the
     /// index is missing.
     pub ended: Option<bool>,
-    /// The keys that are varied, the slowest first.
+    /// Varied keys, the one that changes most slowly first.
     pub varied: Vec<String>,
-    /// The runs, in order.
+    /// Runs of the series, in order.
     pub runs: Vec<Row>,
-    /// With how many clients most messages were acknowledged: one entry for each combination of the
-    /// other values. Empty unless the clients of one population are varied, and clients send
+    /// Number of clients with the most acknowledged messages: one entry for each combination of the
+    /// other values. Empty unless the clients of one population are varied and clients send
     /// messages.
     pub most_messages: Vec<MostMessages>,
-    /// How far the server went with everything else alike: one entry for each combination of the
+    /// Capacity of the server, with all other values equal: one entry for each combination of the
     /// other values. Empty unless the clients of one population are varied.
     pub capacity: Vec<Capacity>,
-    /// The first value of a key with which a run passed, with everything else alike: one entry for
-    /// each combination of the other values. Empty unless the scenario asked for it with `find`.
+    /// First value of a key with which a run passed, with all other values equal: one entry for
+    /// each combination of the other values. Empty unless the scenario requests it with `find`.
     pub found: Vec<Found>,
-    /// The model of the server, fitted to its output: one for each combination of the other values.
-    /// Empty unless the clients of one population are varied.
+    /// Model of the server, fitted to its output: one entry for each combination of the other
+    /// values. Empty unless the clients of one population are varied.
     pub scaling: Vec<Scaling>,
-    /// Where the report was made from.
+    /// Folder of the series. Empty if the series is not kept.
     #[serde(skip)]
     pub folder: PathBuf,
 }
@@ -84,27 +84,28 @@ pub struct Series {
 /// A run of a series.
 #[derive(Clone, Debug, serde::Serialize, JsonSchema)]
 pub struct Row {
-    /// The value of each key that is varied, in the order of `varied`, as the scenario writes it.
+    /// Value of each varied key, in the order of `varied`, as written in the scenario.
     pub values: Vec<String>,
-    /// The name of its run file in the folder.
+    /// Name of the run file in the folder.
     pub file: String,
-    /// How it came out.
+    /// Outcome of the run.
     pub outcome: RowOutcome,
-    /// Why: what failed, what makes the measurement invalid, or what kept it from beginning.
+    /// Reasons for the outcome: failed thresholds, what makes the measurement invalid, or why the
+    /// run could not begin.
     pub reasons: Vec<String>,
-    /// What was measured; null of a run without a run file.
+    /// Figures of the run; null for a run without a run file.
     pub figures: Option<Figures>,
-    /// Why it cannot be the best of anything: it did not pass, not every client was served, or what
-    /// they got was wrong. Null of a run that served what was asked.
+    /// Reason why the run cannot be the best of any column: it did not pass, some clients were not
+    /// served, or they received wrong content. Null for a run that served what was requested.
     pub out_of_contest: Option<String>,
-    /// The columns (names of fields of `figures`, or in `figures.columns`) in which it is the best
-    /// of all runs that served what was asked: the largest of `playing`, `served`, `bitrate` and
-    /// `received`, the smallest of the others. None is marked in a column in which all runs are
-    /// alike.
+    /// Columns (names of fields of `figures`, or of entries in `figures.columns`) in which the run
+    /// is the best of all runs that served what was requested: the largest `playing`, `served`,
+    /// `bitrate` and `received`, the smallest of the others. No run is marked in a column with
+    /// equal values in all runs.
     pub best: Vec<&'static str>,
 }
 
-/// How a run of a series came out.
+/// Outcome of a run of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RowOutcome {
@@ -112,18 +113,18 @@ pub enum RowOutcome {
     Pass,
     /// A threshold did not hold, and the measurement can be trusted.
     Fail,
-    /// The measurement cannot be trusted, whatever the thresholds say; or it was cut off.
+    /// The measurement cannot be trusted, whatever the thresholds say, or the run was cut off.
     Invalid,
-    /// The user stopped it before its planned end.
+    /// The user stopped the run before its planned end.
     Stopped,
-    /// It could not begin.
+    /// The run could not begin.
     NotBegun,
-    /// It has not had its turn: the series ended before, or goes on.
+    /// The run was not made: the series ended before, or is still going on.
     Planned,
 }
 
 impl RowOutcome {
-    /// As it is written in JSON.
+    /// Name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             RowOutcome::Pass => "pass",
@@ -135,18 +136,19 @@ impl RowOutcome {
         }
     }
 
-    /// Whether what it measured can be held against other runs.
+    /// Returns `true` if the measurement can be compared with other runs.
     pub fn is_trusted(self) -> bool {
         matches!(self, RowOutcome::Pass | RowOutcome::Fail)
     }
 }
 
 impl Series {
-    /// Reads the report out of a series' folder. `catalogue` finds the metrics of a kind of
+    /// Reads the report of the series in `folder`. `catalogue` returns the metrics of a kind of
     /// subject: `server`, `tester`, or a protocol's name.
     ///
     /// # Errors
-    /// Where it is no folder of a series. A run file that cannot be read is a row that says so.
+    /// Fails if `folder` is not the folder of a series. A run file that cannot be read becomes a
+    /// row with the error.
     pub fn open(
         folder: &Path,
         catalogue: impl Fn(&str) -> Option<Catalogue> + Copy,
@@ -214,7 +216,7 @@ impl Series {
         series.finished()
     }
 
-    /// Every run file of the folder says itself what was varied.
+    /// Reads a series without its index: each run file states itself what was varied.
     fn without_index(
         folder: &Path,
         catalogue: impl Fn(&str) -> Option<Catalogue> + Copy,
@@ -256,7 +258,7 @@ impl Series {
                 scaling: Vec::new(),
                 folder: folder.to_owned(),
             });
-            // Of another series.
+            // A run of another series.
             if about.keys != series.varied || about.name != series.name {
                 continue;
             }
@@ -275,7 +277,8 @@ impl Series {
         self
     }
 
-    /// The population whose clients one of the keys sets, as the place of that key.
+    /// Returns the index of the key that sets the clients of a population. Returns `None` unless
+    /// there is exactly one.
     pub(crate) fn clients_axis(&self) -> Option<usize> {
         let is_clients = |key: &str| {
             let parts: Vec<&str> = key.split('.').collect();
@@ -292,7 +295,7 @@ impl Series {
         }
     }
 
-    /// The runs with each combination of the other values, in the order in which these first come.
+    /// Groups the runs by the other values, in the order of their first appearance.
     fn by_the_others(&self, axis: usize) -> Vec<Group<'_>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for row in &self.runs {
@@ -323,13 +326,13 @@ impl Series {
     }
 }
 
-/// Runs that differ in nothing but their clients.
+/// Runs that differ only in the number of clients.
 struct Group<'a> {
     others: Vec<(String, String)>,
     rows: Vec<(u64, &'a Row)>,
 }
 
-/// What a run file says of the series that it is of.
+/// Series that a run file belongs to.
 struct About {
     name: String,
     keys: Vec<String>,

@@ -1,35 +1,35 @@
-//! With how many clients most messages were acknowledged.
+//! Number of clients with the most acknowledged messages.
 
 use schemars::JsonSchema;
 
 use super::{LeftOut, Row, Series};
 
-/// From which share of the most on a run counts as nearly as good: what runs alike differ by.
+/// Share of the maximum that counts as nearly as good: identical runs differ by as much.
 const NEARLY: f64 = 0.95;
 
-/// With how many clients most messages were acknowledged a second, with everything else alike: the
-/// best concurrency.
+/// Number of clients with the most acknowledged messages per second, with all other values equal:
+/// the best concurrency.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct MostMessages {
-    /// The other values that are varied, by their keys.
+    /// Other varied values, by key.
     #[serde(serialize_with = "super::scaling::as_map")]
     #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub with: Vec<(String, String)>,
-    /// The key of the clients.
+    /// Key that sets the number of clients.
     pub key: String,
-    /// How many clients; of equals the fewest. Null where no run served what was asked.
+    /// Number of clients; of equal maxima, the smallest. Null if no run served what was requested.
     pub clients: Option<u64>,
-    /// How many messages a second, as in `figures.messages`.
+    /// Messages per second, as in `figures.messages`.
     pub messages: Option<f64>,
-    /// The fewest clients with at least 95 % of it.
+    /// Smallest number of clients with at least 95 % of these messages.
     pub nearly_with: Option<u64>,
-    /// Whether no run that counts had more clients, so that more of them may do more.
+    /// True if no eligible run had more clients, so that the maximum may be higher.
     pub at_the_end: bool,
-    /// The runs that do not count, and why (`out_of_contest`).
+    /// Runs that are not eligible, with the reason (`out_of_contest`).
     pub left_out: Vec<LeftOut>,
 }
 
-/// The most for each combination of the other values; nothing where no run had messages.
+/// Returns the maximum for each combination of the other values. Empty if no run had messages.
 pub(super) fn of(series: &Series) -> Vec<MostMessages> {
     let Some(axis) = series.clients_axis() else {
         return Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn of(series: &Series) -> Vec<MostMessages> {
                 }
             }
             counted.sort_by_key(|(clients, _)| *clients);
-            // The first of equals is the one with the fewest clients.
+            // Of equal maxima, the run with the fewest clients stays.
             let best = counted
                 .iter()
                 .copied()

@@ -1,7 +1,6 @@
-//! What a table and a chart call the keys that are varied.
+//! Names of the varied keys in tables and charts.
 
-/// What the columns of the varied keys are called: their last part, and as much before it as tells
-/// them apart.
+/// Shortens each key to its last part, and to as many parts before it as make it unique.
 pub(crate) fn short_names(keys: &[String]) -> Vec<String> {
     let parts: Vec<Vec<&str>> = keys.iter().map(|key| key.split('.').collect()).collect();
     let last = |at: usize, number: usize| {

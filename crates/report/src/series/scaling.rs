@@ -1,4 +1,4 @@
-//! The model of the server: the universal scalability law, fitted to what it put out.
+//! Model of the server: the universal scalability law, fitted to its output.
 
 use measure::usl::{self, Point};
 use schemars::JsonSchema;
@@ -8,66 +8,67 @@ use super::{Row, RowOutcome, Series};
 use crate::metrics::tidy;
 
 /// The universal scalability law, `X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))`, fitted
-/// to the bit rates (`figures.bitrate`) of the runs that differ in nothing but the clients N of one
-/// population. Nonlinear least squares; the intervals are of 95 % confidence, by Wald: the estimate
-/// plus and minus the t quantile times the standard error out of the covariance, cut at the bounds.
+/// to the bit rates (`figures.bitrate`) of the runs that differ only in the number of clients N of
+/// one population. The fit is by nonlinear least squares. The intervals have 95 % confidence
+/// (Wald): the estimate plus and minus the t quantile times the standard error from the covariance,
+/// cut at the bounds.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Scaling {
-    /// The other values that are varied, by their keys.
+    /// Other varied values, by key.
     #[serde(serialize_with = "as_map")]
     #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub with: Vec<(String, String)>,
-    /// The key of the clients.
+    /// Key that sets the number of clients.
     pub key: String,
-    /// How many runs it was fitted to.
+    /// Number of runs in the fit.
     pub points: usize,
-    /// The runs that were left out, and why.
+    /// Runs that were left out, with the reason.
     pub left_out: Vec<LeftOut>,
-    /// Why nothing was fitted, or no knee is claimed; null where all is known.
+    /// Reason why nothing was fitted or no knee is claimed; null if everything is known.
     pub refused: Option<String>,
-    /// What one client alone gets, in bit/s.
+    /// Output for a single client, in bit/s.
     pub lambda: Option<Interval>,
     /// Contention: the share of the work that must queue, from 0 to 1.
     pub sigma: Option<Interval>,
-    /// Coherency: what keeping the parts in step costs, for each pair of clients.
+    /// Coherency: the cost of keeping the parts in step, for each pair of clients.
     pub kappa: Option<Interval>,
-    /// The share of the output's variance that the law explains; 1 is all of it.
+    /// Share of the output's variance that the law explains; 1 is all of it.
     pub r_squared: Option<f64>,
-    /// The standard deviation of what it does not explain, in bit/s.
+    /// Standard deviation of the output that the law does not explain, in bit/s.
     pub residual: Option<f64>,
-    /// Where the output is largest: sqrt((1 - sigma) / kappa) clients. Null where the interval of
-    /// `kappa` contains 0, so that no curvature was seen.
+    /// Maximum of the output, at sqrt((1 - sigma) / kappa) clients. Null if the interval of `kappa`
+    /// contains 0, so that no curvature was seen.
     pub knee: Option<Knee>,
 }
 
-/// An estimate and its interval of 95 % confidence.
+/// An estimate with its interval of 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Interval {
-    /// The estimate.
+    /// Estimate.
     pub value: f64,
-    /// The lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// Where the output is largest.
+/// Maximum of the output.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Knee {
-    /// How many clients.
+    /// Number of clients.
     pub clients: Interval,
-    /// The predicted maximum, in bit/s.
+    /// Predicted maximum, in bit/s.
     pub bitrate: Interval,
-    /// Whether it lies within what was measured. Else it is extrapolated.
+    /// True if the maximum is within the measured range. Otherwise it is extrapolated.
     pub measured: bool,
 }
 
-/// A run that the model leaves out.
+/// A run that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
 pub struct LeftOut {
-    /// How many clients it had.
+    /// Number of clients of the run.
     pub clients: u64,
-    /// Why.
+    /// Reason for leaving out the run.
     pub reason: String,
 }
 
@@ -78,7 +79,7 @@ pub(super) fn as_map<S: Serializer>(
     serializer.collect_map(list.iter().map(|(key, value)| (key, value)))
 }
 
-/// The model for each combination of the other values.
+/// Returns the model for each combination of the other values.
 pub(super) fn of(series: &Series) -> Vec<Scaling> {
     let Some(axis) = series.clients_axis() else {
         return Vec::new();
@@ -103,7 +104,7 @@ pub(super) fn of(series: &Series) -> Vec<Scaling> {
         .collect()
 }
 
-/// The bit rate of a run, or why it says nothing of the server.
+/// Returns the bit rate of a run, or the reason why it says nothing about the server.
 fn output(row: &Row) -> Result<f64, String> {
     let figures = match (row.outcome, &row.figures) {
         (RowOutcome::Pass | RowOutcome::Fail, Some(figures)) => figures,

@@ -1,4 +1,4 @@
-//! From a run file to the figures of one run.
+//! Computation of a run's figures from its run file.
 
 use measure::link::DOWNLINK;
 use measure::metric::MetricSource;
@@ -15,7 +15,7 @@ use crate::metrics::{Metrics, tidy};
 use crate::model::Report;
 use crate::source::is_population;
 
-/// What is added up over the populations, window by window.
+/// Sums over the populations, window by window.
 #[derive(Default)]
 struct Sums {
     playing: f64,
@@ -26,7 +26,7 @@ struct Sums {
     totals: Vec<Totals>,
 }
 
-/// The most windows whose bit rates are kept, for the one in their middle: some twelve days.
+/// Maximum number of windows whose bit rates are kept for the median: about twelve days.
 const MOST_WINDOWS: usize = 1 << 20;
 
 fn populations(reader: &Reader) -> impl Iterator<Item = &Subject> {
@@ -71,7 +71,7 @@ impl Sums {
             };
             sums.payload += payload;
             sums.seconds += seconds;
-            // The sliver in which a run ends is no second.
+            // The fraction of a second in which a run ends is too short for a rate.
             let whole = seconds >= SHORTEST_WINDOW;
             if payload > 0.0 && whole && sums.rates.len() < MOST_WINDOWS {
                 sums.rates.push(payload * 8.0 / seconds);
@@ -95,7 +95,7 @@ impl Sums {
         self.value(name).unwrap_or(0.0)
     }
 
-    /// Media that came right, in bit/s.
+    /// Bit rate of correct media, in bit/s.
     fn right_rate(&self) -> Option<f64> {
         let mut sum = 0.0;
         for totals in &self.totals {
@@ -104,7 +104,8 @@ impl Sums {
                 continue;
             };
             let payload = count(content.payload);
-            // First copies are all that counts as media where nothing else is known to be wrong.
+            // Without a metric of wrong content, all media is correct: only first copies count as
+            // media.
             let share = match totals.catalogue().find(WRONG) {
                 None => 1.0,
                 Some(_) if payload == 0.0 => 0.0,
@@ -132,7 +133,7 @@ impl Sums {
     }
 }
 
-/// What half of them reached.
+/// Returns the median, the upper one of an even number of rates.
 fn middle_of(rates: &mut [f64]) -> Option<f64> {
     let middle = rates.len() / 2;
     if rates.is_empty() {
@@ -142,7 +143,7 @@ fn middle_of(rates: &mut [f64]) -> Option<f64> {
     Some(*rate)
 }
 
-/// What the window counted of what a column of the table shows the rate of.
+/// Returns the value in a window of the counter whose rate a column shows.
 fn counter_behind(subject: &Subject, window: &Window, meaning: Meaning) -> f64 {
     let counter = subject.catalogue.counter_behind(meaning);
     let count = counter.and_then(|id| window.counters.get(usize::from(id.0)));
@@ -159,7 +160,7 @@ fn level(subject: &Subject, window: &Window, name: &str) -> f64 {
     }
 }
 
-/// The share of the packets that links lost on their way to the clients.
+/// Returns the share of packets that links lost on the way to the clients.
 fn link_loss(report: &Report) -> Option<f64> {
     let links = report
         .links
@@ -174,7 +175,7 @@ fn link_loss(report: &Report) -> Option<f64> {
     (all > 0.0).then(|| tidy(lost / all))
 }
 
-/// The figures of a run, out of its run file and its report.
+/// Computes the figures of a run from its run file and its report.
 pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, ReportError> {
     let mut sums = Sums::of(reader)?;
     let allowed = Allowed::of(report);

@@ -1,4 +1,4 @@
-//! A series for a terminal: the table, how far the server went, and its model.
+//! Terminal output of a series: the table, the capacity of the server, and its model.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,23 +13,23 @@ use crate::gate;
 use crate::human::count;
 use crate::terminal::{Layout, fold, one_line};
 
-/// The longest value that a column of its own shows.
+/// Maximum width of a column of values.
 const VALUE_MAX: usize = 24;
 
-/// How many runs that did not pass have their reasons shown.
+/// Number of runs that did not pass whose reasons are shown.
 const REASONS_SHOWN: usize = 5;
 
-/// How soon columns are left out that are zero in every run.
+/// Hiding order of columns that are zero in every run.
 const SAYS_NOTHING: u8 = 1;
 
-/// A column: its two lines of heading, and a cell for each row.
+/// A column of the table: two heading lines, and a cell for each row.
 struct Column {
     heading: [String; 2],
     cells: Vec<Cell>,
-    /// Words stand on the left, numbers on the right.
+    /// True for words. Numbers are right-aligned.
     left: bool,
-    /// Of a column that may be left out where there is no room: how soon, the smallest first, and
-    /// what is said of it then.
+    /// Set if the column may be hidden when space is short: its hiding order, smallest first, and
+    /// the text that names it when it is hidden.
     silent: Option<(u8, String)>,
 }
 
@@ -65,8 +65,8 @@ impl Column {
     }
 }
 
-/// The table and what follows from it, ready to be printed. Columns that do not fit stand below,
-/// with the varied values again.
+/// Formats the table and the conclusions from it. Columns that do not fit follow below, with the
+/// varied values repeated.
 pub fn table(series: &Series, layout: Layout) -> String {
     let mut text = String::new();
     let paint = layout.paint;
@@ -75,7 +75,7 @@ pub fn table(series: &Series, layout: Layout) -> String {
         series.name,
         series.runs.len(),
         match series.ended {
-            Some(false) => ", cut off or still going on",
+            Some(false) => ", cut off or still running",
             _ => "",
         }
     );
@@ -91,14 +91,15 @@ pub fn table(series: &Series, layout: Layout) -> String {
     let mut legend = Vec::new();
     if series.runs.iter().any(|row| !row.best.is_empty()) {
         legend.push(
-            "* the best of its column among the runs that passed and served every client right: the most clients, \
-             messages, Mb/s and packets, the least of all others"
+            "* the best of its column among the runs that passed and served every client correctly: the most clients, \
+             messages, Mb/s and packets, the smallest value otherwise"
                 .to_owned(),
         );
     }
     let doubtful = |column: &Column| column.cells.iter().any(|cell| cell.text.starts_with('~'));
     if figures.iter().any(doubtful) {
-        let what = "~ not to be trusted: so many packets were timed when they were read, not when they came";
+        let what =
+            "~ unreliable: too many packets were timed when they were read, not when they arrived";
         legend.push(what.to_owned());
     }
     if !left_out.is_empty() {
@@ -131,8 +132,8 @@ pub fn table(series: &Series, layout: Layout) -> String {
     gate::lines(&text, paint.colour).into_owned()
 }
 
-/// The verdict of each run with the values that it sets, and below it the first reason: what is left
-/// of a series for who wants quiet.
+/// Formats the verdict of each run with its varied values, followed by its first reason. This is
+/// the quiet output of a series.
 pub fn headlines(series: &Series, layout: Layout) -> String {
     let mut text = String::new();
     let paint = layout.paint;
@@ -163,8 +164,8 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
     gate::lines(&text, paint.colour).into_owned()
 }
 
-/// Values cut to what a column shows. Where that leaves some alike that are not, what all begin
-/// with goes first.
+/// Truncates values to the width of a column. If different values become equal by this, their
+/// common beginning is removed instead.
 fn told_apart(texts: Vec<String>) -> Vec<String> {
     let cut = |text: &String| crate::terminal::cut(text, VALUE_MAX);
     let shown: Vec<String> = texts.iter().map(cut).collect();
@@ -269,8 +270,8 @@ fn figure_columns(series: &Series) -> Vec<Column> {
     columns
 }
 
-/// Leaves out columns that say least until all fit beside each other, and gives what was left out.
-/// Where that is not enough, only those go that say nothing.
+/// Hides columns in hiding order until all fit side by side, and returns the texts that name the
+/// hidden ones. If that is not enough, hides only the columns without information.
 fn fitting(values: &[Column], figures: Vec<Column>, width: usize) -> (Vec<Column>, Vec<String>) {
     let mut order: Vec<(u8, usize)> = figures
         .iter()
@@ -281,7 +282,7 @@ fn fitting(values: &[Column], figures: Vec<Column>, width: usize) -> (Vec<Column
     let mut out = Vec::new();
     let mut taken: usize = values.iter().chain(&figures).map(room).sum();
     for (_, at) in order {
-        // The last column's two blanks are not written, but its mark may be.
+        // The two blanks after the last column are not written, but its mark may be.
         if taken <= width + 1 {
             break;
         }
@@ -332,12 +333,12 @@ fn verdict(row: &Row) -> Cell {
     }
 }
 
-/// Two blanks, or a mark and a blank, between columns.
+/// Width of a column with its separator: two blanks, or a mark and a blank.
 fn room(column: &Column) -> usize {
     column.width() + 2
 }
 
-/// The columns in blocks that fit the width, each beginning with the varied values.
+/// Splits the columns into blocks that fit the width. Each block begins with the varied values.
 fn blocks<'a>(values: &'a [Column], figures: &'a [Column], width: usize) -> Vec<Vec<&'a Column>> {
     let first: usize = values.iter().map(room).sum();
     let mut blocks: Vec<Vec<&Column>> = Vec::new();
@@ -384,7 +385,7 @@ fn write_block(text: &mut String, block: &[&Column], layout: Layout) {
             let cell = &column.cells[at];
             if index > 0 {
                 line.push_str("  ");
-                // The mark takes the place of the first blank after its figure.
+                // The mark replaces the first blank after its value.
                 if block[index - 1].cells[at].best {
                     line.truncate(line.len() - 2);
                     line.push_str("* ");
@@ -409,7 +410,7 @@ fn write_block(text: &mut String, block: &[&Column], layout: Layout) {
     }
 }
 
-/// Why runs did not pass: one reason each, of the first few.
+/// Writes the reasons of the first runs that did not pass, one reason each.
 fn reasons(text: &mut String, series: &Series, layout: Layout) {
     let not_passed: Vec<&Row> = series
         .runs
@@ -450,7 +451,7 @@ fn reasons(text: &mut String, series: &Series, layout: Layout) {
     }
 }
 
-/// A name on the left, and a text folded beside it.
+/// Writes a name on the left and a folded text to its right.
 fn row(text: &mut String, name: &str, what: &str, layout: Layout) {
     const NAME: usize = 10;
     let room = layout.width.saturating_sub(NAME + 2).max(20);
@@ -476,7 +477,7 @@ fn scaling_text(text: &mut String, scaling: &Scaling, layout: Layout) {
     }
 }
 
-/// Folded beside the column of names, which must not be folded away.
+/// Folds a text to the right of the column of names, which is not folded.
 fn fold_hanging(line: &str, width: usize) -> Vec<String> {
     const INDENT: usize = 12;
     const NAMES: usize = 27;
@@ -500,16 +501,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_values_are_cut_where_they_are_told_apart() {
+    fn long_values_stay_distinct_when_truncated() {
         let told = |texts: &[&str]| told_apart(texts.iter().map(|&text| text.into()).collect());
         let long = "[/opt/relay/bin/relay, -l, 5140, -m, ";
         let (one, other) = (format!("{long}256]"), format!("{long}1000, -r, lo]"));
         assert_eq!(told(&[&one, &other]), ["…256]", "…1000, -r, lo]"]);
-        // Where the beginning tells it, it stays.
+        // A beginning that distinguishes the values stays.
         let alone = told(&["vlc", &one]);
         assert_eq!(alone[0], "vlc");
         assert!(alone[1].starts_with("[/opt/relay/"), "{alone:?}");
-        // A value may stand there twice, and a list may be empty.
+        // Values may be equal, and a list may be empty.
         let twice = told(&[&one, &one]);
         assert!(twice[0].starts_with("[/opt/relay/"), "{twice:?}");
         assert!(told(&[]).is_empty());

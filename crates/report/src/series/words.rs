@@ -1,4 +1,4 @@
-//! What follows from a series, in sentences: for the terminal and for the page.
+//! Conclusions from a series in sentences, for the terminal and the HTML page.
 
 use super::{Capacity, Found, Interval, LeftOut, MostMessages, RowOutcome, Scaling, Series};
 use crate::human::{count, digits, figure};
@@ -16,12 +16,12 @@ fn with(others: &[(String, String)]) -> String {
     format!("with {}: ", others.join(", "))
 }
 
-/// With how many clients most messages were acknowledged.
+/// Describes the number of clients with the most acknowledged messages.
 pub(crate) fn most(most: &MostMessages, series: &Series) -> String {
     let others = with(&most.with);
     let left_out = left_out_text(&most.left_out);
     let (Some(clients), Some(messages)) = (most.clients, most.messages) else {
-        return format!("{others}no run counts{left_out}");
+        return format!("{others}no eligible run{left_out}");
     };
     let all = series
         .most_messages
@@ -32,11 +32,14 @@ pub(crate) fn most(most: &MostMessages, series: &Series) -> String {
         false => "",
     };
     let nearly = match most.nearly_with.filter(|&fewer| fewer < clients) {
-        Some(fewer) => format!("; at least 95 % of it with {} already", count(fewer as f64)),
+        Some(fewer) => format!(
+            "; at least 95 % of that with {} already",
+            count(fewer as f64)
+        ),
         None => String::new(),
     };
     let more = match most.at_the_end {
-        true => "; no run that counts had more clients, so more may do more",
+        true => "; no eligible run had more clients, so the maximum may be higher",
         false => "",
     };
     format!(
@@ -46,7 +49,7 @@ pub(crate) fn most(most: &MostMessages, series: &Series) -> String {
     )
 }
 
-/// The runs that something does not count.
+/// Lists the runs that were left out.
 fn left_out_text(runs: &[LeftOut]) -> String {
     let runs: Vec<String> = runs
         .iter()
@@ -67,7 +70,7 @@ pub(crate) fn capacity(capacity: &Capacity) -> String {
         (Some(clients), Some(outcome)) => {
             format!("the run with {} {}", count(clients as f64), how(outcome))
         }
-        _ => "no run had more, so it may be far higher".to_owned(),
+        _ => "no run had more clients, so the capacity may be far higher".to_owned(),
     };
     match capacity.passed {
         Some(clients) => format!(
@@ -78,7 +81,7 @@ pub(crate) fn capacity(capacity: &Capacity) -> String {
     }
 }
 
-/// How a run came out that did not pass.
+/// Describes the outcome of a run that did not pass.
 fn how(outcome: RowOutcome) -> &'static str {
     match outcome {
         RowOutcome::Fail => "failed",
@@ -89,15 +92,15 @@ fn how(outcome: RowOutcome) -> &'static str {
     }
 }
 
-/// The first value with which a run passed.
+/// Describes the first value with which a run passed.
 pub(crate) fn found(found: &Found) -> String {
     let others = with(&found.with);
     let before = match (&found.not_passed, found.outcome) {
         (Some(value), Some(outcome)) => {
             format!("the run with {} {}", one_line(value), how(outcome))
         }
-        _ if !found.finished => "no value before it was tried".to_owned(),
-        _ => "no value before it was left to try".to_owned(),
+        _ if !found.finished => "no earlier value was tried".to_owned(),
+        _ => "no earlier value was left to try".to_owned(),
     };
     if !found.finished {
         let so_far = match &found.passed {
@@ -115,7 +118,7 @@ pub(crate) fn found(found: &Found) -> String {
     }
 }
 
-/// The model of a server: what was fitted, and each of its parameters with its name.
+/// Describes the model of a server: the fit, and each parameter with its name.
 pub(crate) fn scaling(scaling: &Scaling) -> (String, Vec<(&'static str, String)>) {
     let others = with(&scaling.with);
     let left_out = left_out_text(&scaling.left_out);
@@ -150,7 +153,7 @@ pub(crate) fn scaling(scaling: &Scaling) -> (String, Vec<(&'static str, String)>
             let far = if knee.measured {
                 ""
             } else {
-                " (beyond what was measured: extrapolated)"
+                " (extrapolated beyond the measured range)"
             };
             let clients = range(knee.clients, &|clients| count(clients.round()));
             lines.push(("knee", format!("{clients} clients{far}")));
@@ -164,7 +167,7 @@ pub(crate) fn scaling(scaling: &Scaling) -> (String, Vec<(&'static str, String)>
     (model, lines)
 }
 
-/// A number that may be very small: 0.00003 is hard to read.
+/// Formats a number that may be very small: 0.00003 is hard to read.
 fn small(value: f64) -> String {
     if value == 0.0 || value.abs() >= 1e-3 {
         digits(value)

@@ -215,7 +215,7 @@ fn a_page_says_what_failed_by_how_much_and_since_when() {
     let since = run["verdict"]["since"].as_str().expect("it is known");
     assert_eq!(
         since,
-        "It was so in 4 of 8 seconds, first 6 s after the run began."
+        "This was the case in 4 of 8 seconds, first 6 s after the start of the run."
     );
     assert_eq!(run["command"], "streamgauge run evening");
     assert_eq!(run["warm_up"], 2.0);
@@ -251,8 +251,8 @@ fn charts_are_those_that_the_catalogues_declare() {
             "Jitter",
             "Server: processor",
             "Server: memory",
-            "Tester: how much of each bound is used",
-            "Tester: how late its event loop woke",
+            "Tester: use of each health limit",
+            "Tester: lag of its event loop",
         ]
     );
     let line = |chart: usize, line: usize| &charts[chart]["lines"][line]["values"];

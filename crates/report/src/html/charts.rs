@@ -1,4 +1,4 @@
-//! Which charts a run has: found by what the catalogues of its subjects declare, so no protocol is
+//! Charts of a run. They follow from what the catalogues of its subjects declare, so no protocol is
 //! known by name.
 
 use load::Load;
@@ -13,24 +13,24 @@ use crate::link::RULES;
 use crate::model::Report;
 use crate::source::{is_link, is_population};
 
-/// The most distributions that are drawn of one population.
+/// Maximum number of distributions that are drawn for a population.
 const DISTRIBUTIONS_MAX: usize = 10;
 
-/// What stands in a line's place in every window.
+/// Value of a line in each window.
 pub(super) enum Probe {
-    /// A figure of a metric of a subject, by its place in the run file.
+    /// A statistic of a metric of the subject with this index in the run file.
     Figure(usize, &'static Metric, Statistic),
-    /// A counter of a subject, for each second.
+    /// Increase of a counter of a subject, per second.
     PerSecond(usize, &'static Metric),
-    /// How many clients the load wants.
+    /// Number of clients that the load wants.
     Wanted(Load),
-    /// Packets of a subject that were lost, as a share of those expected.
+    /// Lost packets of a subject, as a share of the expected packets.
     Lost(usize, Place),
-    /// A figure of the tester as a share of its bound.
+    /// A statistic of the tester, as a share of its health limit.
     OfBound(usize, &'static Metric, Statistic, f64),
 }
 
-/// Where packets were lost.
+/// Place where packets were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Anywhere,
@@ -44,40 +44,39 @@ pub(super) enum Place {
 /// A line of a chart.
 pub(super) struct Line {
     pub(super) label: String,
-    /// The metric that defines it, where one does.
+    /// Metric that defines the line, if any.
     pub(super) metric: Option<&'static str>,
     pub(super) probe: Probe,
-    /// Whether it is a plan or a limit, and nothing that was measured.
+    /// True for a plan or a limit, false for a measurement.
     pub(super) planned: bool,
-    /// Whether it is left out where it is zero all the time.
+    /// True if the line is hidden while it is zero throughout the run.
     pub(super) only_seen: bool,
 }
 
-/// How a chart is drawn.
+/// Form of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Lines,
-    /// Percentiles of a distribution, one above the other, and the heat map behind them.
+    /// Percentiles of a distribution, one above the other, with the heat map behind them.
     Bands,
 }
 
-/// What a chart shows beside its lines.
+/// Limit of a threshold, drawn into a chart.
 pub(super) struct Limit {
     pub(super) value: f64,
     pub(super) text: String,
     pub(super) passed: bool,
 }
 
-/// A chart.
 pub(super) struct Chart {
     pub(super) title: String,
-    /// The subject, by its place in the run file.
+    /// Index of the subject in the run file.
     pub(super) subject: usize,
     pub(super) unit: Unit,
     pub(super) form: Form,
     pub(super) lines: Vec<Line>,
     pub(super) limits: Vec<Limit>,
-    /// What is not to be seen in it.
+    /// Explanation of the chart.
     pub(super) note: &'static str,
 }
 
@@ -99,7 +98,7 @@ impl Chart {
         self
     }
 
-    /// The distribution that it is of.
+    /// Returns the distribution that the chart shows, if any.
     pub(super) fn distribution(&self) -> Option<&'static Metric> {
         match (self.form, &self.lines.first()?.probe) {
             (Form::Bands, Probe::Figure(_, metric, _)) => Some(metric),
@@ -107,14 +106,15 @@ impl Chart {
         }
     }
 
-    /// Whether the threshold's figure is one of its lines, or one of the same distribution.
+    /// Returns `true` if a line of the chart shows the metric of a threshold, or the same
+    /// distribution.
     fn shows(&self, subject: usize, metric: &str) -> bool {
         self.lines.iter().any(|line| {
             let of = match &line.probe {
                 Probe::Figure(of, ..) | Probe::PerSecond(of, _) | Probe::Lost(of, _) => *of,
                 Probe::Wanted(_) | Probe::OfBound(..) => return false,
             };
-            // A count of the whole run is no rate of a second.
+            // The count of a whole run is not a rate per second.
             let same = line.metric == Some(metric) && !matches!(line.probe, Probe::PerSecond(..));
             of == subject && same
         })
@@ -131,7 +131,7 @@ fn line(label: &str, subject: usize, metric: &'static Metric, statistic: Statist
     }
 }
 
-/// Every chart of the run, in the order in which they stand.
+/// Returns all charts of the run, in display order.
 pub(super) fn charts(reader: &Reader, report: &Report) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (at, subject) in reader.subjects().iter().enumerate() {
@@ -157,7 +157,7 @@ pub(super) fn charts(reader: &Reader, report: &Report) -> Vec<Chart> {
             demand(reader, &parsed, limit, &mut charts);
         }
     }
-    // Populations first, in their order, each with what was demanded of it.
+    // Populations first, in their order, each with the charts of its thresholds.
     let rank = |chart: &Chart| match reader.subjects().get(chart.subject) {
         Some(subject) if is_population(subject) => chart.subject,
         Some(subject) if is_link(subject) => usize::MAX - 2,
@@ -168,7 +168,7 @@ pub(super) fn charts(reader: &Reader, report: &Report) -> Vec<Chart> {
     charts
 }
 
-/// How many clients the population's load wants, where the scenario in the run file says so.
+/// Returns the load of the population from the scenario in the run file, if it has one.
 fn load_of(reader: &Reader, population: &str) -> Option<Load> {
     let list = reader.header().scenario["populations"].as_array()?;
     let found = list
@@ -229,7 +229,8 @@ fn population(at: usize, catalogue: Catalogue, load: Option<Load>, charts: &mut 
     }
 }
 
-/// The metrics that the population's protocol shows: in a summary first, then in a table.
+/// Metrics that the population's protocol shows: first those of the summary, then those of the
+/// table.
 fn named(catalogue: Catalogue) -> Vec<&'static Metric> {
     let rows = catalogue.summary();
     let of_rows = rows.flat_map(|row| match row.shows {
@@ -296,15 +297,15 @@ fn server(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
     };
     charts.push(
         Chart::new("Server: processor", at, Unit::Cores).with(lines(&[
-            ("cpu", "all of it", false),
-            ("cpu_hottest_thread", "its hottest thread", false),
-            ("machine_cpu", "the whole machine", false),
-            ("cpu_allowed", "it may use", true),
+            ("cpu", "total", false),
+            ("cpu_hottest_thread", "hottest thread", false),
+            ("machine_cpu", "whole machine", false),
+            ("cpu_allowed", "available to the server", true),
         ])),
     );
     charts.push(Chart::new("Server: memory", at, Unit::Bytes).with(lines(&[
         ("rss", "resident", false),
-        ("uss", "its alone", false),
+        ("uss", "exclusive (USS)", false),
     ])));
     let files = [
         ("file_descriptors", "file descriptors", false),
@@ -353,7 +354,7 @@ fn link(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
     charts.push(Chart::new("Loss of the link", at, Unit::Ratio).with(share));
     let rate = figure("bitrate", "delivered");
     charts.push(Chart::new("Bit rate of the link", at, Unit::BitsPerSecond).with(rate));
-    let queue = figure("queue_bytes", "the most in a window");
+    let queue = figure("queue_bytes", "maximum in a window");
     charts.push(Chart::new("Queue of the link", at, Unit::Bytes).with(queue));
     for (name, title) in [
         ("planned_delay", "Planned delay of the link"),
@@ -379,25 +380,24 @@ fn tester(at: usize, catalogue: Catalogue, report: &Report, charts: &mut Vec<Cha
             only_seen: true,
         })
     });
-    let mut chart =
-        Chart::new("Tester: how much of each bound is used", at, Unit::Ratio).with(lines);
+    let mut chart = Chart::new("Tester: use of each health limit", at, Unit::Ratio).with(lines);
     chart.limits.push(Limit {
         value: 1.0,
-        text: "bound".to_owned(),
+        text: "limit".to_owned(),
         passed: !report.tester.health.iter().any(|finding| finding.invalid),
     });
-    chart.note = "A line above 100 % makes the seconds beneath it untrustworthy.";
+    chart.note = "Seconds with a line above 100 % cannot be trusted.";
     charts.push(chart);
     if let Some(metric) = catalogue.find("lag") {
         charts.push(Chart {
-            title: "Tester: how late its event loop woke".to_owned(),
+            title: "Tester: lag of its event loop".to_owned(),
             ..bands(at, metric)
         });
     }
 }
 
-/// The figure of a window that is held against a bound; none of a bound that is judged over the run,
-/// whose figure is in another unit than its metric's.
+/// Returns the value of a window that a health limit applies to. Returns `None` for a limit on the
+/// whole run, whose value has another unit than its metric.
 pub(super) fn held(
     catalogue: Catalogue,
     finding: &Finding,
@@ -415,7 +415,7 @@ pub(super) fn held(
     (metric.unit == finding.unit).then_some((metric, statistic))
 }
 
-/// Draws what was demanded into the chart of its metric, or into one of its own.
+/// Draws the limit of a threshold into the chart of its metric, or into a new chart.
 fn demand(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &mut Vec<Chart>) {
     let subjects = reader.subjects().iter();
     let found = subjects
@@ -436,7 +436,7 @@ fn demand(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &mut Vec
     }
     let mut chart = match metric.source {
         MetricSource::Distribution(_) => bands(at, metric),
-        // A count of the whole run has no place on the axis of one second.
+        // The limit on a count of the whole run does not fit the axis of a rate per second.
         MetricSource::Counter(_) | MetricSource::Sum(..) | MetricSource::Difference(..) => {
             let title = format!("{}, per second", capital(&words(metric.name)));
             let drawn = charts.iter().any(|chart| {
@@ -463,7 +463,7 @@ fn demand(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &mut Vec
     charts.push(chart);
 }
 
-/// Parts of names that are no plain words, in the order of the alphabet.
+/// Parts of metric names that are not plain words, in alphabetical order.
 const NAMES: [(&str, &str); 9] = [
     ("bitrate", "bit rate"),
     ("cpu", "CPU"),
@@ -476,7 +476,7 @@ const NAMES: [(&str, &str); 9] = [
     ("websocket", "WebSocket"),
 ];
 
-/// A metric's name as words.
+/// Converts a metric's name to words.
 pub(super) fn words(name: &str) -> String {
     let words = name.split('_').map(
         |word| match NAMES.binary_search_by_key(&word, |own| own.0) {
@@ -487,14 +487,14 @@ pub(super) fn words(name: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// With a capital letter.
+/// Capitalizes the first letter.
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase());
     first.into_iter().flatten().chain(letters).collect()
 }
 
-/// A bound in words.
+/// Formats a health limit.
 pub(super) fn bound(finding: &Finding) -> String {
     figure(finding.unit, finding.limit)
 }

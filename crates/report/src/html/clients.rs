@@ -1,4 +1,4 @@
-//! The clients one by one: how they ended, how figures are spread over them, and the worst.
+//! Clients of a run: their outcomes, the distributions of their figures, and the worst clients.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::ReportError;
 use crate::human::{count, figure, figure_or_dash};
 use crate::source::is_population;
 
-/// How many clients are named as the worst.
+/// Number of clients that are listed as the worst.
 const WORST: usize = 20;
 
-/// How many bars a distribution is drawn with, at most.
+/// Maximum number of bars of a distribution.
 const BARS: usize = 24;
 
-/// From this ratio of the largest value to the smallest on, bars are of a logarithmic axis.
+/// Ratio of the largest to the smallest value above which the bars have a logarithmic axis.
 const WIDE: f64 = 30.0;
 
-/// What three digits of a value and its power of ten are kept as: a few thousand values at most,
-/// however many clients there are.
+/// Distribution of values, each kept as three digits and a power of ten. It has a few thousand
+/// different values at most, for any number of clients.
 #[derive(Clone, Debug, Default)]
 struct Spread {
     values: BTreeMap<(i32, u32), u64>,
@@ -44,7 +44,7 @@ impl Spread {
         self.zeros + self.values.values().sum::<u64>()
     }
 
-    /// The values that are not zero, ascending.
+    /// Returns the values above zero, ascending.
     fn above(&self) -> impl Iterator<Item = (f64, u64)> {
         let values = self.values.iter();
         values.map(|(&(power, digits), &count)| (f64::from(digits) * 10f64.powi(power - 2), count))
@@ -65,7 +65,8 @@ impl Spread {
         self.most
     }
 
-    /// Bars: from, to, and how many clients. Those with nothing have one of their own.
+    /// Returns the bars: lower and upper edge, and number of clients. Clients with zero have a
+    /// separate bar.
     fn bars(&self) -> Vec<(f64, f64, u64)> {
         let mut bars = Vec::new();
         if self.zeros > 0 {
@@ -126,7 +127,7 @@ impl Spread {
     }
 }
 
-/// The clients of a population.
+/// Outcomes and distributions of the clients of a population.
 #[derive(Default)]
 struct Population {
     outcomes: BTreeMap<&'static str, u64>,
@@ -135,7 +136,7 @@ struct Population {
     bitrate: Spread,
 }
 
-/// What a client came to.
+/// A client with its figures.
 struct Client {
     row: ClientRow,
     loss: Option<f64>,
@@ -162,7 +163,7 @@ impl Client {
             .first_media
             .zip(row.ended)
             .map(|(first, ended)| ended.since(first).as_secs_f64());
-        // A shorter time says nothing of a rate.
+        // A shorter time is not enough for a rate.
         let seconds = seconds.filter(|&seconds| seconds >= 0.5);
         Client {
             loss,
@@ -180,7 +181,7 @@ impl Client {
         self.row.outcome == Some(ClientOutcome::Failed)
     }
 
-    /// What makes one client worse than another: it failed, lost more, waited longer.
+    /// Sort key of the worst clients: failure first, then loss, then start-up delay.
     fn badness(&self) -> (bool, f64, f64) {
         let startup = self.startup.unwrap_or(0.0);
         (self.failed(), self.loss.unwrap_or(0.0), startup)
@@ -221,7 +222,8 @@ impl Client {
     }
 }
 
-/// All of it; a few clients at a time are in memory.
+/// Returns the outcomes, the distributions and the worst clients. Only a few clients are in memory
+/// at a time.
 pub(super) fn clients(reader: &Reader, stopped_by_user: bool) -> Result<Value, ReportError> {
     let mut populations: BTreeMap<&str, Population> = BTreeMap::new();
     let mut worst: Vec<Client> = Vec::new();
@@ -289,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_is_in_a_bar() {
+    fn every_client_is_in_a_bar() {
         let mut spread = Spread::default();
         for value in [0.0, 0.0, 1.0, 2.0, 3.0, 3.0] {
             spread.add(value);
@@ -305,7 +307,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bars_have_all_and_quantiles_are_near(
+        fn bars_are_complete_and_quantiles_are_close(
             values in proptest::collection::vec(0.0f64..1e9, 1..200),
         ) {
             let mut spread = Spread::default();

@@ -1,4 +1,5 @@
-//! The run over time: one pass over its windows, of which a few at a time are in memory.
+//! Time series of a run, from one pass over its windows. Only a few windows are in memory at a
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,70 +20,71 @@ use crate::metrics::Metrics;
 use crate::model::Report;
 use crate::source::{holds, is_population};
 
-/// The most stretches that are shaded, and first failures that are marked.
+/// Maximum numbers of shaded periods and of marked first failures.
 const SHADES_MAX: usize = 400;
 const FIRST_FAILURES_MAX: usize = 60;
 
-/// How finely a run is drawn.
+/// Resolution of a run's charts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fineness {
-    /// The most points of a line.
+    /// Maximum number of points of a line.
     pub(super) points: usize,
-    /// The most columns of a heat map.
+    /// Maximum number of columns of a heat map.
     pub(super) columns: usize,
 }
 
-/// What the windows of a run came to.
+/// Charts of a run, with the data from its windows.
 pub(super) struct Course {
     charts: Vec<Chart>,
     thinned: Thinned,
     heats: BTreeMap<usize, Heat>,
     shades: Vec<Shade>,
-    /// The widest gap between two stretches that are shaded as one.
+    /// Maximum gap between two periods that are shaded as one.
     gap: f64,
     firsts: BTreeMap<(String, String), f64>,
     since: Vec<Since>,
-    /// How many packets links dropped that the population of that place has not missed yet: that of
-    /// an outage are missed when it is over, in another window.
+    /// Number of packets that links dropped and that the population with this index has not missed
+    /// yet. Packets of an outage are missed after it ends, in a later window.
     unmissed: BTreeMap<usize, u64>,
     end: f64,
-    /// What the tester was held against.
+    /// Health findings of the tester.
     health: Vec<Finding>,
-    /// When the user held the run's plan.
+    /// Times at which the user held the run's plan.
     holds: Holds,
-    /// When the run was told to stop, in seconds: what came later is in no threshold's count.
+    /// Time at which the run was told to stop, in seconds. Later windows do not count for
+    /// thresholds.
     duration: f64,
 }
 
-/// A stretch in which the tester was past a bound.
+/// Period in which the tester exceeded health limits.
 struct Shade {
     from: f64,
     to: f64,
     bounds: BTreeSet<String>,
 }
 
-/// When a threshold did not hold.
+/// Windows in which a threshold did not hold.
 pub(super) struct Since {
     subject: usize,
     metric: &'static Metric,
     statistic: Statistic,
     comparison: Comparison,
     limit: f64,
-    /// Which of the report's thresholds it is.
+    /// Index of the threshold in the report.
     pub(super) of: usize,
-    /// What a counter came to so far.
+    /// Sum of a counter so far.
     sum: f64,
-    /// When the first window began that was past the limit.
+    /// Start of the first window that exceeded the limit.
     pub(super) first: Option<f64>,
-    /// How many windows were.
+    /// Number of windows that exceeded the limit.
     pub(super) windows: u64,
-    /// Of how many that had the figure.
+    /// Number of windows with a value.
     pub(super) all: u64,
-    /// Whether it adds up over the run: then only `first` says anything.
+    /// True if the value adds up over the run. Only `first` is meaningful then.
     pub(super) adds_up: bool,
 }
 
-/// What a window saw of each subject, by its place in the run file.
+/// Figures of a window for each subject, by its index in the run file.
 struct Seen<'a> {
     row: &'a WindowRow,
     windows: Vec<Option<&'a Window>>,
@@ -91,8 +93,8 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// `unmissed` is what links dropped before, and becomes what they dropped up to the window's
-    /// end and nobody missed.
+    /// `unmissed` has the packets that links dropped earlier. It becomes the packets that links
+    /// dropped up to the end of the window and that no population has missed.
     fn new(reader: &Reader, row: &'a WindowRow, unmissed: &mut BTreeMap<usize, u64>) -> Seen<'a> {
         let subjects = reader.subjects();
         let windows: Vec<Option<&Window>> = subjects
@@ -192,7 +194,7 @@ impl<'a> Seen<'a> {
 }
 
 impl Course {
-    /// Reads all windows.
+    /// Reads all windows of a run.
     pub(super) fn of(
         reader: &Reader,
         report: &Report,
@@ -207,7 +209,7 @@ impl Course {
         Ok(course)
     }
 
-    /// That of a run that goes on and of which nothing has been read yet.
+    /// Creates the charts of a running run, without windows.
     pub(super) fn new(reader: &Reader, report: &Report, fineness: Fineness) -> Course {
         let charts = charts(reader, report);
         let lines = charts.iter().map(|chart| chart.lines.len()).sum();
@@ -231,13 +233,14 @@ impl Course {
         }
     }
 
-    /// Finds out when the user held the plan: of a run that goes on before its next windows.
+    /// Reads the times at which the user held the plan. Call it before each further window of a
+    /// running run.
     pub(super) fn look_at_holds(&mut self, reader: &Reader) -> Result<(), ReportError> {
         self.holds = holds(reader)?;
         Ok(())
     }
 
-    /// Takes a window in.
+    /// Adds a window.
     pub(super) fn window(&mut self, reader: &Reader, row: &WindowRow) {
         if row.seconds <= 0.0 {
             return;
@@ -249,7 +252,8 @@ impl Course {
         let holds = &self.holds;
         let lines = self.charts.iter().flat_map(|chart| &chart.lines);
         let values: Vec<Option<f64>> = lines.map(|line| seen.probe(&line.probe, holds)).collect();
-        // A share of the sliver in which a run ends says nothing; heat maps have its values.
+        // A share of the fraction of a second in which a run ends says nothing. Heat maps include
+        // its values.
         if row.seconds >= SHORTEST_WINDOW || row.index == 0 {
             self.thinned.push(begins, row.seconds, &values);
         }
@@ -279,11 +283,11 @@ impl Course {
         if row.seconds >= SHORTEST_WINDOW || row.index == warm_up {
             self.judge(reader, &seen);
         }
-        // What is counted while the run ends is in no rate.
+        // Windows after the end of the run are in no rate.
         let counts = begins < self.duration;
         let whole = row.seconds >= SHORTEST_WINDOW || row.index == warm_up;
         let since = self.since.iter_mut().filter(|_| counts);
-        // A sum has the short windows in it too.
+        // A sum includes short windows as well.
         for since in since.filter(|since| whole || since.adds_up) {
             since.window(&seen, begins);
         }
@@ -302,7 +306,7 @@ impl Course {
                 Some((metric, statistic)) => seen
                     .figure(at, metric, statistic)
                     .is_some_and(|value| value > finding.limit),
-                // Judged over the run: the windows in which there was anything to count.
+                // A limit on the whole run: the windows with anything to count are shaded.
                 None => {
                     let name = finding.metric.split('.').nth(1).unwrap_or_default();
                     let value = catalogue
@@ -335,18 +339,18 @@ impl Course {
         }
     }
 
-    /// When the report's threshold of that number did not hold.
+    /// Returns the windows in which the threshold with this index did not hold.
     pub(super) fn since(&self, threshold: usize) -> Option<&Since> {
         self.since.iter().find(|since| since.of == threshold)
     }
 
-    /// When clients of each population first failed for each reason.
+    /// Returns the time of the first failure for each population and reason.
     pub(super) fn first_failures(&self) -> impl Iterator<Item = (&str, &str, f64)> {
         let firsts = self.firsts.iter();
         firsts.map(|((population, reason), at)| (population.as_str(), reason.as_str(), *at))
     }
 
-    /// What is drawn.
+    /// Returns the data of the charts.
     pub(super) fn value(&self, reader: &Reader) -> Value {
         let mut number = 0;
         let mut shown = Vec::new();
@@ -423,7 +427,7 @@ impl Since {
     }
 }
 
-/// The thresholds whose failing can be seen in windows.
+/// Returns the thresholds whose failure is visible in windows.
 fn sinces(reader: &Reader, report: &Report) -> Vec<Since> {
     let mut all = Vec::new();
     for (of, found) in report.thresholds.iter().enumerate() {
@@ -448,7 +452,7 @@ fn sinces(reader: &Reader, report: &Report) -> Vec<Since> {
                 | MetricSource::Scaled(..)
         );
         let comparison = threshold.comparison();
-        // A sum that is to be large is too small at first, and a number of values adds up too.
+        // A sum with a lower limit is too small at first, and a number of values adds up as well.
         let grows = matches!(
             comparison,
             Comparison::Greater | Comparison::AtLeast | Comparison::NotEqual
@@ -473,7 +477,7 @@ fn sinces(reader: &Reader, report: &Report) -> Vec<Since> {
     all
 }
 
-/// A unit as the page's script knows it.
+/// Returns a unit in the form that the page's script knows.
 pub(super) fn unit(unit: Unit) -> Value {
     json!(unit)
 }

@@ -1,5 +1,5 @@
-//! What stands above the charts: the verdict and its cause, thresholds, the figures that matter,
-//! and what the run was.
+//! Data above the charts: the verdict with its cause, thresholds, the most important figures, and
+//! the facts of the run.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +20,13 @@ use crate::own_counts::OwnCounts;
 use crate::rows::{Shown, rows};
 use crate::terminal::clients_line;
 
-/// The most events that a page lists; the JSON report has more.
+/// Maximum number of events on a page; the JSON report has more.
 const EVENTS_MAX: usize = 500;
 
-/// Kinds of events that are told, but not marked in charts: nothing went wrong.
+/// Kinds of events that are listed but not marked in charts, because nothing went wrong.
 const QUIET: [&str; 3] = ["cpu_source", "trace", "receiver"];
 
-/// Everything but the charts.
+/// Returns the data of a run without its charts.
 pub(super) fn head(
     reader: &Reader,
     report: &Report,
@@ -57,10 +57,10 @@ pub(super) fn head(
     }))
 }
 
-/// The word for an outcome, and what it means.
+/// Explains an outcome.
 fn meaning(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Pass => "The measurement can be trusted, and nothing that was demanded failed.",
+        Outcome::Pass => "The measurement can be trusted, and no requirement failed.",
         Outcome::Fail => "A threshold did not hold, and the measurement can be trusted.",
         Outcome::Invalid => {
             "The measurement cannot be trusted: these figures say nothing about the server."
@@ -84,7 +84,7 @@ fn verdict(report: &Report, course: &Course) -> Value {
             ),
         },
         Outcome::Invalid => {
-            // What is behind the first semicolon is where, and what to do.
+            // The part after the first semicolon says where it happened and what to do.
             let cause = cause(report).unwrap_or_default();
             let (why, rest) = cause.split_once("; ").unwrap_or((&cause, ""));
             detail = Some(capital(rest)).filter(|rest| !rest.is_empty());
@@ -99,7 +99,7 @@ fn verdict(report: &Report, course: &Course) -> Value {
     let limited = match (failed, report.server_limits.first(), &report.server) {
         (true, Some(limit), _) => Some(format!("What limited the server: {}.", limit.text)),
         (true, None, Some(_)) => {
-            Some("Nothing that was measured of the server shows what limited it.".to_owned())
+            Some("No measurement of the server shows what limited it.".to_owned())
         }
         _ => None,
     };
@@ -138,8 +138,8 @@ fn passed(report: &Report) -> String {
     )
 }
 
-/// The threshold that says why a run failed, where the cause is one: not the server's end, and not
-/// what happened to clients, which have sentences of their own.
+/// Returns the index of the threshold that explains a failed run, if a threshold is the cause. The
+/// end of the server and failures of clients have sentences of their own.
 fn the_failed(report: &Report) -> Option<usize> {
     let said = cause(report)?;
     if report.verdict.reasons.first() != Some(&said) {
@@ -150,7 +150,8 @@ fn the_failed(report: &Report) -> Option<usize> {
     })
 }
 
-/// Such as `loss of viewers was 0.9 %, and less than 0.5 % is demanded: 1.8 times as much`.
+/// Describes a failed threshold, such as
+/// `Loss of viewers was 0.9 %, but less than 0.5 % is required: 1.8 times as much.`
 fn in_words(threshold: &model::Threshold) -> String {
     let Ok(parsed) = Threshold::parse(&threshold.threshold) else {
         return format!("`{}` did not hold.", threshold.threshold);
@@ -185,38 +186,40 @@ fn in_words(threshold: &model::Threshold) -> String {
         _ => String::new(),
     };
     format!(
-        "{what} of {} was {}, but {demanded} demanded{by}.",
+        "{what} of {} was {}, but {demanded} required{by}.",
         threshold.subject,
         figure(threshold.unit, value),
     )
 }
 
-/// When a threshold did not hold.
+/// Describes the times at which a threshold did not hold.
 fn when(course: &Course, of: usize, warm_up: f64) -> Option<String> {
     let since = course.since(of)?;
     let first = since.first?;
     if since.adds_up && first < 1.0 {
-        return Some("The limit was passed within the first second.".to_owned());
+        return Some("The limit was exceeded within the first second.".to_owned());
     }
     let first = clock(first);
     if since.adds_up {
-        return Some(format!("The limit was passed {first} after the run began."));
+        return Some(format!(
+            "The limit was exceeded {first} after the start of the run."
+        ));
     }
     if since.windows == since.all && since.all > 1 {
         let without = match warm_up > 0.0 {
             true => " after the warm-up",
             false => "",
         };
-        return Some(format!("It was so in every second{without}."));
+        return Some(format!("This was the case in every second{without}."));
     }
     Some(format!(
-        "It was so in {} of {} seconds, first {first} after the run began.",
+        "This was the case in {} of {} seconds, first {first} after the start of the run.",
         count(since.windows as f64),
         count(since.all as f64),
     ))
 }
 
-/// A moment of the run.
+/// Formats a time in the run.
 fn clock(at: f64) -> String {
     match at {
         at if at < 120.0 => format!("{} s", digits((at * 10.0).round() / 10.0)),
@@ -267,7 +270,7 @@ fn population(population: &Population, report: &Report) -> Value {
     let stopped = report.verdict.stopped_by_user;
     let rows = rows(population, report.server.is_some());
     let figures = rows.into_iter().map(|(row, shown)| {
-        // What the row says before what it depends on.
+        // The metrics that the row shows come before those that it depends on.
         let said = SummaryRow { when: &[], ..*row }.metrics();
         let defined = said
             .into_iter()
@@ -288,7 +291,7 @@ fn population(population: &Population, report: &Report) -> Value {
     })
 }
 
-/// A figure that stands out, and what explains it.
+/// Returns a card: an important figure with its explanation.
 fn card(label: &str, metric: Option<&str>, shown: Shown<'_>) -> Value {
     match shown {
         Shown::Text(text) => {
@@ -317,8 +320,8 @@ fn card(label: &str, metric: Option<&str>, shown: Shown<'_>) -> Value {
     }
 }
 
-/// What stands first in a row's text, a figure with its unit where it begins with one, and what
-/// explains it.
+/// Splits the text of a row into its first part, which is a figure with its unit if the text begins
+/// with one, and the explanation.
 fn parts(text: &str) -> (&str, &str) {
     if let Some((first, rest)) = text.split_once("   ") {
         return (first.trim(), rest.trim());
@@ -338,13 +341,13 @@ fn parts(text: &str) -> (&str, &str) {
         return (first.trim(), rest.trim_start_matches([',', ';', ' ']));
     }
     match text.split_once([',', ';']) {
-        // A comma between digits parts thousands.
+        // A comma between digits separates thousands.
         Some((first, rest)) if rest.starts_with(' ') => (first, rest.trim()),
         _ => (text, ""),
     }
 }
 
-/// One direction of an emulated link.
+/// Returns the data of one direction of an emulated link.
 fn link(link: &model::Link) -> Value {
     let metrics = &link.metrics;
     let plain = |name: &str| {
@@ -430,13 +433,13 @@ fn server(server: &Metrics, report: &Report) -> Value {
     }
     if let Some(OwnCounts { out, rest }) = OwnCounts::of(server) {
         cards.push(Some(json!({
-            "label": "it counted", "metric": "counted_packets_out", "first": out, "rest": rest,
+            "label": "own counters", "metric": "counted_packets_out", "first": out, "rest": rest,
         })));
     }
     if let Some(seconds) = report.cpu_per_message {
         let first = figure(measure::Unit::Seconds, seconds);
         cards.push(Some(
-            json!({"label": "a message", "first": first, "rest": "of a core"}),
+            json!({"label": "per message", "first": first, "rest": "of a core"}),
         ));
     }
     if let Some(given) = &report.server_gave_back {
@@ -460,7 +463,7 @@ fn tester(report: &Report) -> Value {
     let fit = health.iter().all(|finding| !finding.invalid);
     let word = match (fit, report.verdict.result) {
         (false, _) => "not to be trusted",
-        // Something else than its health makes the run invalid.
+        // The run is invalid for another reason than the tester's health.
         (true, Outcome::Invalid) => "within its bounds",
         (true, _) => "fit",
     };
@@ -490,7 +493,7 @@ fn tester(report: &Report) -> Value {
     })
 }
 
-/// Every metric of every subject, in words: the table behind the page.
+/// Returns every metric of every subject as text, for the table at the end of the page.
 fn metrics(report: &Report) -> Vec<Value> {
     let populations = report.populations.iter();
     let mut all: Vec<(&str, &Metrics)> = populations
@@ -613,7 +616,7 @@ fn lasted(run: &model::Run) -> String {
         text += &format!(" of {} planned", length(planned));
     }
     if run.closing >= 1.0 {
-        text += &format!(", then {} until all had ended", span(run.closing));
+        text += &format!(", then {} until all clients had ended", span(run.closing));
     }
     if run.warm_up > 0.0 {
         text += &format!(
@@ -622,12 +625,12 @@ fn lasted(run: &model::Run) -> String {
         );
     }
     if !run.finished {
-        text += "; the run was cut off, or still goes on";
+        text += "; the run was cut off or is still running";
     }
     text
 }
 
-/// The definitions of all metrics of the catalogues that a page speaks of, by kind of subject.
+/// Adds the definitions of all metrics in the catalogues that a page uses, by kind of subject.
 pub(super) fn definitions(reader: &Reader, known: &mut BTreeMap<String, Value>) {
     for subject in reader.subjects() {
         if !known.contains_key(&subject.kind) {

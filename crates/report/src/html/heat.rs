@@ -1,5 +1,5 @@
-//! The whole distribution over time: how many values fell into which cell of a grid, counted and
-//! not estimated.
+//! Heat map: a distribution over time as counts in the cells of a grid, exact rather than
+//! estimated.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::thin::rounded;
 
-/// How many rows a decade of values has: one is 1.21 times as high as the one below it.
+/// Number of rows per decade of values: the bound of each row is 1.21 times that of the row below.
 const ROWS_OF_A_DECADE: f64 = 12.0;
 
-/// A stretch of time: when it began and ended, and how many values each row has.
+/// Period of time, with the number of values in each row.
 #[derive(Clone, Debug, Default)]
 struct Column {
     begins: f64,
@@ -19,12 +19,12 @@ struct Column {
     rows: BTreeMap<i32, u64>,
 }
 
-/// A distribution over time.
+/// Heat map of a distribution.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
-    /// The most columns.
+    /// Maximum number of columns.
     most: usize,
-    /// How many windows are one column.
+    /// Number of windows per column.
     step: usize,
     filled: usize,
     columns: Vec<Column>,
@@ -40,7 +40,7 @@ impl Heat {
         }
     }
 
-    /// Adds what a window recorded; `scale` is what one step of it is worth.
+    /// Adds the distribution of a window. `scale` is the value of one step of it.
     pub(super) fn push(&mut self, begins: f64, seconds: f64, seen: Option<&Sparse>, scale: f64) {
         let ends = begins + seconds;
         if self.columns.is_empty() || self.filled >= self.step {
@@ -83,9 +83,10 @@ impl Heat {
         self.columns = joined;
     }
 
-    /// `rows`: of a decade; `columns`: when each begins, how long it is, its lowest row, and how
-    /// many values it and each row above it have. Row `r` is of values up to 10^(r / rows), and
-    /// above those of the row below. A column without values is left out.
+    /// Returns the data of the heat map. `rows` is the number of rows per decade. Each of `columns`
+    /// has its start, its length, its lowest row, and the number of values in that row and in each
+    /// row above. Row `r` has the values up to 10^(r / rows) that are above the bound of the row
+    /// below. A column without values is left out.
     pub(super) fn value(&self) -> Value {
         let columns: Vec<Value> = self.columns.iter().filter_map(shown).collect();
         json!({"rows": ROWS_OF_A_DECADE, "columns": columns})
@@ -105,7 +106,7 @@ fn shown(column: &Column) -> Option<Value> {
     Some(Value::Array(list))
 }
 
-/// The row of a value. Zero and what is smaller than a nanosecond has the lowest.
+/// Returns the row of a value. Zero and values below a nanosecond share the lowest row.
 fn row_of(value: f64) -> i32 {
     (value.max(1e-9).log10() * ROWS_OF_A_DECADE).ceil() as i32
 }
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_of_values_up_to_their_bound() {
+    fn rows_include_their_upper_bound() {
         assert_eq!(row_of(1.0), 0);
         assert_eq!(row_of(1.01), 1);
         assert_eq!(row_of(0.1), -12);

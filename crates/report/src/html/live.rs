@@ -1,8 +1,7 @@
-//! The page of a run that goes on: the frame of it, and what is shown in it, which is kept up to
-//! date from the run file.
+//! Page of a running run: its frame, and its content, which is kept up to date from the run file.
 //!
-//! Windows are read once, when they have been written. What else is shown is worked out of sums,
-//! so an update costs what the new windows cost, and the clients that ended.
+//! Each window is read once, after it was written. All other content is computed from sums, so an
+//! update costs as much as the new windows and the clients that ended.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,16 +19,16 @@ use crate::human::{count, plural, span};
 use crate::model::Report;
 use crate::source::{Sums, cut_off};
 
-/// How finely a run that goes on is drawn.
+/// Resolution of the charts of a running run.
 const FINENESS: Fineness = Fineness {
     points: 1_200,
     columns: 200,
 };
 
-/// Writes the frame: a page without a run, which asks its server for one and for whatever changes.
+/// Writes the frame: a page without a run, which asks its server for the run and for changes.
 ///
 /// # Errors
-/// Where it cannot be written.
+/// Fails if writing fails.
 pub fn write_live(out: &mut dyn Write) -> Result<(), ReportError> {
     let data = json!({
         "page_version": 1,
@@ -37,11 +36,11 @@ pub fn write_live(out: &mut dyn Write) -> Result<(), ReportError> {
         "definitions": {},
         "live": true,
     });
-    let title = "streamgauge: a run under way";
+    let title = "streamgauge: running";
     page::write_live(title, data, out)
 }
 
-/// A run that goes on.
+/// State of the page of a running run.
 pub struct Live {
     sums: Sums,
     judge: Judge,
@@ -51,11 +50,11 @@ pub struct Live {
 }
 
 impl Live {
-    /// Of a run of which nothing has been read yet, what is demanded of it, and the bounds within
-    /// which the tester trusts itself.
+    /// Creates the page of a run with its thresholds and the health limits of the tester. No window
+    /// has been read yet.
     ///
     /// # Errors
-    /// Where the run file cannot be read. A threshold that cannot be judged is left out.
+    /// Fails if the run file cannot be read. A threshold that cannot be judged is left out.
     pub fn new(
         reader: &Reader,
         thresholds: &[String],
@@ -87,10 +86,11 @@ impl Live {
         })
     }
 
-    /// Takes in what has been written since the last time, and says whether that was anything.
+    /// Reads everything that was written since the last update. Returns `true` if there are new
+    /// windows.
     ///
     /// # Errors
-    /// Where the run file cannot be read.
+    /// Fails if the run file cannot be read.
     pub fn update(&mut self, reader: &Reader) -> Result<bool, ReportError> {
         let before = self.last_window;
         let stopped_at = self.sums.look_at_stop(reader)?;
@@ -106,18 +106,18 @@ impl Live {
             let seconds = measured.unwrap_or(0.0);
             self.judge.window(row.index, seconds, &row.subjects);
             self.health.window(row.index, row.seconds, &row.subjects);
-            // What holds there were is written before the windows in them.
+            // Holds are written before the windows that they affect.
             self.course.look_at_holds(reader)?;
             self.course.window(reader, &row);
         }
         Ok(self.last_window != before)
     }
 
-    /// What the page shows of it: the run as any page has it. Once it is over, that is what every
-    /// later report shows.
+    /// Returns the data of the run for the page. After the end of the run, this is the data of
+    /// every later report.
     ///
     /// # Errors
-    /// Where the run file cannot be read.
+    /// Fails if the run file cannot be read.
     pub fn value(&self, reader: &Reader) -> Result<Value, ReportError> {
         let shown = match reader.is_finished()? {
             true => run(&Report::from_run(reader)?, reader, FINENESS)?,
@@ -126,7 +126,7 @@ impl Live {
         Ok(page::plain(shown))
     }
 
-    /// The definitions of its metrics, by kind of subject.
+    /// Returns the definitions of the run's metrics, by kind of subject.
     pub fn definitions(reader: &Reader) -> Value {
         let mut definitions = BTreeMap::new();
         head::definitions(reader, &mut definitions);
@@ -134,7 +134,7 @@ impl Live {
     }
 
     fn so_far(&self, reader: &Reader) -> Result<Value, ReportError> {
-        // What has no data yet is not violated yet.
+        // A threshold without data is not violated yet.
         let mut judged = self.judge.finish(self.sums.totals());
         judged.retain(|threshold| !threshold.no_data);
         let findings = self.health.findings();
@@ -145,7 +145,7 @@ impl Live {
             "result": "running",
             "sentence": sentence(&report),
             "more": report.verdict.reasons,
-            "meaning": "Thresholds are of the run so far. The verdict comes when it is over.",
+            "meaning": "Thresholds cover the run so far. The verdict follows at the end.",
         });
         run["course"] = self.course.value(reader);
         run["clients"] = clients::clients(reader, false)?;
@@ -153,7 +153,7 @@ impl Live {
     }
 }
 
-/// How far a run is, and how it does.
+/// Describes the progress and the state of a run.
 fn sentence(report: &Report) -> String {
     let time = span(report.run.duration);
     let time = match report.run.planned {
@@ -166,13 +166,13 @@ fn sentence(report: &Report) -> String {
         (0, 0) => "nothing has been measured yet".to_owned(),
         (all, 0) => plural(all as f64, "threshold holds", "thresholds hold"),
         (_, broken) => format!(
-            "{} of {} thresholds not kept so far",
+            "{} of {} thresholds violated so far",
             count(broken as f64),
             count((held + broken) as f64)
         ),
     };
     let fit = match report.tester.health.iter().any(|finding| finding.invalid) {
-        true => "the tester is past its bounds",
+        true => "the tester exceeds its health limits",
         false => "the tester is fit",
     };
     format!("{time}: {thresholds}, {fit}.")

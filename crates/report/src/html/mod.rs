@@ -1,8 +1,8 @@
-//! The HTML report: one file to look at, which loads nothing.
+//! HTML report: a single file that loads nothing.
 //!
-//! What it says is worked out here and put into the page as one block of data, and one for each run
-//! of a series; the scripts under `assets/` draw it and decide nothing. Figures in words are those
-//! of the terminal.
+//! All statements are computed here and embedded in the page as one block of data, and one more for
+//! each run of a series. The scripts in `assets/` draw the data and decide nothing. Figures are
+//! formatted as in the terminal.
 
 mod charts;
 mod clients;

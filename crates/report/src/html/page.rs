@@ -1,8 +1,9 @@
-//! The page: one file that loads nothing, whose policy lets nothing run but what is in it.
+//! The page: one file that loads nothing. Its policy allows only the scripts and styles that it
+//! contains.
 //!
-//! Texts of others are in one block of JSON that no browser runs. The script shows them as text and
-//! never as markup: the policy forbids every way to make markup or script out of a text (Trusted
-//! Types), every style and script but those whose hashes it names, and every connection.
+//! Texts from outside are in a block of JSON that no browser executes. The script shows them as
+//! text and never as markup: the policy forbids every way of turning text into markup or script
+//! (Trusted Types), all styles and scripts except those whose hashes it names, and all connections.
 
 use std::io::Write;
 
@@ -14,15 +15,15 @@ use sha2::{Digest, Sha256};
 use crate::ReportError;
 use crate::gate;
 
-/// What every page begins with.
+/// First bytes of every page.
 pub const BEGINS: &str = "<!doctype html>\n<!-- streamgauge report -->";
 
-/// Charts: uPlot 1.6.32, MIT; its licence is in the page.
+/// Chart library: uPlot 1.6.32, MIT; its licence is in the page.
 const UPLOT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
 
-/// What is ours, in the order in which it runs.
+/// Our scripts, in the order in which they run.
 const SCRIPTS: [&str; 8] = [
     include_str!("../../assets/format.js"),
     include_str!("../../assets/dom.js"),
@@ -35,28 +36,27 @@ const SCRIPTS: [&str; 8] = [
 ];
 const STYLE: &str = include_str!("../../assets/page.css");
 
-/// What the page may do beside being looked at.
+/// Connections that the policy of a page allows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum May {
-    /// Nothing.
     Nothing,
-    /// Ask whoever it came from for more.
+    /// Requests to the server that the page came from.
     AskItsServer,
 }
 
-/// Writes a page that is filled by the server that it comes from.
+/// Writes a page that its server fills with data.
 pub(super) fn write_live(title: &str, data: Value, out: &mut dyn Write) -> Result<(), ReportError> {
     whole(title, title, data, Vec::new(), May::AskItsServer, out)
 }
 
-/// The same with every text of it as it is shown.
+/// Returns the data with every text made visible as in [`gate`].
 pub(super) fn plain(mut data: Value) -> Value {
     made_plain(&mut data);
     data
 }
 
-/// Writes a page with this title, this text for who has no script, and this data. Each of `blocks`
-/// is data that is read only when it is wanted: the name of its element, and what is in it.
+/// Writes a page with a title, a text for browsers without scripts, and data. Each of `blocks` is
+/// further data that is read on demand: the id of its element, and its content.
 pub(super) fn write(
     title: &str,
     without_script: &str,
@@ -135,7 +135,7 @@ fn hash(text: &str) -> String {
     STANDARD.encode(Sha256::digest(text.as_bytes()))
 }
 
-/// What is not seen in a text, or turns its order, is shown, as in a terminal.
+/// Makes invisible and direction-changing characters visible in all texts, as in a terminal.
 fn made_plain(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -155,14 +155,14 @@ fn made_plain(value: &mut Value) {
     }
 }
 
-/// JSON inside a `script` element: nothing in it ends the element, or begins a comment.
+/// Escapes JSON for a `script` element, so that nothing in it ends the element or begins a comment.
 fn in_script(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")
 }
 
-/// A text as markup.
+/// Escapes a text for use in markup.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in gate::plain(text).chars() {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_ours_ends_its_element() {
+    fn embedded_files_do_not_end_their_element() {
         for text in SCRIPTS.iter().chain([&UPLOT]) {
             assert!(!text.to_lowercase().contains("</script"));
             assert!(!text.contains("<!--"));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_can_neither_leave_the_data_nor_hide_in_it() {
+    fn texts_cannot_escape_the_data_block() {
         let text = "</script><script>alert(1)</script><!-- & \u{202e}\u{2028}\u{1b}[2J";
         let data = json!({ text: [text] });
         let mut page = Vec::new();
@@ -216,8 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_those_that_browsers_make() {
-        // Of the empty text, as in the specification of the policy.
+    fn hashes_match_those_of_browsers() {
+        // Hash of the empty text, as in the specification of the policy.
         assert_eq!(hash(""), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
     }
 }

@@ -1,4 +1,4 @@
-//! The page of one run, and a run as any page has it.
+//! Page of one run, and the data of a run on any page.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,8 +11,7 @@ use super::{clients, head, page};
 use crate::ReportError;
 use crate::model::Report;
 
-/// How finely the charts of a single run are drawn: more than a screen has columns, so that there
-/// is something to zoom into.
+/// Resolution of the charts of a single run: finer than a screen, so that zooming shows more.
 pub(super) const FINE: Fineness = Fineness {
     points: 4_000,
     columns: 600,
@@ -39,7 +38,7 @@ pub fn write(report: &Report, reader: &Reader, out: &mut dyn Write) -> Result<()
     page::write(&title, &without_script, data, Vec::new(), out)
 }
 
-/// A run as the page has it.
+/// Returns the data of a run for a page.
 pub(super) fn run(
     report: &Report,
     reader: &Reader,

@@ -1,4 +1,4 @@
-//! The page of a series: what came of it, every figure over what was varied, the table, and the
+//! Page of a series: its conclusions, every figure against the varied values, the table, and the
 //! page of each run.
 
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ use crate::model::Report;
 use crate::series::names::short_names;
 use crate::series::{Capacity, Figures, Row, RowOutcome, Scaling, Series, columns, words};
 
-/// How many bytes the pages of all runs may take together, so that the file stays below 5 MB.
+/// Maximum size of the pages of all runs together, in bytes. It keeps the file below 5 MB.
 const RUNS_BYTES: usize = 4_500_000;
 
-/// How finely runs are drawn: the first with which all fit.
+/// Resolutions of the runs' charts. The first with which all pages fit is used.
 const FINENESS: [Fineness; 5] = [
     FINE,
     Fineness {
@@ -45,20 +45,20 @@ const FINENESS: [Fineness; 5] = [
     },
 ];
 
-/// How many points the curve of a model is drawn with.
+/// Number of segments in the curve of a model.
 const CURVE: usize = 60;
 
-/// How many runs that did not pass are named at the top.
+/// Number of runs that did not pass and that are named at the top.
 const REASONS_MAX: usize = 3;
 
-/// How many thresholds are drawn into one chart.
+/// Maximum number of thresholds that are drawn into one chart.
 const LIMITS_MAX: usize = 3;
 
-/// Writes the page of a series. `reader_of` opens the run file of that name; a run without one, or
-/// with one that cannot be read, has no page.
+/// Writes the page of a series. `reader_of` opens the run file with that name. A run without a
+/// readable run file has no page.
 ///
 /// # Errors
-/// Where it cannot be written.
+/// Fails if writing fails.
 pub fn write_series(
     series: &Series,
     reader_of: impl Fn(&str) -> Option<Reader>,
@@ -83,15 +83,15 @@ pub fn write_series(
     page::write(&title, &without_script, data, blocks, out)
 }
 
-/// The page of a run.
+/// Page of a run.
 #[derive(Default)]
 struct Page {
     made: Option<Value>,
-    /// Whether there is none because the file would be too large.
+    /// True if the page was left out because the file would be too large.
     left_out: bool,
 }
 
-/// The pages of all runs, as finely drawn as there is room for.
+/// Returns the pages of all runs, in the finest resolution with which they fit.
 fn pages(
     series: &Series,
     reader_of: impl Fn(&str) -> Option<Reader>,
@@ -110,7 +110,7 @@ fn pages(
             });
             let length = made.as_ref().map_or(0, |made| made.to_string().len());
             let left_out = bytes + length > RUNS_BYTES;
-            // What the others will take is not waited for where these show it.
+            // Stops early if the pages so far show that all of them will not fit.
             let all = (bytes + length) * series.runs.len() / (pages.len() + 1);
             if !is_last && (left_out || all > RUNS_BYTES + RUNS_BYTES / 8) {
                 break;
@@ -174,7 +174,7 @@ fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
     })
 }
 
-/// What is to be seen of a run at a glance: whether it counts, counts not, or cannot be trusted.
+/// Returns how a run is marked in charts: eligible as the best, not eligible, or not trusted.
 fn mark(row: &Row) -> &'static str {
     match (row.outcome.is_trusted(), &row.out_of_contest) {
         (true, None) => "counts",
@@ -183,7 +183,7 @@ fn mark(row: &Row) -> &'static str {
     }
 }
 
-/// How many runs came out how.
+/// Counts the runs by outcome.
 fn outcomes(series: &Series) -> Vec<Value> {
     let all = [
         (RowOutcome::Pass, "passed"),
@@ -204,8 +204,8 @@ fn outcomes(series: &Series) -> Vec<Value> {
     counted.collect()
 }
 
-/// What came of it, in one sentence: how far it went where clients are varied, else how many runs
-/// passed.
+/// Summarizes the series in one sentence: the capacity if clients are varied, else the number of
+/// runs that passed.
 fn sentence(series: &Series) -> String {
     let ended = |text: String| match text.ends_with('.') {
         true => text,
@@ -261,7 +261,7 @@ fn knee(series: &Series) -> String {
     })
 }
 
-/// How far the best and the worst combination went.
+/// Describes the capacities of the best and the worst combination.
 fn between(most: &Capacity, least: &Capacity) -> String {
     let with = |capacity: &Capacity| {
         let with = capacity.with.iter();
@@ -289,7 +289,8 @@ fn between(most: &Capacity, least: &Capacity) -> String {
     }
 }
 
-/// Why a run did not pass: the sentence that its own page begins with, or its first reason.
+/// Returns the reason why a run did not pass: the first sentence of its own page, or its first
+/// reason.
 fn why(row: &Row, page: &Page) -> Option<String> {
     let first = row.reasons.first()?;
     let said = page
@@ -297,14 +298,14 @@ fn why(row: &Row, page: &Page) -> Option<String> {
         .as_ref()
         .and_then(|run| run["verdict"]["sentence"].as_str());
     let said = said.filter(|said| !said.is_empty());
-    // What is behind the first semicolon is where, and what to do.
+    // The part after the first semicolon says where it happened and what to do.
     let reason = first
         .split_once("; ")
         .map_or(first.as_str(), |(why, _)| why);
     Some(said.unwrap_or(reason).to_owned())
 }
 
-/// The runs that did not pass, and why.
+/// Lists the runs that did not pass, with the reason of each.
 fn reasons(series: &Series, pages: &[Page]) -> Vec<String> {
     let rows = series.runs.iter().zip(pages);
     let bad = rows.filter_map(|(row, page)| Some((row, why(row, page)?)));
@@ -322,7 +323,7 @@ fn reasons(series: &Series, pages: &[Page]) -> Vec<String> {
 fn notes(series: &Series, left_out: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if series.ended == Some(false) {
-        notes.push("The series was cut off, or still goes on.".to_owned());
+        notes.push("The series was cut off or is still running.".to_owned());
     }
     if left_out > 0 {
         notes.push(format!(
@@ -334,7 +335,7 @@ fn notes(series: &Series, left_out: usize) -> Vec<String> {
     notes
 }
 
-/// What follows from all runs together: a name, a sentence, and what is in it by name.
+/// Returns the conclusions from all runs: for each a name, a sentence, and named details.
 fn findings(series: &Series) -> Vec<Value> {
     let mut all = Vec::new();
     let none = Vec::<Value>::new;
@@ -354,7 +355,7 @@ fn findings(series: &Series) -> Vec<Value> {
     all
 }
 
-/// The columns of the table, with the text of each run.
+/// Returns the columns of the table, with the text of each run.
 fn table(series: &Series) -> Vec<Value> {
     let columns = columns::of(series).into_iter().map(|shown| {
         let cells = series.runs.iter().map(|row| {
@@ -373,23 +374,23 @@ fn table(series: &Series) -> Vec<Value> {
     columns.collect()
 }
 
-/// What a column shows, in words.
+/// Returns the title of the chart of a column.
 fn title(column: &TableColumn) -> String {
     let of_a_share = |share: f64| format!("p{}", 100.0 * share);
     let (name, statistic) = match (column.name, column.metric) {
         ("server_cpu", _) => ("server CPU", "mean".to_owned()),
         ("server_cpu_peak", _) => ("server CPU", "peak".to_owned()),
-        ("cpu_per_gbit", _) => ("server CPU for each Gbit/s", String::new()),
-        ("cpu_per_message", _) => ("server CPU for each message", String::new()),
+        ("cpu_per_gbit", _) => ("server CPU per Gbit/s", String::new()),
+        ("cpu_per_message", _) => ("server CPU per message", String::new()),
         ("served", _) => ("clients served", String::new()),
-        // What a client does that is at work depends on what it speaks.
+        // The heading names the activity of a playing client, which depends on the protocol.
         ("playing", _) => (column.heading[0], String::new()),
         ("link_loss", _) => ("loss on the link", String::new()),
         ("delay_viewer", _) => ("viewer's delay", String::new()),
         ("delay_sender", _) => ("delay at the sender", "mean".to_owned()),
         ("delay_link", _) => ("delay of the link", "mean".to_owned()),
         ("delay_rest", _) => (
-            "delay of the server and of what was sent again",
+            "delay of the server and of retransmissions",
             "mean".to_owned(),
         ),
         ("delay_buffer", _) => ("players' buffer", String::new()),
@@ -417,7 +418,8 @@ fn title(column: &TableColumn) -> String {
     }
 }
 
-/// What the runs demand of what a column shows: a limit and its threshold, each once.
+/// Returns the limits that the runs' thresholds set for a column, each with its threshold and
+/// without duplicates.
 fn limits(column: &TableColumn, pages: &[Page]) -> Vec<Value> {
     let statistic = match column.statistic {
         Statistic::Quantile(share) => Some(format!("p{}", 100.0 * share)),
@@ -446,7 +448,8 @@ fn charts(series: &Series, spots: &Spots, pages: &[Page]) -> Vec<Value> {
         let figures = |row: &Row| row.figures.as_ref()?.value(shown.column);
         let values: Vec<Option<f64>> = series.runs.iter().map(figures).collect();
         let known: Vec<f64> = values.iter().copied().flatten().collect();
-        // What is the same in every run, or known of one run, has no course: the table has it.
+        // A value that is equal in all runs, or known for one run only, shows no trend. The table
+        // has it.
         if known.windows(2).all(|pair| pair[0] == pair[1]) {
             return None;
         }
@@ -477,8 +480,8 @@ fn charts(series: &Series, spots: &Spots, pages: &[Page]) -> Vec<Value> {
     charts.collect()
 }
 
-/// Up to how many clients runs passed: the panel, where that is on the axis, and words. Nothing of
-/// what all passed: there is no end to be seen.
+/// Returns the capacity for the charts: the panel, the number of clients on the axis, and its text.
+/// A capacity is left out if all runs passed, because no end is visible then.
 fn passed(series: &Series, spots: &Spots) -> Vec<Value> {
     let found = series.capacity.iter().filter_map(|capacity| {
         capacity.first_not_passed?;
@@ -492,7 +495,7 @@ fn passed(series: &Series, spots: &Spots) -> Vec<Value> {
     found.collect()
 }
 
-/// Whether a run has those values.
+/// Returns `true` if the run has these values.
 fn is_of(series: &Series, row: &Row, with: &[(String, String)]) -> bool {
     with.iter().all(|(key, value)| {
         let at = series.varied.iter().position(|varied| varied == key);
@@ -500,7 +503,7 @@ fn is_of(series: &Series, row: &Row, with: &[(String, String)]) -> bool {
     })
 }
 
-/// The curve of a model, and its knee, where it stands in the charts.
+/// Returns the curve of a model and its knee, in chart coordinates.
 fn model(series: &Series, spots: &Spots, scaling: &Scaling) -> Option<Value> {
     let (lambda, sigma, kappa) = (scaling.lambda?, scaling.sigma?, scaling.kappa?);
     let of: Vec<usize> = (0..series.runs.len())
@@ -517,14 +520,14 @@ fn model(series: &Series, spots: &Spots, scaling: &Scaling) -> Option<Value> {
     };
     let curve = (0..=CURVE).map(|at| {
         let share = at as f64 / CURVE as f64;
-        // As dense on a logarithmic axis as on a linear one.
+        // Points are as dense on a logarithmic axis as on a linear one.
         let x = match spots.log {
             true => least * (most / least).powf(share),
             false => least + (most - least) * share,
         };
         json!([short(x), short(output(x))])
     });
-    // A knee that lies far beyond what was measured would leave no room for the rest.
+    // A knee far outside the measured range would leave no space for the rest.
     let knee = scaling.knee.filter(|knee| knee.clients.value <= most);
     Some(json!({
         "panel": spot.panel,
@@ -539,7 +542,8 @@ fn model(series: &Series, spots: &Spots, scaling: &Scaling) -> Option<Value> {
     }))
 }
 
-/// What each column is: out of the metric that it shows, or out of the schema of a row's figures.
+/// Returns the definition of each column, from the metric that it shows or from the schema of the
+/// figures.
 fn defined(series: &Series, known: &BTreeMap<String, Value>) -> Value {
     let schema = schemars::schema_for!(Figures).to_value();
     let columns = columns::of(series).into_iter().filter_map(|shown| {

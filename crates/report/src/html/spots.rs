@@ -1,5 +1,4 @@
-//! Where each run of a series stands in its charts: how far along the axis, in which of several
-//! panels side by side, and on which line.
+//! Position of each run of a series in its charts: the value on the axis, the panel, and the line.
 
 use std::collections::BTreeSet;
 
@@ -7,44 +6,44 @@ use super::charts::words;
 use crate::series::Series;
 use crate::series::names::short_names;
 
-/// From this ratio of the largest value to the smallest on, an axis is logarithmic.
+/// Ratio of the largest to the smallest value from which an axis is logarithmic.
 const WIDE: f64 = 20.0;
 
-/// The most lines in a panel. Where there were more, each has a panel of its own.
+/// Maximum number of lines in a panel. With more lines, each gets its own panel.
 const LINES_MAX: usize = 6;
 
-/// Where a run stands.
+/// Position of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spot {
     pub(super) panel: usize,
     pub(super) line: usize,
-    /// Along the axis: the value itself, or the number of its kind where it is no number.
+    /// Position on the axis: the value, or its index among the values if it is not a number.
     pub(super) x: f64,
 }
 
-/// The axis, the panels and the lines of all charts of a series.
+/// Axis, panels and lines of all charts of a series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Spots {
-    /// What the axis is of.
+    /// Title of the axis.
     pub(super) axis: String,
-    /// Whether values along it are numbers, so that lines may join them.
+    /// True if the values on the axis are numbers, so that lines can join them.
     pub(super) numeric: bool,
-    /// Whether it is logarithmic.
+    /// True if the axis is logarithmic.
     pub(super) log: bool,
-    /// Where values of it are, and what they read as.
+    /// Positions and texts of the values on the axis.
     pub(super) ticks: Vec<(f64, String)>,
-    /// What each panel is of; one without a title where nothing else is varied.
+    /// Titles of the panels. A single panel without a title if nothing else is varied.
     pub(super) panels: Vec<String>,
-    /// What each line is of.
+    /// Labels of the lines.
     pub(super) lines: Vec<String>,
-    /// Of each run, in their order.
+    /// Positions of the runs, in their order.
     pub(super) runs: Vec<Spot>,
 }
 
-/// The key of what has a name in place of a value (`vary: { cases: [...] }`).
+/// Key of named cases in place of values (`vary: { cases: [...] }`).
 const CASE: &str = "case";
 
-/// Distinct texts in the order in which they first come.
+/// Returns the distinct texts in the order of their first appearance.
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     texts.filter(|text| seen.insert(text.clone())).collect()
@@ -55,7 +54,7 @@ fn place(all: &[String], text: &str) -> usize {
 }
 
 impl Spots {
-    /// Those of a series; none where nothing is varied.
+    /// Returns the positions for a series, or `None` if nothing is varied.
     pub(super) fn of(series: &Series) -> Option<Spots> {
         let names = short_names(&series.varied);
         let value = |row: usize, key: usize| -> String {
@@ -67,19 +66,20 @@ impl Spots {
         let all: Vec<Vec<String>> = (0..names.len()).map(values_of).collect();
         let numbers: Vec<Option<Vec<f64>>> = all.iter().map(|texts| numbers(texts)).collect();
         let axis = series.clients_axis().or_else(|| {
-            // The key of most values; of equals one of numbers, and the fastest.
+            // The key with the most values. Of several, one with numbers is preferred, then the one
+            // that changes fastest.
             let keys = 0..names.len();
             keys.max_by_key(|&key| (all[key].len(), numbers[key].is_some(), key))
         })?;
         let mut others: Vec<usize> = (0..names.len())
             .filter(|&key| key != axis && all[key].len() > 1)
             .collect();
-        // What is no number stands side by side, such as servers.
+        // A key without numbers, such as the server, is shown in panels side by side.
         let side = others.iter().position(|&key| numbers[key].is_none());
         let side = (!others.is_empty()).then(|| others.remove(side.unwrap_or(0)));
         let label = |row: usize, keys: &[usize]| {
             let labels = keys.iter().map(|&key| match &*names[key] {
-                // Its name tells what it is.
+                // The name of a case is self-explanatory.
                 CASE => value(row, key),
                 name => format!("{} {}", words(name), value(row, key)),
             });
@@ -122,7 +122,7 @@ impl Spots {
     }
 }
 
-/// The values as numbers of one unit, where all are.
+/// Parses the values as numbers of one unit. Returns `None` if any is not such a number.
 fn numbers(texts: &[String]) -> Option<Vec<f64>> {
     let mut unit = None;
     let each = texts.iter().map(|text| {
@@ -132,7 +132,7 @@ fn numbers(texts: &[String]) -> Option<Vec<f64>> {
     each.collect()
 }
 
-/// A number and what it is of: `178ms` is 0.178 of `s`.
+/// Parses a number with its unit, converted to the base unit: `178ms` is 0.178 of `s`.
 fn quantity(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text

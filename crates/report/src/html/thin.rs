@@ -1,17 +1,18 @@
-//! Down-sampling that keeps extremes: of windows that are too many to draw, each stretch keeps its
-//! lowest and its highest value, in the order in which they came.
+//! Down-sampling that keeps extremes: if there are too many windows to draw, each period keeps its
+//! lowest and its highest value, in the order in which they occurred.
 //!
-//! How many windows a run has is not known before they are read. So stretches begin with one window
-//! and are joined in pairs whenever there are too many: memory does not grow with the run.
+//! The number of windows of a run is unknown before they are read. Each period therefore begins as
+//! one window, and periods are joined in pairs whenever there are too many. Memory does not grow
+//! with the length of the run.
 
 use serde_json::{Value, json};
 
-/// The windows of a stretch, as one line saw them. NaN where it has no value.
+/// Lowest and highest value of a line in a period. NaN if it has no value.
 #[derive(Clone, Copy, Debug)]
 struct Extremes {
     low: f64,
     high: f64,
-    /// Whether the lowest value came after the highest.
+    /// True if the lowest value came after the highest.
     falls: bool,
 }
 
@@ -33,7 +34,7 @@ impl Extremes {
         }
     }
 
-    /// Those of both, of which `self` came first.
+    /// Joins the extremes of two periods, of which `self` is the earlier one.
     fn then(self, later: Extremes) -> Extremes {
         if self.low.is_nan() {
             return later;
@@ -55,21 +56,21 @@ impl Extremes {
     }
 }
 
-/// A stretch of time.
+/// Period of time.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     begins: f64,
     ends: f64,
 }
 
-/// Lines over one time axis, thinned together.
+/// Lines over one time axis, down-sampled together.
 #[derive(Clone, Debug)]
 pub(super) struct Thinned {
-    /// The most points of a line.
+    /// Maximum number of points of a line.
     most: usize,
-    /// How many windows are one stretch.
+    /// Number of windows per period.
     step: usize,
-    /// How many windows the last stretch has so far.
+    /// Number of windows in the last period so far.
     filled: usize,
     stretches: Vec<Stretch>,
     lines: Vec<Vec<Extremes>>,
@@ -86,7 +87,7 @@ impl Thinned {
         }
     }
 
-    /// Adds a window with a value of each line.
+    /// Adds a window with a value for each line.
     pub(super) fn push(&mut self, begins: f64, seconds: f64, values: &[Option<f64>]) {
         let ends = begins + seconds;
         let values = values.iter().copied().map(Extremes::of);
@@ -121,7 +122,7 @@ impl Thinned {
     }
 
     fn join(&mut self) {
-        // Of an odd number the last stays alone, and is filled up.
+        // Of an odd number of periods the last has no partner, and is filled up later.
         if self.stretches.len().is_multiple_of(2) {
             self.filled += self.step;
         }
@@ -138,13 +139,13 @@ impl Thinned {
         }
     }
 
-    /// How many windows are one stretch.
+    /// Returns the number of windows per period.
     pub(super) fn step(&self) -> usize {
         self.step
     }
 
-    /// The moments that all lines have a value at: the middle of each window, or the quarters of
-    /// each stretch.
+    /// Returns the times of the points of all lines: the middle of each window, or the quarters of
+    /// each period.
     pub(super) fn times(&self) -> Value {
         let at = |stretch: &Stretch, share: f64| {
             rounded(stretch.begins + share * (stretch.ends - stretch.begins), 3)
@@ -161,19 +162,19 @@ impl Thinned {
         json!(times)
     }
 
-    /// Whether a line has any value that is not zero.
+    /// Returns `true` if a line has a value other than zero.
     pub(super) fn is_seen(&self, line: usize) -> bool {
         let line = self.lines.get(line).into_iter().flatten();
         line.clone().any(|one| one.high > 0.0 || one.low < 0.0)
     }
 
-    /// Whether a line has any value.
+    /// Returns `true` if a line has a value.
     pub(super) fn is_known(&self, line: usize) -> bool {
         let mut line = self.lines.get(line).into_iter().flatten();
         line.any(|one| !one.low.is_nan())
     }
 
-    /// A line's values, null where there is none.
+    /// Returns the values of a line, with null for missing ones.
     pub(super) fn line(&self, line: usize) -> Value {
         let line = self.lines.get(line).into_iter().flatten();
         let values = line.flat_map(|one| match (self.step, one.falls) {
@@ -185,7 +186,8 @@ impl Thinned {
     }
 }
 
-/// A value to four significant digits, whole numbers as they are: what a drawing can show.
+/// Rounds a value to four significant digits, which is as much as a chart shows. Whole numbers
+/// below 10^7 stay unchanged.
 pub(super) fn short(value: f64) -> Value {
     if value.is_nan() {
         return Value::Null;
@@ -200,7 +202,7 @@ pub(super) fn short(value: f64) -> Value {
     }
 }
 
-/// A value to so many digits behind the point.
+/// Rounds a value to `digits` decimal places.
 pub(super) fn rounded(value: f64, digits: i32) -> f64 {
     let factor = 10f64.powi(digits);
     (value * factor).round() / factor
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn few_windows_stay_as_they_are() {
+    fn few_windows_are_kept_unchanged() {
         let values = [Some(1.0), None, Some(0.5), Some(123_456.0)];
         let thinned = thinned(&values, 8);
         assert_eq!(numbers(&thinned.line(0)), values);
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_extremes_stays() {
+    fn order_of_extremes_is_kept() {
         let values: Vec<Option<f64>> = (0..16)
             .map(|index| Some(if index == 5 { 9.0 } else { -f64::from(index) }))
             .collect();
@@ -249,7 +251,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn extremes_and_their_stretches_are_kept(
+        fn extremes_of_each_period_are_kept(
             values in proptest::collection::vec(proptest::option::of(0u32..9_999), 1..500),
         ) {
             let values: Vec<Option<f64>> = values.iter().map(|value| value.map(f64::from)).collect();

@@ -1,14 +1,14 @@
-//! Why a run came out as it did, in one sentence: the line that is read first, and often alone.
+//! Cause of a run's verdict in one sentence: the line that is read first, and often alone.
 
 use crate::human::{count, length, plural};
 use crate::model::{Outcome, Population, Report};
 
-/// The cause of a verdict that is no pass. `None` of a pass.
+/// Returns the cause of a verdict, or `None` for a pass.
 ///
-/// * Of a run that the user stopped: when, and whether all held until then.
-/// * Of an invalid one: the first reason why the measurement cannot be trusted.
-/// * Of a failed one: that the server ended; or what happened to the clients that failed, where
-///   that is what was demanded; else the first threshold that did not hold.
+/// - A run that the user stopped: the time, and whether its thresholds held until then.
+/// - An invalid run: the first reason why the measurement cannot be trusted.
+/// - A failed run: the end of the server; or what happened to the failed clients, if a threshold on
+///   them failed; else the first threshold that did not hold.
 pub fn cause(report: &Report) -> Option<String> {
     let verdict = &report.verdict;
     match verdict.result {
@@ -21,7 +21,7 @@ pub fn cause(report: &Report) -> Option<String> {
     }
 }
 
-/// The reasons that the cause has not said yet.
+/// Returns the reasons that the cause does not state.
 pub(crate) fn other_reasons(report: &Report) -> Vec<&str> {
     let reasons = report.verdict.reasons.iter().map(String::as_str);
     let of_clients = match servers_end(report) {
@@ -40,7 +40,8 @@ pub(crate) fn other_reasons(report: &Report) -> Vec<&str> {
     }
 }
 
-/// That the server under test ended, which explains whatever became of the clients.
+/// Returns the reason that the server under test ended, if it did. It explains all failures of
+/// clients.
 fn servers_end(report: &Report) -> Option<String> {
     let first = report.verdict.reasons.first()?;
     first.starts_with("the server ended").then(|| first.clone())
@@ -72,7 +73,7 @@ fn stopped(report: &Report) -> String {
     format!("stopped by the user after {after}{until_then}")
 }
 
-/// What happened to clients, where a threshold on how many failed did not hold.
+/// Describes what happened to the failed clients, if a threshold on their number did not hold.
 fn failed_clients(report: &Report) -> Option<(&str, String)> {
     let on_failed = |population: &&Population| {
         population.clients.failed > 0

@@ -1,8 +1,8 @@
-//! The run file as tables of comma-separated values (RFC 4180): windows, clients and streams.
+//! Run file as tables of comma-separated values (RFC 4180): windows, clients and streams.
 //!
-//! All three are long tables, with one figure to a row, so that their columns are the same whatever
-//! the protocol. Values are in the units of the JSON report. Texts that others wrote steer no
-//! terminal, and begin with an apostrophe where a spreadsheet would take them for a formula.
+//! Windows and streams are long tables with one figure per row, so that the columns are the same
+//! for every protocol. Values have the units of the JSON report. Texts from outside cannot control
+//! a terminal, and get a leading apostrophe if a spreadsheet would take them for a formula.
 
 use std::io::{self, Write};
 
@@ -15,24 +15,24 @@ use crate::metrics::MetricFigures;
 use crate::source;
 use crate::window::SubjectWindow;
 
-/// A table: the name of its file, and its columns.
+/// A table of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// The name of its file.
+    /// File name of the table.
     pub file: &'static str,
-    /// Its columns, as they stand in the first line.
+    /// Column names, as in the first line.
     pub columns: &'static [&'static str],
 }
 
 impl Table {
-    /// The first line, with its end.
+    /// Returns the first line, with its line end.
     pub fn head(&self) -> String {
         self.columns.join(",") + "\n"
     }
 }
 
 /// One row for each figure of each subject (a population, a direction of a link, `server` or
-/// `tester`) in each window. `statistic` is `value`, or of a distribution `count`, `mean`, `p50`,
+/// `tester`) in each window. `statistic` is `value`, or for a distribution `count`, `mean`, `p50`,
 /// `p95`, `p99` and `max`. Failures are metrics named `failures.REASON`. Figures without data have
 /// no row.
 pub const WINDOWS: Table = Table {
@@ -48,8 +48,8 @@ pub const WINDOWS: Table = Table {
     ],
 };
 
-/// One row for each client. Times are seconds from the beginning of the run; what did not happen is
-/// empty.
+/// One row for each client. Times are seconds since the start of the run. A time is empty if the
+/// event did not occur.
 pub const CLIENTS: Table = Table {
     file: "clients.csv",
     columns: &[
@@ -75,10 +75,10 @@ pub const STREAMS: Table = Table {
     columns: &["run", "client", "population", "stream", "name", "value"],
 };
 
-/// All of them.
+/// All tables.
 pub const TABLES: [Table; 3] = [WINDOWS, CLIENTS, STREAMS];
 
-/// Writes tables, of one run or of several one after the other.
+/// Writer of the tables of one run, or of several runs in sequence.
 #[derive(Debug)]
 pub struct Tables<W> {
     windows: W,
@@ -87,7 +87,7 @@ pub struct Tables<W> {
 }
 
 impl<W: Write> Tables<W> {
-    /// Begins the tables with their first lines; `open` opens the file of each.
+    /// Creates the tables with their first lines. `open` opens the file of a table.
     pub fn begin(mut open: impl FnMut(Table) -> io::Result<W>) -> io::Result<Tables<W>> {
         let mut begun = |table: Table| {
             let mut out = open(table)?;
@@ -101,7 +101,7 @@ impl<W: Write> Tables<W> {
         })
     }
 
-    /// Adds a run. `run` is what stands in its rows.
+    /// Adds a run. `run` is the value of the first column in its rows.
     pub fn add(&mut self, run: &str, reader: &Reader) -> Result<(), ReportError> {
         for window in source::windows(reader) {
             let window = window?;
@@ -166,7 +166,7 @@ impl<W: Write> Tables<W> {
         Ok(())
     }
 
-    /// Ends them.
+    /// Flushes the tables.
     pub fn end(mut self) -> io::Result<()> {
         self.windows.flush()?;
         self.clients.flush()?;
@@ -174,7 +174,7 @@ impl<W: Write> Tables<W> {
     }
 }
 
-/// Every figure of a subject in a window: metric, statistic, value.
+/// Returns every figure of a subject in a window: metric, statistic, value.
 fn figures(window: &SubjectWindow) -> Vec<(String, &'static str, String)> {
     let mut found: Vec<(String, &'static str, String)> = Vec::new();
     for (name, figures) in window.metrics() {
@@ -218,7 +218,7 @@ fn line<const N: usize>(out: &mut impl Write, cells: [&str; N]) -> io::Result<()
     out.write_all(b"\n")
 }
 
-/// A cell as it is written.
+/// Formats a cell.
 fn written(cell: &str) -> String {
     let mut text = gate::plain(cell).into_owned();
     let is_number = text.parse::<f64>().is_ok();
@@ -236,7 +236,7 @@ mod tests {
     use super::written;
 
     #[test]
-    fn cells_are_quoted_and_no_formula() {
+    fn cells_are_quoted_and_never_formulas() {
         for (cell, expected) in [
             ("plain", "plain"),
             ("a, b", "\"a, b\""),

@@ -1,19 +1,18 @@
-//! The gate before a terminal: what others wrote cannot steer it, hide in it or change the order of
-//! its text.
+//! Sanitizing of texts for a terminal: texts from outside cannot control it, hide in it, or change
+//! the order of its text.
 //!
-//! Names, reasons, thresholds and events of a run file, and what servers answer, are text of
-//! unknown origin. An escape sequence in it could clear the screen, set the clipboard or forge a
-//! verdict. Each such character is replaced by one that shows what was there, so that nothing is
-//! hidden.
+//! Names, reasons, thresholds and events of a run file, and responses of servers, are text of
+//! unknown origin. An escape sequence in them could clear the screen, set the clipboard or forge a
+//! verdict. Each such character is replaced by a visible representation, so that nothing is hidden.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The longest run of digits and semicolons of a colour of ours, such as `38;1`.
+/// Maximum length of the numbers in one of our style sequences, such as `38;1`.
 const LONGEST_STYLE: usize = 12;
 
-/// A value for one line: control characters, line ends among them, and invisible characters are
-/// shown.
+/// Sanitizes a value for a single line: control characters, including line ends, and invisible
+/// characters become visible.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -25,8 +24,8 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// A text of several lines that goes to a terminal as it is: line ends and tabs pass, and with
-/// `colour` what [`Paint`](crate::paint::Paint) writes.
+/// Sanitizes a text of several lines for a terminal: line ends and tabs pass, and with `colour`
+/// also the sequences that [`Paint`](crate::paint::Paint) writes.
 pub fn lines(text: &str, colour: bool) -> Cow<'_, str> {
     let passes = |c: char| matches!(c, '\n' | '\t');
     if !text.contains(|c| is_unsafe(c) && !passes(c)) {
@@ -41,7 +40,7 @@ pub fn lines(text: &str, colour: bool) -> Cow<'_, str> {
                 safe.push_str(style);
                 style.len()
             }
-            // A file that was written on another system.
+            // Line end of a file from another system.
             None if rest.starts_with("\r\n") => 1,
             None if passes(c) => {
                 safe.push(c);
@@ -57,8 +56,8 @@ pub fn lines(text: &str, colour: bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// A JSON text that means the same and steers no terminal: unsafe characters, which can only be in
-/// its strings, are written as `\uXXXX`.
+/// Escapes a JSON text without changing its meaning: unsafe characters, which can only be in its
+/// strings, are written as `\uXXXX`.
 pub fn json(text: &str) -> Cow<'_, str> {
     let escaped = |c: char| is_unsafe(c) && c != '\n';
     if !text.contains(escaped) {
@@ -79,7 +78,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
 
 fn push(safe: &mut String, c: char) {
     match c {
-        // Unicode has a picture of each: U+2400 and what follows it.
+        // Unicode has pictures of these characters from U+2400 on.
         '\0'..='\u{1f}' => safe.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}')),
         '\u{7f}' => safe.push('\u{2421}'),
         _ if is_unsafe(c) => {
@@ -89,8 +88,8 @@ fn push(safe: &mut String, c: char) {
     }
 }
 
-/// Control characters, and those that are not seen but change how others are: category Cf of
-/// Unicode, fillers, separators of lines, tags, and what is no character at all.
+/// Returns `true` for control characters, and for invisible characters that change how others are
+/// displayed: Unicode category Cf, fillers, line separators, tags, and noncharacters.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -124,8 +123,8 @@ fn is_unsafe(c: char) -> bool {
         || u32::from(c) & 0xfffe == 0xfffe
 }
 
-/// The weight or colour of letters that `text` begins with. What would hide text is none: black,
-/// concealed, blinking or another background.
+/// Returns the style sequence (weight or text colour) at the start of `text`. Sequences that could
+/// hide text are not accepted: black, concealed, blinking, or another background.
 fn style(text: &str) -> Option<&str> {
     let numbers = text.strip_prefix("\u{1b}[")?;
     let end = numbers.find(|c: char| !c.is_ascii_digit() && c != ';')?;
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_is_shown_and_not_obeyed() {
+    fn terminal_controls_become_visible() {
         for (text, shown) in [
             ("a viewer, größer 一", "a viewer, größer 一"),
             ("\u{1b}[2J", "␛[2J"),
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_colours_pass_where_there_are_any() {
+    fn own_colours_pass_only_if_enabled() {
         let paint = crate::paint::Paint { colour: true };
         let text = paint.strong(&paint.bad("FAIL")) + "\n\tnext\r\n";
         assert_eq!(lines(&text, true), text.replace('\r', ""));
@@ -184,7 +183,7 @@ mod tests {
             prop_assert!(!plain(&text).contains(is_unsafe));
             let kept = lines(&text, false).into_owned();
             prop_assert!(!kept.contains(|c| is_unsafe(c) && !matches!(c, '\n' | '\t')));
-            // What went through once goes through again.
+            // Sanitized text passes unchanged.
             prop_assert_eq!(lines(&kept, false), kept.as_str());
             let coloured = lines(&text, true).into_owned();
             let escapes = coloured.matches('\x1b').count();

@@ -1,6 +1,6 @@
-//! The JSON report, written window by window: memory does not grow with the run's length.
+//! JSON report, written window by window. Memory does not grow with the length of the run.
 //!
-//! Characters that could steer a terminal are escaped, since JSON is often looked at in one.
+//! Characters that could control a terminal are escaped, because JSON is often viewed in one.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ pub fn write_series(series: &Series, out: &mut dyn Write) -> Result<(), ReportEr
 
 /// Writes the report and its windows as one JSON object.
 ///
-/// The windows come last and one to a line, so the head can be read by eye.
+/// The windows come last, one per line, so that the first part is easy to read.
 pub fn write(
     report: &Report,
     windows: impl Iterator<Item = Result<WindowRow, ReportError>>,

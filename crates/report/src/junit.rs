@@ -1,9 +1,9 @@
-//! The report as JUnit XML, which continuous integration shows: a test suite for each run, a test
-//! case for each threshold, and one for the tester's own fitness.
+//! JUnit XML report for continuous integration: a test suite for each run, a test case for each
+//! threshold, and one for the fitness of the tester.
 //!
-//! A threshold that did not hold is a failure. What makes a measurement one that cannot be trusted
-//! is an error of the case `tester`, and so is a run that the user stopped. What failed the run
-//! beside its thresholds, such as the end of the server, is a failure of the case `run`.
+//! A threshold that did not hold is a failure. A measurement that cannot be trusted is an error of
+//! the case `tester`, as is a run that the user stopped. Any other reason for a failed run, such as
+//! the end of the server, is a failure of the case `run`.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::human::figure;
 use crate::model::{Outcome, Report, Threshold};
 use crate::series::{Row, RowOutcome, Series, words};
 
-/// The name of everything together: how such a file is told from those of other programs.
+/// Name of the root element. It distinguishes the file from those of other programs.
 pub const NAME: &str = "streamgauge";
 
 /// Writes the report of one run.
@@ -26,7 +26,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
 }
 
 /// Writes the report of a series: a suite for each of its runs, in order. `report_of` reads the run
-/// file of that name; none of a run without one.
+/// file with that name, and returns `None` if the run has none.
 pub fn write_series(
     series: &Series,
     report_of: impl Fn(&str) -> Option<Report>,
@@ -37,7 +37,7 @@ pub fn write_series(
     for row in &series.runs {
         let name = name_of(series, row);
         suites.push(match report_of(&row.file) {
-            // That runs fail is part of a search: what it found counts.
+            // Failed runs are part of a search. Only its result counts.
             Some(_) if searches && row.outcome == RowOutcome::Fail => of_search(row, &name),
             Some(report) => suite(&report, &name),
             None => without_run_file(row, &name),
@@ -76,7 +76,7 @@ fn write_suites(suites: Vec<TestSuite>, out: &mut dyn Write) -> Result<(), Repor
     Ok(())
 }
 
-/// The scenario's name, and what the run sets otherwise than others.
+/// Returns the name of the scenario with the varied values of the run.
 fn name_of(series: &Series, row: &Row) -> String {
     let settings = series.varied.iter().zip(&row.values);
     let settings: Vec<String> = settings
@@ -131,8 +131,8 @@ fn of_threshold(threshold: &Threshold, suite: &str) -> TestCase {
             let value = value.map(|value| figure(threshold.unit, value));
             let limit = figure(threshold.unit, threshold.limit);
             let text = match value {
-                Some(value) => format!("it was {value}; the bound is {limit}"),
-                None => format!("there was no data; the bound is {limit}"),
+                Some(value) => format!("measured {value}; the limit is {limit}"),
+                None => format!("no data; the limit is {limit}"),
             };
             not_passed(NonSuccessKind::Failure, &text)
         }
@@ -152,7 +152,7 @@ fn not_passed(kind: NonSuccessKind, text: &str) -> TestCaseStatus {
     status
 }
 
-/// The reasons of the verdict that are not those of a threshold.
+/// Returns the reasons of the verdict other than thresholds.
 fn beside_thresholds(report: &Report) -> Vec<&str> {
     let of_threshold = |reason: &str| {
         let thresholds = report.thresholds.iter();

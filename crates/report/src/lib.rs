@@ -1,7 +1,7 @@
-//! Reports of a run or a series, made from run files and from nothing else: the summary or the
-//! table for a terminal, the JSON report, JUnit XML, Markdown, CSV, the HTML page, the text that
-//! Prometheus scrapes and the messages that a collector of OpenTelemetry is sent. All text for a
-//! terminal goes through [`gate`], and so do the texts of a page.
+//! Reports of a run or a series, made from run files only: the summary or the table for a terminal,
+//! the JSON report, JUnit XML, Markdown, CSV, the HTML page, the text for Prometheus and the
+//! messages for an OpenTelemetry collector. All text for a terminal, and all texts of a page, pass
+//! through [`gate`].
 
 mod cause;
 pub mod csv;
@@ -40,13 +40,13 @@ pub use shorten::shorten;
 pub use source::open;
 pub use terminal::{Layout, headline, summary};
 
-/// Why a report could not be made.
+/// Error of making a report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The run file could not be read.
     #[error(transparent)]
     RunFile(#[from] runfile::RunFileError),
-    /// It is no series, or its index cannot be read.
+    /// The folder is not a series, or its index cannot be read.
     #[error(transparent)]
     Index(#[from] runfile::series::IndexError),
     /// The folder of a series could not be listed.
@@ -54,12 +54,10 @@ pub enum ReportError {
         "{}: the folder cannot be read: {}; name a folder that you may read", .path.display(), io_reason(.error)
     )]
     Folder {
-        /// Where.
         path: std::path::PathBuf,
-        /// What the system said.
         error: std::io::Error,
     },
-    /// It could not be written.
+    /// The report could not be written.
     #[error("cannot write the report: {}", io_reason(.0))]
     Write(#[from] std::io::Error),
 }

@@ -1,7 +1,7 @@
-//! What limited the server: statements that the windows of a run bear out, each with its figures.
+//! Limits of the server: statements that the windows of a run support, each with its figures.
 //!
-//! A statement says what was seen and not why. Where nothing was seen nothing is said: a server may
-//! well be at an end that leaves no trace in what is measured.
+//! A statement describes an observation, not its reason. Without an observation there is no
+//! statement: a server may reach a limit that leaves no trace in the measurements.
 
 use measure::metric::MetricSource;
 use measure::server::ServerLog;
@@ -9,83 +9,84 @@ use measure::totals::SHORTEST_WINDOW;
 use measure::{Catalogue, Window};
 use schemars::JsonSchema;
 
-/// A core counts as taken up from this share of it on.
+/// Share of a core from which it counts as saturated.
 const SATURATED: f64 = 0.95;
 
-/// A process is near its limit on file descriptors from this share of it on.
+/// Share of its limit on file descriptors from which a process is near the limit.
 const NEAR_THE_LIMIT: f64 = 0.95;
 
-/// How many kinds of complaints of the log are quoted.
+/// Number of kinds of log complaints that are quoted.
 const COMPLAINTS_SHOWN: usize = 3;
 
-/// How many windows something must be seen in: one alone may be anything.
+/// Minimum number of windows with an observation: a single one may have any cause.
 const WINDOWS_MIN: usize = 3;
 
-/// The clients' share of their highest number up to which, and from which on, windows are compared
-/// to see whether the bit rate still rises with the clients.
+/// Shares of the highest number of clients. Windows within `BELOW` are compared with those from
+/// `NEAR_THE_TOP` to see whether the bit rate still increases with the clients.
 const BELOW: (f64, f64) = (0.6, 0.8);
 const NEAR_THE_TOP: f64 = 0.95;
 
-/// The bit rate is called flat where it rises by less than this share of what the clients rise by.
+/// The bit rate is flat if its relative increase is less than this share of the increase in
+/// clients.
 const FOLLOWS: f64 = 0.25;
 
-/// The server's memory is looked at where the number of clients is within this share of its
-/// highest...
+/// Memory growth: samples are taken while the number of clients is within this share of its
+/// maximum.
 const CONSTANT: f64 = 0.02;
-/// ... for so long, in seconds, ...
+/// Minimum period of the memory samples, in seconds.
 const GROWS_FOR: f64 = 60.0;
-/// ... in so many samples, ...
+/// Minimum number of memory samples.
 const SAMPLES_MIN: usize = 6;
-/// ... and is said to grow if it does by this share and so many bytes, ...
+/// Minimum growth of the memory, as a share and in bytes.
 const GROWS_BY: f64 = 0.1;
 const GROWS_BY_BYTES: f64 = (8 << 20) as f64;
-/// ... so evenly that a straight line explains so much of it (coefficient of determination).
+/// Minimum coefficient of determination of a straight line through the memory samples.
 const EVENLY: f64 = 0.9;
 
-/// What a statement is about.
+/// Kind of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
-    /// One thread of the server had a processor core to itself.
+    /// One thread of the server used a whole processor core.
     Thread,
-    /// Server and tester together took up all cores of the machine that they share, or the server
-    /// all that it may use.
+    /// Server and tester together used all cores of the machine that they share, or the server used
+    /// all cores that it may use.
     Cores,
-    /// The bit rate did not rise with the clients.
+    /// The bit rate did not increase with the clients.
     FlatBitRate,
     /// The kernel dropped datagrams because the server did not fetch them.
     SocketDrops,
-    /// A process of the server had nearly as many file descriptors open as it may.
+    /// A process of the server had almost all of its allowed file descriptors open.
     FileDescriptors,
-    /// The server's log complained.
+    /// The server's log has complaints.
     Log,
     /// The server's memory grew while the number of clients did not.
     MemoryGrowth,
 }
 
-/// One statement about what limited the server, and its figures.
+/// A statement on what limited the server, with its figures.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Limit {
-    /// What it is about.
+    /// Kind of the limit.
     pub kind: LimitKind,
-    /// The statement, with the figures that bear it out.
+    /// Statement, with the figures that support it.
     pub text: String,
-    /// When it was first seen, in seconds from the beginning of the run.
+    /// Time of the first observation, in seconds since the start of the run.
     pub first_at: f64,
-    /// How many windows it was seen in.
+    /// Number of windows with the observation.
     pub windows: u64,
 }
 
-/// What one window tells.
+/// Values of one window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Point {
     start: f64,
     playing: f64,
-    /// Payload of all populations, in bit/s.
+    /// Payload bit rate of all populations, in bit/s.
     bit_rate: f64,
     cpu: Option<f64>,
     hottest_thread: Option<f64>,
-    /// How many cores it may use.
+    /// Number of cores that the server may use.
     allowed: Option<f64>,
     tester_cpu: Option<f64>,
     uss: Option<f64>,
@@ -93,14 +94,14 @@ pub(crate) struct Point {
     descriptors: Option<f64>,
     log_complaints: f64,
     socket_drops: f64,
-    /// Of a server on another machine: that machine's processor time, its cores, and what it
-    /// dropped at full queues.
+    /// For a server on another machine: processor usage and cores of that machine, and the
+    /// datagrams that it dropped at full receive queues.
     machine_cpu: Option<f64>,
     machine_cores: Option<f64>,
     receive_errors: f64,
 }
 
-/// Whose figures a window's are.
+/// Owner of the values in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Population,
@@ -108,19 +109,19 @@ pub(crate) enum Whose {
     Tester,
 }
 
-/// The windows of a run, as far as statements need them: under 100 bytes each.
+/// Values of a run's windows that the statements need: less than 200 bytes per window.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     points: Vec<Point>,
-    /// Whether the window that is being added is none of its own.
+    /// True if the current window is too short to count as a window of its own.
     is_short: bool,
-    /// Whether the run sent media to the server.
+    /// True if the run sent media to the server.
     sends_media: bool,
 }
 
 impl Evidence {
-    /// Begins a window. What is left of a second when a run ends is no window of its own: what was
-    /// counted in it counts in the one before.
+    /// Begins a window. The fraction of a second at the end of a run is not a window of its own:
+    /// its counts are added to the previous window.
     pub(crate) fn window(&mut self, start: f64, seconds: f64) {
         self.is_short = seconds < SHORTEST_WINDOW && !self.points.is_empty();
         if !self.is_short {
@@ -131,7 +132,7 @@ impl Evidence {
         }
     }
 
-    /// Adds what one subject saw in the window that was begun last.
+    /// Adds the values of a subject in the current window.
     pub(crate) fn add(
         &mut self,
         whose: Whose,
@@ -187,8 +188,8 @@ impl Evidence {
         }
     }
 
-    /// What can be said. `cores` is how many the machine has, on which the server runs beside the
-    /// tester; `log` is what its log complained of.
+    /// Returns all statements. `cores` is the number of cores of the machine that server and tester
+    /// share; `log` has the complaints of the server's log.
     pub(crate) fn limits(&self, cores: u32, log: &ServerLog) -> Vec<Limit> {
         [
             self.thread(),
@@ -216,14 +217,14 @@ impl Evidence {
             self.points.len(),
             |from, times| {
                 format!(
-                    "one thread of the server had a core to itself (up to {most:.2} cores) {times}, {from}: a \
-                 server that does its work in one thread ends there, however many cores there are"
+                    "one thread of the server used a whole core (up to {most:.2} cores) {times}, {from}: a \
+                 server that works in one thread can do no more, however many cores there are"
                 )
             },
         )
     }
 
-    /// Of a server that may use fewer cores than the machine has: those.
+    /// Statement on a server that may use fewer cores than the machine has.
     fn allowed_cores(&self, cores: u32) -> Option<Limit> {
         let share = |point: &Point| {
             let fewer = |&allowed: &f64| allowed > 0.0 && allowed < f64::from(cores);
@@ -234,8 +235,8 @@ impl Evidence {
         let allowed = largest(&seen, |point| point.allowed);
         limit(LimitKind::Cores, &seen, self.points.len(), |from, times| {
             format!(
-                "the server took up all that it may use of the machine's {cores} cores, which is {allowed} (up to {most:.2}) {times}, \
-                 {from}: it is kept to that by its affinity or its control group's quota"
+                "the server may use {allowed} of the machine's {cores} cores, and used all of that (up to {most:.2}) {times}, \
+                 {from}: its affinity or its control group's quota is the limit"
             )
         })
     }
@@ -248,7 +249,7 @@ impl Evidence {
         let cores = largest(&seen, |point| point.machine_cores);
         limit(LimitKind::Cores, &seen, self.points.len(), |from, times| {
             format!(
-                "the {cores:.0} cores of the server's machine were taken up (up to {most:.2}) {times}, {from}"
+                "the {cores:.0} cores of the server's machine were all in use (up to {most:.2}) {times}, {from}"
             )
         })
     }
@@ -258,15 +259,15 @@ impl Evidence {
         let most = largest(&seen, |point| point.descriptors_share) * 100.0;
         let open = largest(&seen, |point| point.descriptors);
         let first = seen.first()?;
-        // None left is enough, however soon some were given back.
+        // A single window without a free descriptor is enough, even if some were released soon.
         if seen.len() < WINDOWS_MIN && most < 100.0 {
             return None;
         }
         Some(Limit {
             kind: LimitKind::FileDescriptors,
             text: format!(
-                "a process of the server had up to {most:.0} % of the file descriptors open that it may ({open:.0} in all of its \
-                 processes) {}, {}: at 100 % it can take no connection any more",
+                "a process of the server had up to {most:.0} % of the file descriptors open that it is allowed ({open:.0} in all of its \
+                 processes) {}, {}: at 100 % it can accept no further connection",
                 times(seen.len(), self.points.len()),
                 from(first)
             ),
@@ -315,7 +316,7 @@ impl Evidence {
         Some(Limit {
             kind: LimitKind::SocketDrops,
             text: format!(
-                "the server's machine dropped {errors:.0} datagrams at full receive queues, the server's or others', {}, {}",
+                "the server's machine dropped {errors:.0} datagrams at full receive queues, those of the server or of other programs, {}, {}",
                 times(seen.len(), self.points.len()),
                 from(first)
             ),
@@ -325,7 +326,7 @@ impl Evidence {
     }
 
     fn cores(&self, cores: u32) -> Option<Limit> {
-        // What a machine elsewhere spends is not to be added to what the tester spends here.
+        // The processor usage of another machine is not added to that of the tester on this one.
         let here = |point: &Point| point.machine_cpu.is_none();
         let both = |point: &Point| {
             let server = point.cpu.filter(|_| here(point))?;
@@ -337,7 +338,7 @@ impl Evidence {
         let tester = largest(&seen, |point| point.tester_cpu);
         limit(LimitKind::Cores, &seen, self.points.len(), |from, times| {
             format!(
-                "the machine's {cores} cores were taken up (the server up to {server:.2}, the tester beside it up to \
+                "the machine's {cores} cores were all in use (by the server up to {server:.2}, by the tester up to \
                  {tester:.2}) {times}, {from}"
             )
         })
@@ -351,7 +352,7 @@ impl Evidence {
             .collect();
         let first = seen.first()?;
         let drops: f64 = seen.iter().map(|point| point.socket_drops).sum();
-        // Feedback of clients is small, and its loss costs no viewer a frame.
+        // Feedback of clients is small, and its loss costs viewers no frame.
         let hit = match self.sends_media {
             true => "",
             false => {
@@ -372,10 +373,11 @@ impl Evidence {
         })
     }
 
-    /// Compares windows near the highest number of clients with those of fewer, on the way up.
+    /// Compares windows near the highest number of clients with earlier windows of fewer clients.
     fn flat(&self) -> Option<Limit> {
         let top = largest_of(self.points.iter().map(|point| point.playing));
-        // Whoever leaves in turn is not to be compared with who comes in turn.
+        // Later windows, in which clients leave, are not compared with those in which clients
+        // arrive.
         let last = self
             .points
             .iter()
@@ -405,7 +407,7 @@ impl Evidence {
         (more_rate < FOLLOWS * more_clients).then(|| Limit {
             kind: LimitKind::FlatBitRate,
             text: format!(
-                "the bit rate did not follow the clients: from {:.0} to {:.0} that played ({:+.0} %) it went from \
+                "the bit rate did not follow the clients: from {:.0} to {:.0} playing clients ({:+.0} %) it went from \
                  {:.1} to {:.1} Mbit/s ({:+.0} %)",
                 clients.0,
                 clients.1,
@@ -429,7 +431,7 @@ impl Evidence {
             if point.playing < (1.0 - CONSTANT) * top {
                 continue;
             }
-            // A level stays until the next sample; only new ones count.
+            // A level is constant until its next sample. Only new samples count.
             if let Some(uss) = point.uss
                 && samples.last().is_none_or(|&(_, last)| last != uss)
             {
@@ -448,8 +450,8 @@ impl Evidence {
             .then(|| Limit {
                 kind: LimitKind::MemoryGrowth,
                 text: format!(
-                    "the server's memory grew by {:.1} MiB a minute while the number of clients stood still: from {:.1} to \
-                     {:.1} MiB of its own within {:.0} s",
+                    "the server's memory grew by {:.1} MiB a minute while the number of clients was constant: from {:.1} to \
+                     {:.1} MiB (USS) within {:.0} s",
                     line.slope * 60.0 / f64::from(1 << 20),
                     at_first / f64::from(1 << 20),
                     at_last / f64::from(1 << 20),
@@ -466,7 +468,7 @@ impl Evidence {
     }
 }
 
-/// A statement about windows, if they are enough for one.
+/// Makes a statement if enough windows have the observation.
 fn limit(
     kind: LimitKind,
     seen: &[&Point],
@@ -505,11 +507,11 @@ fn mean(points: &[&Point], figure: impl Fn(&Point) -> f64) -> f64 {
     points.iter().map(|point| figure(point)).sum::<f64>() / points.len() as f64
 }
 
-/// A straight line by least squares.
+/// Straight line, fitted by least squares.
 struct FittedLine {
     slope: f64,
     offset: f64,
-    /// The coefficient of determination.
+    /// Coefficient of determination.
     explains: f64,
 }
 

@@ -1,11 +1,11 @@
-//! What an emulated link did, in words.
+//! Description of an emulated link in words.
 
 use measure::Unit;
 
 use crate::human::{count, plural, ratio, seconds};
 use crate::metrics::{Distribution, MetricFigures, Metrics};
 
-/// Why packets are lost on a link: the metric, and in words.
+/// Reasons of loss on a link: the metric, and its description.
 pub(crate) const RULES: [(&str, &str); 5] = [
     ("lost_by_chance", "by chance"),
     ("lost_in_outages", "in outages"),
@@ -14,7 +14,7 @@ pub(crate) const RULES: [(&str, &str); 5] = [
     ("lost_by_codel", "by CoDel"),
 ];
 
-/// What one direction did, in one line. Its figures are of [`measure::LINK_CATALOGUE`].
+/// Describes a direction in one line. Its metrics are those of [`measure::LINK_CATALOGUE`].
 pub fn line(metrics: &Metrics) -> String {
     let [packets, times] = lines(metrics);
     match times.is_empty() {
@@ -23,7 +23,8 @@ pub fn line(metrics: &Metrics) -> String {
     }
 }
 
-/// The same in two: what became of packets, and when they left. The second is empty where none did.
+/// Describes a direction in two lines: what happened to its packets, and their delays. The second
+/// line is empty if no packet was delivered.
 pub(crate) fn lines(metrics: &Metrics) -> [String; 2] {
     [packets(metrics), times(metrics)]
 }

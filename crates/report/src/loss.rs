@@ -1,36 +1,37 @@
-//! Where lost packets were lost: in the tester, in this machine's kernel, or beyond it.
+//! Attribution of lost packets to the tester, this machine's kernel, or the path beyond it.
 
 use measure::Unit;
 use schemars::JsonSchema;
 
 use crate::metrics::{MetricFigures, Metrics};
 
-/// Where lost packets were lost. The parts add up to `lost`; none is ever below zero. What is null
-/// is unknown: which population the kernel's drops belong to cannot be told where there are several
-/// (nor the ring's, of a run that was cut off), and a kernel may not tell what it drops.
+/// Places where packets were lost. The parts add up to `lost` and are never negative. Null means
+/// unknown: with several populations, the kernel's drops cannot be attributed to one of them (nor
+/// the ring's, if the run was cut off), and some kernels do not report their drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, JsonSchema)]
 pub struct WhereLost {
-    /// Packets that never came: expected less received, and not below zero.
+    /// Packets that never arrived: expected less received, at least zero.
     pub lost: u64,
-    /// Of those, dropped in the tester's own packet ring or at its sockets.
+    /// Part of `lost` that was dropped in the tester's own packet ring or at its sockets.
     pub in_tester: Option<u64>,
-    /// Of those, dropped by this machine's kernel before any socket. An upper bound: the kernel
-    /// counts for the whole machine, and a server that runs on it may have lost its own packets
-    /// there.
+    /// Part of `lost` that this machine's kernel dropped before any socket. An upper bound: the
+    /// kernel counts for the whole machine, and a server on this machine may have lost its own
+    /// packets there.
     pub in_kernel: Option<u64>,
-    /// Of those, dropped by the emulated link to the clients, as it was to or by its own fault; 0
-    /// where there is none. An upper bound: the link may have dropped other packets than media, or
-    /// those of other populations.
+    /// Part of `lost` that the emulated link to the clients dropped, as configured or by its own
+    /// fault; 0 without a link. An upper bound: the link may have dropped other packets than media,
+    /// or packets of other populations.
     pub on_link: Option<u64>,
-    /// Of those, lost on the way to the server, of a population that publishes what it receives: as
-    /// the server reports, and each for as many as receive it; 0 where it publishes nothing. An
-    /// upper bound: what the server was sent again may be among them.
+    /// Part of `lost` that was lost on the way to the server, for a population that publishes what
+    /// it receives. The server's report is multiplied by the number of receivers of each packet; 0
+    /// if the population publishes nothing. An upper bound: packets that reached the server as
+    /// retransmissions may be included.
     pub on_way_up: Option<u64>,
-    /// The rest: lost in the network or by the server.
+    /// Remaining part of `lost`: lost in the network or by the server.
     pub elsewhere: Option<u64>,
 }
 
-/// A count that may be unknown.
+/// Returns a count, or `None` if it is unknown.
 fn count(metrics: &Metrics, name: &str) -> Option<u64> {
     match metrics.find(name)?.figures {
         MetricFigures::Value(value) => value.map(|value| value.max(0.0) as u64),
@@ -38,12 +39,13 @@ fn count(metrics: &Metrics, name: &str) -> Option<u64> {
     }
 }
 
-/// How many packets that were to come are missing because they never reached the server, as that
-/// reports of a population's own: as many times as each packet was to come.
+/// Returns the number of expected packets that are missing because they never reached the server.
+/// It is the number that the server reports for a population's own packets, times the number of
+/// receivers of each packet.
 fn on_way_up(metrics: &Metrics) -> u64 {
     let known = |name| count(metrics, name).unwrap_or(0);
     let (reported, sent) = (known("reported_lost"), known("sent_packets"));
-    // Who publishes to others alone receives nothing that could be missing.
+    // A population that only publishes expects no packets.
     let (expected, lost) = (known("expected"), known("lost"));
     match (reported, sent) {
         (0, _) | (_, 0) => 0,
@@ -52,11 +54,11 @@ fn on_way_up(metrics: &Metrics) -> u64 {
     }
 }
 
-/// What the tester counted for all populations together.
+/// Counts of the tester for all populations together.
 #[derive(Clone, Copy, Debug)]
 struct Own {
     ring: u64,
-    /// Of the ring's, those whose population is known.
+    /// Drops of the ring whose population is known.
     missed: u64,
     kernel: Option<u64>,
     overflow: u64,
@@ -73,18 +75,18 @@ impl Own {
     }
 }
 
-/// The emulated link by which a population is reached.
+/// Emulated link to a population.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnLink {
-    /// How many packets it dropped on their way to the clients.
+    /// Number of packets that the link dropped on their way to the clients.
     pub(crate) dropped: u64,
-    /// Whether the population has it for itself.
+    /// True if no other population uses the link.
     pub(crate) own: bool,
 }
 
 impl OnLink {
-    /// That of a population, where it has one. `dropped` says how many packets the link that is
-    /// called so dropped.
+    /// Returns the link to a population, if it has one. `dropped` returns the number of packets
+    /// that the link with that name dropped.
     pub(crate) fn of(population: &str, dropped: impl Fn(&str) -> Option<u64>) -> Option<OnLink> {
         let [_, own] = measure::link::subjects(Some(population));
         let own = dropped(&own).map(|dropped| OnLink { dropped, own: true });
@@ -98,7 +100,8 @@ impl OnLink {
     }
 }
 
-/// Where each population's packets were lost, and where all were. `None` of what has no packets.
+/// Attributes the losses of each population, and of all together. Returns `None` for a population
+/// without packets.
 pub(crate) fn attribute(
     populations: &[(&Metrics, Option<OnLink>)],
     tester: &Metrics,
@@ -109,7 +112,7 @@ pub(crate) fn attribute(
         .map(|(metrics, _)| count(metrics, "lost"))
         .collect();
     let all: u64 = lost.iter().flatten().sum();
-    // Of a file that does not know whose drops they were, all are taken as anybody's.
+    // If the file does not attribute the drops to populations, all drops of the tester count.
     let known: Option<u64> = populations
         .iter()
         .zip(&lost)
@@ -130,7 +133,7 @@ pub(crate) fn attribute(
         Some(dropped),
         up.iter().sum(),
     );
-    // Whose the packets were that a link dropped is known where it has one population alone.
+    // Drops of a link are attributed to a population only if no other population uses it.
     let sharing = populations.iter().zip(&lost);
     let sharing =
         sharing.filter(|((_, link), lost)| lost.is_some() && link.is_some_and(|link| !link.own));
@@ -194,9 +197,10 @@ fn split(
 }
 
 impl WhereLost {
-    /// In words, such as `network or server 100, tester 23`, in a room `way up 12, server or way
-    /// down 100, tester 0`, or with an emulated link `emulated link 490 (98 %), server 10, tester
-    /// 0`; none where nothing was lost here, on a link or on the way up.
+    /// Describes the places, such as `network or server 100, tester 23`, in a room
+    /// `way up 12, server or way down 100, tester 0`, or with an emulated link
+    /// `emulated link 490 (98 %), server 10, tester 0`. Returns `None` if nothing was lost on this
+    /// machine, on a link or on the way up.
     pub(crate) fn in_words(&self, server_is_here: bool) -> Option<String> {
         let here = self.in_tester != Some(0) || self.in_kernel != Some(0);
         let on_link = self.on_link != Some(0);
@@ -215,7 +219,7 @@ impl WhereLost {
             false => String::new(),
         };
         let beyond = match (on_link, self.on_link) {
-            // The run's own network loses nothing else.
+            // The run's own network has no other losses.
             (true, on_link) => {
                 let share = on_link.map_or_else(String::new, |packets| {
                     let share = packets as f64 / self.lost as f64;
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_add_up_and_none_is_below_zero() {
+    fn parts_add_up_and_are_never_negative() {
         let one = population(123.0, 20.0);
         let (each, whole) = attribute(&[(&one, None)], &own(3.0, 20.0, Some(0.0)));
         assert_eq!(each, [Some(whole)]);
@@ -281,7 +285,8 @@ mod tests {
             whole.in_words(true).as_deref(),
             Some("network or server 100, tester 23")
         );
-        // Drops of what nobody missed: duplicates, the last packets, other programs'.
+        // Drops of packets that nobody missed: duplicates, the last packets, those of other
+        // programs.
         let (_, whole) = attribute(
             &[(&population(10.0, 50.0), None)],
             &own(0.0, 50.0, Some(900.0)),
@@ -294,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_reached_the_server_is_missing_at_all_who_receive() {
+    fn loss_on_the_way_up_counts_once_per_receiver() {
         let room = |lost: f64, reported: f64| {
             metrics(&[
                 ("lost", Some(lost)),
@@ -310,7 +315,7 @@ mod tests {
         assert_eq!(each, [Some(whole)]);
         let text = whole.in_words(false).expect("there is something to say");
         assert_eq!(text, "way up 60, server or way down 40, tester 0");
-        // No more than is missing, and nothing where all was repaired.
+        // At most as many as are missing, and none if all were repaired.
         let (_, whole) = attribute(&[(&room(100.0, 90.0), None)], &fit);
         assert_eq!((whole.on_way_up, whole.elsewhere), (Some(100), Some(0)));
         let (_, whole) = attribute(&[(&room(0.0, 90.0), None)], &fit);
@@ -322,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_dropped_may_be_the_servers_own() {
+    fn kernel_drops_may_be_those_of_a_local_server() {
         let (_, whole) = attribute(&[(&population(10.0, 0.0), None)], &own(0.0, 0.0, Some(4.0)));
         assert_eq!((whole.in_kernel, whole.elsewhere), (Some(4), Some(6)));
         let text = whole.in_words(true).expect("there is something to say");
@@ -336,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_the_rings_drops_were_is_unknown_among_several() {
+    fn ring_drops_are_unknown_for_several_populations() {
         let (a, b) = (population(10.0, 1.0), population(5.0, 0.0));
         let none = metrics(&[("active", Some(1.0))]);
         let (each, whole) = attribute(
@@ -348,8 +353,8 @@ mod tests {
         let first = each[0].expect("it has packets");
         assert_eq!((first.in_tester, first.elsewhere), (None, None));
         assert!(each[2].is_none());
-        // What each port missed tells; of what is in no port's count it stays unknown only of all
-        // together.
+        // Ring drops per port make the parts of each population known. Drops outside any port only
+        // count for all populations together.
         let c = population(15.0, 7.0);
         let (each, whole) = attribute(
             &[(&c, None), (&b, None)],
@@ -358,14 +363,14 @@ mod tests {
         assert_eq!((whole.lost, whole.in_tester), (20, Some(9)));
         assert_eq!(each[0].and_then(|lost| lost.in_tester), Some(7));
         assert_eq!(each[1].and_then(|lost| lost.elsewhere), Some(5));
-        // Without drops of the ring it is known.
+        // Without drops of the ring, the parts are known.
         let (each, _) = attribute(&[(&a, None), (&b, None)], &own(0.0, 1.0, Some(0.0)));
         assert_eq!(each[0].and_then(|lost| lost.in_tester), Some(1));
         assert_eq!(each[1].and_then(|lost| lost.elsewhere), Some(5));
     }
 
     #[test]
-    fn a_kernel_that_tells_nothing_leaves_the_rest_unknown() {
+    fn unknown_kernel_drops_leave_the_rest_unknown() {
         let (_, whole) = attribute(&[(&population(10.0, 4.0), None)], &own(0.0, 4.0, None));
         assert_eq!((whole.in_tester, whole.in_kernel), (Some(4), None));
         assert_eq!(whole.elsewhere, None);
@@ -374,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_link_dropped_is_not_the_servers() {
+    fn link_drops_are_not_attributed_to_the_server() {
         let link = |dropped, own| Some(OnLink { dropped, own });
         let (one, other) = (population(500.0, 3.0), population(40.0, 0.0));
         let fit = own(0.0, 3.0, Some(0.0));
@@ -383,10 +388,10 @@ mod tests {
         let text = whole.in_words(true).expect("there is something to say");
         assert_eq!(text, "emulated link 490 (98 %), server 7, tester 3");
         assert_eq!(each, [Some(whole)]);
-        // More than media may be dropped.
+        // The link may drop other packets than media.
         let (_, whole) = attribute(&[(&one, link(600, false))], &fit);
         assert_eq!((whole.on_link, whole.elsewhere), (Some(497), Some(0)));
-        // Of a link that they share it is not known whose it dropped.
+        // Drops of a shared link cannot be attributed to one population.
         let both = [(&one, link(490, false)), (&other, link(490, false))];
         let (each, whole) = attribute(&both, &fit);
         assert_eq!((whole.on_link, whole.elsewhere), (Some(490), Some(47)));
@@ -400,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_population_is_reached_by_its_own_link_or_the_shared_one() {
+    fn population_uses_its_own_link_or_the_shared_one() {
         let dropped = |name: &str| match name {
             "far_downlink" => Some(3),
             "downlink" => Some(2),

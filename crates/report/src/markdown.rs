@@ -1,5 +1,5 @@
-//! The report as Markdown, for a pull request or an issue: the verdict with its cause, thresholds,
-//! and the figures that a summary shows.
+//! Markdown report for a pull request or an issue: the verdict with its cause, thresholds, and the
+//! figures of the summary.
 
 use std::io::Write;
 
@@ -15,13 +15,13 @@ use crate::rows::{Shown, rows};
 use crate::series::Series;
 use crate::terminal::Layout;
 
-/// What such a report begins with: a comment, so that the file is known as ours.
+/// First line of the report: a comment that identifies the file as ours.
 pub const BEGINS: &str = "<!-- streamgauge report -->";
 
-/// How many failures of a population are listed.
+/// Maximum number of failures that are listed for a population.
 const FAILURES: usize = 5;
 
-/// How wide the table of a series may be.
+/// Maximum width of the table of a series.
 const SERIES_WIDTH: usize = 160;
 
 /// Writes the report of one run.
@@ -92,7 +92,7 @@ pub fn write_series(series: &Series, out: &mut dyn Write) -> Result<(), ReportEr
     };
     writeln!(out, "{BEGINS}\n\n### {}\n", safe(&series.name))?;
     let table = crate::series::table(series, layout);
-    // No run of the table's marks may end the block.
+    // Backticks in the table must not end the block.
     let table = table.replace("```", "'''");
     writeln!(out, "```text\n{}\n```", table.trim_end())?;
     out.flush()?;
@@ -169,8 +169,7 @@ fn write_population(
     Ok(())
 }
 
-/// A text that means nothing but itself in Markdown: it can make no link, no mention, no HTML and
-/// no further cell.
+/// Escapes a text for Markdown: it cannot become a link, a mention, HTML or a further cell.
 fn safe(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 8);
     for c in gate::plain(text).chars() {
@@ -196,7 +195,7 @@ mod tests {
     use super::safe;
 
     #[test]
-    fn what_others_wrote_is_text_alone() {
+    fn foreign_text_is_escaped() {
         for (text, expected) in [
             ("a|b", "a&#124;b"),
             ("<img src=x>", "&lt;img src=x&gt;"),

@@ -1,4 +1,4 @@
-//! What servers said of their media before the run, in words.
+//! Descriptions of the servers' media before the run, in words.
 
 use measure::Unit;
 use measure::media::{DescribedUrl, Media, MediaDescription};
@@ -7,11 +7,11 @@ use crate::gate;
 use crate::human::{figure, span};
 use crate::shorten::shorten;
 
-/// Columns of a URL: what is known of its media has to find room beside it.
+/// Maximum columns of a URL. The description of its media needs space next to it.
 const URL_MAX: usize = 48;
 
-/// A line for each URL, and one for each difference among them that makes picking at random
-/// uncertain.
+/// Returns a line for each URL, and one for each difference between URLs that makes random
+/// selection unreliable.
 pub fn lines(media: &Media) -> Vec<String> {
     let of_several = media
         .urls
@@ -29,7 +29,7 @@ pub fn lines(media: &Media) -> Vec<String> {
         .collect()
 }
 
-/// A line for each difference that makes picking at random uncertain.
+/// Returns a line for each difference that makes random selection unreliable.
 pub fn warnings(media: &Media) -> Vec<String> {
     let warnings = media.differences.iter();
     warnings
@@ -45,7 +45,7 @@ fn of_url(url: &DescribedUrl) -> String {
     }
 }
 
-/// Formats, bit rate and length. What the server did not say is said to be unknown.
+/// Describes formats, bit rate and length. What the server did not state is called unknown.
 pub fn of_description(description: &MediaDescription) -> String {
     let rate = match (description.bitrate, description.unstated()) {
         (None, _) => "bit rate unknown".to_owned(),
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_and_what_is_not_is_said() {
+    fn known_and_unknown_properties_are_stated() {
         let stream = |kind: &str, bitrate| StreamDescription {
             kind: kind.to_owned(),
             codec: Some(kind.to_uppercase()),

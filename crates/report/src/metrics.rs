@@ -1,51 +1,49 @@
-//! The figures of metrics, as a report says them.
+//! Figures of metrics in a report.
 
 use measure::totals::Statistic;
 use measure::{Metric, Totals, Unit};
 use schemars::JsonSchema;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// Every metric of one subject, in the order of its catalogue.
+/// All metrics of one subject, in the order of its catalogue.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics(pub Vec<Named>);
 
-/// A metric and its figures.
+/// A metric with its figures.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// The stable name.
+    /// Stable name of the metric.
     pub name: &'static str,
-    /// What its values are.
+    /// Unit of the values.
     pub unit: Unit,
-    /// The figures.
     pub figures: MetricFigures,
 }
 
-/// The figures of one metric.
+/// Figures of one metric.
 #[derive(Clone, Copy, Debug)]
 pub enum MetricFigures {
-    /// A counter, or what is worked out of counters.
+    /// Counter, or value derived from counters.
     Value(Option<f64>),
-    /// A level that is taken once a window.
+    /// Level that is taken once per window.
     Level(Option<Level>),
-    /// A distribution.
     Distribution(Option<Distribution>),
 }
 
 /// A level over a run.
 #[derive(Clone, Copy, Debug, serde::Serialize, JsonSchema)]
 pub struct Level {
-    /// Mean over the windows in which it was taken.
+    /// Mean over the windows in which the level was taken.
     pub mean: f64,
-    /// The smallest of any window.
+    /// Smallest value of any window.
     pub min: f64,
-    /// The largest of any window.
+    /// Largest value of any window.
     pub max: f64,
 }
 
-/// A distribution.
+/// Statistics of a distribution.
 #[derive(Clone, Copy, Debug, serde::Serialize, JsonSchema)]
 pub struct Distribution {
-    /// How many values it is of.
+    /// Number of values.
     pub count: u64,
     /// Arithmetic mean, exact.
     pub mean: f64,
@@ -55,18 +53,18 @@ pub struct Distribution {
     pub p95: f64,
     /// 99 % of the values are at most this.
     pub p99: f64,
-    /// The largest value, exact.
+    /// Largest value, exact.
     pub max: f64,
 }
 
 impl Metrics {
-    /// Reads every metric of the catalogue out of the totals of a run or a window.
+    /// Computes every metric of the catalogue from the totals of a run or a window.
     pub fn of(totals: &Totals) -> Metrics {
         let metrics = totals.catalogue().metrics();
         Metrics(metrics.map(|metric| Named::of(totals, metric)).collect())
     }
 
-    /// Leaves those without a figure of which nothing is known.
+    /// Removes the figures of unknown metrics.
     pub(crate) fn forget(&mut self, unknown: impl Fn(&'static str) -> bool) {
         for named in self.0.iter_mut().filter(|named| unknown(named.name)) {
             named.figures = match named.figures {
@@ -77,12 +75,12 @@ impl Metrics {
         }
     }
 
-    /// The metric of that name.
     pub fn find(&self, name: &str) -> Option<&Named> {
         self.0.iter().find(|named| named.name == name)
     }
 
-    /// The value of a counter or what is worked out of counters; the mean of a level.
+    /// Returns the value of a counter or of a metric derived from counters; the mean of a level or
+    /// of a distribution.
     pub fn value(&self, name: &str) -> Option<f64> {
         match self.find(name)?.figures {
             MetricFigures::Value(value) => value,
@@ -91,7 +89,7 @@ impl Metrics {
         }
     }
 
-    /// The level of that name, where it was taken.
+    /// Returns the level with this name, if it was taken.
     pub fn level(&self, name: &str) -> Option<Level> {
         match self.find(name)?.figures {
             MetricFigures::Level(level) => level,
@@ -99,7 +97,7 @@ impl Metrics {
         }
     }
 
-    /// The distribution of that name, where it holds any value.
+    /// Returns the distribution with this name, if it has any values.
     pub fn distribution(&self, name: &str) -> Option<Distribution> {
         match self.find(name)?.figures {
             MetricFigures::Distribution(distribution) => distribution,
@@ -144,8 +142,8 @@ impl Named {
     }
 }
 
-/// The value to twelve significant digits: without the dust of binary fractions, such as
-/// 0.030000000000000002, and finer than any measurement. Whole numbers stay as they are.
+/// Rounds a value to twelve significant digits. This removes artefacts of binary fractions, such as
+/// 0.030000000000000002, and is finer than any measurement. Whole numbers stay unchanged.
 pub(crate) fn tidy(value: f64) -> f64 {
     if value.fract() == 0.0 {
         return value;
@@ -173,7 +171,7 @@ impl Serialize for MetricFigures {
     }
 }
 
-/// Whole numbers are written without a point, so that a count reads as a count.
+/// Writes whole numbers without a decimal point, so that a count reads as a count.
 fn number<S: Serializer>(value: Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         None => serializer.serialize_none(),

@@ -1,7 +1,7 @@
-//! What a report says: plain figures, out of the run file, ready to be shown or written.
+//! Report model: plain figures from the run file, ready to be displayed or written.
 //!
-//! The fields of these types, as serde names them, are the JSON report; `schema/report.schema.json`
-//! is made from them.
+//! The fields of these types, as serialized by serde, are the JSON report.
+//! `schema/report.schema.json` is generated from them.
 
 use std::path::PathBuf;
 
@@ -16,99 +16,99 @@ use crate::limits::Limit;
 use crate::loss::WhereLost;
 use crate::metrics::Metrics;
 
-/// The version of the JSON report. It grows when a name goes away or changes its meaning; names may
-/// be added without.
+/// Version of the JSON report. It increases when a key is removed or changes its meaning, but not
+/// when a key is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// One run, reported. Units are those of the SI: seconds, bit/s, bytes, shares from 0 to 1.
+/// Report of one run. Units are those of the SI: seconds, bit/s, bytes, shares from 0 to 1.
 #[derive(Clone, Debug, serde::Serialize, JsonSchema)]
 pub struct Report {
-    /// Version of this format. It grows when a name goes away or changes its meaning.
+    /// Version of this format. It increases when a key is removed or changes its meaning.
     pub schema_version: u32,
     /// Version of streamgauge that made the run.
     pub streamgauge: String,
-    /// Which run it was.
+    /// Identity and duration of the run.
     pub run: Run,
-    /// How it came out.
+    /// Verdict of the run.
     pub verdict: Verdict,
-    /// What was demanded of it, in the order of the scenario.
+    /// Thresholds of the run, in the order of the scenario.
     pub thresholds: Vec<Threshold>,
-    /// What each population saw, by its name, in the order of the scenario.
+    /// Figures of each population by name, in the order of the scenario.
     #[serde(serialize_with = "population_map")]
     #[schemars(schema_with = "populations_schema")]
     pub populations: Vec<Population>,
-    /// What the servers said of their media before the run; empty where they were not asked.
+    /// Descriptions of the servers' media before the run; empty if the servers were not queried.
     pub media: Media,
-    /// What each direction of an emulated link did, by its name: `uplink`, `downlink`, and with the
-    /// name of a population before it where that has a link for itself. Empty without one.
+    /// Figures of each direction of an emulated link by name: `uplink`, `downlink`, prefixed with
+    /// the name of a population if it has its own link. Empty without a link.
     #[serde(serialize_with = "link_map")]
     #[schemars(schema_with = "links_schema")]
     pub links: Vec<Link>,
-    /// What the run sent to multicast groups itself; null where it sent nothing, or was cut off.
+    /// Datagrams that the run itself sent to multicast groups; null if it sent none or was cut off.
     pub sources: Option<measure::Sources>,
-    /// What the server under test spent; null where none was observed.
+    /// Resource usage of the server under test; null if no server was observed.
     #[schemars(schema_with = "server_schema")]
     pub server: Option<Metrics>,
-    /// What its log complained of; empty where it did not, or was not read.
+    /// Complaints in the server's log; empty if there were none or the log was not read.
     pub server_log: ServerLog,
-    /// What it gave back after the last client had left; null where the scenario does not say
-    /// `server.linger`, or it ended before.
+    /// Resources that the server released after the last client had left; null without
+    /// `server.linger` in the scenario, or if the server ended or the user stopped the run before.
     pub server_gave_back: Option<GivenBack>,
-    /// What limited the server, as far as the windows bear it out: empty where nothing was seen.
+    /// Limits of the server that the windows show; empty if none was observed.
     pub server_limits: Vec<Limit>,
-    /// The server's processor time for each message that was acknowledged, in seconds, the warm-up
-    /// left out. Null where no server was observed, no message was acknowledged, or clients do
-    /// anything else too.
+    /// Processor time of the server per acknowledged message, in seconds, without the warm-up. Null
+    /// if no server was observed, no message was acknowledged, or clients do anything else as well.
     pub cpu_per_message: Option<f64>,
-    /// What the tester itself spent, and what it missed.
+    /// Resource usage and losses of the tester.
     #[schemars(schema_with = "tester_schema")]
     pub tester: Tester,
-    /// What happened, oldest first; at most 10,000 events.
+    /// Events of the run, oldest first; at most 10,000 events.
     pub events: Vec<Event>,
-    /// Where the report was made from.
+    /// Path of the run file.
     #[serde(skip)]
     pub path: PathBuf,
 }
 
-/// Which run a report is about.
+/// Identity and duration of a run.
 #[derive(Clone, Debug, serde::Serialize, JsonSchema)]
 pub struct Run {
-    /// The scenario's name.
+    /// Name of the scenario.
     pub name: String,
-    /// The seed of everything random in it.
+    /// Seed of all randomness in the run.
     pub seed: u64,
-    /// When it began: date and time (RFC 3339), in UTC.
+    /// Start of the run: date and time (RFC 3339), in UTC.
     pub started_at: String,
-    /// How long it lasted, in seconds, until it was over or told to stop: what rates are over, less
-    /// the warm-up. Of a run that was cut off, up to the last second kept.
+    /// Time in seconds until the run ended or was told to stop. Rates are over this time, without
+    /// the warm-up. For a run that was cut off, the time up to the last second kept.
     pub duration: f64,
-    /// How long it was to last, in seconds, with the time for which its plan was held; null where it
-    /// was to end with its media.
+    /// Planned duration in seconds, with the time for which the plan was held; null if the run was
+    /// to end with its media.
     pub planned: Option<f64>,
-    /// When the user held the plan of how many clients there are to be. Such a run is not repeated
-    /// by its command and seed alone. Empty of any other.
+    /// Periods in which the user held the plan for the number of clients. Command and seed alone do
+    /// not repeat such a run. Empty for any other run.
     pub held: Vec<Held>,
-    /// How long it took after that until the last client had ended, in seconds.
+    /// Time in seconds from the end of `duration` until the last client had ended.
     pub closing: f64,
-    /// How much of its beginning is left out of every figure but the windows, in seconds.
+    /// Initial period in seconds that is excluded from all figures except the windows.
     pub warm_up: f64,
-    /// Whether the run came to its end. False where streamgauge was killed or still runs.
+    /// True if the run ended regularly. False if streamgauge was killed or is still running.
     pub finished: bool,
-    /// Of a run of a series: what it sets otherwise than the others. Empty of any other.
+    /// Varied values of a run of a series. Empty for any other run.
     pub varied: Vec<Setting>,
 }
 
-/// A stretch in which the user held the plan: the number of clients wanted stayed where it was.
+/// Period in which the user held the plan: the wanted number of clients was constant.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Held {
-    /// When it began, in seconds from the beginning of the run.
+    /// Start of the period, in seconds since the start of the run.
     pub from: f64,
-    /// When it ended; null where the run was cut off, or still goes on.
+    /// End of the period; null if the run was cut off or is still running.
     pub to: Option<f64>,
 }
 
 impl Run {
-    /// How the user held the plan, and what that means, in a sentence; none where nobody did.
+    /// Describes in a sentence how the user held the plan and what that implies. Returns `None` if
+    /// the plan was not held.
     pub fn held_in_words(&self) -> Option<String> {
         let end = self.duration;
         let lengths = self.held.iter();
@@ -128,27 +128,27 @@ impl Run {
     }
 }
 
-/// A key of the scenario, and what a run of a series sets it to.
+/// A key of the scenario, and its value in a run of a series.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
 pub struct Setting {
-    /// The dotted key, such as `clients.viewers.load.clients`.
+    /// Dotted key, such as `clients.viewers.load.clients`.
     pub key: String,
-    /// The value in one line; `-` where the key is taken out.
+    /// Value in one line; `-` if the key is removed.
     pub value: String,
 }
 
-/// How a run came out.
+/// Verdict of a run.
 #[derive(Clone, Debug, serde::Serialize, JsonSchema)]
 pub struct Verdict {
-    /// The word for it.
+    /// Outcome of the run.
     pub result: Outcome,
-    /// Why: what failed, or what makes the measurement invalid. Empty where it passed.
+    /// Reasons: failed thresholds, or what makes the measurement invalid. Empty for a pass.
     pub reasons: Vec<String>,
-    /// Whether the user stopped it before its planned end.
+    /// True if the user stopped the run before its planned end.
     pub stopped_by_user: bool,
 }
 
-/// The word for how a run came out.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -158,82 +158,83 @@ pub enum Outcome {
     Fail,
     /// The measurement cannot be trusted, whatever the thresholds say.
     Invalid,
-    /// The user stopped it before its planned end: the thresholds say what held until then.
+    /// The user stopped the run before its planned end. The thresholds state what held until then.
     Stopped,
 }
 
-/// One demand, and whether it was met.
+/// A threshold with its result.
 #[derive(Clone, Debug, serde::Serialize, JsonSchema)]
 pub struct Threshold {
-    /// The demand as it was written.
+    /// Threshold as written.
     pub threshold: String,
-    /// Whose metric it reads: a population, `server` or `tester`.
+    /// Subject of the metric: a population, `server` or `tester`.
     pub subject: String,
-    /// Whether it was met. A threshold without data is not.
+    /// True if the threshold held. A threshold without data does not hold.
     pub passed: bool,
-    /// What was measured, in the unit of the metric; null without data.
+    /// Measured value, in the unit of the metric; null without data.
     pub value: Option<f64>,
-    /// Which figure of the metric was compared, such as `mean` or `p95`; null where it has only
-    /// one.
+    /// Statistic of the metric that was compared, such as `mean` or `p95`; null if the metric has
+    /// only one.
     pub statistic: Option<String>,
-    /// What it was held against, in the unit of the metric.
+    /// Limit, in the unit of the metric.
     pub limit: f64,
-    /// Which window was the worst, counted from 0, where the threshold reads the worst window.
+    /// Index of the worst window, counted from 0, if the threshold reads the worst window.
     pub worst_window: Option<u64>,
-    /// Whether nobody wrote it: such as `failed == 0`, which holds for every population unless
-    /// another one on `failed` is written. `streamgauge check` lists them.
+    /// True if the threshold is implied, such as `failed == 0`, which applies to every population
+    /// unless the scenario has another threshold on `failed`. `streamgauge check` lists the implied
+    /// thresholds.
     pub implied: bool,
-    /// Whether it could have gone the other way, had the tester itself lost no packet.
+    /// True if the result could be different without the packets that the tester itself lost.
     pub in_doubt: bool,
-    /// The unit of value and limit.
+    /// Unit of value and limit.
     #[serde(skip)]
     pub unit: Unit,
 }
 
-/// What one population saw.
+/// Figures of one population.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Population {
-    /// Its name in the scenario.
+    /// Name in the scenario.
     #[serde(skip)]
     pub name: String,
-    /// Its clients, and how they ended.
+    /// Clients and their outcomes.
     pub clients: Clients,
-    /// Where its lost packets were lost; null where its protocol counts none.
+    /// Places where packets were lost; null if the protocol does not count losses.
     pub where_lost: Option<WhereLost>,
-    /// Every metric of its protocol.
+    /// All metrics of the protocol.
     pub metrics: Metrics,
-    /// The catalogue of its protocol, as this program has it: it says what a summary shows.
+    /// Catalogue of the protocol in this program. It determines the content of a summary.
     #[serde(skip)]
     pub catalogue: Catalogue,
 }
 
-/// What one direction of an emulated link did.
+/// Figures of one direction of an emulated link.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Link {
-    /// Its name.
+    /// Name of the direction.
     #[serde(skip)]
     pub name: String,
-    /// What it was asked to do, in words, of both directions.
+    /// Configuration of both directions, in words.
     pub link: String,
-    /// Every metric.
+    /// All metrics of the direction.
     pub metrics: Metrics,
 }
 
-/// The clients of a population, and how they ended: over the whole run, its warm-up included. (The
-/// metrics of the same names leave the warm-up out.)
+/// Clients of a population and their outcomes over the whole run, including the warm-up. (The
+/// metrics with the same names exclude the warm-up.)
 #[derive(Clone, Debug, Default, serde::Serialize, JsonSchema)]
 pub struct Clients {
-    /// Clients that began.
+    /// Number of clients that began.
     pub started: u64,
-    /// The most that were active at the end of any window.
+    /// Largest number of clients that were active at the end of any window.
     pub active_max: u64,
-    /// Clients whose media played to its end, or that had done all that they were to do.
+    /// Number of clients whose media played to the end, or that completed their task.
     pub completed: u64,
-    /// Clients that were ended by the plan before their media was.
+    /// Number of clients that the plan ended before their media ended.
     pub stopped: u64,
-    /// Clients that failed.
+    /// Number of failed clients.
     pub failed: u64,
-    /// Clients that failed, by reason.
+    /// Number of failed clients, by reason.
     #[serde(serialize_with = "failure_map")]
     #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub failures: Vec<Failure>,
@@ -242,47 +243,47 @@ pub struct Clients {
 /// Clients that failed for one reason.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The reason's stable name.
+    /// Stable name of the reason.
     pub reason: String,
-    /// How many.
+    /// Number of clients.
     pub count: u64,
-    /// What exactly happened to one of them.
+    /// Details of one of these failures.
     pub example: Option<String>,
 }
 
-/// What the tester itself spent, and what it missed.
+/// Resource usage and losses of the tester.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Tester {
-    /// By which way packets came in, such as `ring`; null where none was needed.
+    /// Path by which packets were received, such as `ring`; null if none was needed.
     pub receive_path: Option<String>,
-    /// What a better way would take, where there is one and this process may not use it.
+    /// Requirement for a better receive path, if one exists that this process may not use.
     pub receive_hint: Option<String>,
-    /// What was held against each bound of the tester's health; empty of a run that was cut off.
+    /// Results for each limit of the tester's health; empty for a run that was cut off.
     pub health: Vec<Finding>,
-    /// Each worker's own figures, by its number; empty of a run that was cut off.
+    /// Figures of each worker, by its number; empty for a run that was cut off.
     pub workers: Vec<WorkerFigures>,
-    /// Where all lost packets were lost, of all populations.
+    /// Places where the packets of all populations were lost.
     pub where_lost: WhereLost,
-    /// Every metric of the tester.
+    /// All metrics of the tester.
     #[serde(flatten)]
     pub metrics: Metrics,
 }
 
-/// Something that happened.
+/// Event of a run.
 #[derive(Clone, Debug, serde::Serialize, JsonSchema)]
 pub struct Event {
-    /// When, in seconds from the beginning of the run.
+    /// Time in seconds since the start of the run.
     pub at: f64,
-    /// The stable name of its kind.
+    /// Stable name of its kind.
     pub kind: String,
-    /// The population, `server` or `tester`, where it happened to one of them.
+    /// Name of the subject, such as a population, `server` or `tester`, if the event concerns one.
     pub subject: Option<String>,
-    /// What exactly.
+    /// Description of the event.
     pub text: String,
 }
 
 impl Outcome {
-    /// As it is written in JSON.
+    /// Name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Pass => "pass",
@@ -305,7 +306,7 @@ fn failure_map<S: Serializer>(list: &[Failure], serializer: S) -> Result<S::Ok, 
     serializer.collect_map(list.iter().map(|failure| (&failure.reason, failure.count)))
 }
 
-// Where the JSON Schema has the metrics of the catalogues (`crate::schema` defines them).
+// Placeholders for the metrics of the catalogues in the JSON Schema; `crate::schema` defines them.
 
 fn populations_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

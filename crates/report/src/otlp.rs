@@ -1,11 +1,11 @@
-//! The figures of a run as a collector of OpenTelemetry takes them: messages of OTLP 1
+//! Figures of a run for a collector of OpenTelemetry: messages of OTLP 1
 //! (opentelemetry.io/docs/specs/otlp), protobuf over HTTP.
 //!
-//! A name is that of the metric with `streamgauge.` before, and the unit stands beside it in UCUM's
-//! letters: `streamgauge.loss`, `1`. So the rules by which OTLP becomes Prometheus give the names
-//! that [`crate::prometheus`] has: `streamgauge_loss_ratio`. Counters are monotonic sums from the
-//! run's beginning; distributions are exponential histograms; levels, shares and rates are gauges,
-//! with one point for each window.
+//! Metric names have the prefix `streamgauge.`, and units are a separate field in UCUM notation:
+//! `streamgauge.loss`, `1`. The rules for the conversion from OTLP to Prometheus therefore yield
+//! the names of [`crate::prometheus`]: `streamgauge_loss_ratio`. Counters are monotonic sums since
+//! the start of the run; distributions are exponential histograms; levels, shares and rates are
+//! gauges, with one point for each window.
 
 mod exponential;
 mod message;
@@ -25,22 +25,23 @@ use message::{
     ScopeMetrics, Sum,
 };
 
-/// The content type of requests and answers.
+/// Content type of requests and responses.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
 
-/// Where a collector takes metrics unless told otherwise (OTLP, "OTLP/HTTP Request").
+/// Default path at a collector for metrics (OTLP, "OTLP/HTTP Request").
 pub const PATH: &str = "/v1/metrics";
 
-/// How many windows wait to be sent at most. Of more the levels of the oldest are left out, and
-/// counted; counters and distributions lose nothing, because each message has all of the run.
+/// Maximum number of windows waiting to be sent. If there are more, the levels of the oldest are
+/// left out and counted. Counters and distributions lose nothing, because each message covers the
+/// whole run.
 pub const WINDOWS_MAX: usize = 60;
 
-/// What is still to be sent of a run.
+/// Figures of a run that are still to be sent.
 #[derive(Debug, Default)]
 pub struct Push {
     waiting: VecDeque<Levels>,
-    /// Whether a window came since the last message that arrived: one that was cut short has no
-    /// levels.
+    /// True if a window was added since the last delivered message. A window that was cut short has
+    /// no levels.
     has_news: bool,
     left_out: u64,
 }
@@ -48,30 +49,30 @@ pub struct Push {
 /// Levels, shares and rates of one window.
 #[derive(Debug)]
 struct Levels {
-    /// The window's end, in nanoseconds since 1970.
+    /// End of the window, in nanoseconds since 1970.
     at: u64,
-    /// By subject and metric.
+    /// Values by subject and metric.
     values: BTreeMap<(usize, &'static str), f64>,
 }
 
-/// What a collector said of a message that it took.
+/// Response of a collector that accepted a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// How many data points it did not take.
+    /// Number of data points that the collector rejected.
     pub rejected: u64,
-    /// Why, or what else it has to say; empty where all is well.
+    /// Reason of the rejection, or another message; empty if everything was accepted.
     pub text: String,
 }
 
 impl Push {
-    /// Takes in the window that `running` has just taken in.
+    /// Adds the window that `running` has just added.
     pub fn window(&mut self, running: &Running) {
         self.has_news = true;
         if !running.had_levels() {
             return;
         }
         let at = nanos(now(running));
-        // What the server gave back has no time of its own.
+        // The window of released resources has the same time as the window before it.
         while self.waiting.back().is_some_and(|last| last.at >= at) {
             self.waiting.pop_back();
         }
@@ -87,12 +88,12 @@ impl Push {
         self.waiting.push_back(Levels { at, values });
     }
 
-    /// Whether there is anything that has not been sent.
+    /// Returns `true` if anything has not been sent.
     pub fn has_news(&self) -> bool {
         self.has_news
     }
 
-    /// The message (`ExportMetricsServiceRequest`) with all of it.
+    /// Encodes the message (`ExportMetricsServiceRequest`) with all figures.
     pub fn message(&self, running: &Running) -> Vec<u8> {
         let times = Times {
             start: nanos(running.started_at),
@@ -128,13 +129,13 @@ impl Push {
         request.encode_to_vec()
     }
 
-    /// What the last message held has arrived.
+    /// Marks the figures of the last message as delivered.
     pub fn sent(&mut self) {
         self.waiting.clear();
         self.has_news = false;
     }
 
-    /// Of how many windows the levels were left out.
+    /// Returns the number of windows whose levels were left out.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -151,7 +152,7 @@ impl Push {
         vec![
             Metric {
                 name: format!("{PREFIX}.run"),
-                description: "How long the run has been measured for.".to_owned(),
+                description: "Measured time of the run so far.".to_owned(),
                 unit: ucum(Unit::Seconds).to_owned(),
                 data: Some(Data::Gauge(Gauge {
                     data_points: vec![seconds],
@@ -159,14 +160,14 @@ impl Push {
             },
             Metric {
                 name: format!("{PREFIX}.windows"),
-                description: "How many windows have been measured.".to_owned(),
+                description: "Number of windows measured so far.".to_owned(),
                 unit: ucum(Unit::Count).to_owned(),
                 data: Some(Data::Sum(Sum::monotonic(vec![windows]))),
             },
         ]
     }
 
-    /// Nothing where it has no points.
+    /// Returns `None` if the metric has no points.
     fn metric(&self, family: Family<'_>, running: &Running, times: Times) -> Option<Metric> {
         let series = family.series.iter();
         let data = match family.name.kind {
@@ -207,12 +208,12 @@ impl Push {
     }
 }
 
-/// The time that a message's sums are of.
+/// Period of the sums in a message.
 #[derive(Clone, Copy)]
 struct Times {
-    /// When the run began, in nanoseconds since 1970.
+    /// Start of the run, in nanoseconds since 1970.
     start: u64,
-    /// Up to when it has been measured.
+    /// End of the measured time, in nanoseconds since 1970.
     now: u64,
 }
 
@@ -228,7 +229,7 @@ impl Times {
 }
 
 fn count(series: &Series<'_>, times: Times) -> NumberPoint {
-    // What is counted in nanoseconds and told in seconds has a fraction.
+    // A count in nanoseconds that is reported in seconds has a fraction.
     let is_scaled = series
         .metric
         .is_some_and(|metric| matches!(metric.source, MetricSource::Scaled(..)));
@@ -266,8 +267,8 @@ fn whole(count: f64) -> i64 {
     count as i64
 }
 
-/// A unit as OTLP writes it: UCUM's letters (ucum.org). Of what is counted it says nothing, as the
-/// name does.
+/// Returns the unit in the notation of OTLP, which is that of UCUM (ucum.org). Counts have no unit,
+/// and their names no suffix.
 fn ucum(unit: Unit) -> &'static str {
     match unit {
         Unit::Count => "",
@@ -279,12 +280,12 @@ fn ucum(unit: Unit) -> &'static str {
     }
 }
 
-/// What tells a run from others: when it began and its seed, both of which every report shows.
+/// Returns the id of a run: its start and its seed, which every report shows.
 fn run_id(running: &Running) -> String {
     format!("{}-{}", rfc3339(running.started_at), running.seed)
 }
 
-/// Up to when it has been measured, since 1970.
+/// Returns the end of the measured time, since 1970.
 fn now(running: &Running) -> Duration {
     running.started_at + Duration::try_from_secs_f64(running.seconds).unwrap_or_default()
 }
@@ -293,8 +294,8 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Reads the answer to a message that was taken (`ExportMetricsServiceResponse`); an answer that
-/// cannot be read says nothing.
+/// Parses the response to an accepted message (`ExportMetricsServiceResponse`). A malformed
+/// response counts as empty.
 pub fn taken(answer: &[u8]) -> Taken {
     let answer = Response::decode(answer).unwrap_or_default();
     let partial = answer.partial_success.unwrap_or_default();

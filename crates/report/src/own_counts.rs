@@ -1,24 +1,24 @@
-//! What a server says that it counted itself, in words.
+//! Server's own counts in words.
 
 use crate::human::count;
 use crate::metrics::Metrics;
 
-/// What it says.
+/// Texts of the server's own counts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OwnCounts {
-    /// Packets that it sent.
+    /// Packets that the server sent.
     pub(crate) out: String,
-    /// What else it counted, and how often it did not answer.
+    /// Other counts, and the number of unanswered queries.
     pub(crate) rest: String,
 }
 
 impl OwnCounts {
-    /// None of a server that was never asked.
+    /// Returns `None` if the server was never queried.
     pub(crate) fn of(server: &Metrics) -> Option<OwnCounts> {
         let value = |name: &str| server.value(name).unwrap_or(0.0);
         let (read, failed) = (value("counts_read"), value("counts_failed"));
         let silent = match failed > 0.0 {
-            true => format!("; {} times it did not answer", count(failed)),
+            true => format!("; unanswered queries: {}", count(failed)),
             false => String::new(),
         };
         if read > 0.0 {
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_answer_is_told_of() {
+    fn unanswered_queries_are_reported() {
         assert_eq!(OwnCounts::of(&server(&[])), None);
         let asked = [("counts_read", 2.0), ("counts_failed", 0.0)];
         assert_eq!(OwnCounts::of(&server(&asked[1..])), None);
@@ -71,7 +71,7 @@ mod tests {
         );
         values[1].1 = 4.0;
         let found = OwnCounts::of(&server(&values)).expect("it was asked");
-        assert!(found.rest.ends_with("; 4 times it did not answer"));
+        assert!(found.rest.ends_with("; unanswered queries: 4"));
         let found = OwnCounts::of(&server(&[("counts_failed", 1.0)]));
         assert_eq!(found.map(|found| found.out), Some("-".to_owned()));
     }

@@ -1,34 +1,34 @@
-//! Colour for a terminal, or none.
+//! Colour for terminal output.
 
-/// Puts colour on words, where the place they go to shows it.
+/// Colours words, if the output supports it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Paint {
-    /// Whether escape sequences are written at all.
+    /// True if escape sequences are written.
     pub colour: bool,
 }
 
 impl Paint {
-    /// What is as it should be.
+    /// Marks a good result.
     pub fn good(self, text: &str) -> String {
         self.with("32", text)
     }
 
-    /// What is not as it should be.
+    /// Marks a bad result.
     pub fn bad(self, text: &str) -> String {
         self.with("31", text)
     }
 
-    /// What one cannot rely on.
+    /// Marks an unreliable result.
     pub fn doubtful(self, text: &str) -> String {
         self.with("33", text)
     }
 
-    /// What stands out.
+    /// Emphasizes a text.
     pub fn strong(self, text: &str) -> String {
         self.with("1", text)
     }
 
-    /// What stands back.
+    /// De-emphasizes a text.
     pub fn faint(self, text: &str) -> String {
         self.with("2", text)
     }

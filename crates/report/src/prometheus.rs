@@ -1,11 +1,11 @@
-//! The figures of a run that goes on, as Prometheus scrapes them: its text format, version 0.0.4
+//! Figures of a running run for Prometheus, in its text format, version 0.0.4
 //! (prometheus.io/docs/instrumenting/exposition_formats).
 //!
-//! Names are those of the metrics, with `streamgauge_` before and the base unit behind:
+//! Names are those of the metrics, with the prefix `streamgauge_` and the base unit as a suffix:
 //! `streamgauge_loss_ratio{population="viewers"}`. Figures of the server, the tester and a link
-//! have `server_`, `tester_` and `link_` before theirs. Rates are in bytes per second. Counters and
-//! distributions are of the whole run so far, its warm-up included; levels, shares and rates are of
-//! its last window of at least half a second.
+//! have the further prefix `server_`, `tester_` and `link_`. Rates are in bytes per second.
+//! Counters and distributions cover the whole run so far, including the warm-up. Levels, shares and
+//! rates cover its last window of at least half a second.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use measure::metric::Unit;
 
 use crate::running::{Kind, Running, Series};
 
-/// The content type of the text.
+/// Content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Upper bounds of the buckets of delays, in seconds.
@@ -22,7 +22,7 @@ const SECONDS: [f64; 18] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0, 60.0,
 ];
-/// Upper bounds of the buckets of all else.
+/// Upper bounds of the buckets of all other distributions.
 const NUMBERS: [f64; 10] = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 impl Kind {
@@ -35,18 +35,18 @@ impl Kind {
     }
 }
 
-/// Writes all figures of a run.
+/// Formats all figures of a run.
 pub fn write(running: &Running) -> String {
     let mut out = String::new();
     let _ = write!(
         out,
-        "# HELP streamgauge_run_info The run under way.\n\
+        "# HELP streamgauge_run_info The current run.\n\
          # TYPE streamgauge_run_info gauge\n\
          streamgauge_run_info{{name=\"{}\",seed=\"{}\",version=\"{}\"}} 1\n\
-         # HELP streamgauge_run_seconds How long it has been measured for.\n\
+         # HELP streamgauge_run_seconds Measured time of the run so far.\n\
          # TYPE streamgauge_run_seconds gauge\n\
          streamgauge_run_seconds {}\n\
-         # HELP streamgauge_windows_total How many windows have been measured.\n\
+         # HELP streamgauge_windows_total Number of windows measured so far.\n\
          # TYPE streamgauge_windows_total counter\n\
          streamgauge_windows_total {}\n",
         escaped(&running.name),
@@ -88,12 +88,12 @@ fn series_of(lines: &mut String, name: &str, kind: Kind, series: &Series<'_>, ru
                 histogram(lines, name, &label, values, metric.unit);
             }
         }
-        // What has no metric is a counter.
+        // A series without a metric is a counter.
         (Kind::Gauge | Kind::Histogram, None) => {}
     }
 }
 
-/// A value of a label.
+/// Escapes the value of a label.
 fn escaped(value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"");
     value.replace('\n', "\\n")

@@ -1,4 +1,5 @@
-//! What is shown of a population: the rows that its protocol declares, those that hold, filled in.
+//! Rows of a population: those that its protocol declares and whose conditions hold, with their
+//! figures.
 
 use measure::summary::{How, Part, Piece, Shows, When, pieces};
 use measure::{SummaryRow, Unit};
@@ -7,15 +8,15 @@ use crate::human::{count, figure, figure_or_dash, plural};
 use crate::metrics::{Distribution, MetricFigures, Metrics, Named};
 use crate::model::Population;
 
-/// What stands on the right of a row.
+/// Content of a row.
 pub(crate) enum Shown<'a> {
-    /// A text. Where three blanks are in it, what follows them explains what stands before.
+    /// A text. Three blanks in it separate the main part from its explanation.
     Text(String),
-    /// A distribution, and which of its first columns is shown: `mean` or `p50`.
+    /// A distribution, and the first statistic that is shown: `mean` or `p50`.
     Distribution(&'a Named, &'static str),
 }
 
-/// The rows of a population, as they were declared and as they are shown.
+/// Returns the rows of a population, as declared and as shown.
 pub(crate) fn rows(
     population: &Population,
     server_is_here: bool,
@@ -96,7 +97,7 @@ fn written(part: Part, metrics: &Metrics) -> String {
     }
 }
 
-/// A part's text with the figures in it. `about` is the metric that the part is about.
+/// Fills the figures into the text of a part. `about` is the metric of the part.
 fn filled(text: &str, about: &str, metrics: &Metrics) -> String {
     let value = |name: &str| metrics.value(name).unwrap_or(0.0);
     let one = |piece: Piece<'_>| {

@@ -1,8 +1,8 @@
-//! The figures of a run that goes on, kept up to date from its run file, and how other programs
-//! name them: what the text for Prometheus and the messages of OTLP are made from.
+//! Figures of a running run, kept up to date from its run file, and their names in other programs.
+//! The text for Prometheus and the messages of OTLP are made from them.
 //!
-//! Counters and distributions are of the whole run so far, its warm-up included. Levels, shares and
-//! rates are of one window.
+//! Counters and distributions cover the whole run so far, including the warm-up. Levels, shares and
+//! rates cover one window.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use runfile::{Reader, Subject};
 use crate::ReportError;
 use crate::source::{SERVER, TESTER, is_link};
 
-/// What all names begin with.
+/// Prefix of all names.
 pub(crate) const PREFIX: &str = "streamgauge";
 
-/// What a family of metrics is.
+/// Type of a metric in other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It only grows.
+    /// Value that only increases.
     Counter,
-    /// A level, a share or a rate.
+    /// Level, share or rate.
     Gauge,
-    /// A distribution.
+    /// Distribution.
     Histogram,
 }
 
@@ -46,11 +46,11 @@ impl Kind {
     }
 }
 
-/// What other programs call a metric: the base unit is part of a name of Prometheus, and stands
-/// beside one of OTLP.
+/// Name of a metric in other programs. A Prometheus name includes the base unit; OTLP has a
+/// separate field for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
-    /// Whose it is, such as `server`; nothing of a population's.
+    /// Prefix for the subject, such as `server`. Empty for a population.
     of: Vec<String>,
     base: String,
     pub(crate) unit: Unit,
@@ -67,7 +67,7 @@ impl Name {
         }
     }
 
-    /// That of the clients that failed, by reason.
+    /// Name of the failed clients by reason.
     fn failures() -> Name {
         Name {
             of: Vec::new(),
@@ -77,7 +77,8 @@ impl Name {
         }
     }
 
-    /// As Prometheus names it: with the base unit behind, and `_total` behind what only grows.
+    /// Returns the name in Prometheus: with the base unit as a suffix, and `_total` after a
+    /// counter.
     pub(crate) fn prometheus(&self) -> String {
         let total = match self.kind {
             Kind::Counter => "_total",
@@ -91,8 +92,8 @@ impl Name {
         }
     }
 
-    /// As OTLP names it: the unit stands apart, but for cores, which have no unit of their own
-    /// there, and where it is part of the metric's own name.
+    /// Returns the name in OTLP, without the unit. Cores have no OTLP unit and keep their suffix,
+    /// as do units in the metric's own name.
     pub(crate) fn otlp(&self) -> String {
         let suffix = match self.unit {
             Unit::Cores => suffix(self.unit),
@@ -111,12 +112,12 @@ impl Name {
     }
 }
 
-/// What stands behind a name of Prometheus.
+/// Returns the suffix of a Prometheus name.
 fn suffix(unit: Unit) -> &'static str {
     match unit {
         Unit::Count => "",
         Unit::Seconds => "_seconds",
-        // The base unit: bits are divided by 8.
+        // The base unit is bytes, so bits are divided by 8.
         Unit::BitsPerSecond => "_bytes_per_second",
         Unit::Bytes => "_bytes",
         Unit::Ratio => "_ratio",
@@ -132,40 +133,40 @@ fn plain(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-/// What is known of one subject.
+/// Figures of one subject.
 #[derive(Debug)]
 struct Figures {
     subject: Subject,
-    /// Of all windows.
+    /// Totals of all windows.
     whole: Totals,
-    /// Of the last one with levels; none before there was one.
+    /// Totals of the last window with levels, if there was one.
     last: Option<Totals>,
-    /// What each counter has shown, because one that falls is a restart to others, and of ours some
-    /// fall: what was taken for lost may come.
+    /// Largest value of each counter so far. Other programs take a decrease for a restart, and some
+    /// counters decrease: packets that counted as lost may still arrive.
     shown: BTreeMap<&'static str, f64>,
 }
 
 /// The figures of a run, kept up to date from its run file.
 #[derive(Debug)]
 pub struct Running {
-    /// The scenario's name.
+    /// Name of the scenario.
     pub name: String,
-    /// The seed of everything random.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// The version of streamgauge.
+    /// Version of streamgauge.
     pub version: String,
-    /// When the run began, since 1970.
+    /// Start of the run, since 1970.
     pub started_at: Duration,
-    /// How long it has been measured for, in seconds.
+    /// Measured time so far, in seconds.
     pub seconds: f64,
-    /// The number of the last window; none before there was one.
+    /// Index of the last window, if there was one.
     last_window: Option<u64>,
-    /// Whether it had levels of its own.
+    /// True if the last window had levels of its own.
     had_levels: bool,
     subjects: Vec<Figures>,
 }
 
-/// All metrics of one name.
+/// All metrics with one name.
 #[derive(Debug)]
 pub(crate) struct Family<'a> {
     pub(crate) name: Name,
@@ -173,21 +174,21 @@ pub(crate) struct Family<'a> {
     pub(crate) series: Vec<Series<'a>>,
 }
 
-/// One metric of one subject.
+/// A metric of one subject.
 #[derive(Clone, Debug)]
 pub(crate) struct Series<'a> {
-    /// Labels and their values.
+    /// Labels with their values.
     pub(crate) labels: Vec<(&'static str, &'a str)>,
-    /// Which subject's it is.
+    /// Index of the subject.
     pub(crate) subject: usize,
-    /// What it is; none of the clients that failed for a reason.
+    /// Metric of the series. `None` for the failed clients by reason.
     pub(crate) metric: Option<&'static Metric>,
-    /// What a counter came to.
+    /// Value of a counter.
     pub(crate) count: f64,
 }
 
 impl Running {
-    /// A run of which nothing has been read yet.
+    /// Creates the figures of a run, without windows.
     pub fn new(reader: &Reader) -> Running {
         let header = reader.header();
         let name = header.scenario.get("name").and_then(|name| name.as_str());
@@ -209,13 +210,13 @@ impl Running {
         }
     }
 
-    /// How many windows have been measured.
+    /// Returns the number of measured windows.
     pub fn windows(&self) -> u64 {
         self.last_window.map_or(0, |last| last + 1)
     }
 
-    /// Takes in the windows that have been written since the last time, and hands itself to `each`
-    /// after every one. What that costs depends on their number alone.
+    /// Adds the windows that were written since the last update, and calls `each` after every one.
+    /// The cost depends on their number only.
     pub fn update(
         &mut self,
         reader: &Reader,
@@ -223,7 +224,8 @@ impl Running {
     ) -> Result<(), ReportError> {
         let rows = match self.last_window {
             None => {
-                // It is noted anew once everything is ready: the file is older than the run.
+                // The start is noted again once everything is ready, because the file is older than
+                // the run.
                 let began = reader.meta("started_at")?;
                 let began = began.and_then(|began| began.as_f64());
                 let began = began.and_then(|began| Duration::try_from_secs_f64(began).ok());
@@ -247,7 +249,7 @@ impl Running {
         Ok(())
     }
 
-    /// Every metric, by the name that Prometheus has for it.
+    /// Returns all metrics by their Prometheus names.
     pub(crate) fn families(&self) -> BTreeMap<String, Family<'_>> {
         let mut families = BTreeMap::new();
         for (place, figures) in self.subjects.iter().enumerate() {
@@ -256,7 +258,8 @@ impl Running {
         families
     }
 
-    /// A level, share or rate of the last window, in its base unit; none where it had none.
+    /// Returns a level, share or rate of the last window in its base unit, or `None` if it has
+    /// none.
     pub(crate) fn level(&self, subject: usize, metric: &Metric) -> Option<f64> {
         let last = self.subjects.get(subject)?.last.as_ref()?;
         let value = last.figure(metric, Statistic::Value)?;
@@ -266,17 +269,17 @@ impl Running {
         })
     }
 
-    /// A distribution of the run so far; none where it has no values.
+    /// Returns a distribution of the run so far, or `None` if it has no values.
     pub(crate) fn distribution(&self, subject: usize, metric: &Metric) -> Option<&measure::Sparse> {
         self.subjects.get(subject)?.whole.distribution(metric)
     }
 
-    /// Whether the last window had levels of its own.
+    /// Returns `true` if the last window had levels of its own.
     pub(crate) fn had_levels(&self) -> bool {
         self.had_levels
     }
 
-    /// Whose levels there are, and which.
+    /// Iterates over all gauges, with the index of their subject.
     pub(crate) fn gauges(&self) -> impl Iterator<Item = (usize, &'static Metric)> + '_ {
         let subjects = self.subjects.iter().enumerate();
         subjects.flat_map(|(place, figures)| {
@@ -292,7 +295,8 @@ impl Figures {
         let catalogue: Catalogue = self.subject.catalogue;
         self.whole.add(window, seconds);
         if seconds == 0.0 {
-            // What the server gave back after the run: it adds to the levels of the last second.
+            // Resources that the server released after the run belong to the levels of the last
+            // second.
             let last = self.last.get_or_insert_with(|| Totals::new(catalogue));
             last.add(window, 0.0);
         } else if seconds >= SHORTEST_WINDOW {
@@ -324,7 +328,7 @@ impl Figures {
             let mut name = Name::new(of, metric, kind);
             let known = families.get(&name.prometheus());
             if known.is_some_and(|other| other.name.kind != kind) {
-                // Two protocols may mean something else by a name.
+                // A name may have different kinds in two protocols.
                 let of: Vec<&str> = of.iter().copied().chain([subject.kind.as_str()]).collect();
                 name = Name::new(&of, metric, kind);
             }

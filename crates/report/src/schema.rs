@@ -1,5 +1,5 @@
-//! The JSON Schema of the JSON report: made from the types that are written and from the catalogues
-//! of metrics, so it cannot fall behind them.
+//! JSON Schema of the JSON report. It is generated from the serialized types and from the
+//! catalogues of metrics, so it is always up to date.
 
 use measure::metric::MetricSource;
 use measure::tester::WorkerFigures;
@@ -12,8 +12,8 @@ use crate::metrics::{Distribution, Level};
 use crate::model::{Clients, Report};
 use crate::series::Series;
 
-/// The schema of a report. `protocols` are the catalogues of all protocols' populations; a
-/// population has the metrics of its own.
+/// Returns the schema of a report. `protocols` are the catalogues of all protocols; a population
+/// has the metrics of one of them.
 pub fn report_schema(protocols: &[Catalogue], server: Catalogue, tester: Catalogue) -> Value {
     let link = measure::LINK_CATALOGUE;
     let mut settings = SchemaSettings::draft2020_12();
@@ -71,7 +71,7 @@ pub fn report_schema(protocols: &[Catalogue], server: Catalogue, tester: Catalog
     root
 }
 
-/// The schema of the report of a series.
+/// Returns the schema of the report of a series.
 pub fn series_schema() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.contract = schemars::generate::Contract::Serialize;
@@ -83,7 +83,7 @@ pub fn series_schema() -> Value {
     root
 }
 
-/// Allows no field that is not named, so that a test notices when the schema falls behind.
+/// Forbids fields that are not named, so that a test detects an outdated schema.
 fn close_structs(root: &mut Value) {
     let is_struct = |schema: &Value| {
         schema["type"] == "object"
@@ -100,7 +100,7 @@ fn close_structs(root: &mut Value) {
     }
 }
 
-/// An object with exactly these fields.
+/// Returns the schema of an object with exactly these fields.
 fn closed(properties: Map<String, Value>) -> Value {
     let required: Vec<&String> = properties.keys().collect();
     json!({
@@ -111,12 +111,13 @@ fn closed(properties: Map<String, Value>) -> Value {
     })
 }
 
-/// A population's metrics are those of one protocol: what every protocol has is required.
+/// Returns the schema of a population's metrics, which are those of one protocol. Only the metrics
+/// of all protocols are required.
 fn population_metrics(protocols: &[Catalogue], of_window: bool) -> Value {
     let mut properties = Map::new();
     for &protocol in protocols {
         for (name, mut schema) in metric_properties(protocol, of_window) {
-            // Of one name, protocols may say more exactly what it is there.
+            // Protocols may describe a metric of the same name differently.
             if let Some(other) = properties.get(&name)
                 && other["description"] != schema["description"]
                 && let (Some(first), Some(second)) = (
@@ -124,7 +125,8 @@ fn population_metrics(protocols: &[Catalogue], of_window: bool) -> Value {
                     schema["description"].as_str(),
                 )
             {
-                schema["description"] = json!(format!("{first} Or, of another protocol: {second}"));
+                schema["description"] =
+                    json!(format!("{first} Or, for another protocol: {second}"));
             }
             properties.insert(name, schema);
         }
@@ -178,14 +180,14 @@ fn tester_schema(tester: Catalogue) -> Value {
     properties.insert(
         "receive_path".to_owned(),
         json!({
-            "description": "By which way packets came in; null where none was needed.",
+            "description": "Path by which packets were received; null if none was needed.",
             "type": ["string", "null"],
         }),
     );
     properties.insert(
         "receive_hint".to_owned(),
         json!({
-            "description": "What a better way would take, where there is one and it may not be used.",
+            "description": "Requirement for a better receive path, if one exists that may not be used.",
             "type": ["string", "null"],
         }),
     );
@@ -193,12 +195,12 @@ fn tester_schema(tester: Catalogue) -> Value {
         (
             "health",
             "Finding",
-            "What was held against each bound of the tester's health; empty of a run that was cut off.",
+            "Results for each limit of the tester's health; empty for a run that was cut off.",
         ),
         (
             "workers",
             "WorkerFigures",
-            "Each worker's own figures, by its number; empty of a run that was cut off.",
+            "Figures of each worker, by its number; empty for a run that was cut off.",
         ),
     ];
     for (name, item, text) in lists {
@@ -216,13 +218,13 @@ fn tester_schema(tester: Catalogue) -> Value {
 
 fn population() -> Value {
     json!({
-        "description": "What one population saw.",
+        "description": "Figures of one population.",
         "type": "object",
         "required": ["clients", "where_lost", "metrics"],
         "properties": {
             "clients": {"$ref": "#/$defs/Clients"},
             "where_lost": {
-                "description": "Where its lost packets were lost; null where its protocol counts none.",
+                "description": "Places where packets were lost; null if the protocol does not count losses.",
                 "anyOf": [{"$ref": "#/$defs/WhereLost"}, {"type": "null"}],
             },
             "metrics": {"$ref": "#/$defs/PopulationMetrics"},
@@ -232,12 +234,12 @@ fn population() -> Value {
 
 fn link_schema() -> Value {
     json!({
-        "description": "What one direction of an emulated link did.",
+        "description": "Figures of one direction of an emulated link.",
         "type": "object",
         "required": ["link", "metrics"],
         "properties": {
             "link": {
-                "description": "What it was asked to do, in words, of both directions.",
+                "description": "Configuration of both directions, in words.",
                 "type": "string",
             },
             "metrics": {"$ref": "#/$defs/LinkMetrics"},
@@ -247,19 +249,19 @@ fn link_schema() -> Value {
 
 fn window() -> Value {
     json!({
-        "description": "What was seen in one window. Counts are of this window alone; one is negative where a packet given up for lost in an earlier window came in this one.",
+        "description": "Figures of one window. Counts are of this window alone. A count is negative if a packet that counted as lost in an earlier window arrived in this one.",
         "type": "object",
         "required": ["start", "seconds", "populations", "links", "server", "tester"],
         "properties": {
-            "start": {"description": "When it began, in seconds from the beginning of the run.", "type": "number"},
-            "seconds": {"description": "How long it lasted.", "type": "number"},
+            "start": {"description": "Start, in seconds since the start of the run.", "type": "number"},
+            "seconds": {"description": "Length in seconds.", "type": "number"},
             "populations": {
-                "description": "What each population saw, by its name.",
+                "description": "Figures of each population, by name.",
                 "type": "object",
                 "additionalProperties": {"$ref": "#/$defs/PopulationWindow"},
             },
             "links": {
-                "description": "What each direction of an emulated link did, by its name.",
+                "description": "Figures of each direction of an emulated link, by name.",
                 "type": "object",
                 "additionalProperties": {"$ref": "#/$defs/LinkWindowMetrics"},
             },
@@ -275,7 +277,7 @@ fn population_window() -> Value {
         "required": ["failures", "metrics"],
         "properties": {
             "failures": {
-                "description": "Clients that failed in this window, by reason.",
+                "description": "Number of clients that failed in this window, by reason.",
                 "type": "object",
                 "additionalProperties": {"type": "integer", "minimum": 0},
             },

@@ -1,9 +1,9 @@
-//! Long URLs and command lines, shortened where it hurts least: in the middle.
+//! Shortening of long URLs and command lines in the middle, where it matters least.
 
-/// The text in at most `width` columns. Of a URL the scheme and the address stay whole, and of the
-/// rest its end; of anything else the beginning and the end.
+/// Shortens a text to at most `width` columns. A URL keeps its scheme, its address and its end; any
+/// other text keeps both ends.
 ///
-/// An address that is wider than `width` is not cut: without it nobody knows which server is meant.
+/// An address that is wider than `width` is not cut, because it identifies the server.
 pub fn shorten(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -20,7 +20,7 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{begin}…{end}")
 }
 
-/// Where the address of the first URL of a text ends, in bytes.
+/// Returns the end of the address in the first URL of a text, in bytes.
 fn address_end(text: &str) -> Option<usize> {
     let (scheme, rest) = text.split_once("://")?;
     let end = rest
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_stays() {
+    fn fitting_text_is_unchanged() {
         assert_eq!(shorten("rtsp://h/a", 10), "rtsp://h/a");
         assert_eq!(shorten("", 0), "");
     }

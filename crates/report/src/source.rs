@@ -1,4 +1,4 @@
-//! From the run file to the report's figures.
+//! Computation of the report's figures from the run file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,21 +25,21 @@ use crate::model::{
 use crate::time::rfc3339;
 use crate::window::{SubjectWindow, WindowRow};
 
-/// The subjects that are no population.
+/// Kinds of subjects that are not populations.
 pub(crate) const SERVER: &str = "server";
 pub(crate) const TESTER: &str = "tester";
 
-/// What each link of the run was asked to do, in words, by the names of its directions.
+/// Key of the links' configurations in words, by the names of their directions.
 const LINKS: &str = "links";
 
-/// How many events a report carries at most: the oldest. All are in the run file.
+/// Maximum number of events in a report: the oldest. The run file has all events.
 const EVENTS_MAX: usize = 10_000;
 
-/// How many bytes of texts of events, and of examples of failures, a report carries at most. Texts
-/// of a run are far shorter: this bounds what a file from somebody else can take.
+/// Maximum total length of the texts of events, and of the examples of failures, in bytes. The
+/// texts of a run are far shorter: the limit bounds the memory that a foreign file can take.
 const TEXTS_MAX: usize = 16 << 20;
 
-/// Opens a run file to report it. `catalogue` finds the metrics of a kind of subject: `server`,
+/// Opens a run file for a report. `catalogue` returns the metrics of a kind of subject: `server`,
 /// `tester`, or a protocol's name.
 pub fn open(
     path: &Path,
@@ -48,7 +48,7 @@ pub fn open(
     Ok(Reader::open(path, catalogue)?)
 }
 
-/// What is counted over the whole run, its warm-up included: clients are people, not figures.
+/// Counts of clients over the whole run, including the warm-up.
 #[derive(Clone, Debug, Default)]
 struct Whole {
     started: i64,
@@ -59,17 +59,17 @@ struct Whole {
     failures: BTreeMap<String, u64>,
 }
 
-/// Adds up what the windows say.
+/// Sums over the windows of a run.
 pub(crate) struct Sums {
     totals: BTreeMap<String, Totals>,
     whole: BTreeMap<String, Whole>,
     evidence: Evidence,
-    /// When the run was told to stop: what came later is in no rate.
+    /// Time at which the run was told to stop. Later windows are in no rate.
     stopped_at: Time,
     duration: f64,
-    /// How long it took from the stop to the last window's end, in seconds.
+    /// Time from the stop to the end of the last window, in seconds.
     closing: f64,
-    /// How long all windows were that count in figures, in seconds.
+    /// Total length of the windows that count in figures, in seconds.
     measured: f64,
 }
 
@@ -83,7 +83,7 @@ impl Sums {
         Ok(sums)
     }
 
-    /// Those of a run that goes on and of which nothing has been read yet.
+    /// Creates the sums of a running run, without windows.
     pub(crate) fn new(reader: &Reader) -> Sums {
         let subjects = reader.subjects().iter();
         Sums {
@@ -99,21 +99,21 @@ impl Sums {
         }
     }
 
-    /// The figures of each subject so far, its warm-up left out.
+    /// Returns the figures of each subject so far, without the warm-up.
     pub(crate) fn totals(&self) -> &BTreeMap<String, Totals> {
         &self.totals
     }
 
-    /// Notes when the run was told to stop, once it was.
+    /// Reads the time at which the run was told to stop.
     pub(crate) fn look_at_stop(&mut self, reader: &Reader) -> Result<Time, ReportError> {
         self.stopped_at = reader.stopped_at()?;
         Ok(self.stopped_at)
     }
 
-    /// Takes a window in.
+    /// Adds a window.
     pub(crate) fn window(&mut self, reader: &Reader, row: &runfile::WindowRow) {
         let is_counted = row.index >= reader.header().warm_up_windows();
-        // What the server gave back after the run is a window of no length.
+        // Resources that the server released after the run are in a window of zero length.
         if row.seconds > 0.0 {
             let end = row.start.as_secs_f64() + row.seconds;
             self.duration = end.min(self.stopped_at.as_secs_f64());
@@ -167,7 +167,7 @@ impl Sums {
         }
     }
 
-    /// Every metric of a subject. What the file knows nothing of has no figure.
+    /// Returns every metric of a subject. Metrics that the file lacks have no figures.
     fn metrics(&self, subject: &Subject) -> Metrics {
         let mut metrics = match self.totals.get(&subject.name) {
             Some(totals) => Metrics::of(totals),
@@ -179,7 +179,7 @@ impl Sums {
 }
 
 impl Report {
-    /// Reads the report out of a run file, finished or not.
+    /// Reads the report from a run file, finished or not.
     pub fn from_run(reader: &Reader) -> Result<Report, ReportError> {
         let sums = Sums::of(reader)?;
         let (verdict, thresholds) = match reader.verdict()? {
@@ -190,7 +190,7 @@ impl Report {
         Report::of(reader, &sums, verdict, thresholds, health)
     }
 
-    /// The report of what was summed up so far, with this verdict.
+    /// Makes the report of the sums so far, with this verdict.
     pub(crate) fn of(
         reader: &Reader,
         sums: &Sums,
@@ -249,7 +249,7 @@ impl Report {
         let counts: bool = noted(reader, "server_counts")?;
         let server = of_name(SERVER).map(|subject| {
             let mut metrics = sums.metrics(subject);
-            // Nothing is known of a server that was not asked.
+            // A server that was not queried has no counts of its own.
             metrics.forget(|name| !counts && is_own_count(name));
             metrics
         });
@@ -303,12 +303,12 @@ fn text(reader: &Reader, key: &str) -> Result<Option<String>, ReportError> {
     Ok(value.and_then(|value| Some(value.as_str()?.to_owned())))
 }
 
-/// Whether that is what a server counts itself.
+/// Returns `true` for a metric that the server counts itself.
 fn is_own_count(name: &str) -> bool {
     name.starts_with("counted_") || name.starts_with("counts_")
 }
 
-/// When the user held the run's plan.
+/// Returns the periods in which the user held the run's plan.
 pub(crate) fn holds(reader: &Reader) -> Result<Holds, ReportError> {
     let spec: HoldsSpec = noted(reader, "held")?;
     Ok(spec.into())
@@ -324,14 +324,14 @@ fn held(holds: &Holds) -> Vec<Held> {
     holds.collect()
 }
 
-/// How long the run was to last, in seconds, where its scenario says so.
+/// Returns the planned duration of the run in seconds, if its scenario states one.
 fn planned(reader: &Reader) -> Option<f64> {
     let written = reader.header().scenario["duration"].as_str()?;
     let length: measure::units::TimeSpan = written.parse().ok()?;
     Some(length.0.as_secs_f64())
 }
 
-/// What the run's scenario says of the series that it is of.
+/// Returns the varied values from the run's scenario. Empty if the run is not of a series.
 fn varied(reader: &Reader) -> Vec<Setting> {
     let list = reader.header().scenario["varied"].as_array();
     list.into_iter()
@@ -346,7 +346,8 @@ fn varied(reader: &Reader) -> Vec<Setting> {
         .collect()
 }
 
-/// The windows of a run file as the JSON report writes them, a few at a time in memory.
+/// Iterates over the windows of a run file in the form of the JSON report. Only a few are in memory
+/// at a time.
 pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, ReportError>> {
     let of_no_length = |row: &Result<runfile::WindowRow, _>| matches!(row, Ok(row) if row.seconds == 0.0 && row.subjects.len() < reader.subjects().len());
     let windows = reader.windows().filter(move |row| !of_no_length(row));
@@ -376,8 +377,8 @@ pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, Report
     })
 }
 
-/// What was noted about the run; nothing where nothing was, or only another program knows what it
-/// means.
+/// Returns a fact that was noted about the run. Returns the default if it is missing, or if this
+/// program cannot read it.
 fn noted<T>(reader: &Reader, key: &str) -> Result<T, ReportError>
 where
     T: serde::de::DeserializeOwned + Default,
@@ -388,8 +389,8 @@ where
         .unwrap_or_default())
 }
 
-/// What a message cost the server, where all that it did was messages: its mean processor time,
-/// over as long as they were counted.
+/// Returns the server's processor time per message, if clients only send messages: its mean
+/// processor usage times the measured time, divided by the number of messages.
 fn cpu_per_message(
     server: Option<&Metrics>,
     populations: &[Population],
@@ -404,12 +405,12 @@ fn cpu_per_message(
     (messages > 0.0).then(|| tidy(cpu * seconds / messages))
 }
 
-/// Whether it is a population, and neither the server, the tester nor a link.
+/// Returns `true` for a population, that is, neither the server, the tester nor a link.
 pub(crate) fn is_population(subject: &Subject) -> bool {
     subject.kind != SERVER && subject.kind != TESTER && !is_link(subject)
 }
 
-/// Whether it is a direction of an emulated link.
+/// Returns `true` for a direction of an emulated link.
 pub(crate) fn is_link(subject: &Subject) -> bool {
     [UPLINK, DOWNLINK].contains(&subject.kind.as_str())
 }
@@ -438,7 +439,7 @@ fn clients(
     }
 }
 
-/// What exactly happened to the first client that failed, of each population and reason.
+/// Returns the details of the first failed client for each population and reason.
 fn failure_examples(
     reader: &Reader,
     sums: &Sums,
@@ -490,7 +491,7 @@ pub(crate) fn cut_off() -> Verdict {
     Verdict {
         result: Outcome::Invalid,
         reasons: vec![
-            "the run was cut off, or still goes on: it came to no verdict, and the figures are those up \
+            "the run was cut off or is still running: it has no verdict, and the figures cover it up \
              to the last second kept"
                 .to_owned(),
         ],

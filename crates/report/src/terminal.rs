@@ -1,7 +1,8 @@
-//! The summary of a run for a terminal: one screen, in the order in which a person asks.
+//! Terminal summary of a run: one screen, in the order of a reader's questions.
 //!
-//! Did it pass, and why? What was demanded? What did the clients see? What did the server spend?
-//! Was the tester fit to tell? Where is the rest? What few look for is left to `-v`.
+//! Did it pass, and why? Which thresholds held? What did the clients experience? What did the
+//! server use? Was the tester fit to measure? Where are the details? Details that few readers need
+//! are shown with `-v`.
 
 mod given_back;
 mod links;
@@ -23,14 +24,15 @@ use crate::own_counts::OwnCounts;
 use crate::paint::Paint;
 use crate::rows::{Shown, rows};
 
-/// How the summary is laid out.
+/// Layout of the summary.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Columns of the terminal; long lines are cut or folded to fit. Default 80.
+    /// Columns of the terminal; long lines are cut or folded to fit. Default: 80.
     pub width: usize,
-    /// Colour, or none. Default none.
+    /// Colours of the output. Default: none.
     pub paint: Paint,
-    /// Every metric and every event, instead of what fits one screen. Default no.
+    /// True for every metric and every event, instead of as much as fits one screen. Default:
+    /// false.
     pub everything: bool,
 }
 
@@ -44,16 +46,16 @@ impl Default for Layout {
     }
 }
 
-/// The event of a server that ended while it was measured, and how much of its text is shown.
+/// Event of a server that ended during the measurement, and the maximum length of its text.
 const ENDED: &str = "server_ended";
 const ENDED_MAX: usize = 200;
-/// How many columns the names on the left take.
+/// Width of the names on the left, in columns.
 const NAME: usize = 16;
-/// Rows of failures and URLs that a screen has room for.
+/// Maximum rows of failures and of URLs on a screen.
 const FAILURES_SHOWN: usize = 4;
 const MEDIA_SHOWN: usize = 4;
 
-/// The summary, ready to be printed.
+/// Formats the summary.
 pub fn summary(report: &Report, layout: Layout) -> String {
     let mut screen = Screen {
         text: String::new(),
@@ -94,14 +96,14 @@ impl Screen {
         self.text.push('\n');
     }
 
-    /// A line of any length, cut where the terminal ends.
+    /// Writes a line, cut at the width of the terminal.
     fn line(&mut self, plain: &str) {
         let line = cut(plain, self.layout.width);
         self.text.push_str(&line);
         self.text.push('\n');
     }
 
-    /// A name on the left and what is to be said of it. Paths and texts are folded, not cut.
+    /// Writes a name on the left and its text. Paths and texts are folded rather than cut.
     fn row(&mut self, name: &str, text: &str) {
         let room = self.layout.width.saturating_sub(NAME + 2).max(20);
         let mut name = name;
@@ -138,8 +140,8 @@ impl Screen {
         }
     }
 
-    /// What was to be played. Many URLs that are alike are worth a line, and what differs too much
-    /// one each.
+    /// Writes the media to be played: the first URLs, and every warning about differences between
+    /// URLs.
     fn media(&mut self, report: &Report) {
         let media = &report.media;
         if media.urls.is_empty() {
@@ -154,7 +156,7 @@ impl Screen {
         };
         let room = self.layout.width.saturating_sub(4).max(20);
         for line in urls.iter().take(shown).chain(warnings) {
-            // Two rows each at most: the whole text is in the run file.
+            // At most two rows each: the whole text is in the run file.
             let line = match line.starts_with("warning") {
                 true => one_line(line),
                 false => cut(&one_line(line), 2 * room),
@@ -171,7 +173,7 @@ impl Screen {
         let metrics = &population.metrics;
         let stopped = report.verdict.stopped_by_user;
         self.heading(&population.name, &clients_line(clients, metrics, stopped));
-        // A server that is watched runs on this machine.
+        // An observed server runs on this machine.
         for (row, shown) in rows(population, report.server.is_some()) {
             match shown {
                 Shown::Text(text) => self.row(row.label, &text),
@@ -201,17 +203,17 @@ impl Screen {
                 count(failure.count as f64),
                 failure.reason
             );
-            // Three rows a reason at most: the whole text is in the run file.
+            // At most three rows per reason: the whole text is in the run file.
             let text = cut(
                 &text,
                 3 * (self.layout.width.saturating_sub(NAME + 4)).max(20),
             );
             self.row("failed", &text);
         }
-        self.more(clients.failures.len(), shown, "ways to fail");
+        self.more(clients.failures.len(), shown, "failure reasons");
     }
 
-    /// Four figures in columns: the tail, and before it the mean or the median.
+    /// Writes four figures in columns: the mean or the median, then the tail.
     fn distribution(&mut self, label: &str, named: &Named, first: &str) {
         let MetricFigures::Distribution(Some(found)) = named.figures else {
             self.row(label, "no data");
@@ -243,7 +245,7 @@ impl Screen {
 
     fn server(&mut self, server: &Metrics, events: &[Event]) {
         self.heading("server", "");
-        // Whatever follows is of one that is there no more.
+        // The figures below describe a server that no longer exists.
         for event in events.iter().filter(|event| event.kind == ENDED) {
             let text = format!("{:.1} s: {}", event.at, one_line(&event.text));
             self.row("ENDED", &cut(&text, ENDED_MAX));
@@ -289,25 +291,25 @@ impl Screen {
         self.own_counts(server);
     }
 
-    /// What the server says it counted, where it was asked.
+    /// Writes the server's own counts, if it was queried.
     fn own_counts(&mut self, server: &Metrics) {
         if let Some(OwnCounts { out, rest }) = OwnCounts::of(server) {
-            self.row("it counted", &format!("{out} {rest}"));
+            self.row("own counters", &format!("{out} {rest}"));
         }
     }
 
-    /// That connections found no port, and how many there are.
+    /// Writes the event of connections that found no free port.
     fn ports_used_up(&mut self, events: &[Event]) {
         if let Some(event) = events.iter().find(|event| event.kind == "no_ports") {
             self.row("no ports", &one_line(&event.text));
         }
     }
 
-    /// What a message cost the server, where all that it did was messages.
+    /// Writes the server's processor time per message, if clients only send messages.
     fn cost_of_messages(&mut self, report: &Report) {
         if let Some(seconds) = report.cpu_per_message {
             self.row(
-                "a message",
+                "per message",
                 &format!("{} of a core", figure(Unit::Seconds, seconds)),
             );
         }
@@ -326,7 +328,7 @@ impl Screen {
         }
     }
 
-    /// The path is never cut nor folded: it is there to be copied.
+    /// Writes the path and the seed. The path is neither cut nor folded, so that it can be copied.
     fn run_file(&mut self, report: &Report) {
         self.blank();
         let paint = self.layout.paint;
@@ -397,7 +399,7 @@ impl Screen {
     }
 }
 
-/// How many clients there were, and how they ended.
+/// Describes the number of clients and their outcomes.
 pub(crate) fn clients_line(clients: &Clients, metrics: &Metrics, stopped_by_user: bool) -> String {
     let mut text = plural(clients.started as f64, "client", "clients");
     if clients.active_max < clients.started {
@@ -448,14 +450,14 @@ fn distribution_columns(unit: Unit, found: Distribution) -> [(&'static str, Stri
     .map(|(name, value)| (name, figure(unit, value)))
 }
 
-/// A text on one line, its blanks and line ends single blanks, that steers no terminal: see
-/// [`gate`].
+/// Converts a text to one line, with single blanks for all blanks and line ends, and sanitizes it:
+/// see [`gate`].
 pub(crate) fn one_line(text: &str) -> String {
     let words = text.split_whitespace().map(gate::plain);
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The text, or as much of it as fits with an ellipsis.
+/// Truncates a text to `width` columns, with an ellipsis if it does not fit.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     let text = gate::plain(text);
     if text.chars().count() <= width {
@@ -466,7 +468,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     short
 }
 
-/// The text in lines of at most `width`, broken at blanks where there are any.
+/// Folds a text into lines of at most `width`, at blanks if possible.
 pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
     let text = gate::plain(text);
     let mut lines = Vec::new();

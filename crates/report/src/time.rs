@@ -1,26 +1,26 @@
-//! Date and time of the calendar, in UTC.
+//! Calendar date and time, in UTC.
 
 use std::time::Duration;
 
-/// A time since 1970 as RFC 3339 writes it, to the second: `2026-02-03T04:05:06Z`.
+/// Formats a time since 1970 according to RFC 3339, to the second: `2026-02-03T04:05:06Z`.
 pub fn rfc3339(since_1970: Duration) -> String {
     let (year, month, day, seconds) = parts(since_1970);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The same, fit for the name of a file: `20260203-040506`.
+/// Formats a time since 1970 for a file name: `20260203-040506`.
 pub fn compact(since_1970: Duration) -> String {
     let (year, month, day, seconds) = parts(since_1970);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
-/// Year, month, day, and seconds of the day.
+/// Returns year, month, day, and seconds of the day.
 fn parts(since_1970: Duration) -> (u64, u64, u64, u64) {
     let mut days = since_1970.as_secs() / 86_400;
     let mut year = 1970;
-    // Whole cycles of the calendar first: the loops below are then short for any input.
+    // Whole cycles of 400 years first, so that the loops below are short for any input.
     year += days / 146_097 * 400;
     days %= 146_097;
     let leap = |year: u64| {

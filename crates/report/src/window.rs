@@ -1,4 +1,4 @@
-//! One window of a run, as the JSON report writes it.
+//! One window of a run in the JSON report.
 
 use measure::metric::MetricSource;
 use measure::totals::Statistic;
@@ -7,24 +7,24 @@ use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 
 use crate::metrics::{Distribution, MetricFigures, tidy};
 
-/// What all subjects saw in one window.
+/// Figures of all subjects in one window.
 #[derive(Clone, Debug, Default)]
 pub struct WindowRow {
-    /// When it began, in seconds from the beginning of the run.
+    /// Start, in seconds since the start of the run.
     pub start: f64,
-    /// How long it lasted, in seconds.
+    /// Length in seconds.
     pub seconds: f64,
-    /// What each population saw, by its name.
+    /// Figures of each population, by name.
     pub populations: Vec<(String, SubjectWindow)>,
-    /// What each direction of an emulated link did, by its name.
+    /// Figures of each direction of an emulated link, by name.
     pub links: Vec<(String, SubjectWindow)>,
-    /// What the server under test spent, where one was observed.
+    /// Figures of the server under test, if it was observed.
     pub server: Option<SubjectWindow>,
-    /// What the tester spent.
+    /// Figures of the tester.
     pub tester: Option<SubjectWindow>,
 }
 
-/// What one subject saw in one window.
+/// Figures of one subject in one window.
 #[derive(Clone, Debug)]
 pub struct SubjectWindow {
     metrics: Vec<(&'static str, MetricFigures)>,
@@ -32,19 +32,19 @@ pub struct SubjectWindow {
 }
 
 impl SubjectWindow {
-    /// Every metric and its figures, in the order of the catalogue.
+    /// Returns every metric with its figures, in the order of the catalogue.
     pub(crate) fn metrics(&self) -> &[(&'static str, MetricFigures)] {
         &self.metrics
     }
 
-    /// How many clients failed, by reason.
+    /// Returns the number of failed clients, by reason.
     pub(crate) fn failures(&self) -> &[(String, u64)] {
         &self.failures
     }
 
-    /// Works out every metric of the catalogue.
+    /// Computes every metric of the catalogue.
     ///
-    /// Costs no full histogram: quantiles are read off the buckets that are there.
+    /// Quantiles are read from the existing buckets, without building a full histogram.
     pub fn of(catalogue: Catalogue, mut window: Window, seconds: f64) -> SubjectWindow {
         let distributions = std::mem::take(&mut window.histograms);
         let totals = Totals::of_window(catalogue, &window, seconds);
@@ -79,7 +79,7 @@ fn distribution(sparse: &Sparse, scale: f64) -> Option<Distribution> {
     })
 }
 
-/// A map that keeps the order of a list.
+/// A map in the order of a list.
 struct Ordered<'a, K, V>(&'a [(K, V)]);
 
 impl<K: Serialize, V: Serialize> Serialize for Ordered<'_, K, V> {
@@ -92,7 +92,7 @@ impl<K: Serialize, V: Serialize> Serialize for Ordered<'_, K, V> {
     }
 }
 
-/// A population's part of a window.
+/// Part of a window for a population.
 struct PopulationPart<'a>(&'a SubjectWindow);
 
 impl Serialize for PopulationPart<'_> {

@@ -2,7 +2,7 @@ use measure::server::LogComplaint;
 
 use super::*;
 
-/// A run of windows of a second, each as `of` makes it out of its number.
+/// A run of one-second windows. `of` sets the values of each window from its index.
 fn run(windows: u32, of: impl Fn(f64, &mut Point)) -> Evidence {
     let points = (0..windows).map(|number| {
         let mut point = Point {
@@ -26,7 +26,7 @@ fn run(windows: u32, of: impl Fn(f64, &mut Point)) -> Evidence {
 }
 
 #[test]
-fn drops_of_feedback_alone_are_named_as_such() {
+fn feedback_drops_are_named_as_such() {
     let drops = |sends_media| {
         let mut evidence = run(20, |at, point| point.socket_drops = f64::from(at == 7.0));
         evidence.sends_media = sends_media;
@@ -37,7 +37,7 @@ fn drops_of_feedback_alone_are_named_as_such() {
 }
 
 #[test]
-fn the_rest_of_a_second_is_no_window() {
+fn partial_second_is_added_to_the_previous_window() {
     let catalogue = measure::SERVER_CATALOGUE;
     let window = |cores, drops| {
         let mut recorder = measure::Recorder::new(catalogue);
@@ -66,16 +66,16 @@ fn limits(evidence: &Evidence) -> Vec<Limit> {
 }
 
 #[test]
-fn of_a_server_at_ease_nothing_is_said() {
+fn server_with_reserves_has_no_limits() {
     assert_eq!(kinds(&run(120, |_, _| {})), []);
     assert_eq!(kinds(&Evidence::default()), []);
-    // Nor of one of which nothing is known.
+    // A server without measurements has none, either.
     let blind = run(120, |_, point| *point = Point::default());
     assert_eq!(kinds(&blind), []);
 }
 
 #[test]
-fn a_saturated_thread_and_saturated_cores_are_told_apart() {
+fn saturated_thread_and_saturated_cores_are_distinguished() {
     let hot = |windows: f64| {
         run(60, move |at, point| {
             if at >= 60.0 - windows {
@@ -101,7 +101,7 @@ fn a_saturated_thread_and_saturated_cores_are_told_apart() {
 }
 
 #[test]
-fn a_server_that_is_kept_to_some_of_the_cores_is_judged_by_those() {
+fn restricted_server_is_judged_by_its_allowed_cores() {
     let kept = |allowed: Option<f64>, cpu: f64| {
         run(60, move |_, point| {
             (point.allowed, point.cpu) = (allowed, Some(cpu));
@@ -112,7 +112,7 @@ fn a_server_that_is_kept_to_some_of_the_cores_is_judged_by_those() {
     assert_eq!((limits[0].kind, limits[0].windows), (LimitKind::Cores, 60));
     let text = &limits[0].text;
     assert!(
-        text.contains("machine's 4 cores, which is 1 (up to 0.99) in 60 of 60"),
+        text.contains("1 of the machine's 4 cores, and used all of that (up to 0.99) in 60 of 60"),
         "{text}"
     );
     assert_eq!(kinds(&kept(Some(0.5), 0.49)), [LimitKind::Cores]);
@@ -122,7 +122,7 @@ fn a_server_that_is_kept_to_some_of_the_cores_is_judged_by_those() {
     }
     let all = kept(Some(2.0), 1.99).limits(2, &ServerLog::default());
     assert_eq!(all.len(), 1, "{all:?}");
-    assert!(all[0].text.contains("the tester beside it"), "{all:?}");
+    assert!(all[0].text.contains("by the tester up to"), "{all:?}");
     // The limit of a remote server is unknown.
     let mut remote = kept(None, 1.0);
     remote
@@ -133,7 +133,7 @@ fn a_server_that_is_kept_to_some_of_the_cores_is_judged_by_those() {
 }
 
 #[test]
-fn another_machine_is_judged_by_its_own_cores() {
+fn remote_server_is_judged_by_the_cores_of_its_machine() {
     let remote = |cores: f64| {
         run(60, move |_, point| {
             point.cpu = Some(1.9);
@@ -161,7 +161,7 @@ fn another_machine_is_judged_by_its_own_cores() {
 }
 
 #[test]
-fn a_bit_rate_that_stops_rising_is_told_from_one_that_follows() {
+fn flat_bit_rate_is_distinguished_from_a_rising_one() {
     let ramp = |ends: f64| {
         run(120, move |at, point| {
             point.playing = (at * 2.0).min(200.0);
@@ -173,9 +173,9 @@ fn a_bit_rate_that_stops_rising_is_told_from_one_that_follows() {
     assert_eq!(limits.len(), 1);
     assert_eq!(limits[0].kind, LimitKind::FlatBitRate);
     assert!(limits[0].text.contains("Mbit/s (+"), "{}", limits[0].text);
-    // All at once: there is nothing to compare with.
+    // All clients begin at once: there is nothing to compare with.
     assert_eq!(kinds(&run(60, |_, point| point.bit_rate = 1.0)), []);
-    // Clients that leave are not the way up.
+    // Windows in which clients leave are not compared.
     let leaving = run(120, |at, point| {
         point.playing = 200.0 - at;
         point.bit_rate = 100e6;
@@ -184,7 +184,7 @@ fn a_bit_rate_that_stops_rising_is_told_from_one_that_follows() {
 }
 
 #[test]
-fn descriptors_near_their_limit_are_told_from_many() {
+fn descriptors_are_reported_only_near_their_limit() {
     let with = |share: f64| {
         run(60, move |at, point| {
             point.descriptors = Some(1000.0);
@@ -211,7 +211,7 @@ fn descriptors_near_their_limit_are_told_from_many() {
 }
 
 #[test]
-fn what_the_log_complains_of_is_quoted() {
+fn log_complaints_are_quoted() {
     let evidence = run(60, |at, point| {
         point.log_complaints = if at >= 50.0 { 4.0 } else { 0.0 };
     });
@@ -233,7 +233,7 @@ fn what_the_log_complains_of_is_quoted() {
         "{}",
         limits[0].text
     );
-    // A run that was cut off has only the count.
+    // A run that was cut off only has the count.
     assert_eq!(limits_of(&evidence).len(), 1);
 }
 
@@ -253,7 +253,7 @@ fn drops_are_summed() {
 }
 
 #[test]
-fn memory_that_grows_at_rest_is_told_from_what_comes_with_clients() {
+fn memory_growth_is_reported_only_with_constant_clients() {
     let sampled = |at: f64| (at / 5.0).floor() * 5.0;
     let leak = run(120, move |at, point| {
         point.uss = Some(50e6 + sampled(at) * 200e3)

@@ -1,25 +1,24 @@
-//! A distribution in the buckets of an exponential histogram (OpenTelemetry, "Metrics Data Model",
-//! ExponentialHistogram).
+//! Conversion of a distribution to the buckets of an exponential histogram (OpenTelemetry, "Metrics
+//! Data Model", ExponentialHistogram).
 //!
-//! Bucket `i` at the scale `s` holds what is above `b^i` and at most `b^(i+1)`, where `b` is
-//! 2^(2^-s). Each bucket of ours goes there whole, by its upper bound or the largest value if that
-//! is lower: which is the value that our own quantiles tell. It is at most 0.1 % above a value in
-//! it. So counts are exact, and a value is in its own bucket, or in the next one if it is within
-//! 0.1 % of its bucket's upper bound.
+//! Bucket `i` at the scale `s` has the values above `b^i` and up to `b^(i+1)`, where `b` is
+//! 2^(2^-s). Each bucket of ours is placed as a whole, by its upper bound, or by the largest value
+//! if that is lower. This is the value that our own quantiles report, and at most 0.1 % above a
+//! value in the bucket. Counts are therefore exact, and each value is in its own bucket, or in the
+//! next one if it is within 0.1 % of its bucket's upper bound.
 
 use measure::Sparse;
 
 use super::message::{Buckets, ExponentialPoint};
 
-/// The finest scale: buckets are 0.27 % wide. It is the finest that Prometheus' native histograms
-/// have.
+/// Finest scale, with buckets of 0.27 % width. Prometheus' native histograms have no finer scale.
 const SCALE_MAX: i32 = 8;
 
-/// The most buckets, which is what OpenTelemetry's own libraries have unless told otherwise. The
-/// scale is the finest with which the values take no more.
+/// Maximum number of buckets, which is the default of OpenTelemetry's own libraries. The scale is
+/// the finest with which the values need no more buckets.
 const BUCKETS_MAX: usize = 160;
 
-/// Count, sum, extremes and buckets of these values, each of which stands for `unit` times as much.
+/// Returns count, sum, extremes and buckets of these values, each multiplied by `unit`.
 pub(super) fn exponential(values: &Sparse, unit: f64) -> ExponentialPoint {
     let clamped = |value: u64| value.clamp(values.min.min(values.max), values.max);
     let buckets = values.buckets.iter();
@@ -44,7 +43,8 @@ pub(super) fn exponential(values: &Sparse, unit: f64) -> ExponentialPoint {
     }
 }
 
-/// The buckets, values ascending, at the finest scale with which there are not too many.
+/// Returns the buckets at the finest scale at which there are not too many. Values are in ascending
+/// order.
 fn gathered(placed: &[(i32, u64)]) -> (i32, Option<Buckets>) {
     let (Some(first), Some(last)) = (placed.first(), placed.last()) else {
         return (SCALE_MAX, None);
@@ -67,7 +67,7 @@ fn gathered(placed: &[(i32, u64)]) -> (i32, Option<Buckets>) {
     (SCALE_MAX - coarser, Some(buckets))
 }
 
-/// The bucket of a positive value at the finest scale.
+/// Returns the bucket of a positive value at the finest scale.
 fn index(value: f64) -> i32 {
     const FRACTION: u64 = (1 << 52) - 1;
     const ONE: u64 = 1023 << 52;
@@ -75,7 +75,7 @@ fn index(value: f64) -> i32 {
     let exponent = ((bits >> 52) & 0x7ff) as i32 - 1023;
     let fraction = bits & FRACTION;
     if fraction == 0 {
-        // A power of two is the upper bound of its bucket, exactly.
+        // A power of two is exactly the upper bound of its bucket.
         return (exponent << SCALE_MAX) - 1;
     }
     let buckets = 1 << SCALE_MAX;
@@ -97,7 +97,7 @@ mod tests {
         histogram.to_sparse()
     }
 
-    /// The bounds of the buckets that hold something, with how much.
+    /// Bounds and counts of the buckets that are not empty.
     fn bounds(point: &ExponentialPoint) -> Vec<(f64, f64, u64)> {
         let base = 2f64.powf(2f64.powi(-point.scale));
         let Some(buckets) = &point.positive else {
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn known_values_are_in_known_buckets() {
-        // Eight octaves and a half in at most 160 buckets: 16 to an octave.
+        // About 8.6 octaves in at most 160 buckets: 16 buckets per octave.
         let point = exponential(&of(&[0, 0, 1, 2, 3, 400]), 1.0);
         assert_eq!((point.scale, point.zero_count, point.count), (4, 2, 6));
         let buckets = point.positive.as_ref().expect("there are values");
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_value_is_lost_and_each_is_where_it_belongs(
+        fn every_value_is_in_its_bucket(
             values in proptest::collection::vec(0u64..(1 << 42), 1..200),
             small in proptest::collection::vec(0u64..5_000, 0..50),
             is_time in any::<bool>(),
@@ -156,7 +156,7 @@ mod tests {
             prop_assert_eq!(point.sum, Some(sum as f64 * unit));
             if let Some(buckets) = &point.positive {
                 prop_assert!(buckets.bucket_counts.len() <= BUCKETS_MAX);
-                // The scale is no coarser than it has to be.
+                // The scale is no coarser than necessary.
                 prop_assert!(point.scale == SCALE_MAX || buckets.bucket_counts.len() > BUCKETS_MAX / 2);
             }
             values.sort_unstable();

@@ -1,12 +1,12 @@
-//! The messages of OTLP, as far as they are written here: numbers of fields and their types are
-//! those of opentelemetry-proto 1.x, whose stable messages never change.
+//! Messages of OTLP, with the fields that are used here. Field numbers and types are those of
+//! opentelemetry-proto 1.x, whose stable messages never change.
 //!
 //! `collector/metrics/v1/metrics_service.proto`, `metrics/v1/metrics.proto`,
 //! `resource/v1/resource.proto`, `common/v1/common.proto`.
 
 use prost::{Message, Oneof};
 
-/// `AGGREGATION_TEMPORALITY_CUMULATIVE`: from the beginning of the run.
+/// `AGGREGATION_TEMPORALITY_CUMULATIVE`: since the start of the run.
 pub(super) const CUMULATIVE: i32 = 2;
 
 /// `ExportMetricsServiceRequest`.
@@ -195,7 +195,7 @@ impl KeyValue {
 }
 
 impl Sum {
-    /// Of what only grows, from the beginning of the run.
+    /// Creates a sum that only increases, since the start of the run.
     pub(super) fn monotonic(data_points: Vec<NumberPoint>) -> Sum {
         Sum {
             data_points,

@@ -24,7 +24,7 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
     }
 }
 
-/// A run file with subjects of these names and kinds.
+/// Creates a run file with subjects of these names and kinds.
 fn made(path: &Path, subjects: &[(&str, &str)]) -> RunFile {
     let subjects = subjects.iter().map(|&(name, kind)| SubjectHeader {
         name: name.to_owned(),
@@ -95,12 +95,12 @@ fn text(value: &Option<AnyValue>) -> &str {
 }
 
 #[test]
-fn a_message_says_what_the_run_file_says() {
+fn message_matches_the_run_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.run");
     let file = made(&path, &SUBJECTS);
     (0..3).for_each(|index| window(&file, index, 1.0));
-    // Cut short: it counts, and has no levels.
+    // A short window: it counts, but has no levels.
     window(&file, 3, 0.02);
     file.flush().expect("it is written");
     let reader = Reader::open(&path, catalogue_of).expect("it is a run file");
@@ -192,7 +192,7 @@ fn a_message_says_what_the_run_file_says() {
 }
 
 #[test]
-fn a_window_that_was_cut_short_has_no_levels_of_its_own() {
+fn short_window_has_no_levels() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.run");
     let file = made(&path, &SUBJECTS);
@@ -208,7 +208,7 @@ fn a_window_that_was_cut_short_has_no_levels_of_its_own() {
 }
 
 #[test]
-fn levels_wait_until_they_are_sent_and_not_without_end() {
+fn unsent_levels_are_kept_up_to_a_limit() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.run");
     let file = made(&path, &SUBJECTS);
@@ -235,8 +235,9 @@ fn levels_wait_until_they_are_sent_and_not_without_end() {
     assert_eq!(points(&update(&mut push)), 1);
 }
 
-/// What the rules by which Prometheus takes OTLP in make of a name (opentelemetry.io/docs/specs/otel/
-/// compatibility/prometheus_and_openmetrics, "OTLP Metric points to Prometheus").
+/// Converts a name by the rules for OTLP in Prometheus
+/// (opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics, "OTLP Metric points
+/// to Prometheus").
 fn translated(metric: &str, unit: &str, kind: Kind) -> String {
     let mut name = metric.replace('.', "_");
     let suffix = match unit {
@@ -244,7 +245,7 @@ fn translated(metric: &str, unit: &str, kind: Kind) -> String {
         "By" => "_bytes",
         "By/s" => "_bytes_per_second",
         "1" if kind == Kind::Gauge => "_ratio",
-        // An annotation, or nothing.
+        // An annotation, or no unit.
         _ => "",
     };
     if !name.ends_with(suffix) {
@@ -257,7 +258,7 @@ fn translated(metric: &str, unit: &str, kind: Kind) -> String {
 }
 
 #[test]
-fn names_become_those_of_prometheus() {
+fn otlp_names_convert_to_prometheus_names() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.run");
     let mut subjects: Vec<(&str, &str)> = PROTOCOLS
@@ -280,14 +281,14 @@ fn names_become_those_of_prometheus() {
         let (name, kind) = (&family.name, family.name.kind);
         let unit = ucum(name.unit);
         assert_eq!(translated(&name.otlp(), unit, kind), *prometheus);
-        // One name has one unit and one kind.
+        // Each name has one unit and one kind.
         let other = units.insert(name.otlp(), (unit, kind));
         assert!(other.is_none(), "{prometheus} and {other:?}");
     }
 }
 
 #[test]
-fn an_answer_that_cannot_be_read_says_nothing() {
+fn malformed_response_counts_as_empty() {
     assert_eq!(taken(b"\xff\xff\xff"), Taken::default());
     assert_eq!(taken(b""), Taken::default());
 }

@@ -1,4 +1,4 @@
-//! What a server gave back after its last client had left.
+//! Resources that a server released after its last client had left.
 
 use measure::Unit;
 use measure::server::{GivenBack, Held};
@@ -28,7 +28,7 @@ impl Screen {
     }
 }
 
-/// Whether the groups were left, in words; none where none are known of.
+/// Describes whether the multicast groups were left. Returns `None` if no groups are known.
 fn groups(given_back: &GivenBack) -> Option<String> {
     let held = given_back.groups?;
     let (joined, kept) = (
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_became_of_groups_is_said_in_one_sentence() {
+    fn groups_are_described_in_one_sentence() {
         let held = |before, peak, after| {
             Some(Held {
                 before,

@@ -1,15 +1,15 @@
-//! What emulated links did.
+//! Emulated links in the summary.
 
 use super::Screen;
 use crate::link::lines;
 use crate::model::Report;
 
 impl Screen {
-    /// Each link, and what became of the packets of either direction.
+    /// Writes each link, with the packets of both directions.
     pub(super) fn links(&mut self, report: &Report) {
         let mut asked = None;
         for link in &report.links {
-            // Both directions were asked for together.
+            // Both directions are configured together.
             let (name, direction) = match link.name.rsplit_once('_') {
                 Some((population, direction)) => (format!("link of {population}"), direction),
                 None => ("link".to_owned(), link.name.as_str()),

@@ -1,4 +1,4 @@
-//! What the run's own sources sent.
+//! Sources of the run in the summary.
 
 use measure::Unit;
 
@@ -7,14 +7,14 @@ use crate::human::{count, figure, plural, ratio, seconds};
 use crate::model::Report;
 
 impl Screen {
-    /// What the run sent to multicast groups itself, and how well that was paced.
+    /// Writes the multicast that the run itself sent, and the accuracy of its pacing.
     pub(super) fn sources(&mut self, report: &Report) {
         let Some(sources) = &report.sources else {
             return;
         };
         let rate = figure(Unit::BitsPerSecond, sources.bits_per_second() as f64);
         let groups = plural(sources.streams.len() as f64, "group", "groups");
-        self.heading("sources", &format!("{groups}, {rate} in sum"));
+        self.heading("sources", &format!("{groups}, {rate} in total"));
         let mut text = format!(
             "{} of {} datagrams",
             count(sources.sent() as f64),

@@ -1,4 +1,4 @@
-//! The tester in the summary: was it fit to tell?
+//! Tester in the summary: was it fit to measure?
 
 use std::fmt::Write;
 
@@ -16,12 +16,12 @@ impl Screen {
         let fit = report.tester.health.iter().all(|finding| !finding.invalid);
         let word = match (fit, report.verdict.result) {
             (false, _) => "not to be trusted: see above",
-            // Something else than its health makes the run invalid.
-            (true, Outcome::Invalid) => "within its bounds",
+            // The run is invalid for another reason than the tester's health.
+            (true, Outcome::Invalid) => "within its limits",
             (true, _) => "fit",
         };
         self.heading("tester", word);
-        // What it spent matters to nobody while it was fit.
+        // The resource usage of a fit tester does not matter.
         if !fit || self.layout.everything {
             self.testers_cpu(tester);
         }
@@ -60,7 +60,7 @@ impl Screen {
             })
             .collect();
         if !crossed.is_empty() {
-            self.row("past its bounds", &crossed.join(", "));
+            self.row("limits exceeded", &crossed.join(", "));
         }
     }
 
@@ -86,11 +86,11 @@ impl Screen {
         self.row("CPU", &format!("{cpu}{hottest}, of one core{waited}"));
     }
 
-    /// Each bound with what was held against it, and each worker.
+    /// Writes each health limit with its worst value, and each worker.
     pub(super) fn tester_in_full(&mut self, report: &Report) {
         let health = &report.tester.health;
         if !health.is_empty() {
-            self.heading("bounds of the tester's health", "docs/health.md");
+            self.heading("health limits of the tester", "docs/health.md");
         }
         for finding in health {
             let mark = match (finding.invalid, is_crossed(finding)) {

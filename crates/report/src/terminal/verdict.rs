@@ -1,4 +1,4 @@
-//! The first lines of the summary: the verdict, its cause, and what was demanded.
+//! First lines of the summary: the verdict, its cause, and the thresholds.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use crate::human::{figure, length, plural, span};
 use crate::model::{Outcome, Report, Threshold};
 use crate::shorten::shorten;
 
-/// Rows that a screen has room for.
+/// Maximum rows of reasons and of thresholds on a screen.
 const REASONS_SHOWN: usize = 4;
 const THRESHOLDS_SHOWN: usize = 10;
 
-/// The verdict and its cause alone: what is left of a summary where the user wants quiet.
+/// Formats the verdict and its cause only: the quiet summary of a run.
 pub fn headline(report: &Report, layout: Layout) -> String {
     let mut screen = Screen {
         text: String::new(),
@@ -37,7 +37,7 @@ impl Screen {
         self.more(reasons.len(), shown, "reasons");
     }
 
-    /// The verdict, which run it is of, and on the second line why.
+    /// Writes the verdict with its run on the first line, and the cause on the second.
     fn headline(&mut self, report: &Report, brief: bool) {
         let paint = self.layout.paint;
         let name = report.verdict.result.name().to_uppercase();
@@ -64,7 +64,7 @@ impl Screen {
         let title = cut(&shorten(&one_line(&run.name), left), left.max(12));
         let _ = writeln!(self.text, "{}  {title}{about}", paint.strong(&word));
         if let Some(mut cause) = cause(report) {
-            // What became of clients says why media is missing too.
+            // A cause from failed clients also explains the other reasons, such as missing media.
             let is_a_reason = report.verdict.reasons.first() == Some(&cause);
             let more = match brief && is_a_reason {
                 true => other_reasons(report).len(),
@@ -96,7 +96,7 @@ impl Screen {
         }
     }
 
-    /// A text in as many lines as it takes, the first behind a mark.
+    /// Folds a text, with a mark before its first line.
     fn folded(&mut self, mark: &str, text: &str) {
         let room = self.layout.width.saturating_sub(2 + mark.len()).max(20);
         for (index, part) in fold(&one_line(text), room).iter().enumerate() {
@@ -108,7 +108,7 @@ impl Screen {
         }
     }
 
-    /// What was demanded. Of what holds without being written, only what did not.
+    /// Writes the thresholds. Implied thresholds are only shown if they failed.
     pub(super) fn thresholds(&mut self, report: &Report) {
         if report.thresholds.is_empty() {
             return;
@@ -119,7 +119,7 @@ impl Screen {
             |threshold: &&Threshold| everything || !threshold.implied || !threshold.passed;
         let mut all: Vec<_> = report.thresholds.iter().filter(is_shown).collect();
         let unwritten = report.thresholds.len() - all.len();
-        // What failed is what is asked about: it must not be what does not fit.
+        // Failed thresholds come first, so that they are never left out for lack of space.
         all.sort_by_key(|threshold| threshold.passed);
         let shown = match everything {
             true => all.len(),
@@ -151,7 +151,7 @@ impl Screen {
     }
 }
 
-/// What was compared, such as `42 % (mean)` or `8.2 % (window 3)`.
+/// Describes the compared value, such as `42 % (mean)` or `8.2 % (window 3)`.
 fn measured(threshold: &Threshold) -> String {
     let Some(value) = threshold.value else {
         return "no data".to_owned();

@@ -272,7 +272,7 @@ fn a_launched_server_is_known_to_own_its_port_and_its_cost_is_told() {
     let finished = run(folder.path(), [&"run", &file.to_str().expect("UTF-8")]).expect(0);
     let shown = finished.stdout + &finished.stderr;
     assert!(
-        shown.contains("a message") && shown.contains("of a core"),
+        shown.contains("per message") && shown.contains("of a core"),
         "{shown}"
     );
     assert!(shown.contains("acknowledged"), "{shown}");

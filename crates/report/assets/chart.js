@@ -4,7 +4,7 @@ const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [14, 4], [4, 2]];
 const HEIGHT = 190;
 const TABLE_ROWS = 120;
 
-// The charts of one run: what they share, and what is drawn into each.
+// Charts of one run: their shared state and their views.
 class Charts {
   // `course` is the run's data over time; `events` are marked; `definitions` explain lines.
   constructor(run, definitions, readout) {
@@ -50,13 +50,13 @@ class Charts {
     document.body.classList.toggle("zoomed", !this.isWhole());
   }
 
-  // What tells whether charts of a run that goes on are those that are drawn.
+  // Identifies the charts of a running run, to find out whether they are the ones drawn.
   static form(course) {
     const labels = (chart) => chart.lines.map((line) => line.label);
     return JSON.stringify(course.charts.map((chart) => [chart.subject, chart.title, labels(chart)]));
   }
 
-  // Draws what a run that goes on has come to; false where it has other charts than before.
+  // Draws the new data of a running run. Returns false if its charts have changed.
   refresh(run) {
     if (Charts.form(run.course) !== Charts.form(this.course)) return false;
     const whole = this.isWhole();
@@ -83,7 +83,7 @@ class Charts {
     for (const view of this.views) if (view.plot || all) view.draw();
   }
 
-  // What is said of the moment under the cursor.
+  // Shows the time under the cursor, with nearby events.
   say(index) {
     const at = this.times[index];
     const near = (this.range[1] - this.range[0]) / 100;
@@ -145,7 +145,7 @@ class View {
     return above.reduce((a, b) => Math.max(a, b)) / above.reduce((a, b) => Math.min(a, b));
   }
 
-  // The chart for who cannot see it: the range of each line.
+  // Text for screen readers: the range of each line.
   inWords() {
     const parts = this.chart.lines.map((line) => {
       const known = line.values.filter((value) => value !== null);
@@ -168,7 +168,7 @@ class View {
     return [this.all.times, ...this.shown().map((line) => positive(line.values))];
   }
 
-  // The chart of a run that goes on, with what has come since.
+  // Draws the new data of a running run.
   refresh(chart) {
     const wasLog = this.isLog;
     this.chart = chart;
@@ -250,7 +250,7 @@ class View {
     };
   }
 
-  // Whether a plan or a limit is so far above what was measured that it would hide it.
+  // True if a plan or a limit is so far above the measured values that it would hide them.
   isFar(line) {
     if (!line.planned) return false;
     const most = (lines) => lines.flatMap((one) => one.values).reduce((a, b) => Math.max(a, b), 0);
@@ -265,7 +265,7 @@ class View {
     return this.chart.limits.map((limit) => limit.value);
   }
 
-  // From zero, with every threshold that is near enough to be seen with the lines.
+  // From zero, with every threshold that is close enough to be visible with the lines.
   range(min, max) {
     let high = max === null ? 0 : max;
     let low = Math.min(min === null ? 0 : min, 0);
@@ -284,7 +284,7 @@ class View {
     return [low / 1.3, high * 1.4];
   }
 
-  // What stands behind the lines: the heat map, and what is left out or not to be trusted.
+  // Behind the lines: the heat map, and periods that are left out or not trusted.
   behind(u) {
     const { ctx, bbox } = u;
     ctx.save();
@@ -342,7 +342,7 @@ class View {
     ctx.globalAlpha = 1;
   }
 
-  // What stands before them: thresholds and events.
+  // In front of the lines: thresholds and events.
   before(u) {
     const { ctx, bbox } = u;
     const ratio = devicePixelRatio;
@@ -398,7 +398,7 @@ class View {
     if (Math.abs(width - this.plot.width) > 1) this.plot.setSize({ width, height: HEIGHT });
   }
 
-  // Arrows move the cursor, plus and minus zoom around it, Escape shows the whole run.
+  // Arrow keys move the cursor, plus and minus zoom around it, Escape shows the whole run.
   key(event) {
     const { all, plot } = this;
     if (!plot) return;
@@ -421,7 +421,7 @@ class View {
     event.preventDefault();
   }
 
-  // What the chart shows as a table: of a long run the largest value of each stretch.
+  // The chart as a table. For a long run, each row has the largest value of a period.
   table() {
     const { times, range } = this.all;
     const inside = times.map((at, index) => [at, index]).filter(([at]) => at >= range[0] && at <= range[1]);
@@ -435,7 +435,7 @@ class View {
       });
       rows.push([clock(part[0][0], step === 1 && range[1] < 120), ...cells]);
     }
-    const of = step > 1 ? ": the largest value of each stretch" : "";
+    const of = step > 1 ? ": the largest value of each period" : "";
     return table(this.chart.title + of, ["time", ...this.chart.lines.map((line) => line.label)], rows);
   }
 }
@@ -443,7 +443,7 @@ class View {
 const TIMES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 const BYTE_STEPS = [...Array(50).keys()].map((power) => 2 ** power);
 
-// Steps of a logarithmic axis: powers of ten, and between them 2 and 5 where there are few.
+// Steps of a logarithmic axis: powers of ten, with 2 and 5 between them if there are few.
 function logSplits(min, max) {
   const [from, to] = [Math.floor(Math.log10(min)), Math.ceil(Math.log10(max))];
   const decades = Math.log10(max / min);
@@ -455,7 +455,7 @@ function logSplits(min, max) {
   return splits.filter((split) => split >= min && split <= max);
 }
 
-// The places of values that no line leads to or from.
+// Indexes of values without neighbours, which no line connects.
 function alone(values) {
   const isGap = (at) => values[at] === null || values[at] === undefined;
   return [...values.keys()].filter((at) => !isGap(at) && isGap(at - 1) && isGap(at + 1));

@@ -1,8 +1,8 @@
-// The clients one by one: how they ended, how figures are spread over them, and the worst.
+// Clients of a run: their outcomes, the distributions of their figures, and the worst clients.
 
 const OUTCOMES = { "completed": "good", "ended as planned": "good", "stopped": "soft", "not ended": "soft", "failed": "bad" };
 
-// A bar in parts, one for each way in which clients ended.
+// A bar with a part for each outcome.
 function outcomes(population) {
   const parts = population.outcomes.map(([name, number]) => {
     const part = el("span", { class: `part ${OUTCOMES[name] || "soft"}` });
@@ -15,7 +15,7 @@ function outcomes(population) {
     el("p", {}, words));
 }
 
-// How many clients had which value: bars beside each other, and the same as a table.
+// Distribution of a value over the clients: bars side by side, and a table.
 function spread(one) {
   const most = one.bars.reduce((a, [, clients]) => Math.max(a, clients), 1);
   const bars = one.bars.map(([range, clients]) => {
@@ -44,8 +44,8 @@ function clientsSection(clients) {
     outcomes(population), el("div", { class: "spreads" }, population.spreads.map(spread))));
   const rows = clients.worst.map((client) => [client.name, client.outcome, client.loss, client.startup,
     client.bitrate, el("span", {}, client.why || client.url, client.trace ? el("code", { class: "trace" }, client.trace) : null)]);
-  const head = ["client", "outcome", "loss", "start-up", "bit rate", "why, and the command that traces it"];
+  const head = ["client", "outcome", "loss", "start-up", "bit rate", "reason, and command to trace the client"];
   const worst = () => table("Failed first, then by loss, then by start-up delay", head, rows);
   return el("section", {}, el("h2", {}, "Clients"), ...groups,
-    rows.length ? closed(`The ${rows.length} worst, each with the command that traces it`, worst) : null);
+    rows.length ? closed(`The ${rows.length} worst clients, each with the command to trace it`, worst) : null);
 }

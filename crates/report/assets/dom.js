@@ -1,5 +1,5 @@
-// Elements, and the definitions that figures show on hover and focus. Texts are put in as text and
-// never as markup: they may come from servers.
+// Elements, and the definitions of figures that are shown on hover and focus. Texts are inserted as
+// text and never as markup: they may come from servers.
 
 function el(tag, attributes, ...children) {
   const element = document.createElement(tag);
@@ -19,7 +19,7 @@ function empty(element) {
   return element;
 }
 
-// The one tip of the page.
+// The only tip of the page.
 const tip = el("div", { id: "tip", role: "tooltip", hidden: true });
 
 function placeTip(beside) {
@@ -58,7 +58,7 @@ function definition(definitions, kind, metric) {
   return lines;
 }
 
-// A label that shows these lines on hover and on keyboard focus; plain text where there are none.
+// A label that shows these lines on hover and on keyboard focus. Plain text if there are none.
 function term(label, lines) {
   if (!lines.length) return el("span", {}, label);
   const button = el("button", { type: "button", class: "term", "aria-describedby": "tip" }, label);
@@ -85,7 +85,7 @@ function openParts(node) {
   return [...node.querySelectorAll("details[open] > summary")].map(partName);
 }
 
-// Opens the parts below a node that have these names.
+// Opens the parts below a node with these names.
 function openAgain(node, names) {
   for (const summary of node.querySelectorAll("summary")) {
     if (names.includes(partName(summary))) summary.parentElement.open = true;
@@ -96,7 +96,7 @@ function partName(summary) {
   return summary.textContent.replace(/[0-9][0-9.,]*/g, "").trim();
 }
 
-// A part that is closed at first, and made when it is opened.
+// A part that is closed at first. Its content is made when it is opened.
 function closed(summary, make) {
   const details = el("details", {}, el("summary", {}, summary));
   let made = false;

@@ -1,5 +1,5 @@
-// Figures as people read them, as the terminal shows them: three significant digits, and a figure
-// that is not zero never reads as zero.
+// Figures in readable form, as in the terminal: three significant digits, and a figure other than
+// zero is never shown as zero.
 
 function digits(value) {
   const size = Math.abs(value);
@@ -50,7 +50,7 @@ function ratio(value) {
 const BITS = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-// A figure in its unit; a dash where there is none.
+// A figure with its unit; a dash if it is missing.
 function figure(unit, value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   switch (unit) {
@@ -63,7 +63,7 @@ function figure(unit, value) {
   }
 }
 
-// A moment of the run, as a clock shows it: 0:07, 1:02:03; with tenths where it is looked at closely.
+// A time in the run, such as 0:07 or 1:02:03, optionally with tenths.
 function clock(value, tenths = false) {
   if (value === null || value === undefined) return "–";
   const sign = value < 0 ? "-" : "";

@@ -1,4 +1,5 @@
-// Charts of a series: panels side by side with one scale, each run a mark that leads to its page.
+// Charts of a series: panels side by side with one scale. Each run is a mark that links to its
+// page.
 
 const PANEL = { width: 340, height: 214, left: 70, right: 14, top: 16, bottom: 40 };
 const SHAPES = ["circle", "square", "diamond", "triangle", "down", "cross"];
@@ -24,7 +25,7 @@ function shape(name, x, y, attributes) {
   return svg("path", { d: path, transform: `translate(${x} ${y})`, ...attributes });
 }
 
-// Steps of an axis that begins at zero: 1, 2 or 5 times a power of ten; of bytes, a power of two.
+// Steps of an axis that begins at zero: 1, 2 or 5 times a power of ten; for bytes, a power of two.
 function steps(most, unit) {
   const rough = most / 4;
   if (unit === "bytes") {
@@ -44,7 +45,7 @@ class Multiple {
     const values = chart.values.filter((value) => value !== null);
     const curves = chart.models.flatMap((model) => model.curve.map(([, y]) => y));
     const seen = [...values, ...curves].reduce((a, b) => Math.max(a, b), 0) || 1;
-    // A threshold is drawn where it leaves the values their room.
+    // A threshold is drawn only if it leaves enough space for the values.
     this.limits = chart.limits.filter(([limit]) => limit > 0 && limit <= 4 * seen);
     const most = this.limits.reduce((a, [limit]) => Math.max(a, limit), seen);
     const { step, number } = steps(most, chart.unit);
@@ -55,7 +56,7 @@ class Multiple {
     this.high = Math.max(...xs);
   }
 
-  // From zero where that leaves values their room, as with numbers of clients.
+  // Position on the axis, from the smallest to the largest value.
   x(value) {
     const { left, right, width } = PANEL;
     const room = width - left - right;
@@ -82,7 +83,7 @@ class Multiple {
       el("div", { class: "panels" }, panels));
   }
 
-  // The rows of a line of a panel, along the axis.
+  // Rows of a line in a panel, sorted along the axis.
   rows(panel, line) {
     const { axis, chart } = this;
     return axis.spots.map(([of, on, x], row) => ({ of, on, x, row, y: chart.values[row] }))
@@ -160,7 +161,7 @@ class Multiple {
         svg("title", {}, document.createTextNode(text)), document.createTextNode(shown)));
   }
 
-  // Lines join what can be trusted.
+  // Lines connect trusted runs only.
   line({ line, rows }) {
     if (!this.axis.numeric) return null;
     const trusted = rows.filter(({ row }) => this.series.rows[row].mark !== "doubt");
@@ -189,7 +190,7 @@ class Multiple {
         document.createTextNode(model.knee.text)));
   }
 
-  // How far runs passed, in a panel of one line.
+  // Capacity in a panel with one line.
   capacity(at) {
     const { axis } = this;
     const found = axis.passed.filter(([panel]) => panel === at);
@@ -203,14 +204,14 @@ class Multiple {
         "text-anchor": isRight ? "start" : "end", "aria-hidden": "true" }, document.createTextNode(text)));
   }
 
-  // What leads to the page of a run, and says what it is.
+  // Wraps the mark of a run in a link to its page, with a tip.
   leads(row, y, ...drawn) {
     const { series, chart } = this;
     const about = series.rows[row];
     const settings = series.names.map((name, at) => `${name} ${about.values[at]}`).join(", ");
     const lines = [{ text: settings, class: "of" }, { text: `${chart.title}: ${figure(chart.unit, y)}` },
       { text: about.verdict }];
-    if (about.page) lines.push({ text: "Select it for the page of this run.", class: "source" });
+    if (about.page) lines.push({ text: "Select to open the page of this run.", class: "source" });
     const label = `${settings}: ${figure(chart.unit, y)}, ${about.verdict}`;
     const element = about.page
       ? svg("a", { href: `#run-${row + 1}`, class: `run ${about.mark}`, "aria-label": label }, drawn)
@@ -227,7 +228,7 @@ class Multiple {
     return this.leads(row, y, around, shape(name, left, top, { class: `mark of-${on % 6}` }));
   }
 
-  // The figure of a bar, where there is room for it beside those of others.
+  // Value of a bar, if there is enough space for it.
   value(x, y, value, room) {
     const text = figure(this.chart.unit, value);
     if (6.2 * text.length > room) return null;
@@ -235,7 +236,7 @@ class Multiple {
       document.createTextNode(text));
   }
 
-  // One bar for each run, those of one value beside each other.
+  // One bar for each run. Bars with the same value on the axis are side by side.
   bars(lines) {
     const { width, left, right } = PANEL;
     const room = (width - left - right) / this.axis.ticks.length;
@@ -254,7 +255,7 @@ class Multiple {
   }
 }
 
-// What the marks stand for.
+// Legend of the marks.
 function markKeys(series) {
   const { axis, rows } = series;
   const keys = [];
@@ -266,23 +267,23 @@ function markKeys(series) {
       : svg("rect", { class: `bar-of of-${at % 6}`, x: -5, y: -6, width: 10, height: 12 }), label));
   }
   const has = (mark) => rows.some((row) => row.mark === mark);
-  // Of one line they have its colour; of several that of none.
+  // With one line, samples have its colour; with several, a neutral one.
   const of = axis.lines.length > 1 ? "of-any" : "of-0";
   const sample = (mark) => svg("g", { class: `run ${mark}` }, axis.numeric
     ? shape("circle", 0, 0, { class: `mark ${of}` })
     : svg("rect", { class: `bar-of ${of}`, x: -5, y: -6, width: 10, height: 12 }));
-  if (has("out") || has("doubt")) key(sample("counts"), "passed, and served all");
-  if (has("out")) key(sample("out"), "failed, or did not serve all");
+  if (has("out") || has("doubt")) key(sample("counts"), "passed and served all clients");
+  if (has("out")) key(sample("out"), "failed or did not serve all clients");
   if (has("doubt")) key(sample("doubt"), "cannot be trusted");
   if (series.charts.some((chart) => chart.limits.length)) {
     key(svg("line", { class: "limit", x1: -8, x2: 8, y1: 0, y2: 0 }), "threshold");
   }
   if (series.charts.some((chart) => chart.models.length)) {
-    key(svg("line", { class: "model", x1: -8, x2: 8, y1: 0, y2: 0 }), "the model");
+    key(svg("line", { class: "model", x1: -8, x2: 8, y1: 0, y2: 0 }), "model");
     if (series.charts.some((chart) => chart.models.some((model) => model.knee))) {
       key([svg("rect", { class: "knee-range", x: -8, y: -7, width: 16, height: 14 }),
         svg("line", { class: "knee", x1: 0, x2: 0, y1: -7, y2: 7 })],
-        "its knee, with 95 % confidence");
+        "knee of the model, with 95 % confidence");
     }
   }
   return keys.length ? el("ul", { class: "keys mark-keys" }, keys) : null;

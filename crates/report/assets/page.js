@@ -1,11 +1,11 @@
-// Reads the page's data and shows it: a run, or a series, or the run of it that the address names.
+// Reads the page's data and shows a run, a series, or the run of the series that the address names.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const root = document.getElementById("page");
 const TITLE = document.title;
 let shown = null;
 
-// The run of a series that the address names; null where it names none that is here.
+// Run of the series that the address names; null if it names none of this page.
 function named() {
   const found = data.series ? /^#run-([0-9]{1,6})$/.exec(location.hash) : null;
   const at = found ? Number(found[1]) - 1 : -1;
@@ -28,12 +28,12 @@ function show() {
   root.append(...parts, el("footer", {}, `Made by streamgauge ${data.streamgauge} from ${source} alone.`));
   if (data.live) {
     root.append(el("p", { class: "stale-note", role: "status" },
-      "No data for a while: the run is over, or cannot be reached."));
+      "No data for a while: the run has ended or cannot be reached."));
   }
   document.body.append(tip);
 }
 
-// A run that goes on: whoever serves this page says what it has come to, once a second.
+// Running run: the server of this page sends new data once a second.
 function listen() {
   const note = (text) => el("p", { class: "note" }, text);
   let last = null;
@@ -60,13 +60,13 @@ function listen() {
     document.title = `${(VERDICTS[run.verdict.result] || VERDICTS.stopped)[1]}: ${run.name}`;
   });
   source.addEventListener("error", () => {
-    // Nobody serves it any more once the run is over.
+    // The server stops when the run has ended.
     if (last && last.verdict.result !== "running") source.close();
     else document.body.classList.add("stale");
   });
 }
 
-// Colours are read when a chart is drawn, so each is drawn again when they change.
+// Colours are read when a chart is drawn, so charts are redrawn when colours change.
 function redraw(all) {
   if (shown && shown.charts.redraw) shown.charts.redraw(all);
 }

@@ -1,4 +1,4 @@
-// The page of one run, from the verdict down.
+// Page of one run, beginning with the verdict.
 
 const VERDICTS = {
   pass: ["✓", "PASS"],
@@ -28,7 +28,7 @@ class RunPage {
     return made || el("div", { hidden: true });
   }
 
-  // Shows what a run that goes on has come to; false where it has other charts than before.
+  // Shows the new data of a running run. Returns false if its charts have changed.
   refresh(run) {
     if (!this.charts.refresh(run)) return false;
     this.run = run;
@@ -92,10 +92,10 @@ class RunPage {
       el("span", { class: "value" }, el("strong", {}, shown), what ? ` (${what})` : ""),
       one.since ? el("span", { class: "since" }, one.since) : null,
       one.in_doubt ? el("span", { class: "since" },
-        "In doubt: without the packets that the tester itself lost it could have gone the other way.") : null);
+        "In doubt: the result could be different without the packets that the tester itself lost.") : null);
   }
 
-  // The value as a bar, and the bound as a line in it: what lies in the shaded part is allowed.
+  // The value as a bar with a line at its limit. The shaded part is allowed.
   bar(one) {
     const value = one.value === null ? 0 : Math.max(one.value, 0);
     const limit = Math.max(one.limit, 0);
@@ -158,10 +158,10 @@ class RunPage {
     return table("Clients that failed", ["reason", "clients", "for example"], rows);
   }
 
-  // What is said of a bound that was crossed, and no more often than is allowed.
+  // Text on a limit that was exceeded, but no more often than is tolerated.
   forgiven(one) {
     if (!one.crossed || one.invalid) return "";
-    return `; past it in ${one.windows} ${one.windows === 1 ? "second" : "seconds"}, which is forgiven`;
+    return `; exceeded in ${one.windows} ${one.windows === 1 ? "second" : "seconds"}, which is tolerated`;
   }
 
   tester() {
@@ -171,21 +171,21 @@ class RunPage {
       .reduce((a, b) => (a === null || b.share > a.share ? b : a), null);
     const cards = [
       { label: "lost in the tester", metric: "overflow", first: tester.lost_here, rest: "packets" },
-      nearest ? { label: "nearest to its bound", metric: nearest.metric, first: cores(nearest.share),
+      nearest ? { label: "closest to its limit", metric: nearest.metric, first: cores(nearest.share),
         rest: `${nearest.bound}: ${nearest.worst}, at most ${nearest.limit}${this.forgiven(nearest)}` } : null,
     ].filter(Boolean);
     const rows = tester.health.map((one) => [
       term(one.bound, definition(this.definitions, "tester", one.metric)),
-      one.invalid ? "! invalid" : one.crossed ? "crossed" : "✓ kept",
+      one.invalid ? "! invalid" : one.crossed ? "exceeded" : "✓ held",
       one.worst || "no data", one.limit,
       one.window === null ? "" : String(one.window), String(one.windows),
     ]);
-    const bounds = () => table("Bounds of the tester's health",
-      ["bound", "", "worst", "at most", "in window", "windows past it"], rows);
+    const bounds = () => table("Health limits of the tester",
+      ["limit on", "", "worst", "at most", "in window", "windows above it"], rows);
     return el("div", { class: "group" }, el("h3", {}, "tester", word),
       el("div", { class: "cards" }, cards.map((one) => this.card("tester", one))),
       tester.hint ? el("p", { class: "note" }, tester.hint) : null,
-      tester.fit ? closed("All bounds of its health", bounds) : bounds());
+      tester.fit ? closed("All health limits", bounds) : bounds());
   }
 
   course() {
@@ -198,9 +198,9 @@ class RunPage {
       group.charts.push(chart);
     }
     const keys = [];
-    if (warm_up > 0 || course.end - duration > 0.05) keys.push(["left-out", "warm-up and end: in no figure"]);
-    if (course.shades.length) keys.push(["untrusted", "the tester was past a bound"]);
-    if (course.charts.some((chart) => chart.limits.length)) keys.push(["limit", "threshold or bound"]);
+    if (warm_up > 0 || course.end - duration > 0.05) keys.push(["left-out", "warm-up and end: excluded from all figures"]);
+    if (course.shades.length) keys.push(["untrusted", "the tester exceeded a health limit"]);
+    if (course.charts.some((chart) => chart.limits.length)) keys.push(["limit", "threshold or health limit"]);
     if (this.charts.marks.length) keys.push(["event", "event (listed below)"]);
     const legend = el("ul", { class: "keys" }, keys.map(([name, text]) =>
       el("li", {}, el("span", { class: `key ${name}`, "aria-hidden": "true" }), text)));
@@ -209,7 +209,7 @@ class RunPage {
       el("button", { type: "button", class: "small reset", onclick: () => this.charts.reset() }, "Whole run"),
       this.readout);
     const thinned = course.step > 1 ? el("p", { class: "note" },
-      `Lines show the lowest and the highest of every ${course.step} seconds; heat maps count every value.`) : null;
+      `Lines show the lowest and the highest value of every ${course.step} seconds; heat maps count every value.`) : null;
     const parts = groups.map((group, at) => {
       const charts = () => el("div", { class: "charts" }, group.charts.map((chart) => this.charts.add(chart)));
       if (at >= 6 && group.kind !== "server" && group.kind !== "tester") {
@@ -223,11 +223,11 @@ class RunPage {
   events() {
     const { events, events_left_out, course } = this.run;
     const shaded = course.shades.map(([from, to, bounds]) =>
-      ({ at: from, kind: "past a bound", subject: "tester", text: `${bounds}, until ${clock(to, true)}` }));
+      ({ at: from, kind: "health limit exceeded", subject: "tester", text: `${bounds}, until ${clock(to, true)}` }));
     const all = [...events, ...shaded].sort((a, b) => a.at - b.at);
     if (!all.length) return null;
     const rows = all.map((event) => [clock(event.at, true), event.kind, event.subject || "", event.text]);
-    const head = ["time", "what", "of", "exactly"];
+    const head = ["time", "event", "subject", "details"];
     const left = events_left_out ? el("p", { class: "note" },
       `${count(events_left_out)} more events are in the JSON report.`) : null;
     const list = () => [table("Events", head, rows), left].filter(Boolean);
@@ -258,7 +258,7 @@ class RunPage {
         await navigator.clipboard.writeText(text);
         button.textContent = "Copied";
       } catch {
-        button.textContent = "Select it and copy";
+        button.textContent = "Select and copy";
       }
     } }, "Copy");
     return button;

@@ -1,4 +1,4 @@
-// The page of a series, from what came of it down.
+// Page of a series, beginning with its conclusions.
 
 class SeriesPage {
   constructor(series, definitions) {
@@ -33,9 +33,9 @@ class SeriesPage {
     const inner = (lines) => el("dl", { class: "inner" }, lines.flatMap(([what, figures]) => pair(what, figures)));
     // Several models would push the charts off the screen.
     const isAlone = findings.filter(([, , lines]) => lines.length).length === 1;
-    const details = (lines) => (isAlone ? inner(lines) : closed("its parameters", () => inner(lines)));
+    const details = (lines) => (isAlone ? inner(lines) : closed("parameters", () => inner(lines)));
     const parts = findings.flatMap(([name, text, lines]) => pair(name, text, lines.length ? details(lines) : null));
-    return el("section", {}, el("h2", {}, "What follows"), el("dl", { class: "findings" }, parts));
+    return el("section", {}, el("h2", {}, "Conclusions"), el("dl", { class: "findings" }, parts));
   }
 
   charts() {
@@ -71,7 +71,7 @@ class SeriesPage {
     const any = series.columns.some((column) => column.cells.some(([, best]) => best));
     return el("section", {}, el("h2", {}, "Runs"),
       el("div", { class: "scroll runs", tabindex: "0", role: "region", "aria-label": "Runs" },
-        el("table", {}, el("caption", {}, "Each run leads to a page of its own."),
+        el("table", {}, el("caption", {}, "Each run links to its own page."),
           el("thead", {}, el("tr", {}, head.map((text) => el("th", { scope: "col" }, text)))),
           el("tbody", {}, rows))),
       any ? el("p", { class: "note" },
@@ -79,7 +79,7 @@ class SeriesPage {
   }
 }
 
-// What leads from the page of a run back, and to the runs beside it.
+// Navigation from the page of a run to the series and to the neighbouring runs.
 function runNavigation(series, at) {
   const row = series.rows[at];
   const settings = series.names.map((name, key) => `${name} ${row.values[key]}`).join(", ");

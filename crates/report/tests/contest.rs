@@ -1,4 +1,4 @@
-//! Which runs of a series can be the best of anything, and what is unknown of them.
+//! Eligibility of a series' runs as the best, and unknown figures.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,18 +24,18 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
     }
 }
 
-/// What one of eight clients got of 10,000 datagrams, or of a stream without stamps.
+/// Media that one of eight clients receives, of 10,000 datagrams or of a stream without stamps.
 #[derive(Clone, Copy, Default)]
 struct Got {
     failed: Option<&'static str>,
-    /// Nothing says what was sent.
+    /// The stream has no stamps, so the sent data is unknown.
     unstamped: bool,
     lost: u64,
     duplicated: u64,
     foreign: u64,
     damaged: u64,
     continuity_errors: u64,
-    /// Packets of which it is not known when they came.
+    /// Packets with an unknown arrival time.
     by_reading: u64,
 }
 
@@ -43,7 +43,7 @@ const EXPECTED: u64 = 10_000;
 
 struct Made {
     name: &'static str,
-    /// The unlike ones; the others got all.
+    /// Clients that differ; the others receive everything.
     clients: Vec<Got>,
     cores: f64,
     result: VerdictResult,
@@ -194,7 +194,7 @@ fn replaced(number: u64) -> Got {
 }
 
 #[test]
-fn only_who_served_what_was_asked_can_be_the_best() {
+fn only_runs_that_served_the_request_can_be_the_best() {
     let foreign = Got {
         foreign: 500,
         ..GOOD
@@ -225,7 +225,7 @@ fn only_who_served_what_was_asked_can_be_the_best() {
         ),
         (made("mixes", &[foreign; 8], 0.1), Some("wrong content")),
         (made("cuts", &[damaged; 8], 0.1), Some("wrong content")),
-        // One among many is drowned in the sums.
+        // A single client among many is hidden in the sums.
         (
             made("unfair", &[replaced(30)], 0.1),
             Some("wrong for 1 of 8"),
@@ -266,7 +266,7 @@ fn only_who_served_what_was_asked_can_be_the_best() {
 }
 
 #[test]
-fn of_an_invalid_run_and_of_what_all_share_nothing_is_the_best() {
+fn equal_values_are_not_marked_as_the_best() {
     let (_folder, series) = series(&[made("one", &[], 0.5), made("two", &[], 0.4)]);
     assert!(series.runs[1].best.contains(&"server_cpu"));
     for row in &series.runs {
@@ -277,7 +277,7 @@ fn of_an_invalid_run_and_of_what_all_share_nothing_is_the_best() {
 }
 
 #[test]
-fn what_cannot_be_known_is_not_zero() {
+fn unknown_values_are_not_zero() {
     let unstamped = Got {
         unstamped: true,
         ..GOOD
@@ -307,18 +307,18 @@ fn what_cannot_be_known_is_not_zero() {
     assert_eq!(word, Some("5,600 continuity errors"));
     let table = text(&series, 140);
     assert!(table.contains("unknown"), "{table}");
-    // Nobody changed the channel.
+    // No client changed the channel.
     assert!(!table.contains("zapping"), "{table}");
 }
 
 #[test]
-fn a_figure_of_times_that_are_those_of_reading_is_marked_and_never_the_best() {
+fn values_from_times_of_reading_are_marked_and_never_the_best() {
     let some = Got {
         by_reading: 7 * EXPECTED / 50,
         ..GOOD
     };
     let (_folder, series) = series(&[made("exact", &[], 0.5), made("read", &[some; 8], 0.5)]);
-    // Two in a hundred may be the slowest one, but not half of all.
+    // 2 % of the packets may include the slowest one, but not half of all.
     let read = &series.runs[1];
     let table = text(&series, 140);
     assert_eq!(
@@ -332,7 +332,7 @@ fn a_figure_of_times_that_are_those_of_reading_is_marked_and_never_the_best() {
 }
 
 #[test]
-fn a_hundred_columns_show_it_whole_and_what_is_left_out_is_said() {
+fn table_fits_in_100_columns_and_names_hidden_columns() {
     let runs = [
         made("rtp2httpd", &[], 0.5),
         made("msd_lite", &[], 0.4),

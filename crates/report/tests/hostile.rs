@@ -1,4 +1,4 @@
-//! A run file whose texts try to steer the terminal of whoever reports it.
+//! A run file whose texts try to control the terminal of the reader.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,8 +16,8 @@ use runfile::{
 };
 use serde_json::json;
 
-/// A forged line of its own, a colour of ours, a cleared screen, the title, an 8-bit sequence,
-/// turned order, and what is not seen.
+/// A forged line, one of our colours, a cleared screen, the title, an 8-bit sequence, reversed text
+/// direction, and invisible characters.
 const HOSTILE: &str = "x\nFORGED\r\n\u{1b}[32mFORGED\u{1b}[0m\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\u{200b}\u{2028}\u{7f}";
 
 fn catalogue_of(kind: &str) -> Option<Catalogue> {
@@ -128,7 +128,7 @@ fn check(text: &str, colour: bool) {
 }
 
 #[test]
-fn hostile_text_does_not_steer_a_terminal() {
+fn hostile_text_does_not_control_a_terminal() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("hostile.run");
     make(&path);
@@ -157,7 +157,7 @@ fn hostile_text_does_not_steer_a_terminal() {
 }
 
 #[test]
-fn the_json_report_keeps_hostile_text_and_steers_no_terminal() {
+fn json_report_keeps_hostile_text_in_escaped_form() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("hostile.run");
     make(&path);

@@ -1,4 +1,4 @@
-//! The HTML report of run files that were made for the purpose.
+//! HTML reports of synthetic run files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use runfile::{
 };
 use serde_json::{Value, json};
 
-/// What would be markup, script, the end of the data, or not seen.
+/// Text that could become markup, a script or the end of the data, or stay invisible.
 const HOSTILE: &str = "x</script><script>alert(1)</script><img src=x onerror=alert(1)><!--\
                        \"'&lt; \u{1b}[2J\u{202e}\u{2028}${1}";
 
@@ -53,7 +53,7 @@ fn header(name: &str, viewers: &str) -> Header {
     }
 }
 
-/// What is seen in a window: loss from the sixth on, and a tester that is late in the eighth.
+/// Records a window: with loss from the sixth on, and with a late tester in the eighth.
 fn window(file: &RunFile, viewers: &str, index: u64) {
     let mut seen = Recorder::new(catalogue_of("rtsp").expect("it is a protocol"));
     seen.set(clients::ACTIVE, 10.0);
@@ -143,7 +143,7 @@ fn page(path: &Path) -> String {
     String::from_utf8(page).expect("it is text")
 }
 
-/// The page's block of data, as a browser takes it out.
+/// Returns the page's block of data, as a browser extracts it.
 fn data(page: &str) -> Value {
     let begins = "<script type=\"application/json\" id=\"data\">";
     let from = page.find(begins).expect("there is data") + begins.len();
@@ -152,7 +152,7 @@ fn data(page: &str) -> Value {
 }
 
 #[test]
-fn texts_of_others_are_neither_markup_nor_hidden() {
+fn foreign_texts_are_neither_markup_nor_hidden() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("x.run");
     make(&path, HOSTILE, HOSTILE, HOSTILE, 10);
@@ -160,7 +160,7 @@ fn texts_of_others_are_neither_markup_nor_hidden() {
     for bad in ["<img", "alert(1)</script", "\u{1b}", "\u{202e}", "\u{2028}"] {
         assert!(!page.contains(bad), "{bad:?}");
     }
-    // Its title and what is said without scripts are text.
+    // The title and the text without scripts are plain text.
     assert!(page.contains("<title>FAIL: x&lt;/script&gt;"), "{page}");
     let data = data(&page);
     let shown = data["runs"][0]["name"].as_str().expect("it has a name");
@@ -170,7 +170,7 @@ fn texts_of_others_are_neither_markup_nor_hidden() {
 }
 
 #[test]
-fn a_page_loads_nothing_and_runs_nothing_else() {
+fn page_loads_nothing_and_runs_only_its_own_scripts() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("x.run");
     make(&path, "evening", "viewers", "viewers.loss < 0.5%", 10);
@@ -199,7 +199,7 @@ fn a_page_loads_nothing_and_runs_nothing_else() {
 }
 
 #[test]
-fn a_page_says_what_failed_by_how_much_and_since_when() {
+fn page_states_failure_its_extent_and_its_start() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("x.run");
     make(&path, "evening", "viewers", "viewers.loss < 0.5%", 10);
@@ -211,7 +211,7 @@ fn a_page_says_what_failed_by_how_much_and_since_when() {
         sentence,
         "Loss of viewers was 0.8 %, but less than 0.5 % is demanded: 1.6 times as much."
     );
-    // Of the eight seconds after the warm-up the last four.
+    // The last four of the eight seconds after the warm-up.
     let since = run["verdict"]["since"].as_str().expect("it is known");
     assert_eq!(
         since,
@@ -230,7 +230,7 @@ fn a_page_says_what_failed_by_how_much_and_since_when() {
 }
 
 #[test]
-fn charts_are_those_that_the_catalogues_declare() {
+fn charts_follow_from_the_catalogues() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("x.run");
     make(&path, "evening", "viewers", "viewers.loss < 0.5%", 10);
@@ -267,7 +267,7 @@ fn charts_are_those_that_the_catalogues_declare() {
     );
     assert_eq!(charts[3]["limits"][0]["value"], 0.005);
     assert_eq!(charts[3]["limits"][0]["passed"], false);
-    // The tester's lateness as a share of its bound.
+    // Lateness of the tester as a share of its limit.
     let late = line(7, 0)[8].as_f64().expect("a number");
     assert!((late - 3.0).abs() < 0.01, "{late}");
     let heat = charts[4]["heat"]["columns"].as_array().expect("a list");

@@ -22,13 +22,13 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
     }
 }
 
-/// A run in whose window 1 the link loses 60 packets and drops one by its own fault, which are
-/// missed in window 2, and the server loses another 3.
+/// Creates a run in which the link loses 60 packets in window 1 and drops one by its own fault.
+/// These packets are missed in window 2, and the server loses another 3.
 fn make(path: &Path) {
     make_with(path, &[120]);
 }
 
-/// Makes a run with frames of these delays, in milliseconds.
+/// Creates a run with frames of these delays, in milliseconds.
 fn make_with(path: &Path, frames: &[u64]) {
     let subjects = [
         ("viewers", "rtsp"),
@@ -110,7 +110,7 @@ fn with_report<T>(work: impl FnOnce(&Report, &report::Reader) -> T) -> T {
 }
 
 #[test]
-fn the_summary_shows_what_the_link_did_beside_what_clients_saw() {
+fn summary_shows_link_losses_next_to_client_losses() {
     let text = with_report(|report, _| summary(report, Layout::default()));
     for line in [
         "lost by         emulated link 61 (95.31 %), server 3, tester 0",
@@ -132,7 +132,7 @@ fn the_summary_shows_what_the_link_did_beside_what_clients_saw() {
 }
 
 #[test]
-fn the_json_report_has_links_and_the_schema_knows_them() {
+fn json_report_with_links_matches_the_schema() {
     let written = with_report(|report, reader| {
         let mut out = Vec::new();
         report::json::write(report, source::windows(reader), &mut out).expect("memory takes it");
@@ -161,7 +161,7 @@ fn the_json_report_has_links_and_the_schema_knows_them() {
 }
 
 #[test]
-fn markdown_has_a_line_of_each_direction() {
+fn markdown_has_a_line_for_each_direction() {
     let text = with_report(|report, _| {
         let mut out = Vec::new();
         report::markdown::write(report, &mut out).expect("a vector takes all");
@@ -180,7 +180,7 @@ fn the_table_of_a_series_has_the_loss_of_the_link() {
     let figures = series.runs[0].figures.as_ref().expect("it was measured");
     assert_eq!(figures.link_loss, Some(0.015));
     let delay = figures.delay.expect("time codes came over a link");
-    // Nobody publishes, so the way to the server is not media's.
+    // Without publishers, the uplink carries no media.
     assert_eq!((delay.media, delay.link, delay.rest), (0.12, 0.089, 0.031));
     assert_eq!(
         (delay.sender, delay.buffer, delay.viewer),
@@ -191,7 +191,7 @@ fn the_table_of_a_series_has_the_loss_of_the_link() {
 }
 
 #[test]
-fn a_viewers_delay_has_no_wait_in_it_twice() {
+fn viewer_delay_counts_no_wait_twice() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     make_with(&folder.path().join("one.run"), &[120, 220, 320]);
     let series = report::series::Series::open(folder.path(), catalogue_of);
@@ -204,7 +204,7 @@ fn a_viewers_delay_has_no_wait_in_it_twice() {
         delay.buffer.is_some_and(|buffer| near(buffer, 0.2)),
         "{delay:?}"
     );
-    // The first frame came after 120 ms and played 200 ms later, when the last one came.
+    // The first frame arrived after 120 ms and played 200 ms later, when the last one arrived.
     assert!(
         delay.viewer.is_some_and(|viewer| near(viewer, 0.32)),
         "{delay:?}"
@@ -226,7 +226,7 @@ fn tables_have_rows_of_links() {
 }
 
 #[test]
-fn the_page_says_of_an_outage_that_it_was_the_links_when_it_is_missed() {
+fn page_attributes_a_late_noticed_outage_to_the_link() {
     let page = with_report(|report, reader| {
         let mut page = Vec::new();
         html::write(report, reader, &mut page).expect("a vector takes all");

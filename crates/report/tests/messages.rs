@@ -1,4 +1,4 @@
-//! What a series says of servers of messages: who can be the best, and what a message costs.
+//! Series with message servers: eligibility as the best, and the cost of a message.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,19 +24,19 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
 
 const SENT: u64 = 100_000;
 
-/// What became of so many messages in each of two seconds.
+/// Messages with each result, in each of two seconds.
 #[derive(Clone, Copy, Default)]
 struct Made {
     lost: u64,
     not_taken: u64,
     wrong: u64,
     unanswered: u64,
-    /// What the scenario allows of back-pressure.
+    /// Back-pressure that the scenario allows.
     allowed: Option<f64>,
     cores: f64,
 }
 
-/// Writes a run that sets so, in which so many messages were sent in each of two seconds.
+/// Writes a run with these varied values, which sends `sent` messages in each of two seconds.
 fn write(folder: &Path, at: usize, varied: &[(&str, String)], sent: u64, made: Made) {
     let subject = |name: &str, kind: &str| SubjectHeader {
         name: name.to_owned(),
@@ -109,7 +109,7 @@ fn write(folder: &Path, at: usize, varied: &[(&str, String)], sent: u64, made: M
 }
 
 #[test]
-fn only_who_takes_and_answers_all_messages_can_be_the_best() {
+fn only_servers_that_answer_all_messages_can_be_the_best() {
     let good = Made {
         cores: 0.8,
         ..Made::default()
@@ -117,7 +117,7 @@ fn only_who_takes_and_answers_all_messages_can_be_the_best() {
     let cheap = Made { cores: 0.1, ..good };
     let runs = [
         (good, None),
-        // Few are nothing.
+        // A share below the limit does not count.
         (
             Made {
                 not_taken: 90,
@@ -201,7 +201,7 @@ fn only_who_takes_and_answers_all_messages_can_be_the_best() {
 }
 
 #[test]
-fn the_best_concurrency_is_said_and_what_does_not_count_for_it() {
+fn best_concurrency_and_ineligible_runs_are_stated() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let lost = Made {
         lost: 50_000,

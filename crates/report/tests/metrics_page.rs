@@ -1,4 +1,4 @@
-//! `docs/metrics.md` is made from the catalogues.
+//! `docs/metrics.md` is generated from the catalogues.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,41 +8,42 @@ use measure::{Catalogue, LINK_CATALOGUE, Metric, SERVER_CATALOGUE, TESTER_CATALO
 use protocol::browser::BROWSER_CATALOGUE;
 use protocol::registry::PROTOCOLS;
 
-/// The longest line of a document, in characters.
+/// Maximum length of a line in a document, in characters.
 const COLUMNS: usize = 100;
 
 const HEAD: &str = "\
 # Metrics
 
-Every metric of every report, as `streamgauge metrics` prints it. Thresholds name them:
+Every metric of every report, as printed by `streamgauge metrics`. Thresholds use these names:
 `viewers.startup_delay.p95 < 2s` ([thresholds.md](thresholds.md)). Reports and CSV files use the
-same names, and Prometheus names made from them ([reports.md](reports.md)).
+same names; those in Prometheus are derived from them ([reports.md](reports.md)).
 
-Behind each name stand its unit and its kind:
+Each name is followed by its unit and its kind:
 
-- **counter**: counted over the run; what counts clients also in the warm-up.
+- **counter**: counted over the run without its warm-up. Thresholds on numbers of clients include
+  the warm-up.
 - **level**: taken once a second; it has a mean, a minimum and a maximum. The mean is weighted by
-  time. In cores, shares and bit/s, minimum and maximum are over at least half a second: a shorter
+  time. For cores, shares and bit/s, minimum and maximum are over at least half a second: a shorter
   window, such as the last one of a run, is joined with its neighbour.
 - **distribution**: of single values; it has a mean, a minimum, a maximum, a count and percentiles
   such as `p95`, each within 0.1 %.
-- **derived**: worked out from counters.
+- **derived**: computed from counters.
 
 Units are SI base units: seconds, bytes, bits per second. A share is from 0 to 1, and processor
-time is in cores. What a population has depends on its protocol; a browser beside it has those of
-every population too.
+usage is in cores. The metrics of a population depend on its protocol. A golden browser also has the
+metrics of every population.
 
-A test makes this page from the code and fails if it is stale. To write it anew:
+A test generates this page from the code and fails if it is stale. To regenerate it:
 `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report --test metrics_page`.
 ";
 
-/// A group of metrics and the protocols whose populations have it.
+/// Groups of metrics, with the protocols whose populations have them.
 struct Section {
     protocols: Vec<&'static str>,
     groups: Vec<&'static Group>,
 }
 
-/// The groups of all protocols, those of the same protocols together.
+/// Returns the groups of all protocols, joined if they belong to the same protocols.
 fn sections() -> Vec<Section> {
     let mut groups: Vec<(&'static Group, Vec<&'static str>)> = Vec::new();
     for protocol in PROTOCOLS {
@@ -85,7 +86,7 @@ fn page() -> String {
         list(&mut page, &title, metrics);
     }
     for (title, catalogue) in [
-        ("Golden browsers beside a population", BROWSER_CATALOGUE),
+        ("Golden browsers of a population", BROWSER_CATALOGUE),
         ("Emulated links: uplink and downlink", LINK_CATALOGUE),
         ("The server", SERVER_CATALOGUE),
         ("The tester", TESTER_CATALOGUE),
@@ -107,7 +108,7 @@ fn list<'a>(page: &mut String, title: &str, metrics: impl Iterator<Item = &'a Me
     }
 }
 
-/// Unit and kind of a metric.
+/// Returns unit and kind of a metric.
 fn kind(metric: &Metric) -> String {
     let unit = match metric.unit {
         Unit::Count => "",
@@ -126,7 +127,7 @@ fn kind(metric: &Metric) -> String {
     format!("{unit}{kind}")
 }
 
-/// A definition as one paragraph, which Markdown shows as it is written.
+/// Formats a definition as one paragraph, which Markdown shows literally.
 fn paragraph(doc: &str) -> String {
     let words: Vec<&str> = doc.split_whitespace().collect();
     let mut code = false;
@@ -143,7 +144,7 @@ fn paragraph(doc: &str) -> String {
     text
 }
 
-/// The words of a text. What is code stays in one piece.
+/// Splits a text into words. Code spans are not split.
 fn words(text: &str) -> Vec<String> {
     let (mut words, mut code) = (vec![String::new()], false);
     for letter in text.chars() {
@@ -157,7 +158,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Adds an item of a list, in lines that are short enough.
+/// Adds a list item, folded to the maximum line length.
 fn fold(page: &mut String, text: &str) {
     let mut line = "-".to_owned();
     for word in words(text) {
@@ -173,9 +174,9 @@ fn fold(page: &mut String, text: &str) {
     page.push('\n');
 }
 
-/// To write the file anew: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report`.
+/// To regenerate the file: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report`.
 #[test]
-fn the_page_of_metrics_is_the_one_that_is_made() {
+fn metrics_page_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let made = page();
     if std::env::var_os("STREAMGAUGE_WRITE_SCHEMA").is_some() {
@@ -184,12 +185,12 @@ fn the_page_of_metrics_is_the_one_that_is_made() {
     let kept = std::fs::read_to_string(&path).expect("the page is in the repository");
     assert!(
         kept == made,
-        "write docs/metrics.md anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report"
+        "regenerate docs/metrics.md: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report"
     );
 }
 
 #[test]
-fn the_page_names_every_metric_of_every_subject() {
+fn metrics_page_has_every_metric_of_every_subject() {
     let page = page();
     let populations = PROTOCOLS.iter().map(|protocol| protocol.catalogue);
     let others = [
@@ -205,7 +206,7 @@ fn the_page_names_every_metric_of_every_subject() {
 }
 
 #[test]
-fn definitions_are_shown_as_they_are_written() {
+fn definitions_are_shown_literally() {
     assert_eq!(
         paragraph("a < b,\n`c < d`  and e_f"),
         "a \\< b, `c < d` and e_f"

@@ -1,4 +1,4 @@
-//! Reports of run files that were made for the purpose.
+//! Reports of synthetic run files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn header(warm_up: Duration) -> Header {
     }
 }
 
-/// What the viewers see in each window: ten clients, one of which fails in the first second.
+/// Records a window of the viewers: ten clients, one of which fails in the first second.
 fn viewers(index: u64) -> Recorder {
     let mut recorder = Recorder::new(catalogue_of("rtsp").expect("it is a protocol"));
     if index == 0 {
@@ -108,7 +108,7 @@ fn threshold(text: &str, value: Option<f64>, passed: bool) -> ThresholdResult {
     }
 }
 
-/// A run file in a folder of its own.
+/// A run file in its own folder.
 struct Made {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -201,7 +201,7 @@ fn the_summary_fits_one_screen_and_answers_in_order() {
 }
 
 #[test]
-fn times_of_reading_are_called_so() {
+fn times_of_reading_are_named_as_such() {
     let made = make(1, Duration::ZERO, true);
     let mut report = report_of(&made.path);
     let label = "for 5 % of packets: time of reading instead of arrival";
@@ -216,7 +216,7 @@ fn times_of_reading_are_called_so() {
 }
 
 #[test]
-fn colour_is_only_put_on_when_asked_for_and_changes_no_word() {
+fn colour_is_optional_and_changes_no_text() {
     let made = make(3, Duration::ZERO, true);
     let report = report_of(&made.path);
     let plain = summary(&report, Layout::default());
@@ -233,7 +233,7 @@ fn colour_is_only_put_on_when_asked_for_and_changes_no_word() {
 }
 
 #[test]
-fn a_narrow_terminal_gets_no_line_that_is_too_long() {
+fn summary_fits_a_narrow_terminal() {
     let made = make(3, Duration::ZERO, true);
     let layout = Layout {
         width: 50,
@@ -247,7 +247,7 @@ fn a_narrow_terminal_gets_no_line_that_is_too_long() {
 }
 
 #[test]
-fn everything_names_every_metric_and_event() {
+fn verbose_summary_has_every_metric_and_event() {
     let made = make(2, Duration::ZERO, true);
     let layout = Layout {
         everything: true,
@@ -280,7 +280,7 @@ fn json_has_the_stable_names_in_base_units() {
     assert_eq!(metrics["bitrate"], 1_000_000_000);
     assert_eq!(metrics["jitter"]["max"], 0.002);
     assert_eq!(metrics["startup_delay"]["mean"], 0.03);
-    // Nothing was recorded: no figure, and not zero.
+    // The figure was never recorded: it is missing, not zero.
     assert!(metrics["teardown_delay"].is_null());
     assert_eq!(json["server"]["cpu"]["max"], 0.6);
     assert_eq!(json["server"]["uss"]["mean"], 12_000_000.0);
@@ -305,7 +305,7 @@ fn json_has_the_stable_names_in_base_units() {
 }
 
 #[test]
-fn json_is_as_the_schema_says() {
+fn json_report_matches_the_schema() {
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).expect("it is a good schema");
     for (windows, warm_up, with_verdict) in
@@ -322,7 +322,7 @@ fn json_is_as_the_schema_says() {
 }
 
 #[test]
-fn the_schema_refuses_what_no_report_has() {
+fn schema_rejects_unknown_and_missing_fields() {
     let validator = jsonschema::validator_for(&schema()).expect("it is a good schema");
     let good = json_of(&make(1, Duration::ZERO, true).path);
     for pointer in [
@@ -353,9 +353,9 @@ fn the_schema_refuses_what_no_report_has() {
     }
 }
 
-/// To write the file anew: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report`.
+/// To regenerate the file: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report`.
 #[test]
-fn the_schema_in_the_repository_is_the_one_that_is_made() {
+fn schema_in_the_repository_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/report.schema.json");
     let made = serde_json::to_string_pretty(&schema()).expect("it has string keys") + "\n";
     if std::env::var_os("STREAMGAUGE_WRITE_SCHEMA").is_some() {
@@ -364,12 +364,12 @@ fn the_schema_in_the_repository_is_the_one_that_is_made() {
     let kept = std::fs::read_to_string(&path).expect("the schema is in the repository");
     assert!(
         kept == made,
-        "write it anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report"
+        "regenerate it: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report"
     );
 }
 
 #[test]
-fn the_warm_up_is_left_out_of_metrics_but_not_of_clients_and_windows() {
+fn warm_up_is_excluded_from_metrics_only() {
     let json = json_of(&make(3, Duration::from_secs(1), true).path);
     let viewers = &json["populations"]["viewers"];
     assert_eq!(viewers["clients"]["started"], 10);
@@ -381,7 +381,7 @@ fn the_warm_up_is_left_out_of_metrics_but_not_of_clients_and_windows() {
 }
 
 #[test]
-fn a_run_that_was_cut_off_is_reported_as_invalid() {
+fn interrupted_run_is_reported_as_invalid() {
     let made = make(2, Duration::ZERO, false);
     let report = report_of(&made.path);
     assert_eq!(report.verdict.result.name(), "invalid");
@@ -393,7 +393,7 @@ fn a_run_that_was_cut_off_is_reported_as_invalid() {
 }
 
 #[test]
-fn something_else_is_refused_with_a_clear_word() {
+fn other_files_are_rejected_by_name() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "hello").expect("it can be written");

@@ -1,4 +1,4 @@
-//! Reports of series, of run files that were made for the purpose.
+//! Reports of synthetic series.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
     }
 }
 
-/// A run: so many clients, what each second brought in bytes of media, and how it ended.
+/// A run: number of clients, bytes of media in each second, and outcome.
 struct Made {
     clients: u32,
     bytes: Vec<u64>,
@@ -39,7 +39,7 @@ struct Made {
 fn good(clients: u32, bits: f64) -> Made {
     Made {
         clients,
-        // It begins and ends with less.
+        // The first and the last second have less.
         bytes: [0.2, 1.0, 1.0, 1.0, 0.5]
             .map(|share| (bits / 8.0 * share).round() as u64)
             .to_vec(),
@@ -113,7 +113,7 @@ fn write(folder: &Path, file: &str, made: &Made) {
     run.finish().expect("it can be written");
 }
 
-/// A series with these runs, and one that could not begin.
+/// Creates a series with these runs, and one that could not begin.
 fn series(runs: &[Made]) -> (tempfile::TempDir, Series) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let entry = |clients: u32, outcome| Entry {
@@ -151,7 +151,7 @@ fn series(runs: &[Made]) -> (tempfile::TempDir, Series) {
     (folder, series)
 }
 
-/// What a server puts out that obeys the law with these parameters.
+/// Output of a server that follows the law with these parameters.
 fn law(n: u32) -> f64 {
     let n = f64::from(n);
     1.1e6 * n / (1.0 + 0.01 * (n - 1.0) + 2e-5 * n * (n - 1.0))
@@ -165,7 +165,7 @@ fn scaling_series() -> (tempfile::TempDir, Series) {
     runs[5].lost = 10;
     runs[6].result = VerdictResult::Fail;
     runs[6].lost = 20;
-    // Neither says anything of the server: both are far off.
+    // Both runs are far off, and neither says anything about the server.
     let mut invalid = good(280, 1e6);
     invalid.result = VerdictResult::Invalid;
     let mut broken = good(300, 1e6);
@@ -222,7 +222,8 @@ fn the_best_of_each_column_is_marked_among_runs_that_passed() {
         let rows = series.runs.iter().filter(|row| row.best.contains(&name));
         rows.map(|row| row.values[0].as_str()).collect()
     };
-    // More clients played, and got more, in runs that failed; the one with 280 cannot be trusted.
+    // Failed runs have more playing clients and a higher bit rate; the run with 280 cannot be
+    // trusted.
     assert_eq!(best("playing"), ["180"]);
     assert_eq!(best("bitrate"), ["180"]);
     assert_eq!(best("startup_delay_p95"), ["20"]);
@@ -231,7 +232,7 @@ fn the_best_of_each_column_is_marked_among_runs_that_passed() {
 }
 
 #[test]
-fn the_model_is_found_and_says_what_it_leaves_out() {
+fn model_is_fitted_and_lists_runs_left_out() {
     let (_folder, series) = scaling_series();
     let [model] = series.scaling.as_slice() else {
         panic!("one model: {:?}", series.scaling);
@@ -270,7 +271,7 @@ fn the_model_is_found_and_says_what_it_leaves_out() {
 }
 
 #[test]
-fn too_few_runs_make_no_model() {
+fn too_few_runs_yield_no_model() {
     let (_folder, series) = series(&[good(10, 1e6), good(20, 2e6), good(30, 3e6)]);
     let refused = series.scaling[0].refused.as_deref().expect("it is refused");
     assert!(
@@ -281,7 +282,7 @@ fn too_few_runs_make_no_model() {
 }
 
 #[test]
-fn the_table_fits_the_terminal_and_says_it_all() {
+fn table_fits_the_terminal_and_is_complete() {
     let (_folder, series) = scaling_series();
     for width in [80, 100, 120] {
         let layout = Layout {
@@ -290,7 +291,7 @@ fn the_table_fits_the_terminal_and_says_it_all() {
         };
         let text = table(&series, layout);
         for line in text.lines().filter(|line| !line.starts_with("series")) {
-            // The mark of the last column's best stands beyond it.
+            // The mark of a best value in the last column is included.
             assert!(line.chars().count() <= width, "{width}: {line}\n{text}");
         }
         for part in [
@@ -306,7 +307,7 @@ fn the_table_fits_the_terminal_and_says_it_all() {
 }
 
 #[test]
-fn run_files_alone_make_the_same_report() {
+fn report_without_index_has_the_same_rows() {
     let (folder, with) = scaling_series();
     std::fs::remove_file(folder.path().join(INDEX)).expect("it is there");
     let without = Series::open(folder.path(), catalogue_of).expect("the run files say all");
@@ -321,7 +322,7 @@ fn run_files_alone_make_the_same_report() {
 }
 
 #[test]
-fn what_is_no_series_is_refused_and_a_broken_run_is_a_row() {
+fn other_folders_are_rejected_and_a_broken_run_is_a_row() {
     let empty = tempfile::tempdir().expect("a temporary folder can be made");
     let error = Series::open(empty.path(), catalogue_of).expect_err("nothing is in it");
     assert!(error.to_string().contains(INDEX), "{error}");
@@ -337,7 +338,7 @@ fn what_is_no_series_is_refused_and_a_broken_run_is_a_row() {
 }
 
 #[test]
-fn the_json_report_follows_its_schema() {
+fn json_report_matches_its_schema() {
     let (_folder, series) = scaling_series();
     let mut bytes = Vec::new();
     report::json::write_series(&series, &mut bytes).expect("it can be written");
@@ -351,9 +352,9 @@ fn the_json_report_follows_its_schema() {
     assert!(!validator.is_valid(&bad));
 }
 
-/// To write the file anew: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report`.
+/// To regenerate the file: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report`.
 #[test]
-fn the_schema_in_the_repository_is_the_one_that_is_made() {
+fn schema_in_the_repository_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/series.schema.json");
     let made = serde_json::to_string_pretty(&series_schema()).expect("it has string keys") + "\n";
     if std::env::var_os("STREAMGAUGE_WRITE_SCHEMA").is_some() {
@@ -362,11 +363,11 @@ fn the_schema_in_the_repository_is_the_one_that_is_made() {
     let kept = std::fs::read_to_string(&path).expect("the schema is in the repository");
     assert!(
         kept == made,
-        "write it anew: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report"
+        "regenerate it: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-report"
     );
 }
 
-/// The page of a series, and a block of data of it as a browser takes it out.
+/// Writes the page of a series.
 fn page(folder: &Path, series: &Series) -> String {
     let mut page = Vec::new();
     let reader_of = |file: &str| report::open(&folder.join(file), catalogue_of).ok();
@@ -382,7 +383,7 @@ fn block(page: &str, name: &str) -> Option<Value> {
 }
 
 #[test]
-fn page_has_what_follows_and_a_page_of_every_run() {
+fn page_has_conclusions_and_a_page_for_every_run() {
     let (folder, series) = scaling_series();
     let page = page(folder.path(), &series);
     assert!(page.starts_with(report::html::BEGINS));
@@ -417,7 +418,7 @@ fn page_has_what_follows_and_a_page_of_every_run() {
 }
 
 #[test]
-fn charts_of_a_page_have_every_run_in_its_place_and_the_model() {
+fn charts_have_every_run_and_the_model() {
     let (folder, series) = scaling_series();
     let data = block(&page(folder.path(), &series), "data").expect("there is data");
     let shown = &data["series"];
@@ -452,7 +453,7 @@ fn charts_of_a_page_have_every_run_in_its_place_and_the_model() {
         marks[4..],
         ["counts", "out", "out", "doubt", "out", "doubt"]
     );
-    // What a figure is, is known of all.
+    // Every figure has a definition.
     for chart in charts {
         let name = chart["name"].as_str().expect("a name");
         let text = &data["definitions"]["series"][name][0];

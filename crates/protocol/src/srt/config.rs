@@ -347,7 +347,9 @@ pub(super) fn check_messages_source(source: &SourceConfig) -> Result<(), String>
     match source.bitrate {
         Some(BitRate(rate)) if rate < MESSAGES_RATE_MIN => {
             let least = MESSAGES_RATE_MIN / 1000;
-            Err(format!("`bitrate` of messages is below {least} kb/s"))
+            Err(format!(
+                "`bitrate` of messages must be at least {least} kb/s"
+            ))
         }
         _ => Ok(()),
     }
@@ -375,9 +377,10 @@ pub(super) fn check_source(source: &SourceConfig) -> Result<(), String> {
         return Err(text.to_owned());
     }
     match source.bitrate {
-        Some(BitRate(rate)) if rate < RATE_MIN => {
-            Err(format!("`bitrate` is below {} kb/s", RATE_MIN / 1000))
-        }
+        Some(BitRate(rate)) if rate < RATE_MIN => Err(format!(
+            "`bitrate` must be at least {} kb/s",
+            RATE_MIN / 1000
+        )),
         _ => Ok(()),
     }
 }

@@ -38,8 +38,8 @@ reasons! {
         Version = "version";
         /// The server's handshake is malformed.
         MalformedHandshake = "malformed_handshake";
-        /// The server uses another transmission mode (live media or messages), or requires a packet
-        /// filter. The detail has the difference.
+        /// The server uses another transmission mode (live media, messages or a byte stream), or
+        /// requires a packet filter. The detail names the difference.
         OtherMode = "other_mode";
         /// The server shut the connection down during the handshake.
         ShutdownInHandshake = "shutdown_in_handshake";

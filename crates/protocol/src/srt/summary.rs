@@ -129,7 +129,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
         &[Part::List(&[
             ("foreign", "{} datagrams of another source"),
             ("damaged", "{} damaged"),
-            ("stray_packets", "{} packets outside datagrams"),
+            ("stray_packets", "{} packets outside of a datagram"),
         ])],
     ),
     SummaryRow::text(
@@ -154,9 +154,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
             When::NoData("random_access_delay"),
             When::Began,
         ],
-        &[Part::Text(
-            "none: no random-access point for a decoder arrived",
-        )],
+        &[Part::Text("none: no random-access point received")],
     ),
     SummaryRow::distribution(
         "to picture",
@@ -171,7 +169,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "silent",
         &[When::Above("streams_silent")],
         &[Part::Text(
-            "{streams_silent:time|times} no video or audio, although other packets arrived",
+            "{streams_silent:time|times} no video or audio, while the rest of the stream arrived",
         )],
     ),
     SummaryRow::distribution(

@@ -171,7 +171,7 @@ pub struct TsFlowSettings {
     pub length: Option<Duration>,
 }
 
-/// Sends a looped transport stream, each packet of which contains a stamp.
+/// Sends a looped transport stream. The payload of each packet starts with a stamp.
 #[derive(Debug)]
 pub struct SrtTsFlow {
     sender: Sender,

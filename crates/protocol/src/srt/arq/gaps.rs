@@ -141,7 +141,7 @@ impl Gaps {
                 self.gaps.insert(place, before);
             }
         }
-        // Earlier gaps cannot have a later deadline: the parts of a gap that `drop_range` split
+        // Earlier gaps must not keep a later deadline. The parts of a gap that `drop_range` split
         // still have the deadline of the whole.
         let later = |gap: &&mut Gap| gap.deadline > due;
         for gap in self.gaps.range_mut(..place).rev().take_while(later) {

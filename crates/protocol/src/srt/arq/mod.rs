@@ -1,5 +1,5 @@
-//! Transmission with retransmission within a latency (SRT, 4): live mode, and message mode, in
-//! which every message must arrive.
+//! Transmission of media with retransmission within a latency (live mode; SRT, 4), and of messages,
+//! every one of which must arrive (message mode).
 //!
 //! * [`receiver`]: arrived and missing packets, and the control packets about them. `gaps` holds
 //!   the missing packets, `tsbpd` computes due times, and `playout` keeps packets until they are

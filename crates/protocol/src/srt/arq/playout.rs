@@ -82,7 +82,8 @@ impl Playout {
         self.held
     }
 
-    /// Keeps a packet within the window. Ignores packets that are already kept or delivered.
+    /// Keeps a packet, which must be within the window. Ignores packets that are already kept or
+    /// delivered.
     pub(super) fn keep(&mut self, header: &DataHeader, due: Time, payload: &[u8]) {
         let Ok(place) = usize::try_from(header.sequence.since(self.next)) else {
             return;

@@ -246,7 +246,7 @@ impl Sender {
         self.cipher = Some(cipher);
     }
 
-    /// Cipher, to which a new key is announced.
+    /// Cipher, if one is set, so that a key can be announced to it.
     pub fn cipher(&mut self) -> Option<&mut dyn PayloadCipher> {
         self.cipher.as_deref_mut().map(|cipher| cipher as _)
     }

@@ -50,7 +50,8 @@ impl Client {
         }
     }
 
-    /// Handles the end of the flow: all messages have arrived, or the flow cannot send.
+    /// Handles the end of the flow: everything is acknowledged, dropped or too late, or the flow
+    /// cannot send.
     pub(super) fn sending_ended(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Publishing {
             let detail = format!("sending failed ({})", self.ends());

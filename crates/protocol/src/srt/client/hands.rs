@@ -9,7 +9,8 @@ use crate::srt::config::Mode;
 use crate::srt::failure::Failure;
 use crate::srt::handshake::{self, Caller, Negotiated, Rendezvous, Settings};
 
-/// Handshake in progress. That of a rendezvous may have to be completed repeatedly.
+/// Handshake in progress. That of a rendezvous is kept after its end, because it may have to be
+/// completed once more.
 #[derive(Debug)]
 pub(super) enum Hands {
     Caller(Box<Caller>),
@@ -58,7 +59,7 @@ impl Hands {
     }
 
     /// Handshake that is still needed once the connection is established: the peer of a rendezvous
-    /// may not know of it, and ask again.
+    /// may not know that it is, and repeat its own handshake.
     pub(super) fn when_connected(self) -> Option<Hands> {
         match self {
             Hands::Caller(_) => None,
@@ -136,8 +137,8 @@ impl Client {
         }
     }
 
-    /// Handles an unreachable port. A rendezvous tries again, because the peer may not have started
-    /// yet. Returns `false` for other clients.
+    /// Handles an unreachable port. A rendezvous in its handshake tries again, because the peer may
+    /// not have started yet. Returns `false` if the client does not try again.
     pub(super) fn calls_again(&mut self, cx: &mut Context<'_>) -> bool {
         let is_early = self.phase == Phase::Handshake && self.mode() == Mode::Rendezvous;
         if is_early {

@@ -79,7 +79,8 @@ impl Player {
         self.playing.as_ref().is_some_and(Playing::feedback_is_due)
     }
 
-    /// Starts the established connection, and handles the packets that arrived too early.
+    /// Starts to receive on the established connection, beginning with the packets that arrived
+    /// too early.
     pub(super) fn begin(&mut self, playing: Playing, recorder: &mut Recorder) {
         self.playing = Some(playing);
         for (at, bytes) in std::mem::take(&mut self.early) {

@@ -84,7 +84,7 @@ impl Publishing {
     }
 
     /// Time of the next check for dropped messages, which no packet from the server triggers. Never
-    /// if messages have no TTL.
+    /// if messages have no TTL, or for a transport stream.
     pub(super) fn asks_at(&self) -> Time {
         match &self.made {
             Made::Messages(messages) if messages.ttl.is_some() => self.ask_at,

@@ -387,7 +387,7 @@ pub(super) fn conclude(
             secure(&mut negotiated, encryptor, decryptor);
             return Ok(negotiated);
         }
-        // The peer is too old for encryption, or has no passphrase.
+        // The peer is too old for encryption, or does not support it.
         (Some(_), None) => KmState::NoSecret,
         (had, Some(message)) => {
             let state = message.first_chunk().copied().and_then(KmState::from_wire);

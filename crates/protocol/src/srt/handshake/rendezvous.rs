@@ -403,7 +403,8 @@ mod tests {
         assert_eq!(contest(5, 3), Some(Role::Initiator));
         assert_eq!(contest(3, 5), Some(Role::Responder));
         assert_eq!(contest(7, 7), None);
-        // The difference exceeds 31 bits: the lower cookie, as a signed number, initiates.
+        // The difference exceeds 31 bits: the lower cookie, as a signed number, initiates. At
+        // exactly 2^31 the higher one does.
         assert_eq!(contest(0x8000_0001, 0x7fff_fff0), Some(Role::Initiator));
         assert_eq!(contest(0x7fff_fff0, 0x8000_0001), Some(Role::Responder));
         assert_eq!(contest(0x8000_0000, 0), Some(Role::Responder));

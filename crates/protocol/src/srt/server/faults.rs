@@ -117,7 +117,7 @@ impl ServerFaults {
             _ => {
                 let known: Vec<String> = Self::KNOWN.iter().map(|own| format!("`{own}`")).collect();
                 let known = known.join(", ");
-                Err(format!("unknown fault; use one of {known}"))
+                Err(format!("unknown fault; known faults are {known}"))
             }
         };
         result.map_err(|error| format!("fault `{text}`: {error}"))

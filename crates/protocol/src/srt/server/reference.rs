@@ -138,7 +138,7 @@ const FLAGS: &[Flag] = {
             Output,
             common::REPORT,
             Takes::File,
-            "Write the result of each connection to this file, as lines of JSON",
+            "Write a report on each connection to this file, as JSON lines",
         ),
     ]
 };

@@ -247,7 +247,8 @@ impl Sender {
             return;
         };
         reliable.said_at = now;
-        // The oldest ones are enough: the peer acknowledges nothing behind them earlier.
+        // The oldest ones are enough: the peer acknowledges nothing behind them before it has
+        // handled them.
         let room = super::ANSWERS_MAX.saturating_sub(self.answers.len());
         let dropped = reliable.dropped.iter().take(room);
         let again = dropped.map(|one| Answer::Drop(one.message, one.range));

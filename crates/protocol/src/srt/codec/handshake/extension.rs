@@ -63,9 +63,9 @@ pub struct HsMessage {
     /// SRT version: `0x00010502` is 1.5.2.
     pub version: u32,
     pub flags: Flags,
-    /// Latency of its own receiver, in milliseconds.
+    /// Latency of the receiver on the side that sends the message, in milliseconds.
     pub receive_latency_ms: u16,
-    /// Latency that it requests of the peer's receiver, in milliseconds.
+    /// Latency that this side requests of the peer's receiver, in milliseconds.
     pub send_latency_ms: u16,
 }
 

@@ -85,7 +85,7 @@ pub struct Sent {
     /// Number of pauses of video or audio, on purpose.
     pub stalls: u64,
     /// Sum of the pauses in nanoseconds: delay of the first frame after each pause relative to its
-    /// timestamp, counted from the very first frame.
+    /// timestamp, counted from the first frame of its track.
     pub stalled_nanos: u64,
     /// Sum of the uncertainties of the pauses, in nanoseconds.
     pub stalled_unsure_nanos: u64,

@@ -217,7 +217,8 @@ impl Tag {
         let known = match codec {
             FLV_AVC => Codec::Avc,
             FLV_HEVC => Codec::FourCc(*b"hvc1"),
-            // FLV, E.4.3.1: other codec numbers are undefined and may have packets of any kind.
+            // FLV, E.4.3.1: codec numbers outside of this range are undefined and may have packets
+            // of any kind.
             1..FLV_AVC => {
                 let content = if kind == COMMAND {
                     Content::Other

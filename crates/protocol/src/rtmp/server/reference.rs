@@ -242,7 +242,7 @@ impl Tally for Served {
 
     fn so_far(&self) -> String {
         format!(
-            "{}, {} of them publishing: {} frames sent, {} left out, {} not taken; {} \
+            "{} ended, {} published: {} frames sent, {} left out, {} not taken; {} \
              received",
             plural(self.connections as f64, "connection", "connections"),
             count(self.published as f64),
@@ -254,7 +254,7 @@ impl Tally for Served {
     }
 
     fn at_the_end(&self) -> Vec<String> {
-        vec![format!("served {}", self.so_far())]
+        vec![format!("served: {}", self.so_far())]
     }
 
     fn last_line(&self) -> String {

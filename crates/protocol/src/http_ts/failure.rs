@@ -69,7 +69,8 @@ reasons! {
         /// The server ended its response during playback, by the stated length or the last chunk,
         /// before the client was to leave. Not a failure with `leave: at_end`.
         EndedByServer = "ended_by_server";
-        /// The server closed the connection during playback without a proper end of the response.
+        /// The server closed the connection during playback, and nothing had marked the end of the
+        /// stream.
         /// Not a failure with `leave: at_end`.
         ClosedInMedia = "closed_in_media";
         /// The body ended before its stated length or its last chunk.

@@ -55,7 +55,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
                 ("pcr_jumps", "{} clock jumps"),
                 ("malformed", "{} malformed packets"),
             ],
-            "in sync, without continuity errors",
+            "in sync, without errors",
         )],
     ),
     SummaryRow::text(
@@ -120,7 +120,7 @@ pub(super) const CHANGES: &[SummaryRow] = &[
                 ("zaps_failed_status", "{} with another status"),
                 ("zaps_failed_connect", "{} without a connection"),
                 ("zaps_failed_silent", "{} silent"),
-                ("zaps_failed_broken", "{} aborted"),
+                ("zaps_failed_broken", "{} with a broken response"),
                 ("zaps_failed_not_ts", "{} no transport stream"),
                 ("zaps_failed_wrong_channel", "{} another channel"),
                 (

@@ -19,7 +19,7 @@ pub enum Answer {
     BadChunks,
     /// A redirect to the same URL.
     Redirect,
-    /// A response head without a body.
+    /// A response head, and nothing after it.
     Silent,
     /// No response at all.
     Mute,

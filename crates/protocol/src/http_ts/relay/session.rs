@@ -31,7 +31,7 @@ const KEPT_MAX: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Datagrams of this length may have been truncated ([`Open::Multicast`]).
 const DATAGRAM_MAX: usize = 2048;
-/// Number of bytes buffered during a pause. Further datagrams are dropped.
+/// Maximum number of bytes buffered during a pause. Further datagrams are dropped.
 const HELD_MAX: usize = 8 << 20;
 /// An endless head grows by lines of this length, at this interval, up to this length.
 const ENDLESS_LINE: usize = 8 << 10;

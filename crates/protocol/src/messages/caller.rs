@@ -43,7 +43,7 @@ impl Script {
     /// WebSocket.
     ///
     /// # Errors
-    /// The configuration is invalid, although it was checked.
+    /// The reason that the check gives, if the configuration is invalid.
     pub fn new(
         config: &ClientConfig,
         websocket: bool,
@@ -149,7 +149,7 @@ impl Caller {
         matches!(self.script.framing, Framing::WebSocket { .. })
     }
 
-    /// Returns true if all messages were sent and answered.
+    /// Returns true if it is [spent](Caller::is_spent), and waits for no answer.
     pub fn is_done(&self) -> bool {
         self.is_spent() && self.pending.is_empty()
     }
@@ -459,7 +459,8 @@ impl Answer<'_> {
                     }
                 }
             }
-            // An answer that timed out earlier. Its time of sending is no longer known.
+            // A late answer to a message that was given up, whose time of sending is no longer
+            // known.
             None if gave_up && !script.template.tells_time() && {
                 let earlier = self.first.saturating_sub(LOOK_AROUND).max(1)..self.first;
                 earlier.rev().any(|number| is(number, Time::ZERO))

@@ -120,7 +120,7 @@ pub struct Client {
     plan: Arc<Plan>,
     seed: u64,
     state: State,
-    /// Actual start, and later the begin of the current wait.
+    /// Actual start of the client, and later the start of the current wait.
     since: Time,
 }
 

@@ -157,7 +157,8 @@ impl Framing {
         }
     }
 
-    /// Appends the bytes after a message, which is the last `length` bytes of `out`, and masks it.
+    /// Appends the bytes after a message, which is the last `length` bytes of `out`; or masks the
+    /// message, if frames are masked.
     #[inline]
     pub fn end(&self, length: usize, mask: u32, out: &mut Vec<u8>) {
         match self {
@@ -183,8 +184,8 @@ impl Framing {
 pub struct ReadLimits {
     /// Length of the next message without framing; 0 for all bytes available.
     pub fixed: usize,
-    /// Maximum length of a fragmented message whose body is kept. Of longer ones, only the length
-    /// is returned.
+    /// Maximum length of a message that is kept if it arrives in pieces. Of longer ones, only the
+    /// length is returned.
     pub keep: usize,
     /// Maximum length of a message; longer ones are an error.
     pub longest: u64,
@@ -371,7 +372,7 @@ impl MessageReader {
             }
             self.kept.clear();
         }
-        // The message is fragmented, and the delimiter may be, too. The last received bytes are
+        // The message arrives in pieces, and the delimiter may, too. The last received bytes are
         // therefore always kept.
         let before = self.part.map_or(0, |part| part.length);
         let tail = self.kept.len().min(delimiter.len() - 1);

@@ -1,5 +1,5 @@
-//! Message reference server: counts messages, echoes them if asked to, injects faults on request,
-//! and counts exactly what it did.
+//! Message reference server: counts messages, sends them back in echo mode, injects faults on
+//! request, and counts exactly what it did.
 
 pub(super) mod reference;
 
@@ -19,7 +19,8 @@ use crate::session::exchange::{After, Ended, Exchange, Tools};
 use crate::session::{self, ChannelId, Context, Input, Outcome, Output, Port, Session};
 use crate::websocket::{self as ws, Acceptance};
 
-/// Maximum length of a message whose answer can be corrupted, delayed or dropped.
+/// Maximum length of a message that is buffered: over a WebSocket each message is, otherwise only
+/// if its answer may be corrupted, delayed or dropped.
 const KEEP: usize = 64 * 1024;
 
 /// Maximum length of a message.
@@ -176,7 +177,8 @@ impl Answerer {
         }
     }
 
-    /// Handles bytes without faults: counts messages, and sends the bytes back unchanged.
+    /// Handles bytes without faults: counts messages, and in echo mode sends the bytes back
+    /// unchanged.
     fn pass(
         &mut self,
         config: &MessageServerConfig,
@@ -269,7 +271,7 @@ impl Exchange for Answerer {
                 Some(body) => config.framing.write(body, 0, tools.scratch),
                 None => {
                     let detail = format!(
-                        "message of {} bytes, but faults support at most {KEEP}",
+                        "message of {} bytes; WebSockets and faults support at most {KEEP}",
                         frame.length
                     );
                     return Err(Failure::MalformedAnswer.with(detail));
@@ -392,7 +394,7 @@ impl ServerSession {
         }
     }
 
-    /// Ends a connection without a WebSocket.
+    /// Ends a connection on which no WebSocket was established.
     fn refuse(&mut self, cx: &mut Context<'_>, why: &str) {
         cx.recorder.add(m::CONNECTIONS_ENDED, 1);
         cx.recorder.add(m::BROKEN, 1);

@@ -108,7 +108,10 @@ impl Template {
             parts.push(Part::Bytes(bytes.into()));
         }
         if parts.len() > MAX_PARTS {
-            return Err(format!("the text has more than {MAX_PARTS} parts"));
+            return Err(format!(
+                "the text has more than {MAX_PARTS} parts, counting placeholders and the text \
+                 between them"
+            ));
         }
         let template = Template::of_parts(parts);
         if template.longest() > MAX_MESSAGE {

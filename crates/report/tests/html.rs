@@ -209,7 +209,7 @@ fn page_states_failure_its_extent_and_its_start() {
     let sentence = run["verdict"]["sentence"].as_str().expect("a sentence");
     assert_eq!(
         sentence,
-        "Loss of viewers was 0.8 %, but less than 0.5 % is demanded: 1.6 times as much."
+        "Loss of viewers was 0.8 %, but less than 0.5 % is required: 1.6 times as much."
     );
     // The last four of the eight seconds after the warm-up.
     let since = run["verdict"]["since"].as_str().expect("it is known");

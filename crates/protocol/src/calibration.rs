@@ -198,7 +198,8 @@ pub struct Evidence {
     /// Delay of a packet from the clients to the server, in seconds, with the lateness of the link
     /// itself as uncertainty. 0 on the loopback interface.
     pub up: Known,
-    /// Delay of a packet from the server to the clients, in seconds.
+    /// Delay of a packet from the server to the clients, in seconds, with the same uncertainty.
+    /// 0 on the loopback interface.
     pub down: Known,
     /// Means of the distributions that clients measured, in seconds, by population and metric. Used
     /// for figures that must be consistent with each other.

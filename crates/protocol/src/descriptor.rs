@@ -97,7 +97,7 @@ pub struct StreamName {
     /// Topic of the publisher's messages ([`crate::session::Output::Tell`]).
     pub topic: String,
     /// Host of the server and path of the stream without query, which all protocols of a server
-    /// share. `None` if the URL has no path.
+    /// share. `None` if the URL names no path.
     pub place: Option<(String, String)>,
     /// `true` if players of the same URL wait for the stream. `false` in rooms, in which every
     /// participant may publish.

@@ -75,7 +75,7 @@ pub enum Item<'a> {
     /// Part of the body.
     Body {
         bytes: &'a [u8],
-        /// Offset of the first of them in the input.
+        /// Offset of the first of them in the piece of input.
         start: usize,
     },
     /// The response has ended, by its stated length or its last chunk. The bytes that follow do not
@@ -225,7 +225,8 @@ impl Decoder {
     }
 
     /// Returns the next item in `bytes` from offset `at` on, and advances `at` past it. Returns
-    /// `None` if more bytes are needed. All bytes of one call must have arrived in one piece.
+    /// `None` if more bytes are needed. `bytes` is one piece of the input, in which offsets count
+    /// from its first byte.
     ///
     /// # Errors
     /// [`Malformed`]. Every later call then returns the same error.

@@ -274,7 +274,7 @@ fn read<T: FromStr>(name: &str, text: &str) -> T {
     }
 }
 
-/// Replaces `\\n`, `\\r`, `\\t` and `\\0` by the characters that they stand for.
+/// Replaces `\n`, `\r`, `\t` and `\0` by the characters that they stand for.
 pub fn unescaped(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains('\\') {
         return text.into();

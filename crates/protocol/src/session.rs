@@ -202,8 +202,8 @@ pub enum Input<'a> {
     /// A flow has sent its last packet, or cannot be sent because its channel does not exist or has
     /// no peer.
     ///
-    /// Delivered once for each start. The flow sends nothing more, whatever is added to it, until
-    /// [`Output::StartFlow`] starts it again.
+    /// Delivered once for each start, unless [`Output::StopFlow`] stopped the flow before. The flow
+    /// sends nothing more, whatever is added to it, until [`Output::StartFlow`] starts it again.
     FlowEnded {
         /// Flow that ended.
         flow: FlowId,
@@ -445,9 +445,9 @@ pub enum Open {
         /// Sink that counts the datagrams of the even port. With `None` they are delivered as
         /// [`Input::Datagram`].
         sink: Option<SinkId>,
-        /// `true` to share the pair with other sessions of this worker, so that a server needs no
-        /// two descriptors for each of thousands of clients. Datagrams are then assigned to
-        /// sessions by the sender's address: the session receives none before it sets its peer with
+        /// `true` to share the pair with other sessions of this worker. A server of thousands of
+        /// clients then does not need two descriptors for each. Datagrams are assigned to sessions
+        /// by the sender's address: a session receives none before it sets its peer with
         /// [`Output::Peer`].
         shared: bool,
     },

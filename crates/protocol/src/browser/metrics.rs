@@ -38,7 +38,7 @@ measure::metrics! {
             "W3C webrtc-stats, totalSamplesReceived less concealedSamples";
         /// Audio samples that were concealed because the ones to be played were missing.
         CONCEALED_SAMPLES = "concealed_samples", Count, "W3C webrtc-stats, concealedSamples";
-        /// Retransmission requests that the browser sent, in packets.
+        /// Retransmission requests (NACK messages) that the browser sent.
         NACKS_SENT = "nacks_sent", Count, "RFC 4585, 6.2.1";
         /// Key frame requests that the browser sent.
         PLIS_SENT = "plis_sent", Count, "RFC 4585, 6.3.1";

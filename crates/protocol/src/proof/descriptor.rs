@@ -50,7 +50,7 @@ fn read_url(url: &str) -> Result<Location, String> {
     })
 }
 
-/// Returns the address in a URL. It must be an IP address, because UDP sockets do not resolve
+/// Returns the address in a URL. It must be an IP address, because `Open::Udp` does not resolve
 /// names.
 fn address(url: &str) -> Result<SocketAddr, UrlError> {
     let parts = Parts::of(url)?;
@@ -74,7 +74,7 @@ impl Keys for ClientConfig {
             ("silence", self.silence),
         ] {
             if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than 0")));
+                return Err((key, format!("`{key}` must be longer than 0s")));
             }
         }
         Ok(())

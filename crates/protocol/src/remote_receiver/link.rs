@@ -60,6 +60,7 @@ pub struct Link {
     round_trip: Option<Duration>,
     /// `true` once the last message was sent.
     pub(crate) closing: bool,
+    /// `true` once the receiver has sent its last message, or was lost.
     pub(crate) closed: bool,
 }
 

@@ -120,7 +120,8 @@ impl Terms {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Number of refused connections, which did not know the secret or violated the protocol.
+    /// Number of refused connections, for whatever reason: no or a wrong secret, a violation of the
+    /// protocol, too many streams.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

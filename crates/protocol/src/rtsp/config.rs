@@ -60,7 +60,8 @@ pub struct ClientConfig {
     /// the client fails with `no_media`. Default 10s.
     pub no_media: TimeSpan,
     /// Maximum time without a packet of any stream. After that, the media counts as ended if its
-    /// length is unknown or reached; otherwise the client fails with `media_stopped`. Default 10s.
+    /// known length is reached or, if its length is unknown, a stream sent BYE or the publisher
+    /// left. Otherwise the client fails with `media_stopped`. Default 10s.
     pub silence: TimeSpan,
     /// Maximum time without a packet of any stream after the known length of the media has played.
     /// After that, the media counts as ended. Default 1s.

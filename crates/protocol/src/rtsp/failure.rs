@@ -91,7 +91,8 @@ reasons! {
         Stuck = "stuck";
         /// No packet of any stream arrived in time after the answer to PLAY.
         NoMedia = "no_media";
-        /// All streams went silent for too long, well before the known end of the media.
+        /// All streams went silent for too long or ended (BYE), well before the known end of the
+        /// media; or media without a known end went silent for too long, without BYE.
         MediaStopped = "media_stopped";
         /// The server ended all streams (BYE) or asked the client to leave, before the client was
         /// due to leave and without a known end of the media. Does not occur with `leave: at_end`.

@@ -133,7 +133,7 @@ measure::metrics! {
         SPEED_TO_MEDIA = "speed_to_media", Seconds, "RFC 2326, 12.35";
     }
     derived {
-        /// Bitrate of the media payload sent, over all streams that the population publishes.
+        /// Bit rate of the media payload sent, over all streams that the population publishes.
         "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
     }    summary {
         super::summary::PUBLISHED;

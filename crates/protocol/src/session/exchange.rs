@@ -103,13 +103,14 @@ pub trait Exchange: fmt::Debug {
         let _ = tools;
     }
 
-    /// Called after that message, which `tools.out` holds, was sent. It was planned for `planned`.
+    /// Called after the message of [`Exchange::write_planned`], which `tools.out` holds, was sent.
+    /// It was planned for `planned`.
     fn planned_sent(&mut self, planned: Time, tools: &mut Tools<'_>) -> After {
         let _ = (planned, tools);
         After::Go
     }
 
-    /// Called if that message was dropped because the connection did not accept it.
+    /// Called if the message that was due was dropped, because the connection did not accept it.
     fn planned_not_sent(&mut self, recorder: &mut Recorder) {
         let _ = recorder;
     }

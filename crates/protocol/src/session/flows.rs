@@ -156,10 +156,10 @@ pub trait Lender {
 pub struct Flows(Slab<Place>);
 
 /// Panic message for a session that asks for a flow with the wrong type.
-const OTHER_TYPE: &str = "a session takes its flow for another than it made";
+const OTHER_TYPE: &str = "a session asks for its flow with another type than it made";
 
 /// Reason why no caller sees [`Place::Between`]: nothing else runs within the call.
-const BETWEEN: &str = "a flow is between its places only within one call";
+const BETWEEN: &str = "a flow is in transit only within one call";
 
 enum Place {
     Home(Box<dyn Flow>),

@@ -219,7 +219,7 @@ impl Sinks {
     pub fn get<T: Sink>(&mut self, id: SinkId) -> &mut T {
         let sink: Option<&mut dyn Any> = self.sink(id).map(|sink| sink as _);
         sink.and_then(|sink| sink.downcast_mut())
-            .expect("a session uses the sinks that it made, until it takes them out")
+            .expect("a session uses only sinks that it made and has not removed")
     }
 
     /// Removes a receiver.
@@ -228,10 +228,10 @@ impl Sinks {
     /// If the receiver was already removed or has another type. Only the session that made it may
     /// call this.
     pub fn remove<T: Sink>(&mut self, id: SinkId) -> Box<T> {
-        assert!(self.contains(id), "a session takes a sink out twice");
+        assert!(self.contains(id), "a session removes a sink twice");
         let sink: Box<dyn Any> = self.places.remove(id.place).1;
         sink.downcast()
-            .expect("a session knows the sinks that it made")
+            .expect("a session removes a sink with the type that it made")
     }
 
     /// Returns `true` if the receiver has not been removed.

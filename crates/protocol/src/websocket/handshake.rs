@@ -89,8 +89,9 @@ impl Upgrade {
         Upgrade::begin_with(url, protocols, further.as_slice(), seed)
     }
 
-    /// Starts a handshake with additional header fields, which replace the default `User-Agent` and
-    /// the URL's credentials. None of them may be in [`Upgrade::OWN_FIELDS`].
+    /// Starts a handshake with additional header fields. A `User-Agent` among them replaces the
+    /// default, an `Authorization` the URL's credentials. None of them may be in
+    /// [`Upgrade::OWN_FIELDS`].
     pub fn begin_with(
         url: &Url,
         protocols: &[&str],

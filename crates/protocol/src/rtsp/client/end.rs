@@ -79,8 +79,8 @@ impl Client {
         })
     }
 
-    /// Returns the server's failure if the media had stopped before the client was stopped, for
-    /// longer than the gaps before suggest.
+    /// Returns the server's failure if the media had stopped before the client was stopped: so long
+    /// before that the silence is not a gap like the earlier ones.
     fn fell_silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let mut timeline = self.timeline.iter();
         if self.phase != Phase::Playing

@@ -372,7 +372,7 @@ impl Tally for Streams {
     fn so_far(&self) -> String {
         format!(
             "{}: {} packets sent, {} not sent, {} duplicated, {} reordered",
-            plural(self.streams as f64, "complete stream", "complete streams"),
+            plural(self.streams as f64, "finished stream", "finished streams"),
             count(self.sent as f64),
             count(self.lost as f64),
             count(self.duplicated as f64),

@@ -23,7 +23,8 @@ const HELD_MAX: usize = 64;
 /// does not match the server's statement shows that the statement was wrong.
 const STRAGGLING: Duration = Duration::from_secs(1);
 
-/// Maximum distance of a first packet's timestamp from `rtptime`, if its number is not stated.
+/// Maximum time by which a first packet's timestamp is ahead of `rtptime`, if its number is not
+/// stated.
 const AHEAD: Duration = Duration::from_secs(10);
 
 /// Server's statement about the first packet of a new position (RFC 2326, 12.33).

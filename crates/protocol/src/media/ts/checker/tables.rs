@@ -35,8 +35,9 @@ const MAPS: usize = 8;
 /// Maximum number of audio streams of a programme that are kept.
 const SOUNDS: usize = 8;
 
-/// The programme of a stream that is watched: the first one in the association whose map arrives
-/// and names video or audio. An association may list programmes that are off the air.
+/// The programme of a stream that is watched: of those in the association, the one whose map is the
+/// first to arrive that names video or audio. An association may list programmes that are off the
+/// air.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     association: Section,

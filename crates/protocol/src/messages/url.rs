@@ -164,7 +164,7 @@ mod tests {
             ("tcp://h:70000", "65535"),
             ("tcp://h:1/a", "path"),
             ("unix://run/a", "absolute"),
-            ("ws://h a", "blank"),
+            ("ws://h a", "space"),
         ] {
             let error = Target::parse(url)
                 .expect_err("it leads nowhere")

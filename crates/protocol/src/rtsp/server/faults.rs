@@ -321,7 +321,7 @@ mod tests {
             ("loss-burst=1%", "x5"),
             ("reorder=1%x0", "1 to 1000"),
             ("jitter=5", "unit"),
-            ("delay=2h", "at most"),
+            ("delay=2h", "maximum delay"),
             ("stall=2s", "10s+2s"),
             ("refuse=setup", "status"),
             ("refuse=sitzup:400", "options, describe"),

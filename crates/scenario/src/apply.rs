@@ -1,4 +1,4 @@
-//! Puts single settings over the tree of a scenario file.
+//! Applies single settings to the tree of a scenario file.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::tester::{HealthKeys, TesterKeys};
 use crate::{section, yaml};
 use measure::nearest::{nearest, suggest};
 
-/// The most places that a path may name.
+/// Maximum number of keys in a path.
 pub(crate) const MAX_PLACES: usize = 32;
 
 impl Overrides {
-    /// Puts everything over `root`.
+    /// Applies all settings to `root`. Later ones win: environment, `--set`, options.
     pub(crate) fn apply(&self, root: &mut Node, problems: &mut Vec<Problem>) {
         for (name, value) in &self.environment {
             let source = SourceText::new(
@@ -74,7 +74,7 @@ impl Overrides {
         }
     }
 
-    /// A variable that sets no key, with the nearest one that does.
+    /// Returns the problem of a variable that sets no key, with the nearest known variable as help.
     fn unknown_variable(&self, root: &Node, name: &str, path: &str, at: &Place) -> Problem {
         let nested = |outer: &str, keys: &[&str]| -> Vec<String> {
             keys.iter().map(|key| format!("{outer}__{key}")).collect()
@@ -104,7 +104,7 @@ impl Overrides {
                 near.to_uppercase()
             ),
             None => format!(
-                "a variable is a key in capitals, with two underscores for each dot, such as \
+                "write a key in capitals, with two underscores for each dot, such as \
                  `{ENVIRONMENT_PREFIX}TESTER__RECEIVE`; unset `{name}` if it is not meant for this program"
             ),
         };
@@ -137,14 +137,14 @@ impl Overrides {
     }
 }
 
-/// A value from an option of the command line, with the option as its origin.
+/// Creates the value of a command-line option, with the option as its origin.
 pub(crate) fn option(name: &str, value: &str) -> Node {
     let source = SourceText::new(SourceKind::Option, name, format!("{name} {value}"));
     let origin = Origin::new(&source, name.len() + 1, usize::MAX);
     Node::scalar(value, origin)
 }
 
-/// Part of a path and where it stands.
+/// A key of a path and its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) key: String,
@@ -178,7 +178,7 @@ fn apply_one(
     put(root, places, value, "")
 }
 
-/// Puts `value` where the path leads, making mappings on the way.
+/// Sets the value at a path and creates missing mappings.
 pub(crate) fn put(
     node: &mut Node,
     places: &[Place],
@@ -207,11 +207,11 @@ pub(crate) fn put(
                 return Err(Problem::new(
                     &place.origin,
                     format!(
-                        "`{path}` is a list of {count}, and has no `{}`",
+                        "`{path}` is a list of {count}, and has no item `{}`",
                         shown(&place.key)
                     ),
                 )
-                .help(format!("its items are numbered from 0; {count} adds one")));
+                .help(format!("items are numbered from 0; {count} adds one")));
             };
             if index == count {
                 items.push(Node {
@@ -230,7 +230,7 @@ pub(crate) fn put(
             };
             let index = entries.iter().position(|entry| entry.key == place.key);
             if rest.is_empty() && value.value == Value::Null {
-                // `duration=` takes the key out.
+                // `duration=` removes the key.
                 if let Some(index) = index {
                     entries.remove(index);
                 }
@@ -238,7 +238,7 @@ pub(crate) fn put(
             }
             let index = match index {
                 Some(index) => index,
-                // A population out of nothing would only be said to miss everything.
+                // An unknown population would only be reported to lack its required keys.
                 None if path == "clients" && !entries.is_empty() && !rest.is_empty() => {
                     return Err(Problem::new(
                         &place.origin,
@@ -263,7 +263,7 @@ pub(crate) fn put(
         Value::Scalar { .. } => Err(Problem::new(
             &place.origin,
             format!(
-                "`{path}` is {}, and has no `{}`",
+                "`{path}` is {}, and has no key `{}`",
                 node.kind(),
                 shown(&place.key)
             ),

@@ -1,4 +1,4 @@
-//! What `vary` names: keys with the values they take, and cases of which each sets several keys.
+//! Axes of a series (`vary`): keys with their values, and cases that each set several keys.
 
 use serde::Deserialize;
 
@@ -11,13 +11,13 @@ use crate::node::{Entry, Node, Value, shown};
 use crate::section::{self, Key, Raw};
 use crate::source::{Origin, SourceKind};
 
-/// The most keys that are varied in one series.
+/// Maximum number of axes of a series.
 const MAX_KEYS: usize = 16;
 
-/// The keys that make a series of a scenario.
+/// Keys that turn a scenario into a series.
 pub(crate) const KEYS: [&str; 4] = ["vary", "find", "settle", "stop_at"];
 
-/// The key under `vary` that has cases, and what a case is called among what is varied.
+/// Key of the cases under `vary`, and the name of their axis.
 const CASES: &str = "cases";
 const CASE: &str = "case";
 
@@ -26,28 +26,27 @@ const CASES_FORM: &str = "write each case with its name and the keys that it set
 
 const FORM: &str = "write each key with the values it takes, such as `vary: {clients.viewers.load.clients: [50, 100]}`";
 
-/// A key and the values it takes, or cases of which each sets several keys.
+/// A varied key with its values, or a list of cases.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     /// The dotted key, or [`CASE`].
     pub(crate) key: String,
     pub(crate) values: Vec<Choice>,
-    /// Where it was written.
     pub(crate) origin: Origin,
 }
 
-/// One of the values that an axis takes.
+/// One value of an axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
-    /// What was written for it.
+    /// Value as written.
     pub(crate) node: Node,
-    /// What it is called, where it is a case.
+    /// Name of a case; `None` for a plain value.
     name: Option<String>,
-    /// What it sets: one key, or those of a case.
+    /// One assignment of a key, or several of a case.
     pub(crate) sets: Vec<Assignment>,
 }
 
-/// A key, and what it is set to.
+/// A key and the value that it is set to.
 #[derive(Clone, Debug)]
 pub(crate) struct Assignment {
     key: String,
@@ -68,7 +67,7 @@ const CASE_FORMS: &[Form] = &[(
     &[("name", CASES_FORM), ("set", CASES_FORM)],
 )];
 
-/// Whether a place is within what was written for a node.
+/// Returns `true` if `origin` lies within the text of `node`.
 pub(crate) fn within(node: &Node, origin: &Origin) -> bool {
     node.origin.contains(origin)
         || match &node.value {
@@ -80,7 +79,7 @@ pub(crate) fn within(node: &Node, origin: &Origin) -> bool {
         }
 }
 
-/// The axes that `vary` names.
+/// Reads the axes of `vary`.
 pub(crate) fn axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis> {
     let Value::Map(entries) = &entry.node.value else {
         problems.push(wrong_type(&entry.node, "vary", "a mapping").help(FORM));
@@ -112,22 +111,22 @@ pub(crate) fn axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis> {
                 Problem::new(
                     &axis.origin,
                     format!(
-                        "`{}` is varied with `{}` already",
+                        "`{}` is already varied with `{}`",
                         shown(&own),
                         shown(&others)
                     ),
                 )
                 .label("and again here")
                 .other(&other.origin, "first here")
-                .help("take one of them out"),
+                .help("remove one of them"),
             );
         }
     }
     axes
 }
 
-/// Every list is a key's values; mappings on the way are part of the key, as `--set vary.KEY=[...]`
-/// makes them.
+/// Adds an axis for every list. Enclosing mappings are part of the key, as `--set vary.KEY=[...]`
+/// creates them.
 fn flatten(entries: &[Entry], above: &[Place], axes: &mut Vec<Axis>, problems: &mut Vec<Problem>) {
     for entry in entries {
         let mut path = above.to_vec();
@@ -165,7 +164,7 @@ fn flatten(entries: &[Entry], above: &[Place], axes: &mut Vec<Axis>, problems: &
                     key: key.clone(),
                     origin: entry.key_origin.clone(),
                 };
-                // A setting of the command line or the environment takes the place of the file's.
+                // A setting of the command line or the environment replaces that of the file.
                 let known = axes.iter_mut().find(|known| known.key == axis.key);
                 match known {
                     Some(known) if axis.origin.source.kind != SourceKind::File => {
@@ -193,7 +192,7 @@ fn flatten(entries: &[Entry], above: &[Place], axes: &mut Vec<Axis>, problems: &
     }
 }
 
-/// Whether a key is one that all runs of a series share, which is said.
+/// Returns `true` and reports a problem if a key belongs to the whole series.
 fn is_of_the_series(path: &[Place], problems: &mut Vec<Problem>) -> bool {
     let Some(first) = path.first() else {
         return false;
@@ -203,18 +202,18 @@ fn is_of_the_series(path: &[Place], problems: &mut Vec<Problem>) -> bool {
     if is {
         problems.push(
             Problem::new(&first.origin, format!("`{key}` cannot be varied"))
-                .help("it is the same for all runs of a series; vary what one run is told"),
+                .help("all runs of a series share it; vary a key of a single run"),
         );
     }
     is
 }
 
-/// Whether setting one of two keys sets the other too.
+/// Returns `true` if setting one of two keys also sets the other.
 fn overlap(one: &str, other: &str) -> bool {
     one == other || one.starts_with(&format!("{other}.")) || other.starts_with(&format!("{one}."))
 }
 
-/// The cases of a series, each a name and what it sets.
+/// Reads the cases of a series, each with a name and assignments.
 fn cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
     let items = match &entry.node.value {
         Value::List(items) if !items.is_empty() => items,
@@ -235,10 +234,10 @@ fn cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
             .iter()
             .find(|other| other.name.as_ref() == Some(&name))
         {
-            let text = format!("there are two cases `{}`", shown(&name));
-            let problem = Problem::new(&item.origin, text).other(&other.node.origin, "the first");
+            let text = format!("two cases have the name `{}`", shown(&name));
+            let problem = Problem::new(&item.origin, text).other(&other.node.origin, "first here");
             problems.push(
-                problem.help("tables could not tell them apart: give each a name of its own"),
+                problem.help("give each case its own name, so that tables can distinguish them"),
             );
         }
         values.push(Choice {
@@ -254,7 +253,7 @@ fn cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
     })
 }
 
-/// What a case sets: dotted keys and their values.
+/// Reads the assignments of a case: dotted keys and their values.
 fn sets(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec<Assignment> {
     let entries = match &set.node.value {
         Value::Map(entries) if !entries.is_empty() => entries,
@@ -278,11 +277,11 @@ fn sets(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec<Assignment>
         let key = keys.join(".");
         if let Some(other) = found.iter().find(|other| overlap(&other.key, &key)) {
             let text = format!(
-                "`{}` is set with `{}` already",
+                "`{}` is already set with `{}`",
                 shown(&key),
                 shown(&other.key)
             );
-            problems.push(Problem::new(&entry.key_origin, text).help("take one of them out"));
+            problems.push(Problem::new(&entry.key_origin, text).help("remove one of them"));
         }
         found.push(Assignment {
             key,
@@ -293,10 +292,10 @@ fn sets(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec<Assignment>
     found
 }
 
-/// The parts of a dotted key, each with its place.
+/// Splits a dotted key into its parts, each with its origin.
 fn places(entry: &Entry) -> Vec<Place> {
     let origin = &entry.key_origin;
-    // Quotes stand before it, and escapes leave no place for a part.
+    // The key may follow a quote. If it has escapes, each part gets the origin of the whole key.
     let begin = origin.text().find(&entry.key);
     let mut at = 0;
     entry
@@ -316,7 +315,7 @@ fn places(entry: &Entry) -> Vec<Place> {
         .collect()
 }
 
-/// A key that is varied and set from outside: one of them would win without a word.
+/// Reports a key that is varied and also set outside the file: one value would win silently.
 pub(crate) fn set_elsewhere(axis: &Axis, root: &Node) -> Option<Problem> {
     axis.sets().find_map(|set| set_outside(set, root))
 }
@@ -338,16 +337,16 @@ fn set_outside(set: &Assignment, root: &Node) -> Option<Problem> {
     Some(
         Problem::new(
             origin,
-            format!("`{}` is varied, and set here", shown(&set.key)),
+            format!("`{}` is varied, and also set here", shown(&set.key)),
         )
         .help(
-            "for one run with this value, take the rest out: `--set vary=`; for other values, \
+            "for a single run with this value, remove the series: `--set vary=`; for other values, \
              set those: `--set vary.KEY=[...]`",
         ),
     )
 }
 
-/// The place of what does not come from the file.
+/// Returns the first origin within `node` that is not the scenario file.
 fn outside(node: &Node) -> Option<&Origin> {
     if node.origin.source.kind != SourceKind::File {
         return Some(&node.origin);
@@ -360,8 +359,8 @@ fn outside(node: &Node) -> Option<&Origin> {
 }
 
 impl Axis {
-    /// One of its values as tables, file names and the index show it. Secrets are numbered, so that
-    /// runs can still be told apart.
+    /// Returns the display text of a value for tables, file names and the index. Secrets are
+    /// numbered, so that runs can be distinguished.
     pub(crate) fn shown(&self, value: &Choice) -> String {
         if let Some(name) = &value.name {
             return shown(&mask_text(name));
@@ -376,7 +375,7 @@ impl Axis {
         value_text(&value.node, &self.key)
     }
 
-    /// The same, and of a case what it sets.
+    /// Returns the display text of a value; for a case, with its assignments.
     pub(crate) fn line(&self, value: &Choice) -> String {
         let line = self.shown(value);
         if value.name.is_none() {
@@ -389,13 +388,13 @@ impl Axis {
         format!("{line} ({})", sets.join(", "))
     }
 
-    /// All that any of its values sets.
+    /// Returns the assignments of all values.
     fn sets(&self) -> impl Iterator<Item = &Assignment> {
         self.values.iter().flat_map(|value| &value.sets)
     }
 }
 
-/// A value of that dotted key in one line, without secrets.
+/// Formats a value of the dotted key `key` in one line, with masked secrets.
 fn value_text(node: &Node, key: &str) -> String {
     let text = match &node.value {
         Value::Null => "-".to_owned(),
@@ -408,7 +407,7 @@ fn value_text(node: &Node, key: &str) -> String {
                 .enumerate()
                 .map(|(index, item)| value_text(item, &format!("{key}.{index}")))
                 .collect();
-            // Those of a command: an option's value is the next word.
+            // In a command, the word after an option can be a secret.
             let items = match key {
                 "server.command" => mask_command(&items),
                 _ => items,

@@ -1,4 +1,4 @@
-//! What is known while a section is read, and what was found wrong in it.
+//! State of reading a section, with the problems found so far.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,25 +7,25 @@ use crate::fields::unknown_keys;
 use crate::node::Node;
 use crate::source::Origin;
 
-/// How the value of a type is written: the type's name in the code, the help, and the keys that it
-/// must have, each with how it is written.
+/// Syntax of a type's values: the type's name in the code, the help text, and the required keys,
+/// each with its help text.
 pub(crate) type Form = (
     &'static str,
     &'static str,
     &'static [(&'static str, &'static str)],
 );
 
-/// What is known and found while a section is read.
+/// State of reading a section.
 pub(crate) struct Collector {
     forms: &'static [Form],
-    /// The dotted path of the value that is being read.
+    /// Dotted path of the value being read.
     path: RefCell<String>,
     problems: RefCell<Vec<Problem>>,
-    /// How long that of the whole section is.
+    /// Length of the section's own path.
     outermost: usize,
-    /// Whether other keys of the outermost mapping are somebody else's.
+    /// True if other readers handle further keys of the outermost mapping.
     open: bool,
-    /// The keys of the outermost mapping.
+    /// Keys of the outermost mapping.
     keys: Cell<&'static [&'static str]>,
 }
 
@@ -41,22 +41,21 @@ impl Collector {
         }
     }
 
-    /// The dotted path of the value that is being read.
+    /// Returns the dotted path of the value being read.
     pub(crate) fn path(&self) -> String {
         self.path.borrow().clone()
     }
 
-    /// The keys of the outermost mapping, once it was read.
+    /// Returns the keys of the outermost mapping, once it has been read.
     pub(crate) fn keys(&self) -> &'static [&'static str] {
         self.keys.get()
     }
 
-    /// What was found wrong.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         self.problems.into_inner()
     }
 
-    /// How a value of the type of that name is written.
+    /// Returns the syntax of the type of that name.
     pub(crate) fn form(&self, name: &str) -> Form {
         let found = self.forms.iter().find(|form| form.0 == name);
         found.copied().unwrap_or_default()
@@ -66,7 +65,7 @@ impl Collector {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// Reads the value of a key.
+    /// Calls `read` with the path extended by `key`.
     pub(crate) fn inside<T>(&self, key: &str, read: impl FnOnce() -> T) -> T {
         let length = self.path.borrow().len();
         self.path.replace_with(|path| join(path, key));
@@ -79,7 +78,7 @@ impl Collector {
         self.push(no_value(key, &self.path.borrow()));
     }
 
-    /// Reports what a mapping needs and has not.
+    /// Reports required keys that a mapping lacks.
     pub(crate) fn needs(&self, node: &Node, needs: &[(&str, &str)]) {
         for (key, how) in needs {
             if node.entry(key).is_none() {
@@ -93,7 +92,7 @@ impl Collector {
         }
     }
 
-    /// Reports every key that is none of `known`.
+    /// Reports every key that is not in `known`.
     pub(crate) fn unknown(&self, node: &Node, known: &'static [&'static str]) {
         if self.path.borrow().len() == self.outermost {
             self.keys.set(known);
@@ -110,7 +109,7 @@ impl Collector {
     }
 }
 
-/// The dotted path of a key in a mapping; the path of the outermost is empty.
+/// Joins a path and a key with a dot; the outermost path is empty.
 pub(crate) fn join(path: &str, key: &str) -> String {
     match path {
         "" => key.to_owned(),
@@ -118,8 +117,8 @@ pub(crate) fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// The problem that the key at `path` has no value.
+/// Returns the problem of a key without a value.
 pub(crate) fn no_value(key: &Origin, path: &str) -> Problem {
     Problem::new(key, format!("`{path}` has no value"))
-        .help("write one after the colon, or take the key out")
+        .help("write one after the colon, or remove the key")
 }

@@ -1,4 +1,4 @@
-//! What a scenario will do and need, before it does.
+//! Description of a run before it starts: its plan and the resources that it needs.
 
 use std::time::Duration;
 
@@ -14,57 +14,57 @@ use crate::masking::mask_command;
 use crate::model::{Leave, Population, Ready, Scenario, ServerStart, Tester};
 use crate::sources;
 
-/// What a run of a scenario will do and need.
+/// Plan of a run and the resources that it needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Description {
-    /// What each population will do and need, in the scenario's order.
+    /// Plans of the populations, in the scenario's order.
     pub populations: Vec<PopulationPlan>,
-    /// The most clients that are wanted at a time, over all populations.
+    /// Sum of the maximum numbers of clients of all populations.
     pub clients_max: u64,
-    /// How many file descriptors the clients need at most.
+    /// Maximum number of file descriptors that the clients need.
     pub file_descriptors: u64,
-    /// How many UDP ports the clients need at most.
+    /// Maximum number of UDP ports that the clients need.
     pub udp_ports: u64,
-    /// When the run is over, its clean end not counted; none where that is for the media to say.
+    /// End of the run, without the graceful shutdown. `None` if the plan alone does not determine
+    /// it.
     pub ends: Option<Duration>,
     lines: Vec<String>,
 }
 
-/// What one population will do and need.
+/// Plan of a population and the resources that it needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PopulationPlan {
-    /// Its name.
     pub name: String,
-    /// What it speaks.
+    /// Name of the protocol.
     pub protocol: &'static str,
-    /// How many URLs its clients pick from.
+    /// Number of URLs that its clients choose from.
     pub urls: usize,
-    /// The most clients that are wanted at a time.
+    /// Maximum number of clients at a time.
     pub clients_max: u64,
-    /// How many clients are wanted, at each point where the plan changes its direction.
+    /// Number of clients at each time at which the plan changes direction.
     pub levels: Vec<(Duration, u64)>,
-    /// How many file descriptors its clients need at most.
+    /// Maximum number of file descriptors that its clients need.
     pub file_descriptors: u64,
-    /// How many UDP ports its clients need at most.
+    /// Maximum number of UDP ports that its clients need.
     pub udp_ports: u64,
-    /// Whether its media comes from multicast groups, by sockets that its clients share.
+    /// True if its media comes from multicast groups, through sockets that its clients share.
     pub multicast: bool,
-    /// Whether its clients send or receive media.
+    /// True if its clients send or receive media.
     pub media: bool,
-    /// Whether its media comes by UDP sockets that its clients read themselves, so that no ring
-    /// shows it.
+    /// True if its clients read their media from UDP sockets themselves, so that no packet ring
+    /// sees it.
     pub by_sockets: bool,
 }
 
 impl Description {
-    /// The same in sentences, one a line.
+    /// Returns the description as sentences, one per line.
     pub fn lines(&self) -> &[String] {
         &self.lines
     }
 }
 
 impl Scenario {
-    /// What a run will do and need.
+    /// Describes what a run will do and need.
     pub fn describe(&self) -> Description {
         let all = self.populations.iter().map(|own| own.load.clients_max());
         let all = all.fold(0u64, u64::saturating_add);
@@ -89,7 +89,7 @@ impl Scenario {
         description
     }
 
-    /// When the run is over where the plan alone says so.
+    /// Returns the end of the run if the plan alone determines it.
     fn ends(&self) -> Option<Duration> {
         if self.duration.is_some() {
             return self.duration;
@@ -119,14 +119,17 @@ impl Scenario {
                 ServerStart::Command(words) => {
                     format!("server: runs {}", mask_command(words).join(" "))
                 }
-                ServerStart::Observe { pid } => format!("server: watches process {pid}"),
+                ServerStart::Observe { pid } => format!("server: observes process {pid}"),
                 ServerStart::Exporters { node, process, .. } => {
                     let urls: Vec<&str> = [node, process]
                         .into_iter()
                         .flatten()
                         .map(String::as_str)
                         .collect();
-                    format!("server: on another machine, as {} tell", urls.join(" and "))
+                    format!(
+                        "server: on another machine, observed through {}",
+                        urls.join(" and ")
+                    )
                 }
             });
             if let Some(ready) = &server.ready {
@@ -157,11 +160,11 @@ impl Scenario {
         }
         lines.extend(self.network.line().map(str::to_owned));
         if let Some(congestion) = &self.congestion {
-            lines.push(format!("network: TCP's congestion control: {congestion}"));
+            lines.push(format!("network: TCP congestion control {congestion}"));
         }
         for placed in self.links() {
             let whose = match placed.population {
-                Some(population) => format!("{population} alone, to "),
+                Some(population) => format!("between clients of {population} and "),
                 None => "between clients and ".to_owned(),
             };
             lines.push(format!("link: {whose}the server: {}", placed.link.line()));
@@ -183,7 +186,7 @@ impl Scenario {
             let urls = population.urls.len();
             if population.config.publishes() && population.load.clients_max() > urls as u64 {
                 lines.push(format!(
-                    "{}: more clients than its {urls} URLs: servers take one publisher of each",
+                    "{}: more clients than its {urls} URLs: servers accept one publisher of each",
                     population.name
                 ));
             }
@@ -194,7 +197,7 @@ impl Scenario {
                 ));
             } else if waited > 0 {
                 lines.push(format!(
-                    "{}: {waited} of their {} URLs are published by this scenario; who asks for one waits until it is",
+                    "{}: {waited} of their {} URLs are published by this scenario; their clients wait for the publisher",
                     population.name,
                     population.urls.len()
                 ));
@@ -203,8 +206,8 @@ impl Scenario {
         for (population, golden) in self.golden() {
             let (name, number) = (&population.name, golden.chromium);
             lines.push(format!(
-                "{name}: {number} headless Chromium beside its clients, which are not among them; \
-                 figures are those of {}",
+                "{name}: {number} headless Chromium, in addition to its clients; \
+                 their figures are those of {}",
                 browser::subject(name)
             ));
         }
@@ -239,7 +242,7 @@ impl Scenario {
         lines.push(self.end_line(description.ends));
         if !self.warm_up.is_zero() {
             lines.push(format!(
-                "warm-up: the first {} do not count, but for how many clients there were and failed",
+                "warm-up: the first {} count only for the numbers of clients and of failures",
                 TimeSpan(self.warm_up)
             ));
         }
@@ -250,7 +253,7 @@ impl Scenario {
         let mut groups = description.populations.iter().filter(|plan| plan.multicast);
         if groups.next().is_some() {
             lines.push(
-                "needs: 2 more file descriptors for each multicast group on each worker; its media is read by sockets, \
+                "needs: 2 more file descriptors for each multicast group on each worker; sockets read its media \
                  once for all clients"
                     .to_owned(),
             );
@@ -262,7 +265,7 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// When the run ends, in words.
+    /// Describes when the run ends.
     fn end_line(&self, ends: Option<Duration>) -> String {
         let populations = &self.populations;
         let media = populations.iter().all(|one| one.config.stays().is_none());
@@ -287,7 +290,7 @@ impl Scenario {
     }
 }
 
-/// What a population needs of a run that has so many clients in all.
+/// Plans a population of a run that has `all` clients in total.
 fn plan(population: &Population, all: u64) -> PopulationPlan {
     let clients_max = population.load.clients_max();
     let config = &population.config;
@@ -307,7 +310,7 @@ fn plan(population: &Population, all: u64) -> PopulationPlan {
     }
 }
 
-/// The corners of the plan.
+/// Returns the number of clients at each turning point of the plan.
 fn levels(population: &Population) -> Vec<(Duration, u64)> {
     let load = &population.load;
     let at = |time: Duration| (time, wanted(load, Time::from_start(time)));
@@ -341,7 +344,7 @@ fn tester_lines(tester: &Tester) -> Vec<String> {
         .collect();
     vec![
         format!(
-            "tester: receives by {}, with {} for each media socket and a ring of {} for each worker; priority {}",
+            "tester: receive {}, with {} for each media socket and a ring of {} for each worker; priority {}",
             tester.receive.name(),
             Size(tester.receive_buffer),
             Size(tester.ring),
@@ -351,7 +354,7 @@ fn tester_lines(tester: &Tester) -> Vec<String> {
     ]
 }
 
-/// Describes a population of a run that has a duration or not.
+/// Describes a population of a run with or without a `duration`.
 fn population_lines(
     population: &Population,
     plan: &PopulationPlan,
@@ -369,7 +372,7 @@ fn population_lines(
             TimeSpan(population.load.ends().unwrap_or_default())
         ),
         Shape::Stages(_) => {
-            // A long list says no more than its beginning.
+            // The beginning of a long list is enough.
             let shown = plan.levels.iter().take(12);
             let mut levels: Vec<String> = shown
                 .map(|(time, level)| format!("{level} at {}", TimeSpan(*time)))
@@ -382,13 +385,14 @@ fn population_lines(
         Shape::Arrivals {
             per_second,
             max_clients,
-        } => format!("{per_second} clients arrive a second, at most {max_clients} at a time"),
+        } => format!("{per_second} clients arrive per second, at most {max_clients} at a time"),
     };
     let leave = match population.leave {
         Leave::WithRun if has_duration => {
             let stays = population.config.stays();
-            stays
-                .unwrap_or_else(|| "stay until the run ends, or media of a known length".to_owned())
+            stays.unwrap_or_else(|| {
+                "stay until the run ends, or their media, if its length is known".to_owned()
+            })
         }
         Leave::WithRun | Leave::AtEnd => {
             let stays = population.config.stays();
@@ -397,7 +401,7 @@ fn population_lines(
         Leave::After(time) => format!("leave after {}", TimeSpan(time)),
     };
     let rejoin = if population.load.rejoin {
-        ", and others take their place"
+        ", and others replace them"
     } else {
         ""
     };
@@ -409,7 +413,7 @@ fn population_lines(
     let mut lines = vec![
         format!("{name}: {how}; they {leave}{rejoin}"),
         match population.config.publishes() {
-            true => format!("{name}: publish by {} to {urls}", plan.protocol),
+            true => format!("{name}: publish over {} to {urls}", plan.protocol),
             false if !plan.media => format!("{name}: {} to {urls}", plan.protocol),
             false => format!("{name}: {} from {urls}", plan.protocol),
         },
@@ -418,7 +422,7 @@ fn population_lines(
         let to = match (media.receiver, media.address) {
             (Some(receiver), _) => format!("the receiver {receiver}"),
             (None, Some(address)) => format!("{address}"),
-            (None, None) => "where requests come from".to_owned(),
+            (None, None) => "the address of the requests".to_owned(),
         };
         let ports = media
             .ports

@@ -1,4 +1,4 @@
-//! An emulated link between clients and server, as a scenario has it.
+//! The emulated link of a scenario.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,29 +7,29 @@ use std::path::{Path, PathBuf};
 use link::{Course, LinkConfig};
 use serde::Serialize;
 
-/// The longest packet that passes, unless the scenario says otherwise: 1,500 bytes.
+/// Default MTU of a link: 1,500 bytes, IP header included.
 pub const DEFAULT_MTU: u16 = 1500;
 
-/// The largest trace that is read, in bytes.
+/// Maximum size of a trace, in bytes.
 const MOST_TRACE: u64 = 16 << 20;
 
 /// An emulated link between clients and server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Link {
-    /// What it does. With a trace it has no stages of its own.
+    /// Settings of the link. With a trace it has no stages.
     #[serde(flatten)]
     pub config: LinkConfig,
-    /// The file that says how it changes over time. Default: none.
+    /// File with changes over time. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
 }
 
 impl Link {
-    /// What each direction does: from the clients to the server, and back. Reads the trace, where
-    /// there is one.
+    /// Returns the settings and changes of each direction: from the clients to the server, and
+    /// back. Reads the trace, if any.
     ///
     /// # Errors
-    /// The trace cannot be read, or what cannot be, in words.
+    /// If the trace cannot be read or the settings are invalid, the reason.
     pub fn courses(&self) -> Result<[Course; 2], String> {
         let Some(path) = &self.trace else {
             return self.config.courses();
@@ -44,12 +44,12 @@ impl Link {
         .courses()
     }
 
-    /// The longest packet that passes, in bytes with its IP header. Default: [`DEFAULT_MTU`].
+    /// Returns the maximum packet size in bytes, IP header included. Default: [`DEFAULT_MTU`].
     pub fn mtu(&self) -> u16 {
         self.config.mtu.unwrap_or(DEFAULT_MTU)
     }
 
-    /// What it does, in words.
+    /// Describes the link in one line.
     pub fn line(&self) -> String {
         let line = self.config.line();
         match &self.trace {

@@ -1,6 +1,6 @@
-//! An entry of the catalogue of servers: one YAML file that says how a server is started.
+//! A server entry of the catalogue: a YAML file that describes how a server is started.
 //!
-//! It is read as a scenario is: what is not known is an error at its place. Texts hold
+//! An entry is read like a scenario: an unknown key is an error with its position. Texts contain
 //! placeholders, such as `{port}`, which are filled in when the server is started
 //! ([`ServerEntry::fill`]).
 
@@ -25,89 +25,88 @@ use protocol::server_counters;
 
 pub use fill::{Filled, Values};
 
-/// How a known server is started, in plain data. Made by [`ServerEntry::parse`] and
+/// How a known server is started, as plain data. Created by [`ServerEntry::parse`] and
 /// [`ServerEntry::load`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerEntry {
-    /// Its name, as in `launch: NAME`: that of its file.
+    /// Name, as in `launch: NAME`: the file name without its extension.
     pub name: String,
-    /// What it is, in one line.
+    /// Description in one line.
     pub summary: String,
-    /// What clients can speak to it: names of protocols, such as `rtsp`. At least one.
+    /// Names of the protocols that it serves, such as `rtsp`. At least one.
     pub protocols: Vec<String>,
-    /// The programs that can be it, best first: each a name that is looked for in PATH, or a path.
+    /// Candidate programs, best first: names to look up in PATH, or paths.
     pub programs: Vec<String>,
-    /// A command that ends with 0 where all that it needs is installed. Default: that the program
-    /// is there is enough.
+    /// Command that exits with 0 if all dependencies are installed. Default: none; an existing
+    /// program is enough.
     pub probe: Option<Vec<String>>,
-    /// The program and its arguments, with placeholders.
+    /// Program and arguments, with placeholders.
     pub command: Vec<String>,
     /// Variables added to its environment, with placeholders.
     pub environment: Vec<(String, String)>,
-    /// Its configuration file. Default: none.
+    /// Configuration file. Default: none.
     pub config: Option<ConfigFile>,
-    /// How it is asked what it counts itself: on port `{admin_port}` of this machine, with the
-    /// secret `{secret}`. Default: it is not.
+    /// Interface to its own counters, on port `{admin_port}` of this machine with the secret
+    /// `{secret}`. Default: none.
     pub counters: Option<server_counters::Kind>,
-    /// Regular expressions that tell a line of its log that is no complaint, whatever its words.
+    /// Regular expressions: a log line that matches one is not a complaint, whatever it contains.
     /// Default: none.
     pub log_ignore: Vec<String>,
-    /// What of clips it plays. Default: [`Use::No`].
+    /// Whether it plays clips. Default: [`Use::No`].
     pub clips: Use,
-    /// What it does with multicast groups. Default: [`Use::No`].
+    /// Whether it needs to know multicast groups. Default: [`Use::No`].
     pub groups: Use,
-    /// The TCP port that it listens on where nothing else is said.
+    /// Default port that it listens on, with the transport of its first protocol.
     pub port: u16,
-    /// How it shows that it is ready. Default: [`EntryReady::Port`].
+    /// Readiness condition. Default: [`EntryReady::Port`].
     pub ready: EntryReady,
-    /// It refuses to be root: the scenario cannot say `user: root`. Default: no.
+    /// True if it refuses to run as root: a scenario cannot set `user: root`. Default: false.
     pub not_as_root: bool,
-    /// Why it keeps root where streamgauge has it. Default: it does not need root, and runs as user
-    /// 65534.
+    /// Reason why it keeps root if streamgauge has it. Default: none; it runs as user 65534.
     pub needs_root: Option<String>,
-    /// The URLs that it serves, with placeholders. At least one.
+    /// URLs that it serves, with placeholders. At least one.
     pub urls: Vec<String>,
-    /// How it is asked for its version. Default: nobody knows.
+    /// How its version is determined. Default: unknown.
     pub version: Option<Version>,
-    /// What to do where it is not installed.
+    /// How to install it.
     pub missing: String,
-    /// What to know before its figures are believed.
+    /// Facts to know before its figures are trusted.
     pub notes: Vec<String>,
-    /// The file, as it is written.
+    /// Text of the file.
     pub text: String,
 }
 
 /// A server's configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFile {
-    /// What the file is called. Default: `server.conf`.
+    /// File name. Default: `server.conf`.
     pub name: String,
-    /// What is in it, with placeholders.
+    /// Content, with placeholders.
     pub text: String,
 }
 
-/// Whether a server needs something that the scenario may say.
+/// Whether a server uses a setting of the scenario, such as `clips`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Use {
-    /// It has no use for it.
+    /// The setting is refused.
     #[default]
     No,
-    /// It takes it where it is there.
+    /// The setting is used if present.
     Optional,
-    /// It cannot be started without.
+    /// The server cannot start without the setting.
     Needed,
 }
 
 words!(Use: 3 { No = "no", Optional = "optional", Needed = "needed" });
 
-/// How a known server shows that it is ready. Whichever it is, the port must be its own.
+/// Readiness condition of a known server. In every case the server must also own its port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EntryReady {
-    /// It has its port and accepts a connection.
+    /// It owns its port and, with TCP, accepts a connection.
     #[default]
     Port,
-    /// It answers DESCRIBE of each of its URLs with 200 (RFC 2326, 10.2).
+    /// It answers the probe of each of its URLs: DESCRIBE with 200 for RTSP (RFC 2326, 10.2).
     Urls,
     /// It prints a line that contains this text.
     Line(String),
@@ -115,12 +114,12 @@ pub enum EntryReady {
     Pattern(String),
 }
 
-/// How a server is asked for its version.
+/// How the version of a server is determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// The program and its arguments; `{program}` is the only placeholder.
+    /// Program and arguments; `{program}` is the only placeholder.
     pub command: Vec<String>,
-    /// A regular expression. The version is its first group, or all that matched where it has none.
+    /// Regular expression. The version is its first group, or the whole match if it has no group.
     pub pattern: String,
 }
 
@@ -182,11 +181,11 @@ const FORMS: &[Form] = &[
         "EntryKeys",
         "",
         &[
-            ("summary", "say in a line what it is"),
+            ("summary", "describe it in one line"),
             ("protocols", "write `protocols: [rtsp]`"),
             ("program", "write `program: NAME`"),
             ("command", COMMAND_HELP),
-            ("port", "write the port it listens on by itself"),
+            ("port", "write the port that it listens on by default"),
             ("urls", "write `urls: [\"rtsp://{host}:{port}/live\"]`"),
             (
                 "missing",
@@ -216,25 +215,24 @@ const READY_HELP: &str = "write `ready: port`, `ready: urls`, `ready: {line: \"t
 const VERSION_HELP: &str =
     "write `version: {command: [\"{program}\", --version], pattern: \"version ([0-9.]+)\"}`";
 
-/// Something that is needed for one of the keys that must be there.
 const COMMAND_HELP: &str =
     "write the program and each argument as an item: `command: [\"{program}\", -p, \"{port}\"]`";
 
 impl ServerEntry {
-    /// Reads the file at `path`. The entry is called as the file is, without its ending.
+    /// Reads the file at `path`. The entry is named after the file, without its extension.
     ///
     /// # Errors
-    /// The file cannot be read, or something in it is wrong: each with line and column.
+    /// If the file cannot be read or has mistakes, each with line and column.
     pub fn load(path: &Path) -> Result<ServerEntry, ScenarioError> {
         let (shown, text) = open::read_as(path, WHAT)?;
         ServerEntry::parse(&shown, &text)
     }
 
-    /// Reads an entry from a text. `source_name` is what messages call it, and what its name is
-    /// taken from: a path, or a file's name.
+    /// Reads an entry from a string. `source_name` is a path or file name: messages show it, and
+    /// the entry is named after it.
     ///
     /// # Errors
-    /// Whatever is wrong in it, each with line and column.
+    /// All mistakes, each with line and column.
     pub fn parse(source_name: &str, text: &str) -> Result<ServerEntry, ScenarioError> {
         let source = SourceText::new(SourceKind::File, source_name, text);
         let root = yaml::parse(&source, 0)?;
@@ -247,7 +245,7 @@ impl ServerEntry {
     }
 }
 
-/// What messages call it as a whole.
+/// Type of the document in messages.
 const WHAT: &str = "server entry";
 
 impl fmt::Display for ServerEntry {
@@ -265,7 +263,7 @@ fn read(
     if !matches!(root.value, Value::Map(_)) {
         let problem = Problem::new(
             &root.origin,
-            format!("a {WHAT} must be a mapping, and is {}", root.kind()),
+            format!("a {WHAT} must be a mapping, but is {}", root.kind()),
         );
         problems.push(problem.help("write `summary: ...`, `command: [...]` and so on"));
         return None;
@@ -320,7 +318,7 @@ fn read(
     Some(entry)
 }
 
-/// Why a server keeps root, in words: the reason stands in the list of servers.
+/// Checks the reason for keeping root, which the list of servers shows.
 fn needs_root(
     reason: String,
     node: &Node,
@@ -338,9 +336,9 @@ fn needs_root(
         problems.push(
             Problem::new(
                 &node.origin,
-                "`needs_root` and `not_as_root` do not go together",
+                "`needs_root` and `not_as_root` cannot be combined",
             )
-            .help("leave one of them out"),
+            .help("remove one of them"),
         );
         return None;
     }
@@ -359,14 +357,17 @@ fn name_of(source_name: &str, root: &Node, problems: &mut Vec<Problem>) -> Optio
         });
     if name.is_none() {
         problems.push(
-            Problem::new(&root.origin, "the file's name is no name for a server")
-                .help("call it by letters, digits, `-`, `_` and `.`, such as `my-relay.yaml`"),
+            Problem::new(
+                &root.origin,
+                "the file name is not a valid name of a server",
+            )
+            .help("use letters, digits, `-`, `_` and `.`, such as `my-relay.yaml`"),
         );
     }
     name
 }
 
-/// A list of texts, or one text. Never empty where nothing is wrong.
+/// Reads a list of strings, or one string. Reports an empty list and empty items.
 fn words(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<String> {
     let items = match &node.value {
         Value::List(items) => items.as_slice(),
@@ -388,7 +389,7 @@ fn words(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<String> {
         if word.is_empty() || word.contains('\0') {
             problems.push(Problem::new(
                 &item.origin,
-                format!("`{path}` has an item with nothing in it"),
+                format!("`{path}` has an item that is empty or contains NUL"),
             ));
         }
     }
@@ -403,7 +404,7 @@ fn command(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<String> 
     words(node, path, problems)
 }
 
-/// Variables and their values.
+/// Reads variables and their values.
 pub(crate) fn environment(
     node: &Node,
     path: &str,
@@ -418,7 +419,7 @@ pub(crate) fn environment(
         if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
             problems.push(Problem::new(
                 &entry.key_origin,
-                format!("`{}` is no name for a variable", shown(&entry.key)),
+                format!("`{}` is not a valid name of a variable", shown(&entry.key)),
             ));
         }
         let value = text(&entry.node, &join(path, &entry.key), problems);
@@ -443,9 +444,9 @@ fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<ConfigFile> {
         problems.push(
             Problem::new(
                 &entry.node.origin,
-                format!("`{}` is no name for a file", shown(name)),
+                format!("`{}` is not a valid file name", shown(name)),
             )
-            .help("it is written to a folder of the server's own: name it alone, without a path"),
+            .help("it is written to the server's own folder: write a name without a path"),
         );
     }
     Some(ConfigFile {
@@ -476,7 +477,7 @@ fn ready(node: &Node, problems: &mut Vec<Problem>) -> Option<EntryReady> {
     let one = line.is_some() != pattern.is_some();
     let mut given = node.entries().iter();
     if !one && given.all(|entry| known.contains(&entry.key.as_str())) {
-        let text = "`ready` must say one thing to wait for";
+        let text = "`ready` needs exactly one condition";
         problems.push(Problem::new(&node.origin, text).help(READY_HELP));
     }
     line.or(pattern)
@@ -492,7 +493,8 @@ fn version(keys: VersionKeys, node: &Node, problems: &mut Vec<Problem>) -> Optio
     })
 }
 
-/// Names every placeholder that there is none of, where it stands.
+/// Reports unknown placeholders at their position, and placeholders that are missing from the
+/// command.
 fn check_placeholders(entry: &ServerEntry, root: &Node, problems: &mut Vec<Problem>) {
     let Value::Map(entries) = &root.value else {
         return;
@@ -520,7 +522,7 @@ fn check_placeholders(entry: &ServerEntry, root: &Node, problems: &mut Vec<Probl
     };
     for name in ["admin_port", "secret"] {
         if entry.counters.is_some() && !uses(name) && !in_config(name) {
-            let text = format!("`counters` needs `{{{name}}}`, and nothing tells it to the server");
+            let text = format!("`counters` needs `{{{name}}}`, but the server does not get it");
             let problem = Problem::new(&root.origin, text).label("has `counters`");
             problems.push(problem.help("write it in `config`, `command` or `environment`"));
         }
@@ -539,7 +541,7 @@ fn check_placeholders(entry: &ServerEntry, root: &Node, problems: &mut Vec<Probl
         problems.push(
             Problem::new(
                 &root.origin,
-                "`command` names a configuration file: there is no `config`",
+                "`command` names a configuration file, but there is no `config`",
             )
             .label("has no `config`")
             .help("write what is in the file under `config: |`"),
@@ -557,7 +559,7 @@ fn placeholders(node: &Node, path: &str, known: &[&str], problems: &mut Vec<Prob
         }
         Value::Map(entries) => {
             for entry in entries {
-                // A regular expression has braces of its own.
+                // Braces of a regular expression are not placeholders.
                 if entry.key != "pattern" {
                     placeholders(&entry.node, path, known, problems);
                 }
@@ -566,19 +568,22 @@ fn placeholders(node: &Node, path: &str, known: &[&str], problems: &mut Vec<Prob
         Value::Scalar { text, .. } => {
             for (name, _) in fill::names(text) {
                 if !known.contains(&name) {
-                    // As the text is written where it is found again: escapes and blocks move it.
+                    // Position in the file, if the text is found there as it is: escapes and blocks
+                    // shift it.
                     let place = node.origin.text().find(&format!("{{{name}}}"));
                     let origin = place.map_or_else(
                         || node.origin.clone(),
                         |at| node.origin.part(at, name.len() + 2),
                     );
                     problems.push(
-                        Problem::new(&origin, format!("`{path}` knows no `{{{name}}}`")).help(
-                            format!(
-                                "{}; braces that are to stay are written doubled: `{{{{{name}}}}}`",
-                                suggest(name, known.iter().copied())
-                            ),
-                        ),
+                        Problem::new(
+                            &origin,
+                            format!("unknown placeholder `{{{name}}}` in `{path}`"),
+                        )
+                        .help(format!(
+                            "{}; write literal braces doubled: `{{{{{name}}}}}`",
+                            suggest(name, known.iter().copied())
+                        )),
                     );
                 }
             }

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario: every problem with its place, and how to mend it.
+//! Problems of a scenario, each with its position and advice.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,25 +9,25 @@ use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 use crate::masking::{mask_excerpt, mask_setting, mask_text};
 use crate::source::{Origin, SourceKind, SourceText};
 
-/// The most problems that one error carries.
+/// Maximum number of problems in one error.
 const MOST: usize = 20;
 
-/// Why a scenario was refused. Shows every problem found, each at its line and column.
+/// Reason why a scenario was refused: all problems found, each with line and column.
 #[derive(Debug)]
 pub struct ScenarioError {
-    /// What it is an error of, as messages call it.
+    /// Type of the document, such as `scenario`.
     what: &'static str,
     problems: Vec<Problem>,
 }
 
-/// One thing that is wrong with a scenario.
+/// One mistake in a scenario.
 #[derive(Clone)]
 pub struct Problem {
     message: String,
     help: Option<String>,
     label: Option<String>,
     origin: Option<Origin>,
-    // Boxed, as problems are handed up by value.
+    // Boxed, because problems are returned by value.
     other: Option<Box<(Origin, String)>>,
     code: Option<Box<NamedSource<Arc<str>>>>,
 }
@@ -35,7 +35,7 @@ pub struct Problem {
 impl Problem {
     pub(crate) fn new(origin: &Origin, message: impl Into<String>) -> Problem {
         let mut message = message.into();
-        // `--ramp 20: a unit is missing` need not quote the 20 again.
+        // `--ramp 20: a unit is missing` does not need to quote the 20 again.
         if origin.source.kind != SourceKind::File
             && let Some(rest) = message.strip_prefix(&format!("`{}`: ", origin.text()))
         {
@@ -51,7 +51,7 @@ impl Problem {
         }
     }
 
-    /// A problem of something that is not in any text.
+    /// Creates a problem that has no position in a text.
     pub(crate) fn nowhere(message: impl Into<String>) -> Problem {
         Problem {
             message: message.into(),
@@ -74,28 +74,28 @@ impl Problem {
         self
     }
 
-    /// A second place that matters, shown where it is in the same text.
+    /// Adds a second position, which is shown if it is in the same text.
     pub(crate) fn other(mut self, origin: &Origin, label: impl Into<String>) -> Problem {
         self.other = Some(Box::new((origin.clone(), label.into())));
         self
     }
 
-    /// What is wrong, in one sentence.
+    /// Returns the mistake in one sentence.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// How to mend it.
+    /// Returns advice on how to fix it.
     pub fn help_text(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// Where it is: `FILE:LINE:COLUMN`, the argument, or the environment variable.
+    /// Returns its position: `FILE:LINE:COLUMN`, the argument, or the environment variable.
     pub fn place(&self) -> Option<String> {
         self.origin.as_ref().map(Origin::to_string)
     }
 
-    /// Line and column, both from 1, where the place is in a file.
+    /// Returns line and column, both from 1; `None` if the position is not in a file.
     pub fn line_column(&self) -> Option<(usize, usize)> {
         let origin = self.origin.as_ref()?;
         (origin.source.kind == SourceKind::File).then(|| origin.source.line_column(origin.start))
@@ -105,12 +105,12 @@ impl Problem {
         self.origin.as_ref()
     }
 
-    /// Whether it says the same of the same place.
+    /// Returns `true` if message and position are equal.
     pub(crate) fn is_like(&self, other: &Problem) -> bool {
         self.message == other.message && self.origin == other.origin
     }
 
-    /// The same, after some words that say when.
+    /// Prefixes the message with a condition.
     pub(crate) fn with(mut self, when: &str) -> Problem {
         self.message.insert_str(0, when);
         self
@@ -123,10 +123,10 @@ impl Problem {
     }
 }
 
-/// The text as it may be shown, with everything at its place.
+/// Returns the text with masked secrets; all offsets stay the same.
 fn masked(source: &Arc<SourceText>) -> Arc<str> {
     thread_local! {
-        // Many problems of one text come one after another.
+        // Cache: consecutive problems often share a text.
         static LAST: RefCell<(Weak<SourceText>, Arc<str>)> = RefCell::new((Weak::new(), Arc::from("")));
     }
     LAST.with_borrow_mut(|last| {
@@ -152,12 +152,12 @@ fn named(source: &Arc<SourceText>) -> NamedSource<Arc<str>> {
 }
 
 impl ScenarioError {
-    /// An error with at least one problem; they are put in the order of the file.
+    /// Creates an error of at least one problem.
     pub(crate) fn new(problems: Vec<Problem>) -> ScenarioError {
         ScenarioError::of("scenario", problems)
     }
 
-    /// The same of something that is no scenario, and is read as one.
+    /// Creates an error of a document of another type. Problems are sorted by position.
     pub(crate) fn of(what: &'static str, mut problems: Vec<Problem>) -> ScenarioError {
         problems.sort_by_key(Problem::order);
         if problems.len() > MOST {
@@ -172,7 +172,7 @@ impl ScenarioError {
         self.problems
     }
 
-    /// What is wrong, in the order of the file. Never empty.
+    /// Returns the problems in the order of the file. Never empty.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -187,7 +187,7 @@ impl From<Problem> for ScenarioError {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
-            // The arrow over the snippet says file, line and column.
+            // The snippet shows file, line and column.
             Some(origin) if origin.source.kind != SourceKind::File => {
                 write!(f, "{origin}: {}", self.message)
             }
@@ -245,12 +245,7 @@ impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.problems.as_slice() {
             [one] => one.fmt(f),
-            several => write!(
-                f,
-                "{} things are wrong with the {}",
-                several.len(),
-                self.what
-            ),
+            several => write!(f, "{} problems in the {}", several.len(), self.what),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What is said of a key or value that is wrong, and texts.
+//! Problems of unknown keys and wrong types, and reading of strings.
 
 use crate::error::Problem;
 use crate::node::{Entry, Node, Value, shown};
 use measure::nearest::suggest;
 
-/// Reports every key of a mapping at `path` that is none of `known`.
+/// Reports every key of the mapping at `path` that is not in `known`.
 pub(crate) fn unknown_keys(node: &Node, path: &str, known: &[&str], problems: &mut Vec<Problem>) {
     let unknown = |entry: &&Entry| !known.contains(&entry.key.as_str());
     let unknown = node.entries().iter().filter(unknown);
@@ -37,7 +37,7 @@ pub(crate) fn wrong_type(node: &Node, path: &str, wanted: &str) -> Problem {
     };
     Problem::new(
         &node.origin,
-        format!("{subject} must be {wanted}, and is {}", node.kind()),
+        format!("{subject} must be {wanted}, but is {}", node.kind()),
     )
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn text(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Opti
     match &node.value {
         Value::Scalar { text, .. } => Some(text.clone()),
         _ => {
-            problems.push(wrong_type(node, path, "a text"));
+            problems.push(wrong_type(node, path, "a string"));
             None
         }
     }

@@ -1,4 +1,4 @@
-//! The real browsers beside the clients of a scenario.
+//! Golden browsers: real browsers that run together with the clients of a population.
 
 use protocol::browser::{self, Golden};
 
@@ -7,7 +7,7 @@ use crate::model::{Population, Scenario};
 use crate::node::Node;
 
 impl Scenario {
-    /// The populations that have browsers beside them, and how many.
+    /// Returns the populations that have golden browsers, with the settings of the browsers.
     pub fn golden(&self) -> impl Iterator<Item = (&Population, Golden)> {
         of(&self.populations)
     }
@@ -18,23 +18,26 @@ fn of(populations: &[Population]) -> impl Iterator<Item = (&Population, Golden)>
     own.filter_map(|population| Some((population, population.config.golden()?)))
 }
 
-/// The names that thresholds have for them.
+/// Returns the names of the golden browsers in thresholds.
 pub(crate) fn subjects(populations: &[Population]) -> Vec<String> {
     let own = of(populations);
     own.map(|(population, _)| browser::subject(&population.name))
         .collect()
 }
 
-/// Refuses browsers that cannot do what their population does, and populations that are called as
-/// those of another are.
+/// Refuses golden browsers that cannot do what their population does, and populations with the name
+/// of another population's browsers.
 pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<Problem>) {
     let taken = subjects(populations);
     for entry in root.get("clients").into_iter().flat_map(Node::entries) {
         if taken.contains(&entry.key) {
-            let text = format!("`{}` are the browsers beside another population", entry.key);
+            let text = format!(
+                "`{}` is the name of the browsers of another population",
+                entry.key
+            );
             problems.push(
                 Problem::new(&entry.key_origin, text)
-                    .help("thresholds use that name for them: choose another"),
+                    .help("thresholds use that name for the browsers: choose another"),
             );
         }
         let own = of(populations).find(|(population, _)| population.name == entry.key);

@@ -4,20 +4,19 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 
-/// A multicast group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// What is sent to it: `rtp` or `udp` (MPEG-TS as it is).
+    /// Payload: `rtp`, or `udp` for MPEG-TS without RTP.
     pub kind: String,
-    /// Its address, as a URL writes it.
+    /// Address in URL syntax.
     pub address: String,
-    /// Its UDP port.
+    /// UDP port.
     pub port: u16,
 }
 
 impl Group {
-    /// Reads `rtp://ADDRESS:PORT` or `udp://ADDRESS:PORT`; nothing where it is another text, or no
-    /// multicast address.
+    /// Parses `rtp://ADDRESS:PORT` or `udp://ADDRESS:PORT`. Returns `None` for any other text and
+    /// for an address that is not multicast.
     pub(crate) fn parse(url: &str) -> Option<Group> {
         let (kind, rest) = url.split_once("://")?;
         let address: SocketAddr = rest.parse().ok()?;

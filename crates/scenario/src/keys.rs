@@ -1,5 +1,5 @@
-//! Serde over the tree: how keys are read, each error with its place. A protocol's keys are read up
-//! to the first error; those of a [`Collector`] all, and every error of them is collected.
+//! Serde deserializer of the tree: each error has its position. A protocol's keys are read up to
+//! the first error; with a [`Collector`] all keys are read and all errors are collected.
 
 use std::fmt;
 
@@ -15,19 +15,19 @@ use crate::node::{Entry, Node, Value, shown};
 use crate::source::{Origin, SourceKind};
 use measure::nearest::suggest;
 
-/// How `section::Key` is known to [`NodeReader`].
+/// Name by which [`NodeReader`] recognizes `section::Key`.
 pub(crate) const KEY: &str = "section::Key";
 
-/// A message that is said of "`KEY: VALUE`".
+/// Message that follows `KEY: VALUE`.
 pub(crate) const OUT_OF_RANGE: &str = "is out of range";
 
-/// What a `Deserialize` had to say, and where.
+/// Error of a `Deserialize` implementation and its position.
 #[derive(Debug)]
 pub(crate) struct KeyError {
     kind: Kind,
-    /// The place of the innermost value or key at fault.
+    /// Origin of the innermost value or key at fault.
     origin: Option<Origin>,
-    /// The keys that lead to it, the innermost first.
+    /// Keys that lead to it, innermost first.
     keys: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ enum Kind {
     UnknownKey(String, &'static [&'static str]),
     Missing(&'static str),
     UnknownWord(String, &'static [&'static str]),
-    /// What is wanted, what is there, and how it is written.
+    /// Expected type, actual value, and help text.
     Type(String, String, &'static str),
     Other(String),
 }
@@ -55,7 +55,7 @@ impl KeyError {
         self
     }
 
-    /// The key of the outermost mapping that is at fault.
+    /// Returns the key of the outermost mapping that is at fault.
     pub(crate) fn key(&self) -> Option<&str> {
         match (&self.kind, self.keys.last()) {
             (_, Some(key)) => Some(key),
@@ -64,7 +64,7 @@ impl KeyError {
         }
     }
 
-    /// The key of the outermost mapping that is not known.
+    /// Returns the unknown key of the outermost mapping.
     pub(crate) fn unknown(&self) -> Option<&str> {
         match (&self.kind, self.keys.is_empty()) {
             (Kind::UnknownKey(key, _), true) => Some(key),
@@ -72,8 +72,7 @@ impl KeyError {
         }
     }
 
-    /// The problem in the words of the scenario. `known` are keys beside the protocol's that may
-    /// have been meant.
+    /// Converts the error of a protocol's keys. `known` are further keys that may have been meant.
     pub(crate) fn problem(&self, path: &str, fallback: &Origin, known: &[&str]) -> Problem {
         let origin = self.origin.as_ref().unwrap_or(fallback);
         let mut full = path.to_owned();
@@ -84,9 +83,9 @@ impl KeyError {
         match &self.kind {
             Kind::UnknownKey(..) if origin.source.kind == SourceKind::Option => {
                 let option = &origin.source.name;
-                let text = format!("`{option}` is not for clients of these URLs");
+                let text = format!("`{option}` does not apply to clients of these URLs");
                 Problem::new(origin, text)
-                    .help("`--help` says which URLs each section of its options is for")
+                    .help("`--help` shows to which URLs each section of options applies")
             }
             Kind::UnknownKey(key, own) => {
                 let outer = if self.keys.is_empty() { known } else { &[] };
@@ -109,12 +108,12 @@ impl KeyError {
         }
     }
 
-    /// The same of the key at `path` of a section, whose value is `node`.
+    /// Converts the error of the section key at `path`, whose value is `node`.
     pub(crate) fn section_problem(&self, path: &str, node: &Node) -> Problem {
         let origin = self.origin.as_ref().unwrap_or(&node.origin);
         match &self.kind {
             Kind::Type(wanted, _, help) => {
-                // Quantities name their kind, a colon, and how they are written.
+                // Quantities describe their type as `KIND: SYNTAX`.
                 let wanted = match wanted.contains(": ") {
                     true => "a number with its unit",
                     false => wanted,
@@ -140,7 +139,7 @@ impl fmt::Display for KeyError {
             Kind::UnknownKey(key, _) => write!(f, "unknown key `{key}`"),
             Kind::Missing(key) => write!(f, "`{key}` is missing"),
             Kind::UnknownWord(word, _) => write!(f, "unknown word `{word}`"),
-            Kind::Type(wanted, found, _) => write!(f, "must be {wanted}, and is {found}"),
+            Kind::Type(wanted, found, _) => write!(f, "must be {wanted}, but is {found}"),
             Kind::Other(message) => f.write_str(message),
         }
     }
@@ -176,15 +175,15 @@ impl de::Error for KeyError {
     }
 }
 
-/// Reads a value from a node.
+/// Deserializer of a node.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeReader<'a> {
     pub(crate) node: &'a Node,
-    /// The place of its key, where it is the value of one.
+    /// Origin of its key, if it is the value of a key.
     key: Option<&'a Origin>,
-    /// The section that it is of.
+    /// Section that it belongs to; `None` for the keys of a protocol.
     section: Option<&'a Collector>,
-    /// How it is written, where the section says so.
+    /// Help text of its type, if the section has one.
     help: &'static str,
 }
 
@@ -205,7 +204,7 @@ impl<'a> NodeReader<'a> {
         }
     }
 
-    /// The value; or nothing, and its section has the problem.
+    /// Returns the value, or `None` after adding the problem to the section.
     pub(crate) fn attempt<T: DeserializeSeed<'a>>(self, seed: T) -> Option<T::Value> {
         let read = seed.deserialize(self).map_err(|error: KeyError| {
             if let Some(section) = self.section {
@@ -257,7 +256,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
             Value::Scalar { text, .. } => match text.as_str() {
                 "true" => visitor.visit_bool(true),
                 "false" => visitor.visit_bool(false),
-                // Anything else as it was written: `1.50` must not become `1.5` on its way.
+                // Any other scalar as written: `1.50` must not become `1.5`.
                 text => visitor.visit_borrowed_str(text),
             },
         }
@@ -286,7 +285,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
         match self.text() {
             Some(text) => visitor.visit_borrowed_str(text),
-            None => Err(self.wrong("a text")),
+            None => Err(self.wrong("a string")),
         }
     }
 
@@ -324,7 +323,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
             }),
             _ if self.section.is_some() => Err(self.wrong("a list")),
             _ => Err(KeyError::new(Kind::Other(format!(
-                "must be a list, and is {}; write each item on a line that begins with `- `",
+                "must be a list, but is {}; write each item on a line that begins with `- `",
                 self.node.kind()
             )))
             .at(&self.node.origin)),
@@ -379,11 +378,11 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
             Value::Scalar { text, .. } => visitor
                 .visit_enum(Word(text))
                 .map_err(|error: KeyError| error.at(&self.node.origin)),
-            _ if self.section.is_some() => Err(self.wrong("a text")),
+            _ if self.section.is_some() => Err(self.wrong("a string")),
             Value::Map(entries) => match entries.as_slice() {
                 [entry] => visitor.visit_enum(Choice(entry)),
                 [] => Err(KeyError::new(Kind::Other(format!(
-                    "must be one key with its value, and has none; there are: {}",
+                    "must be one key with its value, but has none; there are: {}",
                     variants.join(", ")
                 )))
                 .at(&self.node.origin)),
@@ -391,8 +390,8 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
                     let keys: Vec<&str> = several.iter().map(|entry| entry.key.as_str()).collect();
                     let list = shown(&keys.join(", "));
                     let text = format!(
-                        "must be one key with its value, and has {} ({list}); \
-                         keep one, or write each on a line of its own that begins with `- ` where there may be several",
+                        "must be one key with its value, but has {} ({list}); \
+                         keep one, or write each on its own line that begins with `- ` if several are allowed",
                         several.len(),
                     );
                     Err(KeyError::new(Kind::Other(text)).at(&self.node.origin))
@@ -436,7 +435,7 @@ impl<'de> SeqAccess<'de> for Items<'de> {
     }
 }
 
-/// One value, or none where it is wrong: its section has the error.
+/// Sequence of one value, or of none if the value is wrong; the section then has the problem.
 struct Attempt<'a>(NodeReader<'a>);
 
 impl<'de> SeqAccess<'de> for Attempt<'de> {
@@ -464,7 +463,7 @@ struct Entries<'a> {
     entries: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
     section: Option<&'a Collector>,
-    /// The keys that are read. All, where nothing is said.
+    /// Keys to read. `None`: all keys.
     known: Option<&'static [&'static str]>,
 }
 
@@ -490,7 +489,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         let entry = self
             .value
             .take()
-            .ok_or_else(|| de::Error::custom("a value was asked for before its key"))?;
+            .ok_or_else(|| de::Error::custom("a value was requested before its key"))?;
         let reader = NodeReader::value(entry, self.section);
         if let Some(section) = self.section {
             return section.inside(&entry.key, || seed.deserialize(reader));
@@ -503,7 +502,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     }
 }
 
-/// A choice by a word alone.
+/// Enum variant written as a word.
 #[derive(Clone, Copy)]
 struct Word<'a>(&'a str);
 
@@ -537,7 +536,7 @@ impl<'de> VariantAccess<'de> for Word<'de> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, KeyError> {
-        // What may be empty is to be written so, as the schema says.
+        // A value that may be empty must be written as such, as in the schema.
         let empty = de::value::MapDeserializer::<_, KeyError>::new(std::iter::empty::<(
             &'static str,
             &'static str,

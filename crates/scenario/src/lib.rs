@@ -1,11 +1,10 @@
-//! What to do: a scenario file, one line of arguments and `--set` become one validated
-//! [`Scenario`].
+//! Scenario files: a file, a one-line command and `--set` become one validated [`Scenario`].
 //!
-//! Every way of writing a scenario makes the same tree, in which every piece knows where it was
-//! written: file, line and column, an argument, an environment variable. Settings are put over the
-//! tree, then it is decoded, and whatever is wrong is said at its place, several things at once
-//! where they do not follow from each other. What a protocol may be told is the protocol's to know:
-//! its keys are read through its entry in [`protocol::registry`].
+//! All forms build the same tree, in which every node knows its origin: file, line and column, an
+//! argument, or an environment variable. Settings are applied to the tree, then it is decoded.
+//! Problems are reported at their position, and several at once if they are independent. The keys
+//! of a protocol are read through its entry in [`protocol::registry`], because only the protocol
+//! knows them.
 
 mod apply;
 mod axes;
@@ -72,8 +71,8 @@ pub use vary::{DEFAULT_SETTLE, Plan, Series};
 use crate::node::Node;
 
 impl Scenario {
-    /// Reads the scenario file at `path`, which must be of one run: see [`Plan::load`]. What it
-    /// names relative to itself is resolved.
+    /// Reads the scenario file at `path`, which must describe a single run: see [`Plan::load`].
+    /// Paths relative to the file are resolved.
     pub fn load(path: &Path, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
         let (shown, text) = open::read(path)?;
         let mut scenario = Scenario::parse(&shown, &text, overrides)?;
@@ -81,7 +80,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Makes paths that count from the scenario file's folder count from where we are.
+    /// Resolves paths that are relative to the scenario file's folder.
     fn resolve(&mut self, folder: Option<&Path>) {
         if let (Some(server), Some(folder)) = (&mut self.server, folder) {
             if let Some(clips) = &mut server.clips {
@@ -94,7 +93,7 @@ impl Scenario {
                 && server::is_path(name)
             {
                 *name = folder.join(&*name).to_string_lossy().into_owned();
-                // A path in any case, also where the scenario's folder is none.
+                // The name must stay a path, even if the scenario's folder is empty.
                 if !name.contains('/') {
                     name.insert_str(0, "./");
                 }
@@ -124,8 +123,8 @@ impl Scenario {
         }
     }
 
-    /// Reads a scenario from a text. `source_name` is what messages call it; a scenario without a
-    /// name is named after it.
+    /// Reads a scenario from a string. `source_name` is its name in messages; a scenario without a
+    /// `name` is named after it.
     pub fn parse(
         source_name: &str,
         text: &str,
@@ -135,7 +134,7 @@ impl Scenario {
         decode(root, &name, overrides)
     }
 
-    /// Makes a scenario of one line of arguments.
+    /// Builds a scenario from a one-line command.
     pub fn from_one_liner(
         line: &OneLiner,
         overrides: &Overrides,

@@ -1,7 +1,7 @@
-//! The keys of an emulated link.
+//! Keys of an emulated link.
 //!
-//! How each setting is written is defined by the `link` crate: so it is the same on the command
-//! line of `streamgauge link`.
+//! The `link` crate defines the syntax of each setting, so that it is the same on the command line
+//! of `streamgauge link`.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::error::Problem;
 use crate::node::{Entry, Node};
 use crate::section::{self, Key, Whole, one_line};
 
-const FORM: &str = "write `link: {rtt: 178ms, loss: 0.5%, rate: 20Mbps, queue: 100ms}`, or what is of one direction in \
+const FORM: &str = "write `link: {rtt: 178ms, loss: 0.5%, rate: 20Mbps, queue: 100ms}`, or settings of one direction in \
      `down: {loss: 1%}`";
 
 const STAGES_FORM: &str =
@@ -40,7 +40,7 @@ struct Outages(Vec<Outage>);
 #[schemars(inline, description = "")]
 struct Stages(Vec<LinkStageKeys>);
 
-/// A struct that has, behind its own keys, those that both directions and each of them have.
+/// Defines a struct with its own keys, followed by the keys of a direction.
 macro_rules! with_keys_of_a_direction {
     ($(#[$about:meta])* $Name:ident { $($(#[$doc:meta])* $key:ident: $Type:ty,)* }) => {
         $(#[$about])*
@@ -49,32 +49,30 @@ macro_rules! with_keys_of_a_direction {
         #[schemars(inline, transform = one_line)]
         pub(crate) struct $Name {
             $($(#[$doc])* $key: $Type,)*
-            /// How long a packet takes, each way. Default 0s.
+            /// Delay of a packet, each way. Default 0s.
             delay: Key<TimeSpan>,
-            /// How the delay varies: `3ms`, `3ms normal`, `3ms pareto reordering`. Default: not.
+            /// Variation of the delay: `3ms`, `3ms normal`, `3ms pareto reordering`. Default: none.
             jitter: Key<Jitter>,
-            /// What is lost: `0.5%`, `1% in bursts of 4`, `every 100`, `packets 3, 7, 9`. Default:
-            /// nothing.
-            loss: Key<Loss>,
-            /// How many bits pass per second, of packets with their IP headers. Default: any
-            /// number.
-            rate: Key<BitRate>,
-            /// What waits while others pass: `100ms`, `64KiB`, `100ms codel`. Default 100ms.
-            queue: Key<Queue>,
-            /// The share of packets that arrive twice. Default 0%.
-            duplicate: Key<Ratio>,
-            /// The share of packets that are held back, and for how long: `1% by 10ms`. Default:
+            /// Packet loss: `0.5%`, `1% in bursts of 4`, `every 100`, `packets 3, 7, 9`. Default:
             /// none.
+            loss: Key<Loss>,
+            /// Bit rate of packets with their IP headers. Default: unlimited.
+            rate: Key<BitRate>,
+            /// Queue in front of the rate limit: `100ms`, `64KiB`, `100ms codel`. Default 100ms.
+            queue: Key<Queue>,
+            /// Share of packets that arrive twice. Default 0%.
+            duplicate: Key<Ratio>,
+            /// Share of packets that are held back, and the time: `1% by 10ms`. Default: none.
             reorder: Key<HeldBack>,
-            /// The share of packets that arrive with a wrong bit. Default 0%.
+            /// Share of packets that arrive with a wrong bit. Default 0%.
             corrupt: Key<Ratio>,
-            /// When nothing passes: `[10s..12s]`, counted from the start of the run. Default:
-            /// never.
+            /// Outages, in which no packet passes: `[10s..12s]`, counted from the start of the run.
+            /// Default: none.
             outages: Key<Outages>,
         }
 
         impl $Name {
-            /// Takes what is said of both directions, or of this one.
+            /// Takes the keys of a direction out of the struct.
             fn keys(&mut self) -> Keys {
                 Keys {
                     delay: self.delay.0.take(),
@@ -93,16 +91,16 @@ macro_rules! with_keys_of_a_direction {
 }
 
 with_keys_of_a_direction! {
-    /// One direction, in place of what is said of both.
+    /// Settings of one direction, in place of those of both.
     DirectionKeys {}
 }
 
 with_keys_of_a_direction! {
-    /// What is different from some time on; what is not said stays as it was.
+    /// Settings that change at some time; omitted ones stay as they were.
     LinkStageKeys {
-        /// When, counted from the start of the run.
+        /// Time of the change, counted from the start of the run.
         at: Key<TimeSpan>,
-        /// How long a packet takes there and back: half of it each way.
+        /// Round-trip time: half of it each way.
         rtt: Key<TimeSpan>,
         /// From the clients to the server.
         up: Key<DirectionKeys>,
@@ -112,28 +110,26 @@ with_keys_of_a_direction! {
 }
 
 with_keys_of_a_direction! {
-    /// An emulated link between clients and server, which are in networks that are made for the
-    /// run.
+    /// An emulated link between clients and server, which are in networks created for the run.
     LinkKeys {
-        /// How long a packet takes there and back: half of it each way. Default 0s.
+        /// Round-trip time: half of it each way. Default 0s.
         rtt: Key<TimeSpan>,
-        /// From the clients to the server alone, in place of what is said of both.
+        /// Settings from the clients to the server, in place of those of both directions.
         up: Key<DirectionKeys>,
-        /// From the server to the clients alone, in place of what is said of both.
+        /// Settings from the server to the clients, in place of those of both directions.
         down: Key<DirectionKeys>,
-        /// The longest packet that passes, in bytes with its IP header. Default 1500.
+        /// Maximum packet size in bytes, IP header included. Default 1500.
         mtu: Key<Whole<576, 9_000>>,
-        /// What changes over time, in order of time.
+        /// Changes over time, in order of time.
         stages: Key<Stages>,
-        /// A file with what changes over time: lines of `time,rate,delay,loss` in seconds, bit/s,
-        /// seconds one way and a share from 0 to 1; an empty field stays as it was. Relative to the
+        /// A file with changes over time: lines of `time,rate,delay,loss` in seconds, bit/s,
+        /// seconds one way and a share from 0 to 1; an empty field keeps its value. Relative to the
         /// scenario file.
         trace: Key<PathBuf>,
     }
 }
 
-/// The entries of a scenario that say what a link does: the link that populations share, and those
-/// that they have for themselves.
+/// Returns the `link` entries of a scenario: the shared link, then those of single populations.
 pub(crate) fn entries(root: &Node) -> impl Iterator<Item = &Entry> {
     let populations = root.get("clients").into_iter().flat_map(Node::entries);
     let own = populations.filter_map(|population| population.node.entry("link"));
@@ -150,7 +146,7 @@ pub(crate) fn read(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Opti
                 &entry.key_origin,
                 format!("`{path}` has both `stages` and a `trace`"),
             )
-            .help("both say what changes over time: take one of them out"),
+            .help("both describe changes over time: remove one of them"),
         );
     }
     let both = keys.keys();
@@ -163,7 +159,7 @@ pub(crate) fn read(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Opti
         },
         trace: keys.trace.0,
     };
-    // What is wrong with a key is said already.
+    // Problems of single keys are already reported.
     if problems.len() == before
         && let Err(error) = link.config.courses()
     {

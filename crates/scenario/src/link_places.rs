@@ -1,5 +1,4 @@
-//! Where the links of a scenario are: one that populations share, and those that they have for
-//! themselves.
+//! Positions of the links of a scenario: one shared link, and links of single populations.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,29 +8,29 @@ use crate::model::{Population, Scenario};
 use crate::network::VETH_SERVER_ADDRESS;
 use crate::node::Node;
 
-/// The networks 0 and 1 are those between server and clients, and between sources and server.
+/// Networks 0 and 1 are those between server and clients, and between sources and server.
 const FIRST_OF_POPULATIONS: usize = 2;
 
-/// A link of a scenario, and where it is.
+/// A link of a scenario and its position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlacedLink<'a> {
-    /// What it does.
+    /// Settings of the link.
     pub link: &'a Link,
-    /// The population that has it for itself; none of the one that all others share.
+    /// Population that has the link for itself; `None` for the shared link.
     pub population: Option<&'a str>,
-    /// The number of its network: the third byte of both ends' addresses of IPv4.
+    /// Number of its network: the third byte of the IPv4 addresses of both ends.
     pub network: u8,
 }
 
 impl PlacedLink<'_> {
-    /// Whom its record is of: from the clients to the server, and back.
+    /// Returns the names of its records: from the clients to the server, and back.
     pub fn subjects(&self) -> [String; 2] {
         measure::link::subjects(self.population)
     }
 }
 
 impl Scenario {
-    /// The links of the scenario: first the one that populations share.
+    /// Returns the links of the scenario, the shared one first.
     pub fn links(&self) -> impl Iterator<Item = PlacedLink<'_>> {
         let shared = self.link.iter().map(|link| PlacedLink {
             link,
@@ -49,7 +48,7 @@ impl Scenario {
         shared.chain(own)
     }
 
-    /// Whether clients find the server at that address, in a network that is made for the run.
+    /// Returns `true` if `address` is that of the server in a network created for the run.
     pub fn is_made_for_the_server(&self, address: IpAddr) -> bool {
         let usual = self.network.server_address();
         let mut of_links = self.links().map(|link| server_address(link.network));
@@ -57,25 +56,25 @@ impl Scenario {
     }
 }
 
-/// The number of the network in which the population of that place has its own link.
+/// Returns the number of the network of a population's own link, from the population's index.
 fn network_of(population: usize) -> u8 {
-    // A scenario has at most 100 of them.
+    // A scenario has at most 100 populations.
     u8::try_from(FIRST_OF_POPULATIONS + population).unwrap_or(u8::MAX)
 }
 
-/// The server's address in the network of that number.
+/// Returns the server's address in a network.
 fn server_address(network: u8) -> IpAddr {
     let [first, second, _, last] = VETH_SERVER_ADDRESS.octets();
     Ipv4Addr::new(first, second, network, last).into()
 }
 
-/// The address at which the clients of the population of that place find the server, where its
-/// link is its own.
+/// Returns the server's address for the clients of a population with its own link, from the
+/// population's index.
 pub(crate) fn own_server_address(population: usize) -> IpAddr {
     server_address(network_of(population))
 }
 
-/// Whose records the links of a scenario have.
+/// Returns the names of the records of all links.
 pub(crate) fn subjects(link: Option<&Link>, populations: &[Population]) -> Vec<String> {
     let shared = link.map(|_| None);
     let own = populations.iter().filter(|one| one.link.is_some());
@@ -84,7 +83,7 @@ pub(crate) fn subjects(link: Option<&Link>, populations: &[Population]) -> Vec<S
     all.flat_map(measure::link::subjects).collect()
 }
 
-/// Refuses populations that are called as a direction of another's link is.
+/// Refuses populations with the name of a direction of another population's link.
 pub(crate) fn check_names(populations: &[Population], root: &Node, problems: &mut Vec<Problem>) {
     let taken = subjects(None, populations);
     let entries = root.get("clients").into_iter().flat_map(Node::entries);
@@ -97,7 +96,7 @@ pub(crate) fn check_names(populations: &[Population], root: &Node, problems: &mu
                     entry.key
                 ),
             )
-            .help("thresholds use that name for it: choose another"),
+            .help("thresholds use that name for the direction: choose another"),
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Masking: which names are those of secrets, and where secrets show themselves in a text.
+//! Masking: names that belong to secrets, and recognition of secrets in texts.
 
 mod excerpt;
 
@@ -6,10 +6,10 @@ use protocol::url::split_authority;
 
 pub(crate) use excerpt::{mask_excerpt, mask_setting};
 
-/// What stands for a secret.
+/// Replacement for a secret.
 pub const MASK: &str = "***";
 
-/// Parts of names, without `-`, `_` and `.`, whose values are secrets.
+/// Parts of names with secret values, without `-`, `_` and `.`.
 const SECRET_PARTS: [&str; 11] = [
     "password",
     "passwd",
@@ -24,7 +24,7 @@ const SECRET_PARTS: [&str; 11] = [
     "authorization",
 ];
 
-/// Whole names whose values are secrets, in a query and as an option.
+/// Complete names of query fields and options with secret values.
 const SECRET_NAMES: [&str; 17] = [
     "pass",
     "pin",
@@ -45,7 +45,7 @@ const SECRET_NAMES: [&str; 17] = [
     "session",
 ];
 
-/// Header fields whose values are no secrets; of all others nobody knows.
+/// Header fields whose values are not secret. The value of any other field may be.
 const OPEN_HEADERS: [&str; 14] = [
     "accept",
     "acceptencoding",
@@ -63,11 +63,11 @@ const OPEN_HEADERS: [&str; 14] = [
     "via",
 ];
 
-/// The shortest text that is searched for as a secret: what is shorter would be found everywhere.
+/// Minimum length of a text that is searched for as a secret: shorter ones would match everywhere.
 pub(crate) const SHORTEST: usize = 4;
 
-/// Whether the value of a variable, a header field, an option or a query's field of that name is a
-/// secret. Upper and lower case are the same, and `-`, `_` and `.` say nothing.
+/// Returns `true` if a variable, header field, option or query field of that name has a secret
+/// value. Case, `-`, `_` and `.` are ignored.
 pub fn is_secret_name(name: &str) -> bool {
     let name = plain(name);
     SECRET_NAMES.contains(&name.as_str()) || has_secret_part(&name)
@@ -87,7 +87,7 @@ pub(crate) fn plain(name: &str) -> String {
 /// Keys of a population with secret values, in addition to those that contain a [`SECRET_PARTS`].
 const SECRET_KEYS: [&str; 6] = ["pin", "pass", "pwd", "jwt", "hmac", "cookie"];
 
-/// Whether the value of a scenario's key of that name is a secret.
+/// Returns `true` if a scenario key of that name has a secret value.
 pub(crate) fn is_secret_config(name: &str) -> bool {
     let plain = plain(name);
     SECRET_KEYS.contains(&plain.as_str()) || has_secret_part(&plain)
@@ -99,7 +99,8 @@ pub(super) fn is_like_secret(name: &str) -> bool {
     is_secret_config(name) || measure::nearest::nearest(&plain(name), known).is_some()
 }
 
-/// Whether the dotted key of a scenario, such as `server.environment.TOKEN`, leads to a secret.
+/// Returns `true` if a dotted key of a scenario, such as `server.environment.TOKEN`, leads to a
+/// secret.
 pub(crate) fn is_secret_key(key: &str) -> bool {
     let parts: Vec<&str> = key.split('.').collect();
     let below = |parent: &str| {
@@ -120,8 +121,8 @@ pub(crate) fn is_open_header(name: &str) -> bool {
     OPEN_HEADERS.contains(&plain(name).as_str())
 }
 
-/// A command line as it may be shown: `--password x` and `--password=x` are masked, and what shows
-/// itself in any word.
+/// Masks a command line: the values of `--password x` and `--password=x`, and secrets that are
+/// recognizable in any word.
 pub(crate) fn mask_command(words: &[String]) -> Vec<String> {
     words
         .iter()
@@ -133,8 +134,8 @@ pub(crate) fn mask_command(words: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Of each word where its secret begins, if it has one: the value of `--password` and the like, and
-/// what follows the colon of `--user NAME:PASSWORD`.
+/// Returns for each word the offset of its secret, if any: the value of `--password` and the like,
+/// and the part after the colon of `--user NAME:PASSWORD`.
 pub(crate) fn secret_words(words: &[String]) -> Vec<Option<usize>> {
     const USERS: [&str; 4] = ["u", "user", "proxyuser", "login"];
     let begin = |name: &str, value: &str| match plain(name) {
@@ -162,9 +163,9 @@ pub(crate) fn secret_words(words: &[String]) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// Masks what shows itself as a secret in any text: passwords in URLs, values of a query's `token=`
-/// and the like, `password=x`, `Bearer x`, `Basic x`, and what follows `Authorization:`. The rest
-/// stays, the name in a URL too.
+/// Masks secrets that are recognizable in any text: passwords in URLs, values of `token=` and the
+/// like in a query, `password=x`, `Bearer x`, `Basic x`, and the value of `Authorization:`. User
+/// names in URLs stay.
 pub fn mask_text(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut at = 0;
@@ -177,7 +178,8 @@ pub fn mask_text(text: &str) -> String {
     masked
 }
 
-/// The same with every secret as long as it was, so that all else stays at its place.
+/// Masks like [`mask_text`], but keeps the length of every secret, so that all offsets stay the
+/// same.
 pub(crate) fn mask_in_place(text: &str) -> String {
     let mut masked = text.to_owned();
     for (from, to) in spans(text) {
@@ -186,20 +188,20 @@ pub(crate) fn mask_in_place(text: &str) -> String {
     masked
 }
 
-/// Where secrets show themselves in a text, in order: first and last byte of each, none empty.
+/// Returns the byte ranges of recognizable secrets in a text, in order. No range is empty.
 pub(crate) fn spans(text: &str) -> Vec<(usize, usize)> {
     let mut spans = Vec::new();
     passwords(text, &mut spans);
     fields(text, &mut spans);
     relays(text, &mut spans);
     stream_ids(text, &mut spans);
-    // As long as the text: only ASCII changes.
+    // Same length as the text: only ASCII changes.
     let lower = text.to_ascii_lowercase();
     pairs(&lower, &mut spans);
     credentials(text, &lower, &mut spans);
     authorizations(text, &mut spans);
     spans.sort_unstable();
-    // Where two overlap, the first covers all of both.
+    // Merge ranges that overlap.
     let mut apart: Vec<(usize, usize)> = Vec::new();
     for (from, to) in spans {
         match apart.last_mut() {
@@ -210,7 +212,7 @@ pub(crate) fn spans(text: &str) -> Vec<(usize, usize)> {
     apart
 }
 
-/// Whether a URL in a text ends at that character.
+/// Returns `true` if a URL in a text ends at that character.
 fn ends_url(c: char) -> bool {
     c.is_whitespace() || c.is_control() || ['"', '`', '<', '>'].contains(&c)
 }
@@ -226,9 +228,8 @@ fn passwords(text: &str, spans: &mut Vec<(usize, usize)>) {
     }
 }
 
-/// The password of a URL whose text after `://` begins so. One that holds `/`, `?` or `#` ends at
-/// the last `@`, though no URL may be written so: whoever forgot to encode it wants it hidden no
-/// less.
+/// Returns the password of a URL, given the text after `://`. A password with an unencoded `/`, `?`
+/// or `#` ends at the last `@`. Such a URL is invalid, but its password must be masked too.
 fn password(rest: &str) -> Option<&str> {
     let end = rest.find(ends_url).unwrap_or(rest.len());
     let (authority, _) = split_authority(&rest[..end]);
@@ -247,14 +248,14 @@ fn password(rest: &str) -> Option<&str> {
     rest.get(from..to)
 }
 
-/// Whether a URL has a password with `/`, `?` or `#` in it, which ends the password too early.
+/// Returns `true` if the password of a URL contains `/`, `?` or `#`, which would end it too early.
 pub(crate) fn has_raw_password(url: &str) -> bool {
     url.split_once("://")
         .and_then(|(_, rest)| password(rest))
         .is_some_and(|password| password.contains(['/', '?', '#']))
 }
 
-/// `?token=x` and `&token=x`, of a URL or of a part of one.
+/// `?token=x` and `&token=x` in a URL or in a part of one.
 fn fields(text: &str, spans: &mut Vec<(usize, usize)>) {
     for (at, _) in text.match_indices(['?', '&', ';']) {
         let rest = &text[at + 1..];
@@ -275,8 +276,7 @@ fn fields(text: &str, spans: &mut Vec<(usize, usize)>) {
     }
 }
 
-/// `turn:name:password@host`, which has no `//` (RFC 7065 has no name either, and people write
-/// one).
+/// `turn:name:password@host`, which has no `//`. User names are not in RFC 7065, but in use.
 fn relays(text: &str, spans: &mut Vec<(usize, usize)>) {
     for scheme in ["turn:", "turns:", "stun:", "stuns:"] {
         for (at, _) in text.match_indices(scheme) {
@@ -315,7 +315,7 @@ fn stream_ids(text: &str, spans: &mut Vec<(usize, usize)>) {
     }
 }
 
-/// Credentials in one stream id in lower case, which begins at `from`.
+/// Credentials in one lower-case stream id, which begins at `from`.
 fn stream_id(id: &str, from: usize, spans: &mut Vec<(usize, usize)>) {
     let is_path = id.starts_with("read") || id.starts_with("publish");
     let third = separators(id, ':', "%3a").get(2).copied();
@@ -337,8 +337,7 @@ fn stream_id(id: &str, from: usize, spans: &mut Vec<(usize, usize)>) {
     }
 }
 
-/// Where a character stands in a text, as it is or percent-encoded, in order: first byte, and the
-/// one behind.
+/// Returns the byte ranges of a character in a text, plain or percent-encoded, in order.
 fn separators(text: &str, plain: char, encoded: &str) -> Vec<(usize, usize)> {
     let as_is = text.match_indices(plain).map(|(at, _)| (at, at + 1));
     let coded = text.match_indices(encoded);
@@ -348,14 +347,14 @@ fn separators(text: &str, plain: char, encoded: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// Whether a query's field of that name holds a secret. CDNs have names of their own.
+/// Returns `true` if a query field of that name holds a secret. CDNs use names of their own.
 fn is_secret_field(name: &str) -> bool {
     const NAMES: [&str; 3] = ["access", "st", "sid"];
     let plain = plain(name);
     is_secret_name(name) || plain.starts_with("auth") || NAMES.contains(&plain.as_str())
 }
 
-/// `password=x` and `pwd=x`, wherever they stand.
+/// `password=x` and `pwd=x`, anywhere in a text.
 fn pairs(lower: &str, spans: &mut Vec<(usize, usize)>) {
     for name in ["password=", "passwd=", "pwd="] {
         for (at, _) in lower.match_indices(name) {
@@ -376,8 +375,7 @@ fn pairs(lower: &str, spans: &mut Vec<(usize, usize)>) {
     }
 }
 
-/// `Bearer x` and `Basic x` (RFC 6750, 2.1; RFC 7617, 2), not the names of the schemes in a
-/// sentence.
+/// `Bearer x` and `Basic x` (RFC 6750, 2.1; RFC 7617, 2), but not the scheme names in a sentence.
 fn credentials(text: &str, lower: &str, spans: &mut Vec<(usize, usize)>) {
     for scheme in ["bearer ", "basic "] {
         for (at, _) in lower.match_indices(scheme) {
@@ -389,7 +387,7 @@ fn credentials(text: &str, lower: &str, spans: &mut Vec<(usize, usize)>) {
             let in_value = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
             let length = value.find(|c| !in_value(c)).unwrap_or(value.len());
             let value = &value[..length];
-            // `realm=` is what a server asks with.
+            // `realm=` is part of a server's challenge.
             let coded = value.contains(|c: char| c.is_ascii_digit() || "+/=_".contains(c))
                 || value.chars().skip(1).any(|c| c.is_ascii_uppercase());
             if length >= SHORTEST && coded && !value.starts_with("realm=") {

@@ -1,4 +1,4 @@
-//! The scenario, resolved: plain data, with every default filled in.
+//! The resolved scenario: plain data, with all defaults filled in.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,90 +16,91 @@ use crate::group::Group;
 use crate::network::Network;
 use crate::words::words;
 
-/// The time that sessions get for their clean end, unless the scenario says otherwise: 5 s.
+/// Default time for the graceful shutdown of sessions: 5 s.
 pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The receive buffer of each media socket, unless the scenario says otherwise: 1 MiB. At 1 Mb/s
-/// that is about eight seconds, so that a worker that is busy elsewhere for a moment loses nothing.
+/// Default receive buffer of each media socket: 1 MiB. At 1 Mb/s it holds about eight seconds, so
+/// that a worker that is busy for a moment loses nothing.
 pub const DEFAULT_RECEIVE_BUFFER: u64 = 1 << 20;
 
-/// The packet ring of each worker, unless the scenario says otherwise: 8 MiB.
+/// Default packet ring of each worker: 8 MiB.
 pub const DEFAULT_RING: u64 = 8 << 20;
 
 /// Default time for a launched server to become ready: 30 s. Media servers on a Java VM take 20 s.
 pub const DEFAULT_READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a run is to do. Made by [`Scenario::load`], [`Scenario::parse`] and
-/// [`Scenario::from_one_liner`], which fill in every default and refuse what cannot be meant.
+/// Plan of a run. Created by [`Scenario::load`], [`Scenario::parse`] and
+/// [`Scenario::from_one_liner`], which fill in all defaults and refuse invalid values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scenario {
-    /// What the run is called in reports.
+    /// Name of the run in reports.
     pub name: String,
-    /// The server under test, where it is ours to launch or to watch.
+    /// Server under test, if the run launches or observes it.
     pub server: Option<Server>,
-    /// The network that clients, sources and the server are in. Default: this machine's own.
+    /// Network of clients, sources and server. Default: this machine's own.
     #[serde(skip_serializing_if = "is_own")]
     pub network: Network,
-    /// TCP's congestion control in the networks that are made for the run. Default: the kernel's.
+    /// TCP congestion control in networks created for the run. Default: the kernel's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// The emulated link that clients and server are tied by, but for populations that have their
-    /// own. Only in a [`Network::Veth`]. Default: none.
+    /// Emulated link between the server and all populations without a link of their own. Only in a
+    /// [`Network::Veth`]. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// What the run sends to multicast groups itself, in the order in which it is written.
+    /// Multicast sources of the run, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<MulticastSource>,
-    /// The groups of clients, in the order in which they are written. At least one.
+    /// Populations in the order of the file. At least one.
     pub populations: Vec<Population>,
-    /// The length of the run from its start, ramp included. Without one the run ends when every
-    /// population has ended.
+    /// Length of the run from its start, ramp included. `None`: the run ends when every population
+    /// has ended.
     #[serde(with = "optional_duration")]
     pub duration: Option<Duration>,
-    /// How much of the beginning is left out of every figure and threshold. Default: nothing.
+    /// Time at the beginning that is excluded from all figures and thresholds. Default: 0.
     #[serde(with = "duration")]
     pub warm_up: Duration,
-    /// What must hold, in the order in which it is written.
+    /// Thresholds in the order of the file.
     pub thresholds: Vec<Threshold>,
-    /// What all random choices follow from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How long sessions may take for their clean end (TEARDOWN and the like) when the run is
-    /// over. Default: [`DEFAULT_STOP_TIMEOUT`].
+    /// Maximum time for the graceful shutdown of sessions (TEARDOWN and the like) at the end of the
+    /// run. Default: [`DEFAULT_STOP_TIMEOUT`].
     #[serde(with = "duration")]
     pub stop_timeout: Duration,
-    /// How many threads run clients. Default: what the machine has.
+    /// Number of worker threads. Default: one for each 1,000 clients, up to the number of cores;
+    /// more if one worker's limit of file descriptors is too low.
     pub workers: Option<u32>,
-    /// How the tester receives, and within which bounds it trusts its figures.
+    /// How the tester receives, and its health bounds.
     pub tester: Tester,
-    /// What this run of a series sets otherwise than the others, in the order of `vary`. Empty of a
-    /// run that is none of a series.
+    /// Settings that differ from other runs of the series, in the order of `vary`. Empty for a
+    /// single run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub varied: Vec<Setting>,
 }
 
-/// A key of the scenario and what it is set to.
+/// A key of the scenario and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
     /// The dotted key, such as `clients.viewers.load.clients`.
     pub key: String,
-    /// The value in one line, passwords left out; `-` where the key is taken out.
+    /// Value in one line, with masked secrets; `-` if the key is removed.
     pub value: String,
 }
 
-/// The tester itself.
+/// Settings of the tester.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tester {
     /// How media over UDP is received. Default: [`Receive::Auto`].
     pub receive: Receive,
-    /// The receive buffer asked for each media socket, in bytes. The kernel grants at most
+    /// Receive buffer requested for each media socket, in bytes. The kernel grants at most
     /// net.core.rmem_max. Default: [`DEFAULT_RECEIVE_BUFFER`].
     pub receive_buffer: u64,
-    /// The size of each worker's packet ring, in bytes; four times that where packets are kept
-    /// whole, as those of SRT are. Default: [`DEFAULT_RING`].
+    /// Packet ring of each worker, in bytes; four times as large if packets are kept whole, as for
+    /// SRT. Default: [`DEFAULT_RING`].
     pub ring: u64,
-    /// Whether workers go before other threads of the machine. Default: [`Priority::Normal`].
+    /// Scheduling priority of the workers. Default: [`Priority::Normal`].
     pub priority: Priority,
-    /// The bounds past which the measurement is invalid.
+    /// Bounds beyond which the measurement is invalid.
     pub health: HealthBounds,
 }
 
@@ -119,10 +120,11 @@ impl Default for Tester {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Receive {
-    /// As is best where nothing is known of the machine: from the clients' own sockets.
+    /// From a packet ring if it is available and receives no ports of other programs, else from the
+    /// clients' own sockets.
     #[default]
     Auto,
-    /// From a packet ring of each worker. It needs CAP_NET_RAW; without it the run does not begin.
+    /// From a packet ring of each worker. Needs CAP_NET_RAW; without it the run does not start.
     Ring,
     /// From the clients' own sockets.
     Sockets,
@@ -130,80 +132,80 @@ pub enum Receive {
 
 words!(Receive: 3 { Auto = "auto", Ring = "ring", Sockets = "sockets" });
 
-/// How the tester's workers stand among all that wants a processor.
+/// Scheduling priority of the tester's workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
-    /// As everybody.
+    /// Same priority as other threads.
     #[default]
     Normal,
-    /// Before others (a nice value of -10; setpriority(2)). It needs CAP_SYS_NICE; without it the
-    /// run does not begin.
+    /// Higher priority than other threads (nice value -10; setpriority(2)). Needs CAP_SYS_NICE;
+    /// without it the run does not start.
     Raised,
 }
 
 words!(Priority: 2 { Normal = "normal", Raised = "raised" });
 
-/// A threshold, checked, and where it was written.
+/// A validated threshold and its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Threshold {
-    /// The text, such as `viewers.loss < 7%`, which [`measure::threshold::Threshold::parse`] reads.
+    /// Text, such as `viewers.loss < 7%`, in the syntax of
+    /// [`measure::threshold::Threshold::parse`].
     pub text: String,
-    /// Where it was written, such as `line 12, column 5` or `--threshold`.
+    /// Origin, such as `vod.yaml:12:5` or `--threshold viewers.loss < 7%`.
     pub origin: String,
-    /// How long after its start the run is ended where the threshold does not hold; not at all
-    /// where nothing is said. Default: not.
+    /// Time after the start of the run from which a violation ends it. `None`: a violation does not
+    /// end the run. Default: `None`.
     #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
     pub abort: Option<Duration>,
 }
 
-/// When a series ends before its last run.
+/// Condition on which a series ends early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopAt {
-    /// Never: every run has its turn (default).
+    /// Never: all runs take place (default).
     #[default]
     Never,
-    /// After the first run that did not pass: a threshold failed, the measurement is invalid, or it
-    /// could not begin.
+    /// After the first run that did not pass: a threshold failed, the measurement is invalid, or
+    /// the run could not start.
     Fail,
 }
 
 words!(StopAt: 2 { Never = "never", Fail = "fail" });
 
-/// A source: a transport stream, sent to each of some multicast groups for as long as the run
-/// lasts.
+/// A multicast source: a transport stream that is sent to each of its groups for the whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MulticastSource {
-    /// Its name, written as a population's.
+    /// Name, with the same syntax as that of a population.
     pub name: String,
-    /// Where to: one stream each. At least one, and none that another source sends to.
+    /// Targets, one stream each. At least one, and none that another source sends to.
     pub to: Vec<Target>,
-    /// The bit rate of each stream: of transport packets, stamps included. Default: that of the
-    /// file, else [`DEFAULT_RATE`].
+    /// Bit rate of each stream: of transport packets, stamps included. Default: that of the file,
+    /// else [`DEFAULT_RATE`].
     pub bitrate: Option<BitRate>,
-    /// The transport stream that is sent over and over. Default: a made programme.
+    /// Transport stream that is sent in a loop. Default: a generated programme.
     pub file: Option<PathBuf>,
-    /// By which interface it leaves: the name of one, or an address that it has. Default: the
-    /// loopback interface; in a [`Network::Veth`] that towards the server.
+    /// Sending interface: its name, or one of its addresses. Default: the loopback interface; in a
+    /// [`Network::Veth`] the one towards the server.
     pub interface: String,
-    /// How many hops datagrams live. Default 1.
+    /// Time to live of the datagrams, in hops. Default 1.
     pub ttl: u8,
 }
 
 impl MulticastSource {
-    /// The bit rate of each stream, as far as the scenario alone tells: that of a file is known
-    /// when it is read.
+    /// Returns the bit rate of each stream if the scenario alone determines it. That of a file is
+    /// known once the file is read.
     pub fn rate(&self) -> Option<BitRate> {
         let made = || self.file.is_none().then_some(BitRate(DEFAULT_RATE));
         self.bitrate.or_else(made)
     }
 
-    /// What it is going to send, in words.
+    /// Describes the source in one line.
     pub(crate) fn line(&self) -> String {
         let what = match &self.file {
-            Some(file) => format!("{} over and over", file.display()),
-            None => "a made programme".to_owned(),
+            Some(file) => format!("{} in a loop", file.display()),
+            None => "a generated programme".to_owned(),
         };
         let rate = match self.rate() {
             Some(rate) => format!("{rate} each"),
@@ -214,27 +216,27 @@ impl MulticastSource {
             one => one.iter().map(Target::to_string).collect(),
         };
         format!(
-            "source {}: {what} at {rate} to {to}, by {}, TTL {}",
+            "source {}: {what} at {rate} to {to}, through {}, TTL {}",
             self.name, self.interface, self.ttl
         )
     }
 }
 
-/// A named group of alike clients.
+/// A named group of clients with the same settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Population {
-    /// Its name: `[a-z][a-z0-9_]*`, and neither `server` nor `tester`.
+    /// Name: `[a-z][a-z0-9_]*`, except `server`, `tester`, `uplink` and `downlink`.
     pub name: String,
-    /// What its clients ask for, `{1..10}` expanded. At least one.
+    /// URLs of its clients, with `{1..10}` expanded. At least one.
     pub urls: Vec<String>,
-    /// Which of the URLs a client asks for.
+    /// Which of the URLs a client requests.
     pub pick: Pick,
-    /// How many clients, and when; whether others take the place of those that end.
+    /// Number of clients over time, and whether clients that end are replaced.
     pub load: Load,
-    /// When a client leaves.
+    /// Time at which a client leaves.
     pub leave: Leave,
-    /// The population whose streams its clients wait for. Default: players wait for streams that
-    /// the scenario publishes at the same host and path.
+    /// Population whose streams its clients wait for. Default: players wait for streams that the
+    /// scenario publishes at the same host and path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
     /// Maximum time that a client waits for its stream.
@@ -243,45 +245,46 @@ pub struct Population {
     /// Time between the publication of a stream and the request of a client that waited for it.
     #[serde(with = "duration")]
     pub join_after: Duration,
-    /// The emulated link that its clients have for themselves. Default: they share
-    /// [`Scenario::link`], where there is one.
+    /// Emulated link that its clients have for themselves. Default: they share [`Scenario::link`],
+    /// if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// The protocol and its own keys.
+    /// Protocol with its own keys.
     #[serde(serialize_with = "by_protocol")]
     pub config: ClientConfig,
 }
 
-/// Which of its population's URLs a client asks for.
+/// Which of its population's URLs a client requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pick {
-    /// Any, each as likely; chosen by the seed, the slot and the generation.
+    /// Uniformly random, derived from the seed, the slot and the generation.
     #[default]
     Random,
-    /// The client in slot `k` the `k`-th, over and over; who takes its place, the next.
+    /// The client in slot `k` requests the `k`-th URL, modulo their number; its replacement
+    /// requests the next one.
     InTurn,
-    /// The client in slot `k` the `k`-th, over and over; who takes its place, the same. Usual where
-    /// clients publish.
+    /// The client in slot `k` requests the `k`-th URL, modulo their number; its replacement
+    /// requests the same one. Default for clients that publish.
     Own,
 }
 
-/// When a client leaves.
+/// Time at which a client leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leave {
-    /// With the run, or before if media of a known length ends. A client fails if the server ends a
-    /// stream whose length is not known, because live streams do not end.
+    /// At the end of the run, or earlier if media of a known length ends. A client fails if the
+    /// server ends a stream of unknown length, because live streams do not end.
     #[default]
     WithRun,
-    /// When its media ends, whether its length was known or not, or with the run.
+    /// At the end of its media, whether the length was known or not, or at the end of the run.
     AtEnd,
-    /// That long after its start. If media ends before, it is as with [`Leave::WithRun`].
+    /// This time after its start. An earlier end of the media is treated as for [`Leave::WithRun`].
     After(Duration),
 }
 
 impl Leave {
-    /// When a client that was due at `due` is to leave, in a run that ends at `run_ends`; `None` if
-    /// it leaves whenever its media ends.
+    /// Returns the time at which a client that was due at `due` leaves, in a run that ends at
+    /// `run_ends`; `None` if it leaves at the end of its media.
     pub fn due(self, due: Time, run_ends: Time) -> Option<Time> {
         match self {
             Leave::WithRun => Some(run_ends),
@@ -294,121 +297,120 @@ impl Leave {
 /// The server under test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Server {
-    /// How there comes to be one.
+    /// How the server is started or observed.
     pub start: ServerStart,
-    /// With [`ServerStart::Launch`]: the network interface that it receives multicast on. Default:
-    /// `lo`.
+    /// With [`ServerStart::Launch`]: network interface to receive multicast on. Default: `lo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// With [`ServerStart::Launch`]: the multicast groups it is to relay, for those that must be
-    /// told. Default: none.
+    /// With [`ServerStart::Launch`]: multicast groups to relay, for servers that must know them at
+    /// their start. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
-    /// The media that it is to serve, made where it is missing.
+    /// Test media to serve, generated if missing.
     pub clips: Option<Clips>,
-    /// How it shows that it is ready. Default: as the catalogue knows, or as soon as it runs.
+    /// Readiness condition. Default: that of the catalogue, or as soon as the server runs.
     pub ready: Option<Ready>,
-    /// How long it may take until it is ready. Default: [`DEFAULT_READY_TIMEOUT`].
+    /// Maximum time until it is ready. Default: [`DEFAULT_READY_TIMEOUT`].
     #[serde(with = "duration")]
     pub ready_timeout: Duration,
-    /// How long it may take to end after it was asked to. Default: [`DEFAULT_STOP_TIMEOUT`].
+    /// Maximum time for its shutdown. Default: [`DEFAULT_STOP_TIMEOUT`].
     #[serde(with = "duration")]
     pub stop_timeout: Duration,
-    /// How long it is looked at after the last client has left, for what it gives back: multicast
-    /// groups, file descriptors, memory. Default: not.
+    /// Time for which it is observed after the last client has left, to see what it releases:
+    /// multicast groups, file descriptors, memory. Default: none.
     #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
     pub linger: Option<Duration>,
-    /// Its log, and what is looked for in it.
+    /// Log, and the patterns to search it for.
     pub log: ServerLog,
-    /// Environment variables that it gets beside the few that every server gets.
+    /// Environment variables, in addition to the few that every server gets.
     pub environment: BTreeMap<String, String>,
-    /// Whom it runs as, by name or number. Default: a server of the catalogue as its entry says,
-    /// any other as streamgauge does.
+    /// User to run as, by name or number. Default: as the entry of the catalogue says; for any
+    /// other server the user of streamgauge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Where it runs. Default: where streamgauge was started.
+    /// Working directory. Default: that of streamgauge.
     pub directory: Option<PathBuf>,
 }
 
-/// A server's log, and what is looked for in it.
+/// A server's log, and the patterns to search it for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServerLog {
-    /// The file that it is written to. What a launched server prints is read anyway. Default: none.
+    /// Log file. The output of a launched server is read in any case. Default: none.
     pub file: Option<PathBuf>,
-    /// Regular expressions that a line matches if it is worth counting. Default: the usual words
-    /// for what went wrong.
+    /// Regular expressions: a line that matches one is counted. Default: the usual words for
+    /// errors.
     #[serde(rename = "match")]
     pub patterns: Vec<String>,
-    /// Regular expressions that a line matches if it is not worth counting, whatever its words.
-    /// Default: none.
+    /// Regular expressions: a line that matches one is not counted, whatever it contains. Default:
+    /// none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignore: Vec<String>,
 }
 
-/// How there comes to be a server.
+/// How a server is started or observed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerStart {
-    /// One from the catalogue of known servers.
+    /// A server of the catalogue.
     Launch {
-        /// Its name in the catalogue, such as `vlc`; or the path of a file that is such an entry.
+        /// Name in the catalogue, such as `vlc`, or path of a server entry.
         name: String,
-        /// The port that it is to serve on. Default: the catalogue's own.
+        /// Port to serve on. Default: that of the catalogue.
         port: Option<u16>,
     },
-    /// A command of the user's own: the program and its arguments. Never empty.
+    /// A custom command: the program and its arguments. Never empty.
     Command(Vec<String>),
-    /// A process that runs already and is only watched.
+    /// A running process that is only observed.
     Observe {
-        /// Its process number.
+        /// Process ID.
         pid: u32,
     },
-    /// A server on another machine, of which Prometheus' exporters there tell. One of the two URLs
-    /// is there.
+    /// A server on another machine, observed through Prometheus exporters there. At least one of
+    /// the two URLs is present.
     Exporters {
-        /// node_exporter's URL: of the machine.
+        /// URL of node_exporter, for the machine.
         node: Option<String>,
-        /// process-exporter's URL: of the server's processes.
+        /// URL of process-exporter, for the server's processes.
         process: Option<String>,
-        /// Which of its groups of processes the server is. Default: the only one.
+        /// Process group of the server in process-exporter. Default: the only one.
         group: Option<String>,
     },
 }
 
-/// How a server shows that it is ready.
+/// Readiness condition of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ready {
-    /// It listens on that TCP port.
+    /// It listens on this TCP port.
     Port(u16),
-    /// It has bound that UDP port.
+    /// It has bound this UDP port.
     Udp(u16),
-    /// It writes a line, to either of its outputs, that contains this text.
+    /// It prints a line that contains this text, on stdout or stderr.
     Line(String),
-    /// It writes a line, to either of its outputs, that matches this regular expression.
+    /// It prints a line that matches this regular expression, on stdout or stderr.
     Pattern(String),
 }
 
-/// Test media for a server, made with ffmpeg where the files are missing: `clip1.mp4` and so on.
+/// Test media for a server: `clip1.mp4` and so on, generated with ffmpeg if missing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Clips {
-    /// Where they are. As written relative to the scenario file; here resolved.
+    /// Folder of the clips. In a file it is relative to the scenario; here it is resolved.
     pub directory: PathBuf,
-    /// How many. Default: 10.
+    /// Number of clips. Default: 10.
     pub count: u32,
-    /// How long each is. Default: 60 s.
+    /// Length of each clip. Default: 60 s.
     #[serde(with = "duration")]
     pub length: Duration,
-    /// The bit rate of the video. Default: 1 Mb/s.
+    /// Bit rate of the video. Default: 1 Mb/s.
     pub video: BitRate,
-    /// The bit rate of the audio, where there is some. Default: none.
+    /// Bit rate of the audio; `None`: no audio. Default: none.
     pub audio: Option<BitRate>,
     /// Frames per second. Default: 25.
     pub frame_rate: u32,
 }
 
 impl Population {
-    /// The population, as others of its run need to know it.
+    /// Returns what other populations of the run need to know.
     pub fn member(&self) -> Member<'_> {
         Member {
             name: &self.name,
@@ -417,7 +419,7 @@ impl Population {
         }
     }
 
-    /// Topics of the streams that a client waits for which asks for `url`; empty if it does not
+    /// Returns the topics of the streams that a client of `url` waits for; empty if it does not
     /// wait.
     pub fn awaited(&self, surroundings: &Surroundings, url: &str) -> Vec<String> {
         surroundings.awaited(self.member(), self.waits_for.as_deref(), url)
@@ -436,12 +438,12 @@ impl Serialize for Leave {
     }
 }
 
-/// Whether there is nothing to be said of a network.
+/// Returns `true` for the default, which is not serialized.
 fn is_own(network: &Network) -> bool {
     *network == Network::Own
 }
 
-/// Writes the configuration as `{PROTOCOL: {KEY: VALUE, ...}}`.
+/// Serializes the configuration as `{PROTOCOL: {KEY: VALUE, ...}}`.
 fn by_protocol<S: serde::Serializer>(
     config: &ClientConfig,
     serializer: S,

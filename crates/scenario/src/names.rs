@@ -1,4 +1,4 @@
-//! Names that a scenario gives to populations and sources.
+//! Names of populations and sources.
 
 use schemars::{Schema, json_schema};
 use serde_json::Value as Json;
@@ -6,13 +6,13 @@ use serde_json::Value as Json;
 use crate::error::Problem;
 use crate::node::{Entry, shown};
 
-/// Names that thresholds use for something else.
+/// Names that thresholds use for other subjects.
 const RESERVED: [&str; 4] = ["server", "tester", "uplink", "downlink"];
 
-/// The longest name of a population.
+/// Maximum length of a name.
 const MAX_NAME: usize = 64;
 
-/// Whether something, `what` in words, may be called so.
+/// Checks the name of a `what`, such as `population`.
 pub(crate) fn check(entry: &Entry, what: &str, problems: &mut Vec<Problem>) {
     let name = entry.key.as_str();
     let origin = &entry.key_origin;
@@ -31,14 +31,14 @@ pub(crate) fn check(entry: &Entry, what: &str, problems: &mut Vec<Problem>) {
         problems.push(
             Problem::new(
                 origin,
-                format!("`{}` is no name for a {what}", shown(name)),
+                format!("`{}` is not a valid name of a {what}", shown(name)),
             )
-            .help("a name begins with a lower-case letter and goes on with those, digits and `_`; at most 64 in all"),
+            .help("a name begins with a lower-case letter, followed by lower-case letters, digits and `_`; at most 64 characters"),
         );
     }
 }
 
-/// The schema of a mapping of names to such things.
+/// Returns the JSON Schema of a mapping from names to `thing`.
 pub(crate) fn schema(thing: Json) -> Schema {
     json_schema!({
         "type": "object",

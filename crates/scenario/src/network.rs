@@ -1,4 +1,4 @@
-//! The network that a run is in.
+//! The network of a run.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
-/// The network that clients, sources and the server of a run are in.
+/// Network of the clients, sources and server of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// That of this machine.
+    /// This machine's own network.
     #[default]
     Own,
-    /// A network namespace made for the run, in which there is nothing but a loopback interface.
+    /// A network namespace created for the run, with only a loopback interface.
     Loopback,
-    /// Network namespaces made for the run: the sources', the server's and the clients', tied to
-    /// each other by pairs of virtual Ethernet interfaces.
+    /// Network namespaces created for the run: one each for sources, server and clients, connected
+    /// by pairs of virtual Ethernet interfaces.
     Veth,
 }
 
@@ -35,7 +35,7 @@ pub const VETH_SERVER: &str = "server";
 pub const VETH_SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
 
 impl Network {
-    /// The address at which clients find the server: what `{server}` stands for in their URLs.
+    /// Returns the address at which clients find the server: the value of `{server}` in their URLs.
     pub const fn server_address(self) -> IpAddr {
         match self {
             Network::Own | Network::Loopback => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -43,7 +43,7 @@ impl Network {
         }
     }
 
-    /// By which interface a source sends, unless the scenario says otherwise.
+    /// Returns the default interface of a source.
     pub(crate) const fn source_interface(self) -> &'static str {
         match self {
             Network::Own | Network::Loopback => "lo",
@@ -51,8 +51,7 @@ impl Network {
         }
     }
 
-    /// By which interface a server that is launched receives multicast, unless the scenario says
-    /// otherwise.
+    /// Returns the default interface on which a launched server receives multicast.
     pub(crate) const fn server_interface(self, sources: bool) -> &'static str {
         match (self, sources) {
             (Network::Own | Network::Loopback, _) => "lo",
@@ -61,15 +60,15 @@ impl Network {
         }
     }
 
-    /// What it is, in words; nothing of this machine's own.
+    /// Describes the network; `None` for this machine's own.
     pub(crate) fn line(self) -> Option<&'static str> {
         match self {
             Network::Own => None,
             Network::Loopback => Some(
-                "network: a namespace made for the run, with a loopback interface alone; needs CAP_SYS_ADMIN and CAP_NET_ADMIN",
+                "network: a namespace created for the run, with only a loopback interface; needs CAP_SYS_ADMIN and CAP_NET_ADMIN",
             ),
             Network::Veth => Some(
-                "network: namespaces made for the run, sources - server - clients, the server at 10.81.0.2; needs CAP_SYS_ADMIN \
+                "network: namespaces created for the run, sources - server - clients, the server at 10.81.0.2; needs CAP_SYS_ADMIN \
                  and CAP_NET_ADMIN",
             ),
         }

@@ -1,4 +1,4 @@
-//! The keys of the network that a run is in.
+//! Keys of the network of a run.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,22 +16,22 @@ const FORM: &str = "write `network: veth`, or `network: {kind: veth, congestion:
 
 const FORMS: &[Form] = &[("NetworkKeys", FORM, &[])];
 
-/// The longest name of a congestion control (linux/tcp.h, `TCP_CA_NAME_MAX`).
+/// Maximum length of the name of a congestion control (linux/tcp.h, `TCP_CA_NAME_MAX`).
 const MAX_NAME: usize = 15;
 
-/// A network that is made for the run, and how TCP behaves in it.
+/// A network created for the run, and TCP's behaviour in it.
 #[derive(Default, serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line)]
 struct NetworkKeys {
-    /// Which one. Default `veth`.
+    /// Kind of network. Default `veth`.
     kind: Key<Network>,
-    /// TCP's congestion control of clients and server: `cubic`, `reno`, `bbr` or what else the
-    /// kernel has. Default: the kernel's.
+    /// TCP congestion control of clients and server: `cubic`, `reno`, `bbr` or another one of the
+    /// kernel. Default: the kernel's.
     congestion: Key<Congestion>,
 }
 
-/// The name of a congestion control.
+/// Name of a congestion control.
 struct Congestion(String);
 
 impl<'de> Deserialize<'de> for Congestion {
@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for Congestion {
                 match !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(plain) {
                     true => Ok(Congestion(name.to_owned())),
                     false => Err(E::custom(
-                        "that is no name of a congestion control; write one such as `cubic`, `reno` \
+                        "this is not a valid name of a congestion control; write one such as `cubic`, `reno` \
                          or `bbr`",
                     )),
                 }
@@ -73,8 +73,8 @@ impl JsonSchema for Congestion {
     }
 }
 
-/// The network of a scenario, and TCP's congestion control in it. `usual` is the one where nothing
-/// is said.
+/// Reads the network of a scenario and TCP's congestion control in it. `usual` is the default
+/// network.
 pub(crate) fn read(
     root: &Node,
     usual: Network,
@@ -94,15 +94,15 @@ pub(crate) fn read(
         problems.push(
             Problem::new(
                 &congestion.key_origin,
-                "this machine's own network stays as it is",
+                "`congestion` cannot be set in this machine's own network",
             )
-            .help("choose a `kind` that is made for the run: `veth` or `loopback`"),
+            .help("choose a `kind` that is created for the run: `veth` or `loopback`"),
         );
     }
     (network, keys.congestion.0.map(|name| name.0))
 }
 
-/// The JSON Schema of what [`read`] takes.
+/// Returns the JSON Schema of the values that [`read`] accepts.
 pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let word = Network::json_schema(generator);
     let keys = NetworkKeys::json_schema(generator);

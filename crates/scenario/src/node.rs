@@ -1,15 +1,15 @@
-//! A scenario as a tree in which every piece knows where it was written.
+//! The tree of a scenario, in which every node knows its origin.
 
 use crate::source::Origin;
 
-/// A value and where it was written.
+/// A value and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
 }
 
-/// What YAML can say. What a scalar means is for the key to decide that asks for it.
+/// A YAML value. The key that reads a scalar decides on its type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -51,12 +51,12 @@ impl Node {
         }
     }
 
-    /// A key of it with its value, where it is a mapping that has the key.
+    /// Returns the entry of a key; `None` if this is not a mapping with that key.
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries().iter().find(|entry| entry.key == key)
     }
 
-    /// What it holds, where it is a mapping.
+    /// Returns the entries of a mapping; none for any other value.
     pub(crate) fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Map(entries) => entries,
@@ -64,13 +64,14 @@ impl Node {
         }
     }
 
-    /// What is written as the value of a key, where it is a mapping that has the key.
+    /// Returns the value of a key; `None` if this is not a mapping with that key, or the value is
+    /// null.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         let node = &self.entry(key)?.node;
         (node.value != Value::Null).then_some(node)
     }
 
-    /// What it is, in a sentence.
+    /// Describes the value in a message.
     pub(crate) fn kind(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
@@ -80,7 +81,7 @@ impl Node {
         }
     }
 
-    /// How many nodes there are in it, itself included, and how many bytes of text.
+    /// Returns the number of nodes in the tree. Long texts count as several.
     pub(crate) fn weight(&self) -> usize {
         match &self.value {
             Value::Null => 1,
@@ -106,7 +107,7 @@ impl Entry {
     }
 }
 
-/// A text as it is shown in a message: one line, not too long.
+/// Formats a text for a message: one line of at most 60 characters.
 pub(crate) fn shown(text: &str) -> String {
     let line: String = text
         .chars()

@@ -1,4 +1,4 @@
-//! A scenario in one line of arguments.
+//! Scenarios of a one-line command.
 
 use protocol::registry;
 
@@ -6,14 +6,13 @@ use crate::apply::option;
 use crate::node::{Entry, Node};
 use crate::source::{Origin, SourceKind, SourceText};
 
-/// The population of a one-liner is called so where it has media: `viewers.loss < 1%`.
+/// Name of a one-liner's population with media: `viewers.loss < 1%`.
 pub const ONE_LINER_POPULATION: &str = "viewers";
 
-/// The population of a one-liner is called so where it has no media, but messages:
-/// `senders.back_pressure < 1%`.
+/// Name of a one-liner's population with messages instead of media: `senders.back_pressure < 1%`.
 pub const ONE_LINER_SENDERS: &str = "senders";
 
-/// What the population of a one-liner with these URLs is called.
+/// Returns the name of the population of a one-liner with these URLs.
 pub fn one_liner_population(urls: &[String]) -> &'static str {
     let first = urls.first().map_or("", String::as_str);
     match registry::find_by_url(first) {
@@ -22,42 +21,42 @@ pub fn one_liner_population(urls: &[String]) -> &'static str {
     }
 }
 
-/// The arguments of one line, each as it was typed, so that an error can show it. They mean what
-/// the keys of the same name mean in a scenario file.
+/// Arguments of a one-line command as typed, so that errors can show them. Each means the same as
+/// the key of that name in a scenario file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OneLiner {
-    /// The URLs, `{1..10}` not yet expanded. At least one.
+    /// URLs, with `{1..10}` not yet expanded. At least one.
     pub urls: Vec<String>,
-    /// `-c`, `--clients`: how many. Default: 1.
+    /// `-c`, `--clients`: number of clients. Default: 1.
     pub clients: Option<String>,
-    /// `--ramp`: the time over which they start.
+    /// `--ramp`: time over which the clients start.
     pub ramp: Option<String>,
-    /// `--one-every`: the time between two starts.
+    /// `--one-every`: time between two starts.
     pub one_every: Option<String>,
-    /// `--arrivals`: the rate at which they arrive; `clients` then bounds how many are active.
+    /// `--arrivals`: arrival rate; `clients` then limits the number of active clients.
     pub arrivals: Option<String>,
-    /// `-d`, `--duration`: the length of the run.
+    /// `-d`, `--duration`: length of the run.
     pub duration: Option<String>,
-    /// `--warm-up`: how much of the beginning does not count.
+    /// `--warm-up`: time at the beginning that does not count.
     pub warm_up: Option<String>,
-    /// `--transport`: how media is carried.
+    /// `--transport`: transport of the media.
     pub transport: Option<String>,
     /// `--pick`: `random` or `in_turn`.
     pub pick: Option<String>,
     /// `--leave-after`: `at_end`, or the time after which each client leaves.
     pub leave: Option<String>,
-    /// `--rejoin`: another client takes the place of one that ended or died.
+    /// `--rejoin`: another client replaces one that ended or died.
     pub rejoin: bool,
-    /// `--threshold`: what must hold.
+    /// `--threshold`: thresholds.
     pub thresholds: Vec<String>,
-    /// `--seed`: what all random choices follow from.
+    /// `--seed`: seed of all random choices.
     pub seed: Option<String>,
-    /// `--workers`: how many threads run clients.
+    /// `--workers`: number of worker threads.
     pub workers: Option<String>,
 }
 
 impl OneLiner {
-    /// The same tree that a file would make.
+    /// Returns the tree that an equivalent file has.
     pub(crate) fn tree(&self) -> Node {
         let line = format!("load {}", self.urls.join(" "));
         let origin = Origin::whole(&SourceText::new(SourceKind::Option, "load", line));

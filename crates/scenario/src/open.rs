@@ -1,4 +1,4 @@
-//! From a file to a tree.
+//! Reading of scenario files into trees.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,24 +9,26 @@ use crate::node::Node;
 use crate::source::{SourceKind, SourceText};
 use crate::yaml;
 
-/// What messages call the scenario file at `path`, and its text.
+/// Reads the scenario file at `path`. Returns its name in messages, and its text.
 pub(crate) fn read(path: &Path) -> Result<(String, String), ScenarioError> {
     read_as(path, "scenario")
 }
 
-/// The same of a file that messages call `what`.
+/// Reads a file of the document type `what`, such as `scenario`.
 pub(crate) fn read_as(path: &Path, what: &str) -> Result<(String, String), ScenarioError> {
     let shown = path.display().to_string();
     let unreadable = |error: std::io::Error| {
         let help = match error.kind() {
-            std::io::ErrorKind::NotFound => "is the path right, seen from where you are?",
-            std::io::ErrorKind::PermissionDenied => "you may not read it",
+            std::io::ErrorKind::NotFound => {
+                "check the path: it is relative to the current directory"
+            }
+            std::io::ErrorKind::PermissionDenied => "this user may not read it",
             _ => "",
         };
         Problem::nowhere(format!("cannot read the {what} {shown}: {error}")).help(help)
     };
     let mut bytes = Vec::new();
-    // One byte more than allowed, so that the parser sees that it is too large.
+    // One byte more than allowed, to detect a file that is too large.
     let most = yaml::MAX_BYTES as u64 + 1;
     File::open(path)
         .and_then(|file| file.take(most).read_to_end(&mut bytes))
@@ -50,7 +52,7 @@ pub(crate) fn read_as(path: &Path, what: &str) -> Result<(String, String), Scena
     Ok((shown, text))
 }
 
-/// The tree of a scenario's text, and what the scenario is called where it has no name of its own.
+/// Parses the text of a scenario. Returns its tree and the default name of the scenario.
 pub(crate) fn tree(source_name: &str, text: &str) -> Result<(Node, String), ScenarioError> {
     let source = SourceText::new(SourceKind::File, source_name, text);
     let root = yaml::parse(&source, 0)?;

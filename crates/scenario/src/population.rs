@@ -1,4 +1,4 @@
-//! One population: whom it asks, how, how many, and until when.
+//! Populations: URLs, protocol, load, and the time at which clients leave.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,20 +23,20 @@ use crate::section::{self, Key, Raw, Whole, one_line};
 use crate::{names, urls};
 use measure::nearest::{nearest, suggest};
 
-/// The keys of a population beside those of its protocol.
+/// Keys of a population, in addition to those of its protocol.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(transform = one_line, description = "", extend("required" = ["urls", "load"]))]
 pub(crate) struct PopulationKeys {
-    /// What the clients speak. Default: as the URLs tell.
+    /// Protocol of the clients. Default: that of the URLs.
     #[schemars(schema_with = "anything")]
     protocol: Key<Raw>,
-    /// What the clients ask for; `{1..10}` expands, and `{server}` is the server's address in the
-    /// run's network. Each client picks one.
+    /// URLs of the clients; `{1..10}` expands, and `{server}` is the server's address in the run's
+    /// network. Each client picks one.
     #[schemars(schema_with = "urls::schema", extend("minItems" = 1))]
     urls: Key<Raw>,
-    /// Which of the URLs a client asks for. Default `random`, by the seed; of clients that publish
-    /// `own`.
+    /// Which of the URLs a client requests. Default `random`, derived from the seed; for clients
+    /// that publish `own`.
     #[schemars(schema_with = "anything", extend("enum" = ["random", "in_turn", "own"]))]
     pick: Key<Raw>,
     /// When a client leaves: `with_run` (default), `at_end` of its media, or `{after: 60s}`. A client
@@ -45,23 +45,22 @@ pub(crate) struct PopulationKeys {
     /// only closes the connection.
     #[schemars(schema_with = "leave_schema")]
     leave: Key<Raw>,
-    /// The population whose streams the clients wait for. If both have the same number of URLs, a
+    /// Population whose streams the clients wait for. If both have the same number of URLs, a
     /// client waits for the stream at the position of its own, else for any. Default: players wait
     /// for the stream that the scenario publishes at the same host and path, in any protocol.
     waits_for: Key<String>,
-    /// Maximum time that a client waits for its stream, if the scenario publishes it. Then it fails
-    /// with `no_publisher`. Its delays count from the publication. Default 30s.
+    /// Maximum time that a client waits for its stream, if the scenario publishes it. After that it
+    /// fails with `no_publisher`. Its delays count from the publication. Default 30s.
     wait_for_publisher: Key<TimeSpan>,
     /// Time between the publication of a stream and the request of a client that waited for it. Some
     /// servers have a stream only after they have seen some of its media: MediaMTX takes up to a
     /// second. Delays count from the request. Default 0s.
     join_after: Key<TimeSpan>,
-    /// Whether another client takes the place of one that ended or died. Default false.
+    /// True: another client replaces one that ended or died. Default false.
     rejoin: Key<bool>,
     #[schemars(with = "LoadSpec")]
     load: Key<Raw>,
-    /// An emulated link to the server that these clients have for themselves, in place of the one
-    /// that the others share.
+    /// Emulated link between the server and these clients only, in place of the shared one.
     #[schemars(with = "LinkKeys")]
     link: Key<Raw>,
 }
@@ -73,7 +72,7 @@ struct LeaveKeys {
     after: Key<TimeSpan>,
 }
 
-/// The load in the forms that a file may state it.
+/// Keys of a load in any of its forms.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct LoadKeys {
@@ -124,7 +123,7 @@ const FORMS: &[Form] = &[
     ),
 ];
 
-/// The JSON Schema of the populations, the keys of every protocol included.
+/// Returns the JSON Schema of the populations, with the keys of every protocol.
 pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let mut all: Vec<Json> = PROTOCOLS
         .iter()
@@ -161,8 +160,8 @@ fn leave_schema(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "enum": ["with_run", "at_end"] }, LeaveKeys::json_schema(generator)] })
 }
 
-/// Reads a population whose clients find the server at that address, of a run that lasts so long,
-/// where that is written.
+/// Reads a population. `server` is the server's address for its clients, and `duration` that of the
+/// run, if set.
 pub(crate) fn read(
     entry: &Entry,
     server: IpAddr,
@@ -201,7 +200,7 @@ pub(crate) fn read(
     let rest = node.entries().iter().filter(own).cloned().collect();
     let config = match protocol {
         Some(protocol) => config(protocol, rest, node, &path, problems),
-        // Without a protocol nothing is known of its keys; typos of all protocols' are still found.
+        // Without a protocol its keys are not known. Keys that no protocol has are still reported.
         None => {
             let all: Vec<String> = PROTOCOLS
                 .iter()
@@ -235,7 +234,7 @@ pub(crate) fn read(
                 .help("give the population several `urls`, such as \"http://127.0.0.1:5140/rtp/239.81.0.{1..8}:4056\""),
         );
     }
-    // Two that publish to one URL would only be in each other's way.
+    // Two publishers of one URL would only disturb each other.
     let usual = match config.publishes() {
         true => Pick::Own,
         false => Pick::default(),
@@ -257,21 +256,21 @@ pub(crate) fn read(
     })
 }
 
-/// Refuses URLs that lead past the link that the population has for itself.
+/// Refuses URLs that bypass the population's own link.
 fn check_urls(urls: &[(String, &Node)], server: IpAddr, link: &Entry, problems: &mut Vec<Problem>) {
     let host = server.to_string();
     let past = |url: &str| Parts::of(url).is_ok_and(|parts| parts.host != host);
     if let Some((url, node)) = urls.iter().find(|(url, _)| past(url)) {
-        let text = format!("what `{}` leads to is not behind this link", shown(url));
+        let text = format!("the server of `{}` is not behind this link", shown(url));
         problems.push(
             Problem::new(&link.key_origin, text)
                 .other(&node.origin, "this URL")
-                .help("write `{server}` in `urls`: it is the server's address at the link's other end"),
+                .help("write `{server}` in `urls`: it is the server's address at the other end of the link"),
         );
     }
 }
 
-/// Refuses a plan that is not through when the run ends: what it measures would be another one.
+/// Refuses a load whose starts do not fit into the run: another load would be measured.
 fn check_starts(
     node: &Node,
     shape: &Shape,
@@ -285,7 +284,7 @@ fn check_starts(
     let (Some(duration), Some(last)) = (duration, load::last_start(&load)) else {
         return;
     };
-    // That a run of no length measures nothing is said already.
+    // A run of `0s` is already reported.
     if duration.is_zero() || last.since_start() < duration {
         return;
     }
@@ -313,7 +312,7 @@ fn check_starts(
     );
 }
 
-/// The protocol as named, or as the URLs tell.
+/// Returns the protocol as named, or that of the URLs.
 fn protocol(
     node: &Node,
     path: &str,
@@ -350,7 +349,7 @@ fn protocol(
         }
     }
     let mut chosen = named;
-    // One complaint for each URL as written, not for each that it expands to.
+    // One problem for each URL as written, not for each expanded URL.
     let mut last: Option<&Node> = None;
     for (url, node) in urls {
         if last.is_some_and(|last| std::ptr::eq(last, *node)) {
@@ -369,17 +368,17 @@ fn protocol(
                 Problem::new(
                     &node.origin,
                     format!(
-                        "`{}` is no URL of the protocol `{}`",
+                        "`{}` is not a URL of the protocol `{}`",
                         shown(url),
                         chosen.name
                     ),
                 )
-                .help("the clients of one population speak one protocol: make two of it"),
+                .help("the clients of a population use one protocol: split it into two"),
             ),
             (Some(found), _) => {
                 chosen = Some(found);
                 found.check_url(url).err().map(|message| {
-                    // Some say themselves which URL it is.
+                    // Some messages already contain the URL.
                     let named = format!("`{url}`: ");
                     let message = message.strip_prefix(&named).unwrap_or(&message);
                     let message = format!("`{}`: {message}", shown(url));
@@ -395,7 +394,7 @@ fn protocol(
     chosen
 }
 
-/// A URL that the protocol takes.
+/// Returns an example URL of the protocol.
 fn example_of(protocol: &Protocol) -> String {
     let address = format!(
         "{}://127.0.0.1:{}",
@@ -417,20 +416,20 @@ fn pick(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Pick> {
         _ => {
             problems.push(
                 wrong_type(node, &join(path, "pick"), "`random`, `in_turn` or `own`")
-                    .help("which of the URLs each client asks for"),
+                    .help("it selects which of the URLs a client requests"),
             );
             Pick::default()
         }
     })
 }
 
-/// Maximum time that clients wait for their stream.
+/// Returns the maximum time that clients wait for their stream.
 fn wait(key: &Key<TimeSpan>, node: &Node, problems: &mut Vec<Problem>) -> Duration {
     let wait = key.0.map_or(WAIT_FOR_PUBLISHER, |span| span.0);
     if let (true, Some(entry)) = (wait.is_zero(), node.entry("wait_for_publisher")) {
         problems.push(Problem::new(
             &entry.node.origin,
-            "`wait_for_publisher` must be longer than nothing",
+            "`wait_for_publisher` must be longer than 0s",
         ));
     }
     wait
@@ -454,7 +453,7 @@ fn leave(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Leave> 
     }
 }
 
-/// What cannot end by itself needs the run's duration.
+/// Refuses a population that never ends in a run without a duration.
 fn check_end(
     node: &Node,
     shape: &Shape,
@@ -469,8 +468,11 @@ fn check_end(
         && let Some(entry) = node.entry("rejoin")
     {
         problems.push(
-            Problem::new(&entry.key_origin, "`rejoin` does not go with `arrivals`")
-                .help("clients arrive at their rate, whoever left: take `rejoin` out"),
+            Problem::new(
+                &entry.key_origin,
+                "`rejoin` cannot be combined with `arrivals`",
+            )
+            .help("clients arrive at their rate, however many have left: remove `rejoin`"),
         );
     }
     if ends {
@@ -480,10 +482,10 @@ fn check_end(
     let published = keys.find(|key| !leaves && node.entry(key).is_some());
     let cause = match shape {
         Shape::Arrivals { .. } => "load",
-        // The last stage may send all of them away.
+        // The last stage may end all clients.
         Shape::Stages(stages) if stages.last().is_none_or(|stage| stage.clients == 0) => return,
         _ if rejoin => "rejoin",
-        // What is published has no end of its own.
+        // Published media does not end.
         _ => match published {
             Some(key) => key,
             None => return,
@@ -498,7 +500,7 @@ fn check_end(
             if arrivals {
                 "these arrivals never end, and the run has no `duration`"
             } else if Some(cause) == published {
-                "what is published never ends, and the run has no `duration`"
+                "published media never ends, and the run has no `duration`"
             } else {
                 "with `rejoin` the clients never end, and the run has no `duration`"
             },
@@ -507,7 +509,7 @@ fn check_end(
     );
 }
 
-/// The load in the forms that a file may state it.
+/// Reads a load in any of its forms.
 fn shape(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Shape> {
     let before = problems.len();
     let keys: LoadKeys = section::read_open(node, path, FORMS, problems)?;
@@ -517,7 +519,7 @@ fn shape(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Shape> 
         }
         problems.push(
             wrong_type(node, &join(path, "start"), "`at_once`")
-                .help("or write `ramp: 60s` or `one_every: 2s` in its place"),
+                .help("or write `ramp: 60s` or `one_every: 2s` instead"),
         );
         None
     });
@@ -541,7 +543,7 @@ fn shape(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Shape> 
         max_clients: keys.max_clients.0.map(|clients| clients.0),
     };
     let known = section::keys::<LoadKeys>();
-    // What was read wrongly would only be said to be missing.
+    // A key with a wrong value would only be reported as missing.
     let shape = match problems.len() == before {
         true => Shape::try_from(spec)
             .map_err(|error| {
@@ -580,7 +582,7 @@ fn load_problem(node: &Node, error: &load::LoadError, path: &str) -> Problem {
     problem.help(error.help.clone())
 }
 
-/// The protocol's own keys. After a problem with one key the others are still looked at.
+/// Reads the protocol's own keys. A problem with one key does not hide those of others.
 fn config(
     protocol: &Protocol,
     rest: Vec<Entry>,
@@ -614,7 +616,7 @@ fn config(
             Some(advice) => problem.help(advice),
             None => problem,
         });
-        // Each round takes one key out, so this ends.
+        // Each round removes one key, so this ends.
         let Value::Map(entries) = &mut own.value else {
             return None;
         };

@@ -1,4 +1,4 @@
-//! From the tree to the scenario: every key decoded, every problem collected.
+//! Decodes the tree into the scenario and collects all problems.
 
 use std::time::Duration;
 
@@ -28,69 +28,67 @@ use crate::source::{Origin, SourceKind};
 use crate::tester::{self, TesterKeys};
 use crate::{network_keys, population, sources, waiting};
 
-/// What a run is to do: whom it measures, with how many clients, and what must hold.
+/// Plan of a run: the server, the clients, and the thresholds.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(transform = one_line, title = "streamgauge scenario")]
 #[schemars(extend("required" = ["clients"]))]
 pub(crate) struct ScenarioKeys {
-    /// What the run is called in reports. Default: the name of the file.
+    /// Name of the run in reports. Default: the name of the file.
     name: Key<String>,
     #[schemars(with = "ServerKeys")]
     server: Key<Raw>,
-    /// The network of clients, sources and server: this machine's `own` (default); a namespace with
-    /// a `loopback` interface alone, made for the run; or namespaces tied by `veth`, in which the
-    /// server is 10.81.0.2. What is made needs CAP_SYS_ADMIN and CAP_NET_ADMIN. With keys:
+    /// Network of clients, sources and server: this machine's `own` (default); a namespace created
+    /// for the run with only a `loopback` interface; or namespaces connected by `veth`, in which
+    /// the server is 10.81.0.2. A created network needs CAP_SYS_ADMIN and CAP_NET_ADMIN. With keys:
     /// `{kind: veth, congestion: bbr}`.
     #[schemars(schema_with = "network_keys::schema")]
     network: Key<Raw>,
-    /// An emulated link between clients and server, which are in networks that are made for the
-    /// run (`network: veth`): delay, loss, rate, queue.
+    /// An emulated link between clients and server, which are in networks created for the run
+    /// (`network: veth`): delay, loss, rate, queue.
     #[schemars(with = "LinkKeys")]
     link: Key<Raw>,
-    /// What the run itself sends to multicast groups, by name, from before the server starts until
-    /// every client has ended.
+    /// Multicast sources of the run, by name. They send from before the server starts until every
+    /// client has ended.
     #[schemars(schema_with = "sources::schema")]
     sources: Key<Raw>,
-    /// The populations: groups of alike clients, by name.
+    /// The populations: groups of clients with the same settings, by name.
     #[schemars(schema_with = "population::schema")]
     clients: Key<Raw>,
-    /// The length of the run from its start, ramp included. Default: until every population has
-    /// ended.
+    /// Length of the run from its start, ramp included. Default: until every population has ended.
     duration: Key<TimeSpan>,
-    /// How much of the beginning is left out of every figure and threshold, but of how many clients
-    /// there were and failed. Default 0s.
+    /// Time at the beginning that is excluded from every figure and threshold, except the numbers
+    /// of clients and of failures. Default 0s.
     warm_up: Key<TimeSpan>,
-    /// What must hold, such as `viewers.loss < 1%` or `viewers.startup_delay.p95 < 2s`; with
-    /// `.worst` of the worst second.
+    /// Conditions that must hold, such as `viewers.loss < 1%` or `viewers.startup_delay.p95 < 2s`;
+    /// with `.worst` in the worst second.
     #[schemars(with = "Vec<ThresholdForm>")]
     thresholds: Key<Raw>,
-    /// What all random choices follow from. Default: another one each time; the report names it.
+    /// Seed of all random choices. Default: a new one for each run; the report shows it.
     seed: Key<Whole<0, { u64::MAX }>>,
-    /// How long sessions may take for their clean end. Default 5s.
+    /// Maximum time for the graceful shutdown of sessions. Default 5s.
     stop_timeout: Key<TimeSpan>,
-    /// How many threads run clients. Default: what the machine has.
+    /// Number of worker threads. Default: one for each 1000 clients, up to the number of cores.
     workers: Key<Whole<1, 1_024>>,
     tester: Key<TesterKeys>,
-    /// Several runs: dotted keys of this file, each with a list of the values it takes, such as
-    /// `clients.viewers.load.clients: [50, 100]`; and `cases`, of which each sets several keys. One
-    /// run for each combination, the first key changing slowest.
+    /// A series of runs: dotted keys of this file, each with a list of values, such as
+    /// `clients.viewers.load.clients: [50, 100]`; and `cases`, each of which sets several keys. One
+    /// run for each combination; the first key changes slowest.
     #[schemars(schema_with = "vary_schema")]
     vary: Raw,
-    /// With `vary`: the key of which the first value is wanted with which a run passes. Its values
-    /// are tried by halves, with each combination of the others. Default: all are run.
+    /// With `vary`: the key whose first passing value is searched for. Its values are tried by
+    /// binary search, for each combination of the others. Default: all combinations run.
     #[schemars(with = "String")]
     find: Raw,
-    /// With `vary`: the time between two runs. Default 5s.
+    /// With `vary`: time between two runs. Default 5s.
     #[schemars(with = "TimeSpan")]
     settle: Raw,
-    /// With `vary`: whether the series ends after the first run that does not pass (`fail`).
-    /// Default `never`.
+    /// With `vary`: `fail` ends the series after the first run that does not pass. Default `never`.
     #[schemars(with = "StopAt")]
     stop_at: Raw,
 }
 
-/// The JSON Schema of `vary`.
+/// Returns the JSON Schema of `vary`.
 fn vary_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -118,7 +116,7 @@ fn vary_schema(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The forms in which a threshold is written.
+/// Forms of a threshold.
 #[derive(JsonSchema)]
 #[schemars(inline, untagged, description = "")]
 #[expect(dead_code, reason = "the reader takes the forms one by one")]
@@ -131,12 +129,12 @@ enum ThresholdForm {
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line, extend("required" = ["threshold"]))]
 struct ThresholdKeys {
-    /// What must hold.
+    /// Condition that must hold.
     #[schemars(with = "String")]
     threshold: Key<Raw>,
-    /// Whether the run ends, as failed, as soon as it does not hold. Default false.
+    /// True: the run ends, as failed, as soon as the condition does not hold. Default false.
     abort: Key<bool>,
-    /// How long the run goes on before the threshold may end it. Default 0s.
+    /// Time before the threshold can end the run. Default 0s.
     delay: Key<TimeSpan>,
 }
 
@@ -154,17 +152,16 @@ const FORMS: &[Form] = &[
     tester::HEALTH_FORM,
 ];
 
-/// The most populations of one scenario.
+/// Maximum number of populations of a scenario.
 const MAX_POPULATIONS: usize = 100;
 
-/// The most thresholds of one scenario.
+/// Maximum number of thresholds of a scenario.
 const MAX_THRESHOLDS: usize = 1_000;
 
-/// The smallest scenario there is, for those who have none.
-pub(crate) const EXAMPLE: &str =
-    "the least is `clients: {viewers: {urls: [\"rtsp://127.0.0.1:8554/a\"], load: {clients: 10}}}`";
+/// Help text with a minimal scenario.
+pub(crate) const EXAMPLE: &str = "a minimal scenario is `clients: {viewers: {urls: [\"rtsp://127.0.0.1:8554/a\"], load: {clients: 10}}}`";
 
-/// What the tree says, as a scenario called `name` where it has no name of its own.
+/// Decodes a scenario. `name` is its name if it has none of its own.
 pub(crate) fn scenario(
     root: &Node,
     name: &str,
@@ -184,7 +181,7 @@ pub(crate) fn scenario(
         .get("server")
         .and_then(|node| server::read(node, &overrides.known_servers, problems));
     let linked = link_keys::entries(root).next();
-    // Where packets pass a link, they pass from one network to another.
+    // A link needs two networks.
     let usual = match linked {
         Some(_) => Network::Veth,
         None => Network::default(),
@@ -238,17 +235,17 @@ pub(crate) fn scenario(
             Problem::new(
                 &linked.key_origin,
                 format!(
-                    "a link is between two networks, and all is in one: `network: {}`",
+                    "a link needs two networks, but `network: {}` is only one",
                     network.name()
                 ),
             )
-            .other(&entry.node.origin, "said here")
-            .help("write `network: veth`, or take `network` out"),
+            .other(&entry.node.origin, "set here")
+            .help("write `network: veth`, or remove `network`"),
         );
     }
     if let Some(entry) = root.entry("network").or(linked) {
         let has = (server.as_ref(), populations.as_slice());
-        // A server that could not be read is no server that is missing.
+        // A server that could not be read is not a missing server.
         if problems.is_empty() {
             check_network(entry, network, has, problems);
         }
@@ -286,7 +283,7 @@ pub(crate) fn scenario(
     })
 }
 
-/// The same, or all that is wrong: `problems` are those found on the way to the tree.
+/// Decodes a scenario, or returns all problems: `problems` are those of building the tree.
 pub(crate) fn whole(
     root: &Node,
     name: &str,
@@ -304,8 +301,7 @@ pub(crate) fn whole(
     }
 }
 
-/// Whether what the scenario names can be in a network that is made for the run. `ready` says that
-/// all of it could be read.
+/// Reports a server or receiver that cannot be in a network created for the run.
 fn check_network(
     entry: &Entry,
     network: Network,
@@ -324,7 +320,7 @@ fn check_network(
         Some(ServerStart::Observe { .. } | ServerStart::Exporters { .. }) => {
             Some("the server is only observed, so it is not in it".to_owned())
         }
-        None => Some("the run starts no server, and nobody else is in it".to_owned()),
+        None => Some("the run starts no server in it".to_owned()),
     };
     let elsewhere = |own: &&Population| {
         own.config
@@ -334,38 +330,38 @@ fn check_network(
     let elsewhere = populations.iter().find(elsewhere);
     let apart = elsewhere.map(|own| {
         let name = &own.name;
-        format!("`clients.{name}.media` is received where the run's network does not reach")
+        format!("`clients.{name}.media` is received outside the run's network")
     });
     if let Some(why) = why.or(apart) {
         problems.push(
             Problem::new(
                 &entry.node.origin,
-                format!("{what} made for the run: {why}"),
+                format!("{what} created for the run: {why}"),
             )
             .help(format!(
-                "let the run start the server (`launch` or `command`), or take `{}` out",
+                "let the run start the server (`launch` or `command`), or remove `{}`",
                 entry.key
             )),
         );
     }
 }
 
-/// Refuses what makes a series of a scenario: who reads a series has taken it out.
+/// Refuses the keys of a series. The reader of a series has already removed them.
 fn of_series(root: &Node, problems: &mut Vec<Problem>) {
     let vary = root.entry("vary");
     for key in ["find", "settle", "stop_at"] {
         if let (None, Some(entry)) = (vary, root.entry(key)) {
             problems.push(
-                Problem::new(&entry.key_origin, format!("`{key}` is of a series of runs"))
-                    .help("say what varies with `vary`, or take it out"),
+                Problem::new(&entry.key_origin, format!("`{key}` needs a series of runs"))
+                    .help("add `vary`, or remove it"),
             );
         }
     }
     if let Some(vary) = vary {
         problems.push(
             Problem::new(&vary.key_origin, "`vary` makes several runs of a scenario")
-                .label("one run is wanted here")
-                .help("take it out, or set `vary=`"),
+                .label("a single run is expected here")
+                .help("remove it, or set `vary=`"),
         );
     }
 }
@@ -446,7 +442,7 @@ fn thresholds(
     let of_golden = golden::subjects(populations);
     let of_golden = of_golden.iter();
     subjects.extend(of_golden.map(|name| (name.as_str(), BROWSER_CATALOGUE)));
-    // Where a population could not be read its thresholds cannot be judged.
+    // Thresholds of a population that could not be read cannot be checked.
     let broken = !problems.is_empty();
     let mut thresholds = Vec::new();
     for (index, item) in items.iter().enumerate() {
@@ -469,8 +465,8 @@ fn thresholds(
     thresholds
 }
 
-/// The text of a threshold, and from when on the run is ended where it does not hold: a text alone,
-/// or `{threshold: TEXT, abort: true, delay: 10s}`.
+/// Returns the node with the text of a threshold, and the time from which a violation ends the run.
+/// A threshold is a text alone, or `{threshold: TEXT, abort: true, delay: 10s}`.
 fn written_threshold<'a>(
     item: &'a Node,
     path: &str,
@@ -487,7 +483,7 @@ fn written_threshold<'a>(
                 &entry.key_origin,
                 "`delay` has no meaning without `abort: true`",
             )
-            .help("it is how long the run goes on before the threshold may end it"),
+            .help("it is the time before the threshold can end the run"),
         );
     }
     let delay = keys.delay.0.unwrap_or_default().0;
@@ -501,13 +497,13 @@ fn check_threshold(
     has_server: bool,
     broken: bool,
 ) -> Result<(), Problem> {
-    // The option that has it is named anyway.
+    // The message names the option anyway.
     let named = |message: &str| match node.origin.source.kind {
         SourceKind::Option => message.to_owned(),
         _ => format!("threshold `{}`: {message}", shown(written)),
     };
     let located = |error: measure::ThresholdError| {
-        // The place within the text, where the file shows it letter by letter.
+        // Position within the text, if the file contains it literally.
         let raw = node.origin.text();
         let origin = match raw.find(written) {
             Some(begin) => {

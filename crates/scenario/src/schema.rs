@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::read::ScenarioKeys;
 
-/// The JSON Schema (draft 2020-12) of a scenario file, the keys of every protocol included.
+/// Returns the JSON Schema (draft 2020-12) of a scenario file, with the keys of every protocol.
 pub fn schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     generator.into_root_schema_for::<ScenarioKeys>().to_value()

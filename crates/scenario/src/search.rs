@@ -1,22 +1,22 @@
-//! Which of the values of a key are tried to find the first with which a run passes.
+//! Search for the first value of a key with which a run passes.
 
-/// A search by halves, in values of which it is taken that all behind one that passes pass, too.
+/// A binary search. It assumes that all values after a passing one pass, too.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// Of each value whether a run with it passed, where there was one.
+    /// Result of each value: whether its run passed; `None` if it was not tried.
     tried: Vec<Option<bool>>,
 }
 
 impl Search {
-    /// A search in so many values.
+    /// Creates a search over a number of values.
     pub fn new(values: usize) -> Search {
         Search {
             tried: vec![None; values],
         }
     }
 
-    /// The value that is to be tried next; none once all is known. The last is the first, because
-    /// nothing is to be found where it does not pass.
+    /// Returns the next value to try, or `None` if the search is complete. The last value is tried
+    /// first, because there is nothing to find if it fails.
     pub fn next(&self) -> Option<usize> {
         let last = self.tried.len().checked_sub(1)?;
         match self.tried[last] {
@@ -32,19 +32,19 @@ impl Search {
         (from < passes).then(|| from + (passes - from - 1) / 2)
     }
 
-    /// A run with that value passed, or did not.
+    /// Records whether the run with a value passed.
     pub fn came(&mut self, value: usize, passed: bool) {
         if let Some(place) = self.tried.get_mut(value) {
             *place = Some(passed);
         }
     }
 
-    /// Whether a value was tried.
+    /// Returns `true` if a value was tried.
     pub fn was_tried(&self, value: usize) -> bool {
         self.tried.get(value).is_some_and(Option::is_some)
     }
 
-    /// The first value with which a run passed.
+    /// Returns the first value with which a run passed.
     pub fn found(&self) -> Option<usize> {
         self.tried.iter().position(|tried| *tried == Some(true))
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_value_that_passes_is_found_in_few_runs() {
+    fn first_passing_value_is_found_in_few_runs() {
         for values in 1..40 {
             for first in 0..=values {
                 let mut search = Search::new(values);

@@ -1,10 +1,10 @@
-//! Secrets: what a scenario holds that belongs into no file, no report and no message.
+//! Secrets of a scenario, which must not appear in files, reports and messages.
 //!
-//! Clients and servers get the scenario as it is written. Whatever else leaves the program goes
-//! through here: [`Scenario::shown`] is the scenario as it may be kept, and [`Secrets`] masks the
-//! texts of a run. There are two ways to find a secret in a text. Some show themselves: the
-//! password of a URL, the value of a query's `token=`, an `Authorization` line. Others are known
-//! because the scenario names them: those are searched for as they are written.
+//! Clients and servers get the scenario as written. All other output is masked here:
+//! [`Scenario::shown`] is the scenario without secrets, and [`Secrets`] masks the texts of a run.
+//! Some secrets are recognizable in any text: the password of a URL, the value of `token=` in a
+//! query, an `Authorization` line. Others are known from the scenario; texts are searched for them
+//! as written.
 
 use protocol::url::percent_decode;
 use serde_json::Value;
@@ -15,21 +15,20 @@ use crate::masking::{
 };
 use crate::model::{Scenario, Server, ServerStart};
 
-/// The shortest value of a variable that is searched for where its name does not say that it is
-/// secret.
+/// Minimum length of a variable's value that is masked although its name is not that of a secret.
 const SHORTEST_VALUE: usize = 6;
 
-/// The most secrets that are searched for by their words: each is searched for in each text. Those
-/// of URLs show themselves anyway.
+/// Maximum number of secrets that are searched for as written, because each is searched for in each
+/// text. Secrets of URLs are recognizable anyway.
 const WORDS_MAX: usize = 1_000;
 
-/// From this length on a secret is masked also within a longer word.
+/// Minimum length of a secret that is also masked within a longer word.
 const ANYWHERE: usize = 8;
 
 /// The secrets of one scenario. Masks them in texts.
 #[derive(Clone, Default)]
 pub struct Secrets {
-    /// Longest first, so that one that holds another is masked as a whole.
+    /// Longest first, so that a secret that contains another one is masked as a whole.
     words: Vec<String>,
 }
 
@@ -40,7 +39,7 @@ impl std::fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// The text with every secret masked.
+    /// Masks every secret in a text.
     pub fn mask(&self, text: &str) -> String {
         let mut masked = mask_text(text);
         for word in &self.words {
@@ -51,7 +50,7 @@ impl Secrets {
         masked
     }
 
-    /// Masks the secrets in every text within a value; names stay.
+    /// Masks the secrets in all strings of a value, but not in its keys.
     pub fn mask_json(&self, value: &mut Value) {
         walk(value, &|text| self.mask(text));
     }
@@ -62,13 +61,13 @@ impl Secrets {
         }
     }
 
-    /// A secret as a URL writes it, and as it is.
+    /// Adds a secret as written in a URL, and decoded.
     fn add_encoded(&mut self, word: &str) {
         self.add(word);
         self.add(&percent_decode(word));
     }
 
-    /// The secrets that show themselves in a text.
+    /// Adds the recognizable secrets of a text.
     fn add_of_text(&mut self, text: &str) {
         for (from, to) in spans(text) {
             self.add_encoded(&text[from..to]);
@@ -101,7 +100,7 @@ impl Secrets {
 }
 
 impl Scenario {
-    /// What of it must not be shown.
+    /// Returns the secrets of the scenario.
     pub fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();
         if let Some(server) = &self.server {
@@ -114,7 +113,7 @@ impl Scenario {
             let mut config = serde_json::to_value(&population.config).unwrap_or_default();
             hidden_of(&mut config, &mut |text| {
                 secrets.add(text);
-                // `Bearer x`: the word alone is secret as well.
+                // The last word of `Bearer x` is secret as well.
                 secrets.add(text.rsplit(' ').next().unwrap_or(""));
             });
         }
@@ -125,7 +124,7 @@ impl Scenario {
         secrets
     }
 
-    /// The scenario as run files and reports have it: JSON, without secrets.
+    /// Returns the scenario for run files and reports: JSON without secrets.
     pub fn shown(&self) -> Value {
         let mut value = serde_json::to_value(self).unwrap_or_default();
         if let Some(variables) = value.pointer_mut("/server/environment") {
@@ -154,7 +153,7 @@ impl Scenario {
     }
 }
 
-/// Calls with every text of a population's keys that is a secret.
+/// Calls `found` with every secret in the keys of a population.
 fn hidden_of(config: &mut Value, found: &mut dyn FnMut(&str)) {
     let mut masked = config.clone();
     hide_in_config(&mut masked);
@@ -180,8 +179,8 @@ fn differences(value: &Value, masked: &Value, found: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Masks the secrets among the keys of a population: header fields, what a greeting sends, and
-/// whatever is called a password, a token and the like.
+/// Masks the secrets in the keys of a population: header fields, the texts that a greeting sends,
+/// and the values of keys such as `password` and `token`.
 fn hide_in_config(config: &mut Value) {
     let Value::Object(fields) = config else {
         return;
@@ -201,7 +200,7 @@ fn hide_in_config(config: &mut Value) {
                     sent.for_each(|(_, text)| hide_all(text));
                 }
             }
-            // Any parameter may be a secret of the server.
+            // Each parameter may be a secret of the server.
             ("connect", Value::Object(parameters)) => {
                 parameters.values_mut().for_each(hide_whole);
             }
@@ -211,7 +210,7 @@ fn hide_in_config(config: &mut Value) {
     }
 }
 
-/// Masks a value, also if it is no text.
+/// Masks a value of any type.
 fn hide_whole(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(hide_whole),
@@ -221,7 +220,7 @@ fn hide_whole(value: &mut Value) {
     }
 }
 
-/// Masks every text within a value.
+/// Masks every string in a value.
 fn hide_all(value: &mut Value) {
     walk(value, &|_| MASK.to_owned());
 }
@@ -240,7 +239,7 @@ fn walk(value: &mut Value, mask: &dyn Fn(&str) -> String) {
     }
 }
 
-/// The text with a secret masked: one that is short only where it stands by itself.
+/// Masks a secret in a text. A short secret is masked only if it is a whole word.
 fn replaced(text: &str, secret: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! Sections of a scenario and of a server's entry: structs that serde reads, each key a [`Key`], so
-//! that every mistake in a section is found, and not the first one alone.
+//! Sections of a scenario and of a server entry: structs that serde reads. Each field is a [`Key`],
+//! so that all mistakes of a section are found, not only the first.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -16,8 +16,8 @@ use crate::keys::{KEY, NodeReader, OUT_OF_RANGE};
 use crate::node::{Node, Value};
 use crate::source::{Origin, SourceKind, SourceText};
 
-/// Reads the value of the key at `path`. Nothing where it cannot be read at all; a key of it that
-/// cannot be is as one that is not there.
+/// Reads the value of the key at `path`. Returns `None` if its type is wrong. A nested key with a
+/// wrong value is reported and read as absent.
 pub(crate) fn read<T: DeserializeOwned>(
     node: &Node,
     path: &str,
@@ -27,7 +27,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     collect(node, Collector::new(path, forms, false), problems)
 }
 
-/// The same of a mapping that has keys of others beside its own.
+/// Reads a mapping that also has keys of other readers.
 pub(crate) fn read_open<T: DeserializeOwned>(
     node: &Node,
     path: &str,
@@ -37,7 +37,7 @@ pub(crate) fn read_open<T: DeserializeOwned>(
     collect(node, Collector::new(path, forms, true), problems)
 }
 
-/// Reads the value of a key of a mapping at `path`, which may be left out.
+/// Reads the value of an optional key of the mapping at `path`.
 pub(crate) fn value_of<T: DeserializeOwned>(
     (map, key): (&Node, &str),
     path: &str,
@@ -52,7 +52,7 @@ pub(crate) fn value_of<T: DeserializeOwned>(
     read(&entry.node, &path, forms, problems)
 }
 
-/// The keys of a section, in their order.
+/// Returns the keys of a section, in their order.
 pub(crate) fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
     let source = SourceText::new(SourceKind::File, "", "");
     let empty = Node::map(Vec::new(), Origin::whole(&source));
@@ -71,7 +71,7 @@ fn collect<T: DeserializeOwned>(
     value
 }
 
-/// Joins the lines of what is said of a section and of each of its keys.
+/// Joins the lines of the descriptions of a section and of its keys.
 pub(crate) fn one_line(schema: &mut Schema) {
     if let Some(Json::Object(keys)) = schema.get_mut("properties") {
         for key in keys.values_mut().flat_map(<&mut Schema>::try_from) {
@@ -87,7 +87,7 @@ fn join_lines(schema: &mut Schema) {
     }
 }
 
-/// The value of a key, or nothing where it was left out or is wrong.
+/// The value of a key; `None` if it is absent or wrong.
 #[derive(Debug, JsonSchema)]
 #[schemars(inline, description = "", bound = "T: JsonSchema")]
 pub(crate) struct Key<T>(#[schemars(with = "T")] pub(crate) Option<T>);
@@ -124,7 +124,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Key<T> {
     }
 }
 
-/// A value that is read by other means.
+/// A value that another function reads.
 #[derive(Debug, Default)]
 pub(crate) struct Raw;
 
@@ -186,20 +186,20 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for Whole<MIN, MAX> {
     }
 }
 
-/// The values that a quantity may have, from one to another.
+/// Range of the valid values of a quantity.
 pub(crate) trait Range {
     type Value: DeserializeOwned + JsonSchema + PartialOrd + Display;
     const LEAST: Self::Value;
     const MOST: Self::Value;
 
-    /// What is said of another value; after a semicolon how it is mended.
+    /// Returns the message about another value, with advice after a semicolon.
     fn refusal(_value: &Self::Value) -> String {
         let (least, most) = (Self::LEAST, Self::MOST);
         format!("{OUT_OF_RANGE}; write one from {least} to {most}")
     }
 }
 
-/// A quantity that is in its range.
+/// A quantity within its range.
 #[derive(JsonSchema)]
 #[schemars(inline, description = "", bound = "")]
 pub(crate) struct Within<R: Range>(pub(crate) R::Value);

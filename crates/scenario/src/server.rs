@@ -20,103 +20,103 @@ use crate::section::{self, Key, Range, Raw, Whole, Within, one_line};
 use crate::urls;
 use measure::nearest::{nearest, suggest};
 
-/// The server under test: launched (`launch` or `command`) or only watched (`observe`).
+/// The server under test: launched (`launch` or `command`) or only observed (`observe`).
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line, extend("oneOf" = [
     { "required": ["launch"] }, { "required": ["command"] }, { "required": ["observe"] }
 ]))]
 pub(crate) struct ServerKeys {
-    /// One of the catalogue of known servers, such as `vlc` (`streamgauge servers` lists them); or
-    /// the path of a file that is such an entry, relative to the scenario file.
+    /// A server of the catalogue, such as `vlc` (`streamgauge servers` lists them), or the path of
+    /// a server entry, relative to the scenario file.
     #[schemars(with = "String")]
     launch: Raw,
     /// The program and its arguments.
     #[schemars(with = "Vec<Scalar>", length(min = 1))]
     command: Raw,
-    /// A server that runs already, on this machine or another.
+    /// A running server, on this machine or another.
     #[schemars(with = "ObserveKeys")]
     observe: Raw,
-    /// With `launch`: the port that it is to serve on.
+    /// With `launch`: port to serve on.
     #[schemars(with = "Port")]
     port: Raw,
-    /// With `launch`: the network interface that it receives multicast on. Default lo; with
-    /// `network: veth` the one towards the sources.
+    /// With `launch`: network interface to receive multicast on. Default lo; with `network: veth`
+    /// the one towards the sources, or towards the clients if there are no sources.
     interface: Key<String>,
-    /// With `launch`: the multicast groups that it is to relay, such as
-    /// rtp://239.81.0.{1..8}:5000, for servers that must be told.
+    /// With `launch`: multicast groups to relay, such as rtp://239.81.0.{1..8}:5000, for servers
+    /// that must know them at their start.
     #[schemars(schema_with = "urls::schema")]
     groups: Key<Raw>,
     clips: Key<ClipKeys>,
     ready: Key<ReadyKeys>,
     /// Time limit until the server is ready. Default 30s.
     ready_timeout: Key<TimeSpan>,
-    /// How long it may take to end after it was asked to. Default 5s.
+    /// Time limit for the shutdown of the server. Default 5s.
     stop_timeout: Key<TimeSpan>,
-    /// How long it is looked at after the last client has left, for what it gives back: multicast
-    /// groups, file descriptors, memory. Default: not.
+    /// Time for which the server is observed after the last client has left, to see what it
+    /// releases: multicast groups, file descriptors, memory. Default: none.
     linger: Key<Within<Linger>>,
-    /// With `command`: its variables, beside PATH, HOME, USER, LOGNAME, LANG, LC_*, TZ and TMPDIR.
-    /// Their values are in no report.
+    /// With `command`: environment variables, in addition to PATH, HOME, USER, LOGNAME, LANG, LC_*,
+    /// TZ and TMPDIR. Their values appear in no report.
     #[schemars(with = "BTreeMap<String, Scalar>")]
     environment: Key<Raw>,
-    /// With `launch` or `command`: whom it runs as, by name or number; only root can change that.
-    /// Default: a server of the catalogue as `nobody` where it does not need root, any other as
-    /// streamgauge does.
+    /// With `launch` or `command`: user to run as, by name or number; only root can change it.
+    /// Default: `nobody` for a server of the catalogue that does not need root, else the user of
+    /// streamgauge.
     #[schemars(extend("type" = ["string", "integer"]))]
     user: Key<String>,
-    /// With `command`: where it runs, relative to the scenario file. Default: where streamgauge was
-    /// started.
+    /// With `command`: working directory, relative to the scenario file. Default: that of
+    /// streamgauge.
     directory: Key<PathBuf>,
     log: Key<LogKeys>,
 }
 
 type Port = Whole<1, 65_535>;
 
-/// What may be written where a text is wanted.
+/// Values that are accepted as a string.
 #[derive(JsonSchema)]
 #[schemars(inline, description = "", extend("type" = ["string", "number", "boolean"]))]
 struct Scalar;
 
-/// Who is observed.
+/// The observed server.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line, extend("anyOf" = [
     { "required": ["pid"] }, { "required": ["node"] }, { "required": ["process"] }
 ]))]
 struct ObserveKeys {
-    /// A process of this machine.
+    /// Process ID on this machine.
     #[schemars(with = "Whole<1, { u64::MAX }>")]
     pid: Key<Whole<1, 0x7fff_ffff>>,
-    /// Of a server on another machine: the URL of node_exporter there, such as
+    /// For a server on another machine: URL of node_exporter there, such as
     /// http://10.0.0.5:9100/metrics.
     node: Key<String>,
-    /// The URL of process-exporter there, such as http://10.0.0.5:9256/metrics.
+    /// URL of process-exporter there, such as http://10.0.0.5:9256/metrics.
     process: Key<String>,
-    /// Which of process-exporter's groups the server is. Default: the only one.
+    /// Process group of the server in process-exporter. Default: the only one.
     group: Key<String>,
 }
 
-/// Test media: clip1.mp4 and so on, made with ffmpeg where they are missing.
+/// Test media: clip1.mp4 and so on, generated with ffmpeg if missing.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line, extend("required" = ["directory"]))]
 struct ClipKeys {
-    /// Where they are, relative to the scenario file.
+    /// Folder of the clips, relative to the scenario file.
     directory: Key<PathBuf>,
-    /// How many. Default 10.
+    /// Number of clips. Default 10.
     count: Key<Whole<1, 1_000>>,
-    /// How long each is. Default 60s.
+    /// Length of each clip. Default 60s.
     length: Key<Within<ClipLength>>,
-    /// The bit rate of the video. Default 1Mbps.
+    /// Bit rate of the video. Default 1Mbps.
     video: Key<Within<ClipRate<10_000>>>,
-    /// The bit rate of the audio. Default: no audio.
+    /// Bit rate of the audio. Default: no audio.
     audio: Key<Within<ClipRate<8_000>>>,
     /// Frames per second. Default 25.
     frame_rate: Key<Whole<1, 240>>,
 }
 
-/// How the server shows that it is ready.
+/// Readiness condition of the server.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line, extend("minProperties" = 1, "maxProperties" = 1))]
@@ -125,27 +125,27 @@ struct ReadyKeys {
     port: Key<Port>,
     /// It has bound this UDP port.
     udp: Key<Port>,
-    /// It writes a line that contains this text.
+    /// It prints a line that contains this text.
     line: Key<String>,
-    /// It writes a line that matches this regular expression.
+    /// It prints a line that matches this regular expression.
     pattern: Key<String>,
 }
 
-/// The server's log, and what is looked for in it.
+/// Log of the server, and the patterns to search it for.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line, extend("minProperties" = 1))]
 struct LogKeys {
-    /// A file that the server writes its log to, relative to the scenario file. What a launched
-    /// server prints is read anyway.
+    /// Log file of the server, relative to the scenario file. The output of a launched server is
+    /// read in any case.
     file: Key<PathBuf>,
     /// Regular expressions: a line that matches one is counted as a complaint. Default: the usual
-    /// words for what went wrong.
+    /// words for errors.
     #[serde(rename = "match")]
     #[schemars(with = "Vec<String>", length(min = 1, max = 32))]
     patterns: Key<Patterns>,
-    /// Regular expressions: a line that matches one is no complaint, whatever its words. Default:
-    /// those that the catalogue has for the server that it launches; these come on top.
+    /// Regular expressions: a line that matches one is not a complaint, whatever it contains. They
+    /// are added to those of the catalogue's entry. Default: only those.
     #[schemars(with = "Vec<String>", length(min = 1, max = 32))]
     ignore: Key<Patterns>,
 }
@@ -183,7 +183,7 @@ const FORMS: &[Form] = &[
     ("Command", COMMAND_FORM, &[]),
 ];
 
-/// How long a server may be looked at after its last client.
+/// Valid range of `linger`.
 struct Linger;
 
 impl Range for Linger {
@@ -192,7 +192,7 @@ impl Range for Linger {
     const MOST: TimeSpan = TimeSpan(Duration::from_secs(3600));
 
     fn refusal(_: &TimeSpan) -> String {
-        "a server is not looked at for so long after its last client; \
+        "`linger` is out of range; \
          write a time up to 1h, such as `linger: 5s`"
             .to_owned()
     }
@@ -210,7 +210,7 @@ impl Range for ClipLength {
     }
 }
 
-/// From so many bit/s to 1 Gb/s.
+/// Range of a bit rate: from `LEAST` bit/s to 1 Gb/s.
 struct ClipRate<const LEAST: u64>;
 
 impl<const LEAST: u64> Range for ClipRate<LEAST> {
@@ -289,19 +289,19 @@ pub(crate) fn read(
             problems.push(
                 Problem::new(
                     &entry.key_origin,
-                    format!("`{key}` does not go with `{kind}`"),
+                    format!("`{key}` cannot be combined with `{kind}`"),
                 )
-                .help("take it out"),
+                .help("remove it"),
             );
         }
     }
     if matches!(server.start, ServerStart::Exporters { .. })
         && let Some(entry) = node.entry("linger")
     {
-        let text = "what a server gives back is looked at on its own machine";
+        let text = "`linger` observes a server on its own machine only";
         problems.push(
             Problem::new(&entry.key_origin, text).help(
-                "take `linger` out, or run streamgauge there and watch the server by its `pid`",
+                "remove `linger`, or run streamgauge there and observe the server by its `pid`",
             ),
         );
     }
@@ -314,10 +314,10 @@ pub(crate) fn read(
         && server.log.file.is_none()
         && let Some(entry) = node.entry("log")
     {
-        let text = "what a server prints that is only observed cannot be read";
+        let text = "the output of a server that is only observed cannot be read";
         problems.push(
             Problem::new(&entry.node.origin, text)
-                .help("say where its log is: `log: {file: server.log, match: [...]}`"),
+                .help("name its log file: `log: {file: server.log, match: [...]}`"),
         );
     }
     Some(server)
@@ -334,7 +334,7 @@ fn start(
         .collect();
     match ways.as_slice() {
         [] => {
-            // A key that is nearly right is reported as such.
+            // A misspelt key is reported as unknown.
             let known = section::keys::<ServerKeys>();
             let typo = node.entries().iter().any(|entry| {
                 let key = entry.key.as_str();
@@ -344,7 +344,7 @@ fn start(
                 problems.push(
                     Problem::new(
                         &node.origin,
-                        "`server` does not say where the server comes from",
+                        "`server` has no `launch`, `command` or `observe`",
                     )
                     .help(FORM),
                 );
@@ -356,10 +356,10 @@ fn start(
             problems.push(
                 Problem::new(
                     &second.key_origin,
-                    format!("`{}` and `{}` do not go together", first.key, second.key),
+                    format!("`{}` and `{}` cannot be combined", first.key, second.key),
                 )
                 .other(&first.key_origin, "and here")
-                .help("leave one of them out"),
+                .help("remove one of them"),
             );
             return None;
         }
@@ -420,12 +420,12 @@ fn observe(server: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
     }
     let (node_url, process, group) = (keys.node.0, keys.process.0, keys.group.0);
     let wrong = match (&keys.pid.0, node_url.is_some() || process.is_some()) {
-        (Some(_), true) => {
-            Some("`pid` is of this machine, and exporters are of another: one of them is meant")
-        }
-        (None, false) => Some("`server.observe` does not say what is observed"),
+        (Some(_), true) => Some(
+            "`pid` is for a server on this machine, `node` and `process` are for one on another",
+        ),
+        (None, false) => Some("`server.observe` has no `pid`, `node` or `process`"),
         _ if group.is_some() && process.is_none() => {
-            Some("`group` is one of process-exporter's, whose URL is missing")
+            Some("`group` needs the URL of process-exporter in `process`")
         }
         _ => None,
     };
@@ -445,12 +445,12 @@ fn observe(server: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
     }
 }
 
-/// Whether `launch` names a file of the user's own, and not an entry of the catalogue.
+/// Returns `true` if `launch` names a file instead of an entry of the catalogue.
 pub(crate) fn is_path(name: &str) -> bool {
     name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
-/// The most groups that a server is told of.
+/// Maximum number of groups of a server.
 const GROUPS_MAX: usize = 1_000;
 
 fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
@@ -458,7 +458,7 @@ fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
     if urls.len() > GROUPS_MAX {
         problems.push(Problem::new(
             &node.origin,
-            format!("a server is told of at most {GROUPS_MAX} groups"),
+            format!("a server relays at most {GROUPS_MAX} groups"),
         ));
         return Vec::new();
     }
@@ -471,7 +471,7 @@ fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
                         &node.origin,
                         format!("`{}` is not a multicast group", shown(&url)),
                     )
-                    .help("write what is sent, address and port: `rtp://239.81.0.{1..8}:5000`, or `udp://[ff15::1]:5000` for MPEG-TS without RTP"),
+                    .help("write type, address and port: `rtp://239.81.0.{1..8}:5000`, or `udp://[ff15::1]:5000` for MPEG-TS without RTP"),
                 );
             }
             group
@@ -479,7 +479,7 @@ fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
         .collect()
 }
 
-/// Whether a user may be called so.
+/// Returns `true` if the name of a user is well-formed, else reports it.
 fn check_user(user: &str, server: &Node, problems: &mut Vec<Problem>) -> bool {
     let fits = |c: char| !(c.is_whitespace() || c.is_control() || c == ':');
     let good = !user.is_empty() && user.chars().all(fits);
@@ -487,9 +487,9 @@ fn check_user(user: &str, server: &Node, problems: &mut Vec<Problem>) -> bool {
         problems.push(
             Problem::new(
                 &node.origin,
-                format!("`{}` is no name of a user", shown(user)),
+                format!("`{}` is not a valid name of a user", shown(user)),
             )
-            .help("write a name or a number of this machine: `user: nobody`"),
+            .help("write the name or number of a user of this machine: `user: nobody`"),
         );
     }
     good
@@ -503,7 +503,7 @@ fn ready(keys: ReadyKeys, node: &Node, problems: &mut Vec<Problem>) -> Option<Re
             .iter()
             .all(|entry| known.contains(&entry.key.as_str()))
     {
-        let text = "`server.ready` must say one thing to wait for";
+        let text = "`server.ready` needs exactly one condition";
         problems.push(Problem::new(&node.origin, text).help(READY_FORM));
     }
     let number = |key: Key<Port>| key.0.and_then(|port| u16::try_from(port.0).ok());
@@ -514,7 +514,7 @@ fn ready(keys: ReadyKeys, node: &Node, problems: &mut Vec<Problem>) -> Option<Re
         .or(keys.pattern.0.map(Ready::Pattern))
 }
 
-/// The most patterns that a log is held against.
+/// Maximum number of patterns of a log.
 const PATTERNS_MAX: usize = 32;
 
 fn log(keys: LogKeys, server: &Node, problems: &mut Vec<Problem>) -> ServerLog {

@@ -1,15 +1,15 @@
-//! Where a piece of a scenario was written: a place in a text that can be shown.
+//! Origins: positions in the texts that settings come from.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::masking::{MASK, is_secret_key, mask_text};
 
-/// A text that settings come from: the file, or one argument or environment variable.
+/// A text with settings: the file, an argument or an environment variable.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SourceText {
     pub(crate) kind: SourceKind,
-    /// The file's name, the option's or the variable's.
+    /// Name of the file, option or variable.
     pub(crate) name: String,
     pub(crate) text: String,
 }
@@ -25,7 +25,7 @@ pub(crate) enum SourceKind {
     Option,
 }
 
-/// A place in a [`SourceText`], in bytes.
+/// A byte range of a [`SourceText`].
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) source: Arc<SourceText>,
@@ -46,7 +46,7 @@ impl SourceText {
         })
     }
 
-    /// Line and column of a byte, both counted from 1, columns in characters.
+    /// Returns line and column of a byte, both from 1, with columns in characters.
     pub(crate) fn line_column(&self, at: usize) -> (usize, usize) {
         let mut at = at.min(self.text.len());
         while !self.text.is_char_boundary(at) {
@@ -73,19 +73,19 @@ impl Origin {
         Origin::new(source, 0, source.text.len())
     }
 
-    /// The text at that place.
+    /// Returns the text of this range.
     pub(crate) fn text(&self) -> &str {
         self.source.text.get(self.start..self.end).unwrap_or("")
     }
 
-    /// Whether a place lies within this one.
+    /// Returns `true` if `other` lies within this range.
     pub(crate) fn contains(&self, other: &Origin) -> bool {
         Arc::ptr_eq(&self.source, &other.source)
             && self.start <= other.start
             && other.end <= self.end
     }
 
-    /// A place within this one.
+    /// Returns a part of this range.
     pub(crate) fn part(&self, offset: usize, length: usize) -> Origin {
         let start = (self.start + offset).min(self.end);
         Origin::new(&self.source, start, (start + length).min(self.end))
@@ -105,7 +105,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An argument as messages name it: without the value of a setting that is a secret.
+/// Formats an argument for messages, without the value of a secret setting.
 fn shown(argument: &str) -> String {
     let setting = argument.strip_prefix("--set ").unwrap_or("");
     match setting.split_once('=') {

@@ -1,4 +1,4 @@
-//! Sources: what a run sends to multicast groups itself.
+//! Multicast sources of a run.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -24,20 +24,20 @@ use crate::{names, urls};
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line, extend("required" = ["to"]))]
 struct SourceKeys {
-    /// Where to: udp://GROUP:PORT for MPEG-TS alone, rtp://GROUP:PORT for RTP with it; `{1..8}`
+    /// Targets: udp://GROUP:PORT for MPEG-TS alone, rtp://GROUP:PORT for MPEG-TS over RTP; `{1..8}`
     /// expands. One stream each.
     #[schemars(schema_with = "urls::schema", extend("minItems" = 1))]
     to: Key<Raw>,
-    /// The bit rate of each stream: of transport packets, stamps included; 500kbps to 10Gbps.
-    /// Default: of a file its own, else 4Mbps.
+    /// Bit rate of each stream: of transport packets, stamps included; 500kbps to 10Gbps. Default:
+    /// that of the file, else 4Mbps.
     bitrate: Key<Within<SourceRate>>,
-    /// An MPEG-TS file that is sent over and over, relative to the scenario file. Default: a made
+    /// An MPEG-TS file that is sent in a loop, relative to the scenario file. Default: a generated
     /// programme.
     file: Key<PathBuf>,
-    /// By which interface it leaves: a name, or an address that it has. Default `lo`; with
-    /// `network: veth` the one towards the server.
+    /// Sending interface: its name, or one of its addresses. Default `lo`; with `network: veth` the
+    /// one towards the server.
     interface: Key<String>,
-    /// How many hops datagrams live. Default 1.
+    /// Time to live of the datagrams, in hops. Default 1.
     ttl: Key<Whole<0, 255>>,
 }
 
@@ -60,16 +60,16 @@ impl Range for SourceRate {
     }
 }
 
-/// The most sources of one scenario.
+/// Maximum number of sources of a scenario.
 const MAX_SOURCES: usize = 100;
 
-/// When sources send, in words for who reads a plan.
+/// Line of the description about the time in which sources send.
 pub(crate) const HOW_LONG: &str =
     "sources: send from before the server starts until every client has ended";
 
 const FORM: &str = "write the name of each source with its keys below it, such as `sources: {channels: {to: [\"rtp://239.81.0.{1..8}:4056\"], bitrate: 40Mbps}}`";
 
-/// The sources of a scenario.
+/// Reads the sources of a scenario.
 pub(crate) fn read(
     node: &Node,
     network: Network,
@@ -117,7 +117,7 @@ fn one(
     })
 }
 
-/// Where it sends to: groups that nothing else is sent to.
+/// Reads the targets of a source: groups without another stream.
 fn targets(
     node: &Node,
     path: &str,
@@ -143,9 +143,14 @@ fn targets(
             Some(first) => {
                 let mut problem = Problem::new(
                     &node.origin,
-                    format!("{} is sent to twice", shown(&target.group.to_string())),
+                    format!(
+                        "two streams are sent to {}",
+                        shown(&target.group.to_string())
+                    ),
                 )
-                .help("streams to one group could not be told apart: give each a group or a port of its own");
+                .help(
+                    "receivers could not distinguish them: give each stream its own group or port",
+                );
                 if first != node.origin {
                     problem = problem.other(&first, "and here");
                 }
@@ -156,7 +161,7 @@ fn targets(
     targets
 }
 
-/// The JSON Schema of what [`read`] takes.
+/// Returns the JSON Schema of the values that [`read`] accepts.
 pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = names::schema(SourceKeys::json_schema(generator).to_value());
     schema.insert("maxProperties".to_owned(), json!(MAX_SOURCES));

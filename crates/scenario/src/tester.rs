@@ -1,4 +1,4 @@
-//! The tester itself: how it receives, and within which bounds it trusts its figures.
+//! The tester: how it receives, and its health bounds.
 
 use std::time::Duration;
 
@@ -11,29 +11,28 @@ use crate::collector::Form;
 use crate::model::{Priority, Receive, Tester};
 use crate::section::{Key, Range, Within, one_line};
 
-/// The tester itself: how it receives, and within which bounds it trusts its figures.
+/// The tester: how it receives, and its health bounds.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line)]
 pub(crate) struct TesterKeys {
     /// How media over UDP is received: from a packet `ring` of each worker (needs CAP_NET_RAW) or
-    /// from the clients' `sockets`. Default `auto`: the ring where it can be had.
+    /// from the clients' `sockets`. Default `auto`: the ring if it is available.
     receive: Key<Receive>,
-    /// The receive buffer of each media socket; the kernel grants at most net.core.rmem_max. With
-    /// 1 MiB and more a socket is read twenty times a second instead of at each datagram, at half
-    /// of the cost. Default 1MiB.
+    /// Receive buffer of each media socket; the kernel grants at most net.core.rmem_max. With 1 MiB
+    /// and more a socket is read twenty times a second instead of for each datagram, at half the
+    /// cost. Default 1MiB.
     receive_buffer: Key<Within<ReceiveBuffer>>,
-    /// The packet ring of each worker; four times as much where packets are kept whole, as those of
-    /// SRT are. Default 8MiB.
+    /// Packet ring of each worker; four times as large if packets are kept whole, as for SRT.
+    /// Default 8MiB.
     ring: Key<Within<Ring>>,
-    /// Whether the tester's workers go before other threads of the machine: `raised` (a nice value
-    /// of -10; needs CAP_SYS_NICE) keeps a tester fit beside a server that takes all cores. Default
-    /// `normal`.
+    /// Scheduling priority of the workers: `raised` (nice value -10; needs CAP_SYS_NICE) keeps a
+    /// tester healthy on the machine of a server that takes all cores. Default `normal`.
     priority: Key<Priority>,
     health: Key<HealthKeys>,
 }
 
-/// The bounds past which the measurement is invalid.
+/// Bounds beyond which the measurement is invalid.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line)]
@@ -46,11 +45,11 @@ pub(crate) struct HealthKeys {
     kernel_drops: Key<Ratio>,
     /// The 99th percentile of a worker's event-loop lag in a window. Default 100ms.
     lag_p99: Key<Within<Bound>>,
-    /// The longest stand-still of a worker, in however few windows. Default 1s.
+    /// The longest stall of a worker in any window. Default 1s.
     longest_stall: Key<Within<Bound>>,
     /// The 99th percentile of the delay of clients' feedback in a window. Default 20ms.
     feedback_delay_p99: Key<Within<Bound>>,
-    /// The 99th percentile of the lateness of what was sent in a window. Default 100ms.
+    /// The 99th percentile of the send lateness in a window. Default 100ms.
     send_lateness_p99: Key<Within<Bound>>,
     /// The 99th percentile of how late packets left an emulated link in a window. Default 1ms.
     link_lateness_p99: Key<Within<Bound>>,
@@ -78,7 +77,7 @@ pub(crate) const FORM: Form = (
 
 pub(crate) const HEALTH_FORM: Form = (
     "HealthKeys",
-    "write the bounds that are to be others, such as `health: {lag_p99: 100ms, windows: 5%}`",
+    "write the bounds to change, such as `health: {lag_p99: 100ms, windows: 5%}`",
     &[],
 );
 
@@ -86,7 +85,7 @@ struct ReceiveBuffer;
 
 impl Range for ReceiveBuffer {
     type Value = Size;
-    /// Below the least the kernel would grant more than was asked for.
+    /// For a smaller size the kernel grants more than requested.
     const LEAST: Size = Size(4 << 10);
     const MOST: Size = Size(1 << 30);
 }
@@ -95,9 +94,9 @@ struct Ring;
 
 impl Range for Ring {
     type Value = Size;
-    /// Less holds no block of packets.
+    /// A smaller ring holds no block of packets.
     const LEAST: Size = Size(256 << 10);
-    /// More is a mistake.
+    /// A larger ring is most likely a mistake.
     const MOST: Size = Size(1 << 30);
 }
 
@@ -105,9 +104,9 @@ struct Bound;
 
 impl Range for Bound {
     type Value = TimeSpan;
-    /// Shorter bounds would be crossed by the clock's own grain.
+    /// The resolution of the clock would exceed shorter bounds.
     const LEAST: TimeSpan = TimeSpan(Duration::from_millis(1));
-    /// Longer ones would be crossed by nothing.
+    /// Longer bounds would never be exceeded.
     const MOST: TimeSpan = TimeSpan(Duration::from_secs(3600));
 }
 
@@ -159,14 +158,14 @@ mod tests {
     use crate::section;
 
     #[test]
-    fn the_schema_and_the_reader_know_the_same_bounds() {
+    fn schema_and_reader_have_the_same_bounds() {
         let known = section::keys::<HealthKeys>();
         let schema = HealthKeys::json_schema(&mut SchemaGenerator::default()).to_value();
         let bounds = serde_json::to_value(HealthBounds::default()).expect("plain data");
         let mut fields = 0;
         for (key, value) in bounds.as_object().expect("a struct") {
             assert!(known.contains(&key.as_str()), "{key}");
-            // What the schema says the default is, it is.
+            // The default in the schema is the actual one.
             let text = schema["properties"][key]["description"].as_str();
             let said = text
                 .and_then(|text| text.rsplit_once("Default "))

@@ -1,4 +1,4 @@
-//! URLs of a population: `{1..10}` expanded, each one checked.
+//! URLs of a population: ranges such as `{1..10}` are expanded, and each URL is checked.
 
 use std::net::IpAddr;
 
@@ -9,16 +9,16 @@ use crate::fields::{text, wrong_type};
 use crate::masking::has_raw_password;
 use crate::node::{Node, Value};
 
-/// The most URLs of one population.
+/// Maximum number of URLs of a population.
 pub(crate) const MAX_URLS: usize = 10_000;
 
-/// The longest URL.
+/// Maximum length of a URL, in bytes.
 const MAX_LENGTH: usize = 2_000;
 
-/// What stands for the server's address in a URL.
+/// Placeholder for the server's address in a URL.
 const SERVER: &str = "{server}";
 
-/// An address as a URL writes it.
+/// Formats an address in URL syntax.
 fn host(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
@@ -26,8 +26,8 @@ fn host(address: IpAddr) -> String {
     }
 }
 
-/// The URLs that `node`, a list of texts or one text, stands for, each with its node. `{server}` in
-/// them is that address, where there is one.
+/// Returns the URLs of `node`, a list of strings or one string, each with its node. `{server}` in
+/// them is replaced by the address `server`, if given.
 pub(crate) fn read<'a>(
     node: &'a Node,
     path: &str,
@@ -84,14 +84,14 @@ pub(crate) fn read<'a>(
     urls
 }
 
-/// The JSON Schema of what [`read`] takes.
+/// Returns the JSON Schema of the values that [`read`] accepts.
 pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": ["array", "string"], "items": { "type": "string" } })
 }
 
-/// Expands every `{a..b}`, the last one fastest.
+/// Expands every `{a..b}`; the last one changes fastest.
 fn expand(text: &str, most: usize) -> Result<Vec<String>, (String, &'static str)> {
-    const FORM: &str = "write a range as `{1..10}`, or `{01..10}` to keep the noughts; other braces as %7B and %7D";
+    const FORM: &str = "write a range as `{1..10}`, or `{01..10}` to keep leading zeros; other braces as %7B and %7D";
     if text.len() > MAX_LENGTH {
         return Err((
             format!("this URL has {} bytes", text.len()),
@@ -105,7 +105,7 @@ fn expand(text: &str, most: usize) -> Result<Vec<String>, (String, &'static str)
         let (range, after) = after
             .strip_prefix('{')
             .and_then(|after| after.split_once('}'))
-            .ok_or_else(|| ("a brace without its other half".to_owned(), FORM))?;
+            .ok_or_else(|| ("an unmatched brace".to_owned(), FORM))?;
         let bounds = range
             .split_once("..")
             .and_then(|(from, to)| Some((number(from)?, number(to)?, width(from))))
@@ -119,7 +119,7 @@ fn expand(text: &str, most: usize) -> Result<Vec<String>, (String, &'static str)
         if count.saturating_mul(urls.len()) > most {
             return Err((
                 format!("`{{{range}}}` makes more than {MAX_URLS} URLs"),
-                "that is the most for one population",
+                "that is the maximum for one population",
             ));
         }
         urls = urls
@@ -131,7 +131,7 @@ fn expand(text: &str, most: usize) -> Result<Vec<String>, (String, &'static str)
     if urls.len() > most {
         return Err((
             format!("there are more than {MAX_URLS} URLs"),
-            "that is the most for one population",
+            "that is the maximum for one population",
         ));
     }
     for url in &mut urls {
@@ -140,10 +140,10 @@ fn expand(text: &str, most: usize) -> Result<Vec<String>, (String, &'static str)
     Ok(urls)
 }
 
-/// Expands every `{a..b}` of the URLs of a command line, as those of a scenario are.
+/// Expands every `{a..b}` in the URLs of a command line, as in a scenario.
 ///
 /// # Errors
-/// What is wrong with one, or that there are more than 10,000.
+/// If a URL is invalid, or there are more than 10,000.
 pub fn expand_urls(written: &[String]) -> Result<Vec<String>, String> {
     let mut urls = Vec::new();
     for one in written {
@@ -159,7 +159,7 @@ fn number(text: &str) -> Option<u64> {
         .flatten()
 }
 
-/// How many digits each number is to have: more than needed only where noughts are written.
+/// Returns the minimum number of digits: that of `from` if it has leading zeros, else 0.
 fn width(from: &str) -> usize {
     if from.starts_with('0') { from.len() } else { 0 }
 }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused_and_the_number_is_bounded() {
+    fn invalid_and_too_large_ranges_are_refused() {
         for bad in [
             "a{1..", "a}", "{}", "{1}", "{2..1}", "{a..b}", "{1..x}", "{-1..2}", "{1,2}",
             "{{1..2}}",

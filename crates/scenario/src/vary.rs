@@ -1,4 +1,4 @@
-//! `vary`: one scenario file, several runs, of which each sets some keys otherwise.
+//! `vary`: a series of runs of one scenario file, each with other values of some keys.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,32 +14,32 @@ use crate::overrides::Overrides;
 use crate::source::Origin;
 use crate::{open, read, section};
 
-/// The time between two runs of a series, unless the scenario says otherwise: 5 s.
+/// Default time between two runs of a series: 5 s.
 pub const DEFAULT_SETTLE: Duration = Duration::from_secs(5);
 
-/// The most runs of one series.
+/// Maximum number of runs of a series.
 const MAX_RUNS: usize = 1_000;
 
-/// The most nodes of the tree, over all runs: so that checking a series takes seconds at most.
+/// Maximum number of tree nodes over all runs, so that checking a series takes seconds at most.
 const MAX_WEIGHT: usize = 5_000_000;
 
-/// What a scenario file asks for.
+/// The runs of a scenario file.
 #[derive(Clone, Debug)]
 pub enum Plan {
     /// One run.
     Run(Box<Scenario>),
-    /// Several runs, one after the other.
+    /// Several runs, one after another.
     Series(Box<Series>),
 }
 
-/// Several runs of one scenario: one for each combination of the values under `vary`. Every one of
-/// them has been checked.
+/// Runs of one scenario, one for each combination of the values under `vary`. All of them have been
+/// validated.
 #[derive(Clone, Debug)]
 pub struct Series {
     axes: Vec<Axis>,
     settle: Duration,
     stop_at: StopAt,
-    /// The axis in which the first value is looked for that passes.
+    /// Index of the axis whose first passing value is searched for.
     find: Option<usize>,
     name: String,
     root: Node,
@@ -48,13 +48,13 @@ pub struct Series {
 }
 
 impl Plan {
-    /// Reads the scenario file at `path`. What it names relative to itself is resolved.
+    /// Reads the scenario file at `path`. Paths relative to the file are resolved.
     pub fn load(path: &Path, overrides: &Overrides) -> Result<Plan, ScenarioError> {
         let (name, text) = open::read(path)?;
         Plan::make(&name, &text, overrides, path.parent())
     }
 
-    /// Reads a scenario from a text; see [`Scenario::parse`].
+    /// Reads a scenario from a string; see [`Scenario::parse`].
     pub fn parse(
         source_name: &str,
         text: &str,
@@ -120,14 +120,14 @@ impl Plan {
 }
 
 impl Series {
-    /// How many runs it has. At least one.
+    /// Returns the number of runs. At least one.
     pub fn runs(&self) -> usize {
         self.axes
             .iter()
             .fold(1, |runs, axis| runs.saturating_mul(axis.values.len()))
     }
 
-    /// What is varied: each key with its values as they are shown, in the order of the file.
+    /// Returns each varied key with the display texts of its values, in the order of the file.
     pub fn varied(&self) -> Vec<(&str, Vec<String>)> {
         self.axes
             .iter()
@@ -140,29 +140,28 @@ impl Series {
             .collect()
     }
 
-    /// How long to wait between two runs. Default: [`DEFAULT_SETTLE`].
+    /// Returns the time between two runs. Default: [`DEFAULT_SETTLE`].
     pub fn settle(&self) -> Duration {
         self.settle
     }
 
-    /// When it ends before its last run. Default: [`StopAt::Never`].
+    /// Returns the condition on which the series ends early. Default: [`StopAt::Never`].
     pub fn stop_at(&self) -> StopAt {
         self.stop_at
     }
 
-    /// The key of which the first value is looked for with which a run passes; none where all runs
-    /// are wanted.
+    /// Returns the key whose first passing value is searched for; `None` if all runs are wanted.
     pub fn find(&self) -> Option<&str> {
         self.find.map(|at| self.axes[at].key.as_str())
     }
 
-    /// The runs among which one is looked for, in the order of its values: those of each
-    /// combination of the other values. Empty where all runs are wanted.
+    /// Returns the runs of each search, in the order of the searched values. There is one search
+    /// for each combination of the other values. Empty if all runs are wanted.
     pub fn searches(&self) -> Vec<Vec<usize>> {
         let Some(at) = self.find else {
             return Vec::new();
         };
-        // So many runs lie from one value to the next.
+        // Distance between the runs of two consecutive values.
         let step: usize = self.axes[at + 1..]
             .iter()
             .map(|axis| axis.values.len())
@@ -174,7 +173,7 @@ impl Series {
             .collect()
     }
 
-    /// What a run sets, counted from 0: the first key changes slowest.
+    /// Returns the settings of a run, counted from 0. The first key changes slowest.
     pub fn settings(&self, run: usize) -> Vec<Setting> {
         self.chosen(run)
             .into_iter()
@@ -185,8 +184,8 @@ impl Series {
             .collect()
     }
 
-    /// The scenario of a run, counted from 0. It was checked when the series was made, so an error
-    /// is not to be expected.
+    /// Returns the scenario of a run, counted from 0. It was validated when the series was created,
+    /// so an error is not expected.
     pub fn scenario(&self, run: usize) -> Result<Scenario, ScenarioError> {
         let mut scenario = self.decode(run)?;
         scenario.resolve(self.folder.as_deref());
@@ -194,7 +193,7 @@ impl Series {
         Ok(scenario)
     }
 
-    /// What it will do, in sentences, one a line.
+    /// Describes the series in sentences, one per line.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!(
             "series: {} runs, one after the other, with {} between them",
@@ -207,7 +206,7 @@ impl Series {
         }
         if let Some(key) = self.find() {
             lines.push(format!(
-                "finds: the first {key} with which a run passes, by halves: not every run is \
+                "finds: the first {key} with which a run passes, by binary search: not every run is \
                  needed, if every later value passes too"
             ));
         }
@@ -217,7 +216,7 @@ impl Series {
         lines
     }
 
-    /// The value of each key in a run.
+    /// Returns the value of each key in a run.
     fn chosen(&self, run: usize) -> Vec<(&Axis, &Choice)> {
         let mut rest = run;
         let mut chosen: Vec<(&Axis, &Choice)> = self
@@ -261,7 +260,7 @@ impl Series {
         })
     }
 
-    /// What is wrong with any of its runs, each thing once.
+    /// Returns the problems of all runs, each once.
     fn problems(&self) -> Vec<Problem> {
         let mut found: Vec<(Problem, Vec<usize>)> = Vec::new();
         let mut looked = 0;
@@ -283,7 +282,7 @@ impl Series {
         found
             .into_iter()
             .map(|(problem, runs)| {
-                // What is wrong with every run, or at one of the values, says enough.
+                // A problem of all runs, or at one of the values, needs no further context.
                 let whole = runs.len() == looked && looked > 1;
                 if whole || problem.origin().is_some_and(|origin| self.holds(origin)) {
                     return problem;
@@ -302,7 +301,7 @@ impl Series {
             .collect()
     }
 
-    /// The one value that these runs have in common, and no other run has.
+    /// Returns a value that all these runs have in common.
     fn common(&self, runs: &[usize]) -> Option<&Choice> {
         let chosen: Vec<_> = runs.iter().map(|&run| self.chosen(run)).collect();
         (0..self.axes.len())
@@ -316,7 +315,7 @@ impl Series {
             })
     }
 
-    /// Whether a place is one of the keys or values under `vary`.
+    /// Returns `true` if `origin` is at one of the keys or values under `vary`.
     fn holds(&self, origin: &Origin) -> bool {
         self.axes.iter().any(|axis| {
             let mut values = axis.values.iter();
@@ -325,7 +324,7 @@ impl Series {
     }
 }
 
-/// The axis that `find` names.
+/// Returns the index of the axis that `find` names.
 fn find_axis(
     entry: &Entry,
     axes: &[Axis],
@@ -335,14 +334,14 @@ fn find_axis(
     let key: String = section::read(&entry.node, "find", &[], problems)?;
     if stop_at == Some(StopAt::Fail) {
         let text = "`find` needs runs that fail, and `stop_at: fail` ends the series after one";
-        problems.push(Problem::new(&entry.key_origin, text).help("take one of them out"));
+        problems.push(Problem::new(&entry.key_origin, text).help("remove one of them"));
     }
     let found = axes.iter().position(|axis| axis.key == key);
     if found.is_none() {
         let keys: Vec<String> = axes.iter().map(|axis| format!("`{}`", axis.key)).collect();
         problems.push(
-            Problem::new(&entry.node.origin, "`find` names no key that is varied")
-                .help(format!("varied are: {}", keys.join(", "))),
+            Problem::new(&entry.node.origin, "`find` does not name a varied key")
+                .help(format!("varied keys: {}", keys.join(", "))),
         );
     }
     found

@@ -38,13 +38,13 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
                         population.name
                     ),
                 )
-                .help("name the publishers, such as `waits_for: encoders`, or take the key out"),
+                .help("name the publishers, such as `waits_for: encoders`, or remove the key"),
             );
         }
     }
 }
 
-/// Fault of a `waits_for` that names that population, with advice; `None` if it is right.
+/// Returns the mistake of a `waits_for` that names `name`, with advice; `None` if it is right.
 fn wrong(
     populations: &[Population],
     surroundings: &Surroundings,
@@ -68,14 +68,14 @@ fn wrong(
         let text = format!("clients of `{name}` publish nothing");
         return Some((text, suggest("", names())));
     }
-    // Publishers may wait for others, but not in a circle.
+    // Publishers may wait for others, but not in a cycle.
     let mut next = name;
     for _ in populations {
         let other = populations.iter().find(|other| other.name == next)?;
         next = other.waits_for.as_deref()?;
         if next == own.name {
             let text = format!("`{}` and `{name}` would wait for each other", own.name);
-            return Some((text, "take one `waits_for` out".to_owned()));
+            return Some((text, "remove one `waits_for`".to_owned()));
         }
     }
     None
@@ -85,7 +85,7 @@ fn wrong(
 mod tests {
     use crate::{Overrides, Scenario, ScenarioError};
 
-    /// Encoders, and viewers with further keys.
+    /// Reads a scenario of encoders, and of viewers with further keys.
     fn read(publishes: &str, viewers: &str) -> Result<Scenario, ScenarioError> {
         let text = format!(
             "clients:\n  encoder:\n    urls: [\"rtmp://h/{publishes}\"]\n    publish: {{ bitrate: 1Mbps }}\n    \
@@ -108,7 +108,7 @@ mod tests {
             let named = format!("{key}\n    waits_for: encoder");
             read("live/other", &named).expect("the viewers wait for the encoder");
         }
-        refused("live/cam", "wait_for_publisher: 0s", "longer than nothing");
+        refused("live/cam", "wait_for_publisher: 0s", "longer than 0s");
     }
 
     #[test]

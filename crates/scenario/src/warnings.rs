@@ -1,4 +1,4 @@
-//! What is no error in a scenario, and yet most likely not meant.
+//! Warnings: settings that are valid, but most likely not intended.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use protocol::metrics::OF_THE_START;
 
 use crate::model::{Population, Scenario};
 
-/// The shortest time in which anything is measured: a whole window.
+/// Minimum time for a measurement: one whole window.
 const WINDOW: Duration = Duration::from_secs(1);
 
 impl Scenario {
-    /// What will most likely disappoint whoever runs it, a sentence each: figures that will have no
-    /// data, and plans that do not fit the length of the run.
+    /// Returns warnings, one sentence each: figures that will have no data, and loads that do not
+    /// fit into the run.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(duration) = self.duration
             && duration.saturating_sub(self.warm_up) < WINDOW
         {
             warnings.push(format!(
-                "the run measures nothing: after the warm-up there is no whole second of its {}",
+                "the run measures nothing: less than a second of its {} is left after the warm-up",
                 TimeSpan(duration)
             ));
         }
@@ -58,7 +58,7 @@ impl Scenario {
         !population.load.rejoin && last.is_some_and(|last| last.since_start() < self.warm_up)
     }
 
-    /// That the plan's end and the run's do not fit.
+    /// Warns of a load that does not fit into the run.
     fn late_plan(&self, population: &Population) -> Option<String> {
         let duration = self.duration?;
         let name = &population.name;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_on_the_start_needs_clients_that_start_after_the_warm_up() {
+    fn start_threshold_without_starts_after_warm_up_warns() {
         let on_start =
             "thresholds: ['viewers.startup_delay.p95 < 1s', 'viewers.loss < 1%']\nduration: 30s\n";
         let with = |load: &str, warm_up: &str| warnings(load, &format!("{on_start}{warm_up}"));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_over_before_its_plan_is_warned_of() {
+    fn run_shorter_than_its_load_warns() {
         let found = warnings("{clients: 10, ramp: 10s}", "duration: 9.5s");
         assert!(found[0].contains("0.5 s before the run ends"), "{found:?}");
         let stages = "{stages: [{clients: 5, over: 2s}, {clients: 0, over: 10s}]}";

@@ -1,13 +1,13 @@
 //! Enums that are words in a scenario.
 
-/// The words of an enum without data, each by the name that serde gives it.
+/// Implements the names and the JSON Schema of an enum without data. The names are those of serde.
 macro_rules! words {
     ($Word:ident: $count:literal { $($Variant:ident = $name:literal),* }) => {
         impl $Word {
-            /// All there are.
+            /// All variants.
             pub const ALL: [$Word; $count] = [$($Word::$Variant),*];
 
-            /// As the file writes it.
+            /// Returns the name in the file.
             pub const fn name(self) -> &'static str {
                 match self { $($Word::$Variant => $name),* }
             }

@@ -1,4 +1,4 @@
-//! YAML text to a tree of nodes, within bounds.
+//! Parses YAML text into a tree of nodes, within limits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use crate::error::Problem;
 use crate::node::{Entry, Node, Value, shown};
 use crate::source::{Origin, SourceText};
 
-/// The largest scenario file: 1 MiB.
+/// Maximum size of a scenario file: 1 MiB.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// How deep a scenario may nest.
+/// Maximum nesting depth of a scenario.
 const MAX_DEPTH: usize = 32;
 
-/// How many nodes a scenario may have once its aliases are followed; long texts count for more.
+/// Maximum number of nodes after the expansion of aliases. Long texts count as several.
 const MAX_WEIGHT: usize = 100_000;
 
-/// Reads the one document in `source` from the byte `from` on.
+/// Parses the only document in `source`, from the byte `from` on.
 pub(crate) fn parse(source: &Arc<SourceText>, from: usize) -> Result<Node, Problem> {
     let text = source.text.get(from..).unwrap_or("");
-    // A mark of the byte order at the beginning is no content.
+    // A byte order mark at the beginning is not content.
     let (from, text) = match text.strip_prefix('\u{feff}') {
         Some(rest) => (from + '\u{feff}'.len_utf8(), rest),
         None => (from, text),
@@ -68,7 +68,7 @@ impl<'a> TreeReader<'a> {
                             &self.origin(span),
                             "a second document begins here",
                         )
-                        .help("a scenario is one document: take the `---` out"));
+                        .help("a scenario is one document: remove the `---`"));
                     }
                 }
                 event => document = Some(self.node(event, span, 0)?),
@@ -80,7 +80,7 @@ impl<'a> TreeReader<'a> {
         }))
     }
 
-    /// The next event that is not a comment.
+    /// Returns the next event that is not a comment.
     fn next(&mut self) -> Result<(Event<'a>, Span), Problem> {
         match self.events.next_event() {
             Some(Ok(event)) => Ok(event),
@@ -103,7 +103,7 @@ impl<'a> TreeReader<'a> {
         let line_start = self.text[..floor(self.text, at)]
             .rfind('\n')
             .map_or(0, |newline| newline + 1);
-        // The tab that is at fault, if one indents this line or the one before.
+        // A tab that indents this line or the previous one is the cause.
         let before_start = self.text[..line_start.saturating_sub(1)]
             .rfind('\n')
             .map_or(0, |newline| newline + 1);
@@ -126,7 +126,7 @@ impl<'a> TreeReader<'a> {
             format!("not valid YAML: {message}"),
         )
         .help(
-            "texts with `: `, ` #` or a beginning such as `{`, `[`, `*`, `&`, `%` or `@` need quotes",
+            "strings with `: `, ` #` or a first character such as `{`, `[`, `*`, `&`, `%` or `@` need quotes",
         )
     }
 
@@ -135,7 +135,7 @@ impl<'a> TreeReader<'a> {
             byte_of_char(self.text, span.start.index())..byte_of_char(self.text, span.end.index())
         });
         let text = self.text.get(range.clone()).unwrap_or("");
-        // Of a collection in block style the end is where the next thing begins.
+        // A collection in block style ends where the next node begins.
         let end = range.start + text.trim_end().len();
         Origin::new(self.source, self.from + range.start, self.from + end)
     }
@@ -147,7 +147,7 @@ impl<'a> TreeReader<'a> {
                 origin,
                 format!("this scenario has more than {MAX_WEIGHT} values"),
             )
-            .help("aliases count for all that they stand for"));
+            .help("an alias counts for all the values that it refers to"));
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ impl<'a> TreeReader<'a> {
                 let Some(node) = self.anchors.get(&anchor).cloned() else {
                     return Err(Problem::new(
                         &origin,
-                        "this alias stands for something that it is a part of",
+                        "this alias refers to a value that contains it",
                     ));
                 };
                 self.weigh(node.weight(), &origin)?;
@@ -252,7 +252,7 @@ impl<'a> TreeReader<'a> {
                 other => {
                     return Err(Problem::new(
                         &other.origin,
-                        format!("a key is a word, and this is {}", other.kind()),
+                        format!("a key must be a word, but this is {}", other.kind()),
                     ));
                 }
             };
@@ -262,20 +262,19 @@ impl<'a> TreeReader<'a> {
                 continue;
             }
             if let Some(first) = seen.get(&text) {
-                return Err(Problem::new(
-                    &origin,
-                    format!("the key `{}` is there twice", shown(&text)),
-                )
-                .label("and again here")
-                .other(&entries[*first].key_origin, "first here")
-                .help("take one of them out"));
+                return Err(
+                    Problem::new(&origin, format!("duplicate key `{}`", shown(&text)))
+                        .label("and again here")
+                        .other(&entries[*first].key_origin, "first here")
+                        .help("remove one of them"),
+                );
             }
             seen.insert(text.clone(), entries.len());
             entries.push(Entry::new(text, origin, node));
         }
     }
 
-    /// `<<: *defaults`: keys of another mapping, where this one does not have them itself.
+    /// `<<: *defaults`: adds the keys of another mapping that this one does not have.
     fn merge(&mut self, node: Node, into: &mut Vec<Entry>) -> Result<(), Problem> {
         let mut known: HashSet<String> = into.iter().map(|entry| entry.key.clone()).collect();
         let nodes = match node.value {
@@ -286,7 +285,7 @@ impl<'a> TreeReader<'a> {
             let Value::Map(entries) = node.value else {
                 return Err(Problem::new(
                     &node.origin,
-                    "`<<` takes in a mapping, or a list of them",
+                    "`<<` needs a mapping, or a list of mappings",
                 ));
             };
             for entry in entries {
@@ -298,8 +297,8 @@ impl<'a> TreeReader<'a> {
         Ok(())
     }
 
-    /// Whether a tag says that a scalar is text. Tags of the core schema are allowed, though not
-    /// needed; others mean nothing here.
+    /// Returns `true` if a tag marks a scalar as a string. Other tags of the core schema are
+    /// allowed, but have no effect; further tags are refused.
     fn is_text(&self, tag: Option<&Tag>, origin: &Origin) -> Result<bool, Problem> {
         let Some(tag) = tag else {
             return Ok(false);
@@ -308,21 +307,21 @@ impl<'a> TreeReader<'a> {
             Some(suffix) => Ok(suffix == "str"),
             None => Err(Problem::new(
                 origin,
-                format!("the tag `{}` means nothing here", shown(&tag.original())),
+                format!("unsupported tag `{}`", shown(&tag.original())),
             )
-            .help("take it out; a text that begins with `!` needs quotes")),
+            .help("remove it; a string that begins with `!` needs quotes")),
         }
     }
 }
 
-/// The byte at which the `index`-th character begins.
+/// Returns the byte offset of the `index`-th character.
 fn byte_of_char(text: &str, index: usize) -> usize {
     text.char_indices()
         .nth(index)
         .map_or(text.len(), |(byte, _)| byte)
 }
 
-/// The beginning of the character that the byte `at` is part of.
+/// Returns the start of the character that contains the byte `at`.
 fn floor(text: &str, mut at: usize) -> usize {
     while !text.is_char_boundary(at) {
         at -= 1;

@@ -13,7 +13,7 @@ fn parse(text: &str) -> Scenario {
         .unwrap_or_else(|error| panic!("{text}: {error:?}"))
 }
 
-/// What is wrong first.
+/// Returns the first problem.
 fn wrong(text: &str) -> Problem {
     let whole = match text.contains("server:") {
         true => format!("{text}\n{CLIENTS}"),
@@ -24,7 +24,7 @@ fn wrong(text: &str) -> Problem {
 }
 
 #[test]
-fn a_link_is_read_as_the_command_reads_it_and_is_between_networks() {
+fn link_keys_are_read_and_imply_veth() {
     let scenario = parse(
         "link: {rtt: 178ms, jitter: 3ms normal, loss: 0.5%, rate: 20Mbps, queue: 100ms codel, \
          mtu: 1400, outages: [10s..12s], up: {loss: every 100}, down: {delay: 70ms}, \
@@ -53,7 +53,7 @@ fn a_link_is_read_as_the_command_reads_it_and_is_between_networks() {
 }
 
 #[test]
-fn a_population_may_have_a_link_for_itself() {
+fn population_can_have_its_own_link() {
     let text = format!(
         "{SERVER}link: {{rtt: 20ms}}
 clients:
@@ -77,7 +77,7 @@ thresholds: ['far_downlink.lost == 0', 'uplink.lateness.p99 < 1ms']
     }
     let names: Vec<String> = scenario.links().flat_map(|one| one.subjects()).collect();
     assert_eq!(names, ["uplink", "downlink", "far_uplink", "far_downlink"]);
-    // One that only a population has is between networks too.
+    // A link of a single population needs networks, too.
     let alone = read(
         &text
             .replace("link: {rtt: 20ms}\n", "")
@@ -106,7 +106,7 @@ thresholds: ['far_downlink.lost == 0', 'uplink.lateness.p99 < 1ms']
 }
 
 #[test]
-fn what_cannot_be_is_said_where_it_stands() {
+fn link_mistakes_are_reported_at_their_position() {
     for (text, message, place) in [
         ("link: {los: 1%}", "unknown key `los` in `link`", (1, 8)),
         ("link: {loss: 0.5}", "0.5%", (1, 14)),
@@ -140,7 +140,7 @@ fn what_cannot_be_is_said_where_it_stands() {
         ),
         (
             "network: loopback\nlink: {rtt: 20ms}",
-            "all is in one: `network: loopback`",
+            "`network: loopback` is only one",
             (2, 1),
         ),
         (
@@ -164,7 +164,7 @@ fn what_cannot_be_is_said_where_it_stands() {
 }
 
 #[test]
-fn keys_of_a_link_are_set_and_varied() {
+fn link_keys_can_be_set_and_varied() {
     let text = format!("link: {{rtt: 20ms}}\n{SERVER}{CLIENTS}");
     let overrides = Overrides {
         set: vec!["link.loss=1%".to_owned(), "link.down.rate=5Mbps".to_owned()],
@@ -197,7 +197,7 @@ fn keys_of_a_link_are_set_and_varied() {
 }
 
 #[test]
-fn a_trace_is_found_beside_the_scenario() {
+fn trace_path_is_relative_to_the_scenario() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.yaml");
     let text = format!("link: {{loss: 1%, trace: t.csv}}\n{SERVER}{CLIENTS}");
@@ -215,7 +215,7 @@ fn a_trace_is_found_beside_the_scenario() {
 }
 
 #[test]
-fn the_schema_knows_links() {
+fn schema_accepts_links() {
     let validator = jsonschema::validator_for(&schema()).expect("it is a schema");
     let scenario = |link: serde_json::Value| {
         serde_json::json!({

@@ -1,8 +1,8 @@
-//! What a user reads when a scenario is wrong: place, message, help.
+//! Messages about a wrong scenario: position, message, help.
 
 use scenario::{OneLiner, Overrides, Scenario, ScenarioError};
 
-/// Every problem in one line: place, message, help.
+/// Formats every problem in one line: position, message, help.
 fn lines(error: &ScenarioError) -> String {
     error
         .problems()
@@ -25,7 +25,7 @@ fn refuse(text: &str, overrides: &Overrides) -> String {
     }
 }
 
-/// Each case of the file: its title, its scenario, and what is said about it.
+/// Returns the cases of the file: title, scenario, and expected messages.
 fn cases() -> Vec<(&'static str, &'static str, &'static str)> {
     include_str!("testdata/messages.txt")
         .split("=== ")
@@ -41,7 +41,7 @@ fn cases() -> Vec<(&'static str, &'static str, &'static str)> {
 }
 
 #[test]
-fn every_mistake_is_said_at_its_place_with_the_way_to_mend_it() {
+fn every_mistake_has_position_message_and_help() {
     let mut wrong = String::new();
     for (title, text, said) in cases() {
         let got = refuse(text, &Overrides::default());
@@ -53,7 +53,7 @@ fn every_mistake_is_said_at_its_place_with_the_way_to_mend_it() {
 }
 
 #[test]
-fn the_picture_shows_the_line_with_an_arrow() {
+fn report_marks_the_word_in_its_line() {
     let text = "clients:\n  viewers:\n    urls: [rtsp://h/a]\n    tranport: tcp\n    load: {clients: 10}\n";
     let error = Scenario::parse("s.yaml", text, &Overrides::default()).expect_err("a typo");
     assert_eq!(
@@ -73,7 +73,7 @@ fn the_picture_shows_the_line_with_an_arrow() {
 }
 
 #[test]
-fn a_doubled_key_shows_both_places() {
+fn duplicate_key_shows_both_positions() {
     let error = Scenario::parse("s.yaml", "name: a\nname: b\n", &Overrides::default())
         .expect_err("it is there twice");
     let picture = picture(&error);
@@ -94,11 +94,11 @@ const BASE: &str =
     "name: a\nclients:\n  viewers:\n    urls: [rtsp://h/a]\n    load: {clients: 10}\n";
 
 #[test]
-fn a_wrong_setting_names_itself() {
+fn wrong_setting_is_named() {
     for (setting, said) in [
         (
             "clients.viewers.load.clients=x",
-            "`clients.viewers.load.clients` must be a whole number from 0, and is `x` | -",
+            "`clients.viewers.load.clients` must be a whole number from 0, but is `x` | -",
         ),
         (
             "clients.viewer.load.clients=5",
@@ -118,11 +118,11 @@ fn a_wrong_setting_names_itself() {
         ),
         (
             "clients.viewers.urls.7=a",
-            "`clients.viewers.urls` is a list of 1, and has no `7` | its items are numbered from 0; 1 adds one",
+            "`clients.viewers.urls` is a list of 1, and has no item `7` | items are numbered from 0; 1 adds one",
         ),
         (
             "name.x=[a]",
-            "`name` is `a`, and has no `x` | set `name` as a whole",
+            "`name` is `a`, and has no key `x` | set `name` as a whole",
         ),
     ] {
         let overrides = Overrides {
@@ -137,7 +137,7 @@ fn a_wrong_setting_names_itself() {
 }
 
 #[test]
-fn a_wrong_variable_names_itself() {
+fn wrong_variable_is_named() {
     let overrides = Overrides::default().with_environment(
         [
             ("STREAMGAUGE_DURATON", "5s"),
@@ -180,7 +180,7 @@ fn unknown_variable_names_the_nearest_one() {
         ),
         (
             "STREAMGAUGE_COLOUR",
-            "unknown key `colour` | a variable is a key in capitals, with two underscores for each dot, \
+            "unknown key `colour` | write a key in capitals, with two underscores for each dot, \
              such as `STREAMGAUGE_TESTER__RECEIVE`; unset `STREAMGAUGE_COLOUR` if it is not meant for this program",
         ),
     ] {
@@ -202,7 +202,7 @@ fn variables_of_tests_set_no_key() {
 }
 
 #[test]
-fn a_wrong_argument_names_itself() {
+fn wrong_argument_is_named() {
     let line = OneLiner {
         urls: vec!["rtsp://h/a".to_owned()],
         ramp: Some("20".to_owned()),
@@ -270,12 +270,12 @@ fn option_that_does_not_fit_the_url_is_named() {
     let refused = Scenario::from_one_liner(&line, &Overrides::default());
     assert_eq!(
         lines(&refused.expect_err("messages have no such thing")),
-        "--transport udp: `--transport` is not for clients of these URLs | `--help` says which URLs each section of its options is for\n"
+        "--transport udp: `--transport` does not apply to clients of these URLs | `--help` shows to which URLs each section of options applies\n"
     );
 }
 
 #[test]
-fn files_that_cannot_be_read_are_said_to_be() {
+fn unreadable_files_are_reported() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let refused = |name: &str, bytes: Option<&[u8]>| {
         let path = folder.path().join(name);
@@ -284,13 +284,13 @@ fn files_that_cannot_be_read_are_said_to_be() {
         }
         lines(&Scenario::load(&path, &Overrides::default()).expect_err("it cannot be read"))
     };
-    assert!(refused("missing.yaml", None).contains("is the path right"));
+    assert!(refused("missing.yaml", None).contains("check the path"));
     assert!(refused("large.yaml", Some(&vec![b'#'; 2 << 20])).contains("larger than 1 MiB"));
     assert!(refused("latin1.yaml", Some(b"a: 1\nname: caf\xe9\n")).contains("not UTF-8 in line 2"));
     assert!(refused(".", None).contains("cannot read the scenario"));
 }
 
-/// A scenario of clients of messages with these keys.
+/// Returns a scenario of message clients with these keys.
 fn messages(keys: &str) -> String {
     format!(
         "clients:\n  chat:\n    urls: [\"tcp://127.0.0.1:9000\"]\n    {keys}\n    load: {{clients: 3}}\n"
@@ -302,12 +302,12 @@ fn plan_of_messages_has_exactly_one_key() {
     for (keys, said) in [
         (
             "plan: {every: 1s, rate: 1/s}",
-            "`clients.chat.plan`: must be one key with its value, and has 2 (every, rate) | \
-             keep one, or write each on a line of its own that begins with `- ` where there may be several",
+            "`clients.chat.plan`: must be one key with its value, but has 2 (every, rate) | \
+             keep one, or write each on its own line that begins with `- ` if several are allowed",
         ),
         (
             "plan: {}",
-            "`clients.chat.plan`: must be one key with its value, and has none | there are: every, sleep, rate, in_flight",
+            "`clients.chat.plan`: must be one key with its value, but has none | there are: every, sleep, rate, in_flight",
         ),
         (
             "plan: {evry: 1s}",
@@ -343,7 +343,7 @@ fn former_keys_of_messages_say_what_to_write() {
         let refused = refuse(&messages(keys), &Overrides::default());
         assert!(refused.contains(said), "{keys}: {refused}");
     }
-    // A setting of the command line puts another plan in its place.
+    // A setting of the command line replaces the plan.
     let overrides = Overrides {
         set: vec!["clients.chat.plan={rate: 5/s}".to_owned()],
         ..Overrides::default()
@@ -353,7 +353,7 @@ fn former_keys_of_messages_say_what_to_write() {
 }
 
 #[test]
-fn senders_are_not_said_to_leave_with_media() {
+fn description_of_senders_mentions_no_media() {
     let line = OneLiner {
         urls: vec!["tcp://127.0.0.1:9000".to_owned()],
         ..OneLiner::default()

@@ -1,11 +1,11 @@
-//! Sources and networks of a scenario: what they mean, and what is wrong with them.
+//! Sources and networks of a scenario: their defaults and their mistakes.
 
 use measure::units::BitRate;
 use scenario::{Network, Overrides, Problem, Scenario, ServerStart, schema};
 
 const CLIENTS: &str = "clients: {viewers: {urls: ['http://{server}:8080/rtp/239.81.0.{1..2}:4056'], load: {clients: 2}}}\n";
 
-/// A scenario with that before its clients.
+/// Reads a scenario with `text` before its clients.
 fn read(text: &str) -> Result<Scenario, Vec<Problem>> {
     let text = format!("{text}\n{CLIENTS}");
     Scenario::parse("dir/relay.yaml", &text, &Overrides::default())
@@ -16,7 +16,7 @@ fn parse(text: &str) -> Scenario {
     read(text).unwrap_or_else(|problems| panic!("{problems:#?}"))
 }
 
-/// The only thing that is wrong.
+/// Returns the only problem.
 fn wrong(text: &str) -> Problem {
     let problems = read(text).expect_err("something is wrong");
     assert_eq!(problems.len(), 1, "{problems:#?}");
@@ -40,15 +40,15 @@ fn sources_are_read_with_their_defaults() {
     assert_eq!((other.rate(), other.bitrate), (None, None));
     let described = scenario.describe().lines().join("\n");
     for line in [
-        "source channels: a made programme at 40Mbps each to rtp://239.81.0.1:4056 to rtp://239.81.0.8:4056, 8 groups, by lo, TTL 1",
-        "source other: a.ts over and over at its own bit rate to udp://[ff15::1]:5000, by 10.0.0.1, TTL 4",
+        "source channels: a generated programme at 40Mbps each to rtp://239.81.0.1:4056 to rtp://239.81.0.8:4056, 8 groups, through lo, TTL 1",
+        "source other: a.ts in a loop at its own bit rate to udp://[ff15::1]:5000, through 10.0.0.1, TTL 4",
     ] {
         assert!(described.contains(line), "{described}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_a_source_is_said_at_its_place() {
+fn source_mistakes_are_reported_at_their_position() {
     for (text, message, place) in [
         ("sources: 1", "`sources` must be a mapping", (1, 10)),
         ("sources: {}", "`sources` needs 1 to 100 sources", (1, 10)),
@@ -64,7 +64,7 @@ fn what_is_wrong_with_a_source_is_said_at_its_place() {
         ),
         (
             "sources:\n  a: {to: 'udp://239.81.0.1:5000'}\n  b: {to: 'rtp://239.81.0.1:5000'}",
-            "239.81.0.1:5000 is sent to twice",
+            "two streams are sent to 239.81.0.1:5000",
             (3, 11),
         ),
         (
@@ -89,7 +89,7 @@ fn what_is_wrong_with_a_source_is_said_at_its_place() {
         ),
         (
             "sources: {A: {to: 'udp://239.81.0.1:5000'}}",
-            "`A` is no name for a source",
+            "`A` is not a valid name of a source",
             (1, 11),
         ),
     ] {
@@ -100,7 +100,7 @@ fn what_is_wrong_with_a_source_is_said_at_its_place() {
 }
 
 #[test]
-fn the_server_is_found_by_its_name() {
+fn server_placeholder_becomes_its_address() {
     let urls = |text: &str| parse(text).populations[0].urls.clone();
     assert_eq!(urls("")[1], "http://127.0.0.1:8080/rtp/239.81.0.2:4056");
     let server = "server: {command: [relay]}\n";
@@ -111,7 +111,7 @@ fn the_server_is_found_by_its_name() {
 }
 
 #[test]
-fn interfaces_are_those_of_the_network() {
+fn default_interfaces_depend_on_the_network() {
     let scenario = |network: &str, sources: &str| {
         parse(&format!(
             "server: {{launch: rtp2httpd}}\nnetwork: {network}\n{sources}"
@@ -139,7 +139,7 @@ fn interfaces_are_those_of_the_network() {
 }
 
 #[test]
-fn what_is_not_in_a_network_that_is_made_is_refused() {
+fn created_network_needs_server_and_receivers_in_it() {
     for (text, message) in [
         ("network: veth", "the run starts no server"),
         (
@@ -162,7 +162,7 @@ fn what_is_not_in_a_network_that_is_made_is_refused() {
 }
 
 #[test]
-fn the_schema_knows_them() {
+fn schema_accepts_sources_and_networks() {
     let validator = jsonschema::validator_for(&schema()).expect("it is a schema");
     let scenario = |network: &str, source: serde_json::Value| {
         serde_json::json!({
@@ -184,19 +184,19 @@ fn the_schema_knows_them() {
 }
 
 #[test]
-fn the_congestion_control_of_a_network_is_read_and_varied() {
+fn congestion_control_of_a_network_is_read() {
     let server = "server: {command: [relay]}\n";
     let read = parse(&format!("{server}network: {{congestion: bbr}}"));
     assert_eq!(read.network, Network::Veth);
     assert_eq!(read.congestion.as_deref(), Some("bbr"));
     let lines = read.describe().lines().join("\n");
-    assert!(lines.contains("TCP's congestion control: bbr"), "{lines}");
+    assert!(lines.contains("TCP congestion control bbr"), "{lines}");
     let read = parse(&format!("{server}network: {{kind: loopback}}"));
     assert_eq!((read.network, read.congestion), (Network::Loopback, None));
     for (text, message, place) in [
         (
             "network: {kind: own, congestion: bbr}",
-            "stays as it is",
+            "`congestion` cannot be set",
             (1, 22),
         ),
         (
@@ -206,7 +206,7 @@ fn the_congestion_control_of_a_network_is_read_and_varied() {
         ),
         (
             "network: {congestion: 'b b r'}",
-            "no name of a congestion control",
+            "not a valid name of a congestion control",
             (1, 23),
         ),
         (

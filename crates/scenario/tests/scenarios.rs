@@ -1,4 +1,4 @@
-//! Scenarios that are right: what they mean, from a file, settings and one line.
+//! Valid scenarios, from a file, from settings and from a one-liner.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn parse_with(text: &str, overrides: &Overrides) -> Scenario {
 const SMALL: &str = "clients: {viewers: {urls: [rtsp://h/a], load: {clients: 10}}}\n";
 
 #[test]
-fn a_whole_scenario_is_read() {
+fn complete_scenario_is_read() {
     let scenario = parse(FULL);
     assert_eq!(scenario.name, "VLC on demand, everybody at once");
     let server = scenario.server.as_ref().expect("it has one");
@@ -124,7 +124,7 @@ fn a_whole_scenario_is_read() {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn omitted_keys_have_defaults() {
     let overrides = Overrides {
         default_seed: 7,
         ..Overrides::default()
@@ -144,7 +144,7 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
-fn servers_of_ones_own() {
+fn keys_of_custom_servers_are_read() {
     let server = |text: &str| {
         parse(&format!("{SMALL}server: {text}\n"))
             .server
@@ -195,7 +195,7 @@ fn only_servers_of_the_catalogue_can_be_launched() {
 }
 
 #[test]
-fn a_file_of_ones_own_is_launched_from_the_scenarios_folder() {
+fn launch_path_is_relative_to_the_scenario() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().join("s.yaml");
     let text = format!(
@@ -216,7 +216,7 @@ fn a_file_of_ones_own_is_launched_from_the_scenarios_folder() {
 }
 
 #[test]
-fn settings_win_over_variables_and_variables_over_the_file() {
+fn settings_override_variables_override_the_file() {
     let overrides = Overrides {
         set: [
             "clients.viewers.load.clients=500",
@@ -255,7 +255,7 @@ fn settings_win_over_variables_and_variables_over_the_file() {
 }
 
 #[test]
-fn the_tester_is_told_how_to_receive_and_how_far_to_trust_itself() {
+fn tester_keys_are_read_from_all_origins() {
     let text = format!(
         "{SMALL}tester:\n  receive: ring\n  receive_buffer: 4KiB\n  ring: 16MiB\n  \
          health: {{lag_p99: 50ms, longest_stall: 2s, worker_cpu: 80%, windows: 10%}}\n"
@@ -309,7 +309,7 @@ fn option_setting(option: &str, key: &str, value: &str) -> OptionSetting {
 }
 
 #[test]
-fn one_line_makes_a_scenario() {
+fn one_liner_makes_a_scenario() {
     let line = OneLiner {
         urls: vec!["rtsp://127.0.0.1:8554/clip{1..3}".to_owned()],
         clients: Some("200".to_owned()),
@@ -348,7 +348,7 @@ fn one_line_makes_a_scenario() {
 }
 
 #[test]
-fn paths_in_a_file_count_from_it() {
+fn paths_are_relative_to_the_scenario() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let path = folder.path().join("vod.yaml");
     std::fs::write(
@@ -368,7 +368,7 @@ fn paths_in_a_file_count_from_it() {
 }
 
 #[test]
-fn clients_that_receive_each_other_take_ports_for_each_other() {
+fn room_participants_need_ports_per_participant() {
     let room = |keys: &str| {
         parse(&format!(
             "clients:\n  people:\n    protocol: webrtc\n    \
@@ -393,7 +393,7 @@ fn clients_that_receive_each_other_take_ports_for_each_other() {
 }
 
 #[test]
-fn the_description_says_what_will_happen_and_what_it_takes() {
+fn description_lists_plan_and_resources() {
     let scenario = parse(FULL);
     let description = scenario.describe();
     assert_eq!(description.clients_max, 240 + 100 + 50);
@@ -407,7 +407,7 @@ fn the_description_says_what_will_happen_and_what_it_takes() {
         "viewers: 240 clients at once; they leave after 60s",
         "and 9 more",
         "guests: clients in stages: 1 at 0s, 0 at 30s",
-        "0.5 clients arrive a second, at most 50 at a time",
+        "0.5 clients arrive per second, at most 50 at a time",
         "threshold: viewers.loss < 7%",
         "threshold: viewers.failed == 0 (implied)",
         "ends: after 90s",
@@ -438,7 +438,7 @@ fn the_description_says_what_will_happen_and_what_it_takes() {
 }
 
 #[test]
-fn the_schema_knows_every_key() {
+fn schema_accepts_every_key() {
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).expect("it is a schema");
     let good = serde_json::json!({
@@ -489,7 +489,7 @@ fn the_schema_knows_every_key() {
 }
 
 #[test]
-fn bombs_are_refused_at_once() {
+fn yaml_bombs_are_refused() {
     let mut laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for (from, to) in ["ab", "bc", "cd", "de", "ef", "fg"].map(|pair| pair.split_at(1)) {
         let items = vec![format!("*{from}"); 9].join(", ");
@@ -520,7 +520,7 @@ fn bombs_are_refused_at_once() {
     assert!(error.problems().len() < 30);
 }
 
-/// Pieces that scenarios are made of, so that random texts get past the first line.
+/// Fragments of scenarios, so that random texts get past the first line.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("clients:\n  v:\n".to_owned()),
@@ -540,7 +540,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn no_text_and_no_setting_brings_it_down(
+    fn any_text_and_setting_is_handled(
         pieces in proptest::collection::vec(piece(), 0..8),
         setting in "[a-z.]{0,12}=?[a-z0-9\\[{}&*:é]{0,8}",
     ) {
@@ -564,20 +564,20 @@ proptest! {
     }
 
     #[test]
-    fn no_argument_brings_it_down(url in "\\PC{0,30}", ramp in "\\PC{0,8}", leave in "\\PC{0,8}") {
+    fn any_argument_is_handled(url in "\\PC{0,30}", ramp in "\\PC{0,8}", leave in "\\PC{0,8}") {
         let line = OneLiner {
             urls: vec![url],
             ramp: Some(ramp),
             leave: Some(leave),
             ..OneLiner::default()
         };
-        // Either way is right, as long as it comes back.
+        // Either result is right, as long as the call returns.
         drop(Scenario::from_one_liner(&line, &Overrides::default()));
     }
 }
 
 #[test]
-fn a_file_that_ends_in_the_middle_is_refused_wherever_it_is_cut() {
+fn truncated_file_keeps_its_urls_or_is_refused() {
     let whole = parse(FULL);
     for end in (0..FULL.len()).filter(|end| FULL.is_char_boundary(*end)) {
         if let Ok(part) = Scenario::parse("dir/vod.yaml", &FULL[..end], &Overrides::default()) {
@@ -587,7 +587,7 @@ fn a_file_that_ends_in_the_middle_is_refused_wherever_it_is_cut() {
 }
 
 #[test]
-fn the_documents_state_the_bounds_that_hold() {
+fn health_document_states_the_default_bounds() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/health.md");
     let text = std::fs::read_to_string(path).expect("it is in the repository");
     let rows: Vec<&str> = text
@@ -604,7 +604,7 @@ fn the_documents_state_the_bounds_that_hold() {
 }
 
 #[test]
-fn who_publishes_has_a_url_of_its_own_and_who_plays_it_waits() {
+fn publishers_have_own_urls_and_players_wait() {
     let text = "duration: 5s\nclients:\n  cameras:\n    urls: ['rtsp://h/a', 'rtsp://h/b']\n    publish: {}\n    \
                 load: {clients: 3}\n  viewers:\n    urls: ['rtsp://H:554/b', 'rtsp://h/c']\n    load: {clients: 9}\n";
     let scenario = parse(text);
@@ -612,9 +612,9 @@ fn who_publishes_has_a_url_of_its_own_and_who_plays_it_waits() {
     assert_eq!(scenario.populations[1].pick, Pick::Random);
     let lines = scenario.describe().lines().join("\n");
     for said in [
-        "cameras: publish by rtsp to rtsp://h/a and 1 more",
-        "cameras: more clients than its 2 URLs: servers take one publisher of each",
-        "viewers: 1 of their 2 URLs are published by this scenario; who asks for one waits until it is",
+        "cameras: publish over rtsp to rtsp://h/a and 1 more",
+        "cameras: more clients than its 2 URLs: servers accept one publisher of each",
+        "viewers: 1 of their 2 URLs are published by this scenario; their clients wait for the publisher",
     ] {
         assert!(lines.contains(said), "{lines}");
     }
@@ -629,7 +629,7 @@ fn clients_that_publish_until_they_leave_need_no_duration() {
 }
 
 #[test]
-fn clients_stay_unless_the_scenario_says_that_media_ends() {
+fn clients_leave_with_the_run_by_default() {
     let leave = |rest: &str| parse(&format!("{SMALL}\n{rest}")).populations[0].leave;
     assert_eq!(leave("duration: 10s"), Leave::WithRun);
     for (word, wanted) in [("at_end", Leave::AtEnd), ("with_run", Leave::WithRun)] {

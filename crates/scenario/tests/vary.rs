@@ -1,4 +1,4 @@
-//! Series: one scenario, several runs.
+//! Series: several runs of one scenario.
 
 use proptest::prelude::*;
 use scenario::{Overrides, Plan, Scenario, ScenarioError, Series, StopAt, schema};
@@ -21,7 +21,7 @@ fn series(vary: &str, set: &[&str]) -> Series {
     }
 }
 
-/// Place, message and help of each problem.
+/// Formats the position, message and help of each problem.
 fn refused(vary: &str, set: &[&str]) -> String {
     let error = plan(&format!("{BASE}{vary}"), set).expect_err("it is wrong");
     error
@@ -31,7 +31,7 @@ fn refused(vary: &str, set: &[&str]) -> String {
         .collect()
 }
 
-/// The values of each run.
+/// Returns the values of each run.
 fn values(series: &Series) -> Vec<Vec<String>> {
     (0..series.runs())
         .map(|run| {
@@ -42,7 +42,7 @@ fn values(series: &Series) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn every_combination_is_a_run_and_the_first_key_is_slowest() {
+fn first_varied_key_changes_slowest() {
     let series = series(
         "vary:\n  clients.viewers.transport: [udp, tcp]\n  clients.viewers.load.clients: [50, 100]\n",
         &[],
@@ -64,7 +64,7 @@ fn every_combination_is_a_run_and_the_first_key_is_slowest() {
 }
 
 #[test]
-fn the_server_can_be_varied_and_keys_that_are_not_there_are_made() {
+fn server_and_absent_keys_can_be_varied() {
     let series = series(
         "vary:\n  server: [{command: [a, -x]}, {observe: {pid: 7}}]\n  tester.receive: [ring, ~]\nsettle: 1s\nstop_at: fail\n",
         &[],
@@ -77,7 +77,7 @@ fn the_server_can_be_varied_and_keys_that_are_not_there_are_made() {
 }
 
 #[test]
-fn a_search_is_among_the_runs_of_each_combination_of_the_other_values() {
+fn one_search_per_combination_of_other_values() {
     let series = series(
         "vary:\n  clients.viewers.transport: [udp, tcp]\n  \
          clients.viewers.load.clients: [5, 6, 7]\n  \
@@ -113,7 +113,7 @@ fn a_search_is_among_the_runs_of_each_combination_of_the_other_values() {
 }
 
 #[test]
-fn a_series_can_be_made_and_changed_from_the_command_line() {
+fn series_can_be_set_on_the_command_line() {
     let key = "clients.viewers.load.clients";
     let made = series("", &[&format!("vary.{key}=[1, 2]")]);
     assert_eq!(values(&made), [["1"], ["2"]]);
@@ -125,7 +125,7 @@ fn a_series_can_be_made_and_changed_from_the_command_line() {
 }
 
 #[test]
-fn what_is_wrong_is_said_at_its_value_before_anything_starts() {
+fn wrong_values_are_reported_at_their_position() {
     let text = refused(
         "vary:\n  clients.viewers.load.clients: [10, many, 0]\n",
         &[],
@@ -134,7 +134,7 @@ fn what_is_wrong_is_said_at_its_value_before_anything_starts() {
         text.contains("s.yaml:4:38") && text.contains("many"),
         "{text}"
     );
-    // What it means is found out where the load is read.
+    // A load of `0` is only found to be wrong when the load is read.
     assert!(
         text.contains("with `clients.viewers.load.clients: 0`: "),
         "{text}"
@@ -147,20 +147,20 @@ fn what_is_wrong_is_said_at_its_value_before_anything_starts() {
         text.contains("s.yaml:3:29") && text.contains("cleints"),
         "{text}"
     );
-    // Wrong only together with another key, which stands elsewhere.
+    // Wrong only in combination with another key.
     let text = refused("warm_up: 7s\nvary: {duration: [20s, 5s]}\n", &[]);
     assert!(
         text.contains("s.yaml:3:10") && text.contains("with `duration: 5s`: "),
         "{text}"
     );
-    // Wrong whatever varies.
+    // Wrong in every run.
     let text = refused("seed: x\nvary: {duration: [20s, 5s]}\n", &[]);
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(!text.contains("with `duration"), "{text}");
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn meaningless_series_are_refused() {
     for (vary, said) in [
         ("vary: {}\n", "names no key"),
         ("vary: [1]\n", "must be a mapping"),
@@ -172,7 +172,7 @@ fn what_makes_no_sense_is_refused() {
             "vary: {clients.viewers.load: [{clients: 1}], clients.viewers.load.clients: [1]}\n",
             "already",
         ),
-        ("settle: 5s\n", "`settle` is of a series"),
+        ("settle: 5s\n", "`settle` needs a series"),
         (
             "vary: {duration: [5s]}\nstop_at: fial\n",
             "did you mean `fail`",
@@ -205,7 +205,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn passwords_are_in_no_table() {
+fn varied_passwords_are_masked() {
     let series = series(
         "vary:\n  clients.viewers.urls: [[\"rtsp://me:secret@h/a\"]]\n",
         &[],
@@ -214,7 +214,7 @@ fn passwords_are_in_no_table() {
 }
 
 #[test]
-fn the_schema_knows_a_series() {
+fn schema_accepts_a_series() {
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).expect("it is a schema");
     let good = serde_json::json!({
@@ -235,7 +235,7 @@ fn the_schema_knows_a_series() {
 
 proptest! {
     #[test]
-    fn no_text_under_vary_brings_it_down(key in "[a-z.\"']{0,40}", value in "\\PC{0,40}") {
+    fn any_text_under_vary_is_handled(key in "[a-z.\"']{0,40}", value in "\\PC{0,40}") {
         let _ = plan(&format!("{BASE}vary: {{{key}: [{value}]}}\n"), &[]);
         let _ = plan(BASE, &[&format!("vary.{key}={value}")]);
     }
@@ -252,7 +252,7 @@ vary:
 ";
 
 #[test]
-fn a_case_sets_several_keys_and_is_crossed_with_others() {
+fn cases_are_combined_with_other_keys() {
     let series = series(CASES, &[]);
     assert_eq!(
         values(&series),
@@ -283,7 +283,7 @@ fn a_case_sets_several_keys_and_is_crossed_with_others() {
 }
 
 #[test]
-fn what_is_wrong_with_cases_is_said_at_its_place() {
+fn case_mistakes_are_reported_at_their_position() {
     for (vary, said) in [
         ("vary: {cases: 3}", "must be a list of cases"),
         ("vary: {cases: []}", "must be a list of cases"),
@@ -300,15 +300,15 @@ fn what_is_wrong_with_cases_is_said_at_its_place() {
         ("vary: {cases: [{name: a, sett: {}}]}", "unknown key `sett`"),
         (
             "vary: {cases: [{name: a, set: {duration: 1s}}, {name: a, set: {duration: 2s}}]}",
-            "two cases `a`",
+            "two cases have the name `a`",
         ),
         (
             "vary: {duration: [1s], cases: [{name: a, set: {duration: 1s}}]}",
-            "`duration` is varied with `duration` already",
+            "`duration` is already varied with `duration`",
         ),
         (
             "vary: {cases: [{name: a, set: {clients.viewers: 1, clients.viewers.load: 1}}]}",
-            "is set with `clients.viewers` already",
+            "is already set with `clients.viewers`",
         ),
         (
             "vary: {cases: [{name: a, set: {duration: soon}}, {name: b, set: {duration: 9s}}]}",
@@ -323,7 +323,7 @@ fn what_is_wrong_with_cases_is_said_at_its_place() {
         &["duration=3s"],
     );
     assert!(
-        text.contains("`duration` is varied, and set here"),
+        text.contains("`duration` is varied, and also set here"),
         "{text}"
     );
 }

@@ -1,11 +1,11 @@
-//! Placeholders: what they are called, and filling them in.
+//! Placeholders: their names and values.
 
 use std::collections::BTreeSet;
 
 use super::ServerEntry;
 use crate::group::Group;
 
-/// What stands for a command, a configuration file and the environment.
+/// Placeholders of commands, configuration files and the environment.
 pub(super) const COMMAND: [&str; 16] = [
     "program",
     "port",
@@ -25,7 +25,7 @@ pub(super) const COMMAND: [&str; 16] = [
     "secret",
 ];
 
-/// What stands for URLs.
+/// Placeholders of URLs.
 pub(super) const URLS: [&str; 7] = [
     "host",
     "port",
@@ -36,50 +36,50 @@ pub(super) const URLS: [&str; 7] = [
     "group_number",
 ];
 
-/// What can be known without starting it.
+/// Placeholders of the commands `probe` and `version`, which run without a start of the server.
 pub(super) const PROGRAM: [&str; 1] = ["program"];
 
-/// What placeholders stand for.
+/// Values of the placeholders.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values {
-    /// `{program}`: the path of the program.
+    /// `{program}`: path of the program.
     pub program: String,
-    /// `{host}`: the address that clients reach it at, as a URL writes it.
+    /// `{host}`: address at which clients reach the server, in URL syntax.
     pub host: String,
-    /// `{port}`: the TCP port that it is to listen on.
+    /// `{port}`: port to listen on.
     pub port: u16,
-    /// `{admin_port}`: a port of the loopback interface on which it tells what it counts.
+    /// `{admin_port}`: loopback port of the server's own counters.
     pub admin_port: u16,
-    /// `{secret}`: what whoever asks it there has to know.
+    /// `{secret}`: secret that gives access to these counters.
     pub secret: String,
-    /// `{interface}`: the network interface that it receives multicast on.
+    /// `{interface}`: network interface to receive multicast on.
     pub interface: String,
-    /// `{config}`: the path of its configuration file.
+    /// `{config}`: path of the configuration file.
     pub config: String,
-    /// `{scratch}`: a folder of its own, which is removed afterwards.
+    /// `{scratch}`: temporary folder of the server, removed after its end.
     pub scratch: String,
-    /// `{home}`: a folder in that, which the user it runs as may write to.
+    /// `{home}`: folder in `{scratch}` that the server's user may write to.
     pub home: String,
-    /// `{audio}`: whether its clips have audio, `yes` or `no`.
+    /// `{audio}`: `yes` if the clips have audio, else `no`.
     pub audio: bool,
-    /// `{clip}`: the paths of its clips. What names it is there once for each, with `{clip_number}`
-    /// from 1.
+    /// `{clip}`: paths of the clips. A text that contains it is repeated for each clip, with
+    /// `{clip_number}` from 1.
     pub clips: Vec<String>,
-    /// `{group_kind}`, `{group}` and `{group_port}`: its multicast groups. What names one of them
-    /// is there once for each, with `{group_number}` from 1.
+    /// `{group_kind}`, `{group}` and `{group_port}`: multicast groups. A text that contains one of
+    /// them is repeated for each group, with `{group_number}` from 1.
     pub groups: Vec<Group>,
 }
 
-/// An entry whose placeholders are filled in.
+/// Texts of an entry with their placeholders filled in.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filled {
-    /// The program and its arguments.
+    /// Program and arguments.
     pub command: Vec<String>,
-    /// Variables added to its environment.
+    /// Variables added to the server's environment.
     pub environment: Vec<(String, String)>,
-    /// What is in its configuration file.
+    /// Content of the configuration file, if any.
     pub config: Option<String>,
-    /// The URLs that it serves.
+    /// URLs that the server serves.
     pub urls: Vec<String>,
 }
 
@@ -96,8 +96,8 @@ impl ServerEntry {
             .collect()
     }
 
-    /// Fills in what its texts leave open. An argument, a URL or a line of the configuration file
-    /// that names a clip or a group is there once for each, and not at all where there is none.
+    /// Fills in all placeholders. An argument, a URL or a line of the configuration file that
+    /// contains a clip or a group is repeated for each of them, and omitted if there is none.
     pub fn fill(&self, values: &Values) -> Filled {
         let list = |texts: &[String]| -> Vec<String> {
             texts.iter().flat_map(|text| each(text, values)).collect()
@@ -121,7 +121,7 @@ impl ServerEntry {
     }
 }
 
-/// The names of placeholders in a text, each with its place: `{name}`, and not what is doubled.
+/// Returns the names of the placeholders in a text and their offsets. Doubled braces are skipped.
 pub(super) fn names(text: &str) -> impl Iterator<Item = (&str, usize)> {
     pieces(text).filter_map(|piece| match piece {
         Piece::Name(name, at) => Some((name, at)),
@@ -134,8 +134,8 @@ enum Piece<'a> {
     Name(&'a str, usize),
 }
 
-/// Takes a text apart. Braces around anything but lower-case words are text, so that most
-/// configuration files can be written as they are; `{{name}}` stands for `{name}`.
+/// Splits a text into placeholders and literal parts. Braces around anything but lower-case words
+/// are literal, so that most configuration files need no escapes; `{{name}}` stands for `{name}`.
 fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -149,7 +149,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
             return Some(piece);
         }
         if let Some(name) = name_at(rest, 2) {
-            // Its inner braces stay.
+            // The inner braces are literal.
             let piece = &rest[1..name.len() + 3];
             at += name.len() + 4;
             return Some(Piece::Text(piece));
@@ -164,7 +164,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// The word that stands at the beginning in so many pairs of braces.
+/// Returns the name at the beginning of a text within `braces` pairs of braces.
 fn name_at(text: &str, braces: usize) -> Option<&str> {
     let inside = text.strip_prefix(&"{{"[..braces])?;
     let end = inside.find(|c: char| !(c.is_ascii_lowercase() || c == '_'))?;
@@ -172,7 +172,7 @@ fn name_at(text: &str, braces: usize) -> Option<&str> {
     (end > 0).then(|| &inside[..end])
 }
 
-/// The text with its placeholders filled in: once, or once for each clip or group that it names.
+/// Fills in a text: once, or once for each clip or group that it contains.
 fn each(text: &str, values: &Values) -> Vec<String> {
     let named: BTreeSet<&str> = names(text).map(|(name, _)| name).collect();
     let clips = if named.contains("clip") || named.contains("clip_number") {

@@ -47,7 +47,7 @@ fn said(name: &str, text: &str) -> String {
 }
 
 #[test]
-fn an_entry_is_read_and_filled_in() {
+fn entry_is_read_and_filled_in() {
     let entry = ServerEntry::parse("servers/my-relay.yaml", GOOD).unwrap();
     assert_eq!(entry.name, "my-relay");
     assert_eq!(entry.programs, ["relay", "/opt/relay"]);
@@ -89,7 +89,7 @@ fn an_entry_is_read_and_filled_in() {
 }
 
 #[test]
-fn a_server_keeps_root_for_a_reason_only() {
+fn needs_root_requires_a_reason() {
     let entry = ServerEntry::parse("x.yaml", GOOD).unwrap();
     assert_eq!((entry.needs_root, entry.not_as_root), (None, false));
     let text = format!("{GOOD}needs_root: it opens raw sockets\n");
@@ -97,11 +97,11 @@ fn a_server_keeps_root_for_a_reason_only() {
     assert_eq!(entry.needs_root.as_deref(), Some("it opens raw sockets"));
     assert!(said("x.yaml", &format!("{GOOD}needs_root: true\n")).contains("does not say why"));
     let both = format!("{text}not_as_root: true\n");
-    assert!(said("x.yaml", &both).contains("do not go together"));
+    assert!(said("x.yaml", &both).contains("cannot be combined"));
 }
 
 #[test]
-fn what_names_a_clip_is_there_once_for_each() {
+fn clip_placeholder_repeats_the_argument() {
     let text = GOOD
         .replace("[\"{program}\", -l,", "[\"{program}\", \"{clip}\", -l,")
         .replace("clips: no", "clips: needed");
@@ -118,7 +118,7 @@ fn what_names_a_clip_is_there_once_for_each() {
 }
 
 #[test]
-fn each_mistake_is_said_at_its_place() {
+fn each_mistake_is_reported_at_its_position() {
     let wrong = GOOD
         .replace("-l, \"{port}\"", "-l, \"{prot}\"")
         .replace("clips: no", "clips: neded")
@@ -134,22 +134,22 @@ fn each_mistake_is_said_at_its_place() {
     );
     assert_eq!(
         said("x.yaml", &GOOD.replace("-l, \"{port}\"", "-l, \"{prot}\"")),
-        "x.yaml:4:29: `command` knows no `{prot}` | did you mean `port`?; braces that are to stay are written doubled: `{{prot}}`\n"
+        "x.yaml:4:29: unknown placeholder `{prot}` in `command` | did you mean `port`?; write literal braces doubled: `{{prot}}`\n"
     );
     assert!(
         said("x.yaml", &GOOD.replace("{config}", "x")).contains("does not name its configuration")
     );
-    assert!(said("x y.yaml", GOOD).contains("no name for a server"));
+    assert!(said("x y.yaml", GOOD).contains("not a valid name of a server"));
     assert!(said("x.yaml", "- a\n").contains("1:1: a server entry must be a mapping"));
     assert!(said("x.yaml", "").contains("must be a mapping"));
     let two = ServerEntry::parse("x.yaml", &wrong)
         .unwrap_err()
         .to_string();
-    assert_eq!(two, "4 things are wrong with the server entry");
+    assert_eq!(two, "4 problems in the server entry");
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn missing_entry_file_is_named() {
     let error = ServerEntry::load(Path::new("/nowhere/x.yaml")).unwrap_err();
     assert!(
         error
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn text_without_names_stays_as_it_is(text in "[ -~é]{0,60}") {
+    fn text_without_placeholders_is_unchanged(text in "[ -~é]{0,60}") {
         prop_assume!(fill::names(&text).count() == 0 && !text.contains("{{"));
         let entry = ServerEntry { urls: vec![text.clone()], ..ServerEntry::parse("a.yaml", GOOD).unwrap() };
         prop_assert_eq!(entry.fill(&Values::default()).urls, [text]);

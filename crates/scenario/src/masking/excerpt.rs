@@ -1,11 +1,11 @@
-//! Secrets on the lines of a scenario that an error shows.
+//! Secrets in the lines of a scenario that an error shows.
 //!
-//! The text may be no YAML at all: what is wrong with it is why it is shown. So this reads it word
-//! by word, and rather masks too much than too little.
+//! The text may be invalid YAML: the mistake is the reason for showing it. It is therefore read
+//! word by word, and masked too much rather than too little.
 
 use super::{is_like_secret, is_open_header, is_secret_key, mask_in_place, secret_words};
 
-/// The same of `--set KEY=VALUE` and `VARIABLE=VALUE`.
+/// Masks `--set KEY=VALUE` and `VARIABLE=VALUE`; all offsets stay the same.
 pub(crate) fn mask_setting(text: &str) -> String {
     let Some((key, value)) = text.split_once('=') else {
         return mask_in_place(text);
@@ -26,19 +26,18 @@ pub(crate) fn mask_setting(text: &str) -> String {
 /// A word of the text.
 #[derive(Debug)]
 struct Word {
-    /// First and last byte, without quotes.
+    /// Byte range without quotes.
     from: usize,
     to: usize,
-    /// A colon follows.
+    /// True if a colon follows.
     is_key: bool,
-    /// How many brackets are open.
+    /// Number of open brackets.
     depth: usize,
-    /// Bytes from the beginning of the line.
+    /// Offset from the beginning of the line, in bytes.
     column: usize,
 }
 
-/// The text with every secret masked that its keys name or that shows itself, all else at its
-/// place.
+/// Masks every secret that its key names or that is recognizable; all offsets stay the same.
 pub(crate) fn mask_excerpt(text: &str) -> String {
     let words = words(text);
     let mut masked = text.to_owned();
@@ -46,8 +45,7 @@ pub(crate) fn mask_excerpt(text: &str) -> String {
         let from = word.from + skip;
         masked.replace_range(from..word.to, &"*".repeat(word.to - from));
     };
-    // Up to where a key of each kind has been followed: one within another of its kind says no
-    // more.
+    // End of the last value of each kind of key. Keys within that value are already covered.
     let mut done = [0; 3];
     for (at, key) in words.iter().enumerate().filter(|(_, word)| word.is_key) {
         let kind = match &text[key.from..key.to] {
@@ -97,7 +95,7 @@ pub(crate) fn mask_excerpt(text: &str) -> String {
     mask_in_place(&masked)
 }
 
-/// Whether a word belongs to the value of the key.
+/// Returns `true` if a word belongs to the value of `key`.
 fn is_below(word: &Word, key: &Word) -> bool {
     if key.depth > 0 {
         return word.depth > key.depth || word.depth == key.depth && !word.is_key;
@@ -130,7 +128,7 @@ fn words(text: &str) -> Vec<Word> {
                 let mut to = from;
                 while to < bytes.len() {
                     let ends = match byte(to) {
-                        // In double quotes a backslash takes the next one along.
+                        // In double quotes a backslash escapes the next character.
                         b'\\' if first == b'"' => {
                             to += 1;
                             false
@@ -177,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_keys_name_as_secret_is_masked_at_its_place() {
+    fn secrets_are_masked_in_place() {
         for (text, masked) in [
             (
                 "headers: {X-Auth: hdrsecret3, User-Agent: me, 'X-B': \"q, r\"}",
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_a_command_line_are_masked_too() {
+    fn command_line_settings_are_masked() {
         for (text, masked) in [
             (
                 "--set server.environment.A=abc",

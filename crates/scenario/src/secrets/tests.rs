@@ -5,7 +5,7 @@ use crate::masking::{is_secret_key, mask_in_place};
 use crate::overrides::Overrides;
 
 #[test]
-fn what_shows_itself_is_masked() {
+fn recognizable_secrets_are_masked() {
     for (text, masked) in [
         ("rtsp://me:p%40ss@h:554/a", "rtsp://me:***@h:554/a"),
         ("`http://u:a@b@h/` failed", "`http://u:***@h/` failed"),
@@ -76,7 +76,7 @@ fn what_shows_itself_is_masked() {
 }
 
 #[test]
-fn options_of_a_command_are_masked() {
+fn command_options_are_masked() {
     let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
     for (command, masked) in [
         ("s --password x --port 1", "s --password *** --port 1"),
@@ -95,7 +95,7 @@ fn options_of_a_command_are_masked() {
 }
 
 #[test]
-fn keys_that_lead_to_secrets_are_known() {
+fn secret_keys_are_recognized() {
     for (key, secret) in [
         ("server.environment.MODE", true),
         ("server.environment", false),
@@ -110,7 +110,7 @@ fn keys_that_lead_to_secrets_are_known() {
     }
 }
 
-/// A secret in every place of a scenario that has one.
+/// A scenario with a secret in every place that can have one.
 pub(crate) const EVERYWHERE: &str = r#"
 server:
   command: [ffmpeg, -i, "rtsp://me:SECRET01@h/a", --password, SECRET02, --token=SECRET03]
@@ -144,7 +144,7 @@ fn secrets() -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn a_scenario_is_shown_without_its_secrets() {
+fn shown_scenario_has_no_secrets() {
     let shown = everywhere().shown();
     let text = shown.to_string() + &everywhere().describe().lines().join("\n");
     for secret in secrets().chain(["SECRET06".to_owned()]) {
@@ -162,7 +162,7 @@ fn a_scenario_is_shown_without_its_secrets() {
 }
 
 #[test]
-fn what_a_server_prints_is_masked() {
+fn server_output_is_masked() {
     let secrets_of = everywhere().secrets();
     let said: Vec<String> = secrets()
         .filter(|secret| secret != "SECRET08")
@@ -177,7 +177,7 @@ fn what_a_server_prints_is_masked() {
 }
 
 #[test]
-fn varied_values_are_masked_and_stay_apart() {
+fn varied_secrets_are_masked_and_numbered() {
     let text = "vary: {server.environment.TOKEN: [SECRET01, SECRET02], \
                 clients.a.urls: [['rtsp://u:SECRET03@h/a']]}\n\
                 server: {command: [x]}\n\
@@ -201,7 +201,7 @@ fn varied_values_are_masked_and_stay_apart() {
 }
 
 #[test]
-fn a_line_of_arguments_is_named_without_its_secrets() {
+fn one_liner_name_has_no_secrets() {
     let line = crate::OneLiner {
         urls: vec!["rtsp://me:SECRET01@h/a?token=SECRET02".to_owned()],
         ..crate::OneLiner::default()
@@ -212,7 +212,7 @@ fn a_line_of_arguments_is_named_without_its_secrets() {
 }
 
 #[test]
-fn a_password_that_is_not_encoded_is_what_is_wrong_with_a_url() {
+fn unencoded_password_is_reported_as_the_mistake() {
     let text = "clients: {a: {urls: ['rtsp://u:sec/SECRET@h:1/a'], load: {clients: 1}}}";
     let error = Scenario::parse("test", text, &Overrides::default()).unwrap_err();
     let [problem] = error.problems() else {
@@ -227,7 +227,7 @@ fn a_password_that_is_not_encoded_is_what_is_wrong_with_a_url() {
 }
 
 #[test]
-fn messages_about_a_scenario_hold_no_password() {
+fn error_messages_contain_no_password() {
     let text =
         "clients: {a: {urls: ['rtspx://u:SECRET01@h/a?token=SECRET02'], load: {clients: 1}}}";
     let error = Scenario::parse("test", text, &Overrides::default()).unwrap_err();
@@ -250,7 +250,7 @@ fn messages_about_a_scenario_hold_no_password() {
 
 proptest! {
     #[test]
-    fn masking_any_text_ends_and_masks_it_once_for_all(
+    fn masking_is_idempotent(
         text in "([a-z]{0,3}(://|:|@|/|\\?|&|token=|;|Authorization: |\\*{3}|é| ){0,3}){0,8}"
     ) {
         let masked = mask_text(&text);
@@ -258,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn a_password_is_never_left(password in "[!-.0-9:;=A-Z_a-z~]{4,20}", path in "[a-z/]{0,8}") {
+    fn no_password_is_left(password in "[!-.0-9:;=A-Z_a-z~]{4,20}", path in "[a-z/]{0,8}") {
         let url = format!("rtsp://user:{password}@host/{path}");
         let text = format!("cannot play {url}: 404");
         prop_assume!(!password.contains(['"', '`', '<', '>', '#', '?', '/']));

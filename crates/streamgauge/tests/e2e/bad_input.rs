@@ -59,7 +59,7 @@ fn option_that_is_wrong_is_named_by_its_own_name() {
         ),
         (
             "load rtsp://127.0.0.1/a --size 5",
-            "--size 5: `--size` is not for clients of these URLs",
+            "--size 5: `--size` does not apply to clients of these URLs",
         ),
     ] {
         run(folder.path(), arguments.split(' '))

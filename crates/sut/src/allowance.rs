@@ -1,5 +1,5 @@
-//! How much of the machine's processors a process may use: what taskset or a container's quota
-//! leaves it.
+//! Number of cores that a process may use, given its affinity (taskset) and the quota of its
+//! container.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use crate::cgroup;
 
-/// The number of a processor is lower (`NR_CPUS` of the kernel is at most this).
+/// Upper bound of processor numbers (the kernel's `NR_CPUS` is at most this).
 const PROCESSORS_MAX: u32 = 8192;
 
-/// How many cores these processes may use together; none where nothing can be read. Processors that
-/// any of them may run on, by the affinity of its first thread, and no more than the quota of the
-/// control group that the first process is in.
+/// Returns how many cores these processes may use together; `None` if nothing can be read. It is
+/// the number of processors that the first thread of any process may run on, limited by the quota
+/// of the first process's control group.
 pub(crate) fn cores(tree: &[u32]) -> Option<f64> {
     let mut processors = BTreeSet::new();
     for pid in tree {
@@ -29,7 +29,7 @@ pub(crate) fn cores(tree: &[u32]) -> Option<f64> {
     )
 }
 
-/// Reads the processors out of /proc/PID/status (proc(5)), such as `Cpus_allowed_list: 0-2,7`.
+/// Parses the processors in /proc/PID/status (proc(5)), such as `Cpus_allowed_list: 0-2,7`.
 fn parse_affinity(status: &str) -> Option<BTreeSet<u32>> {
     let list = status
         .lines()
@@ -46,8 +46,8 @@ fn parse_affinity(status: &str) -> Option<BTreeSet<u32>> {
     Some(processors)
 }
 
-/// The least quota of the control groups that a process is in, from its own up to the highest that
-/// can be seen here, in cores.
+/// Returns the lowest quota in cores of the control groups of a process, from its own up to the
+/// highest that is visible here.
 fn quota(pid: u32) -> Option<f64> {
     let membership = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let quotas = cgroup::groups_of(&membership)
@@ -59,7 +59,7 @@ fn quota(pid: u32) -> Option<f64> {
     quotas.reduce(f64::min)
 }
 
-/// What a control group's processes may use together, in cores; none where there is no limit.
+/// Returns the quota of a control group in cores; `None` if there is no limit.
 fn group_quota(group: &Path) -> Option<f64> {
     let read = |file: &str| fs::read_to_string(group.join(file)).ok();
     match read("cpu.max") {
@@ -71,8 +71,8 @@ fn group_quota(group: &Path) -> Option<f64> {
     }
 }
 
-/// Reads `cpu.max` (cgroups(7)): quota and period in microseconds. `max` and, of version 1, a quota
-/// below nothing are no limit.
+/// Parses `cpu.max` (cgroups(7)): quota and period in microseconds. `max` and, in version 1, a
+/// negative quota mean no limit.
 fn parse_quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (i64, i64) = (quota.parse().ok()?, period.parse().ok()?);
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_listed_singly_and_in_ranges() {
+    fn affinity_lists_and_ranges_are_parsed() {
         let parse = |list: &str| {
             let processors = parse_affinity(&format!("Name:\tx\nCpus_allowed_list:\t{list}\n"))?;
             Some(processors.into_iter().collect::<Vec<_>>())
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_of_both_versions() {
+    fn quotas_of_both_versions_are_parsed() {
         assert_eq!(parse_quota("50000 100000\n"), Some(0.5));
         assert_eq!(parse_quota("300000 100000"), Some(3.0));
         for none in ["max 100000\n", "-1 100000", "0 100000", "1 0", "", "7"] {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_may_use_what_its_affinity_says() {
+    fn affinity_limits_the_cores() {
         let all = cores(&[std::process::id()]).expect("this process lives");
         let mut child = std::process::Command::new("taskset")
             .args(["-c", &first_of_ours().to_string(), "cat"])
@@ -116,7 +116,7 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .expect("taskset is there");
-        // Once it answers, the program that taskset becomes runs.
+        // Once `cat` answers, taskset has executed it.
         let mut answer = [0];
         let input = child.stdin.as_mut().expect("it was asked for");
         std::io::Write::write_all(input, b"x").expect("it listens");

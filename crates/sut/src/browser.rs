@@ -1,5 +1,5 @@
-//! A headless Chromium with one page: started as servers are, so that nothing of it outlives
-//! streamgauge, and observed by the kind of its processes.
+//! A headless Chromium with one page. It is started like a server, so that none of its processes
+//! outlives streamgauge, and is observed by process type.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use crate::spec::{Launch, Origin, ServerSpec};
 use crate::user::User;
 use crate::{LogSpec, Options, Sut, WatchedLog};
 
-/// What it may be called. The one without windows is smaller.
+/// Names of the program, in order of preference. The headless shell is smaller.
 const PROGRAMS: [&str; 5] = [
     "chromium-headless-shell",
     "chromium",
@@ -24,15 +24,15 @@ const PROGRAMS: [&str; 5] = [
     "chrome",
 ];
 
-/// How long it may take to end after SIGTERM before it is killed.
+/// Time limit after SIGTERM before the browser is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
-/// What it is started with beside its folder and its page.
+/// Arguments, in addition to the profile's folder and the page.
 ///
-/// It has no sandbox, because that cannot be had everywhere, and so it does not run as root where
-/// it can be helped. Pages may play and use the made-up camera unasked. Its page may read what
-/// servers answer that name no origin, and tells them addresses as they are. A page that nobody
-/// looks at is not slowed down.
+/// The sandbox is off, because it is not available everywhere; the browser therefore does not run
+/// as root if possible. Pages may play media and use the fake camera without permission. The page
+/// may read responses without CORS headers, and its candidates contain real addresses. A page in
+/// the background is not throttled.
 const ARGUMENTS: [&str; 17] = [
     "--headless",
     "--no-sandbox",
@@ -53,44 +53,44 @@ const ARGUMENTS: [&str; 17] = [
     "--disable-features=WebRtcHideLocalIpsWithMdns,LocalNetworkAccessChecks",
 ];
 
-/// What a process of it is for.
+/// Type of a browser process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BrowserProcess {
     /// A page: it decodes, encodes and encrypts.
     Renderer,
-    /// Drawing.
+    /// The GPU process.
     Gpu,
-    /// A service, of which the network is one.
+    /// A service, such as the network.
     Utility,
-    /// The first one, and those that others are made from.
+    /// The first process, and the zygotes.
     Main,
 }
 
-/// What one look at a browser found.
+/// Result of one observation of a browser.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BrowserLook {
-    /// Processor time of all its processes since the last look, in cores.
+    /// Processor time of all its processes since the last observation, in cores.
     pub cpu: Option<f64>,
-    /// The same by what they are for; empty at the first look.
+    /// Processor time by process type, in cores; empty for the first observation.
     pub cpu_of: HashMap<BrowserProcess, f64>,
-    /// Proportional set size, in bytes; not at every look.
+    /// Proportional set size in bytes; `None` if it was not measured this time.
     pub pss: Option<u64>,
 }
 
-/// A browser while it runs. Dropping it kills it.
+/// A running browser. Dropping it kills it.
 #[derive(Debug)]
 pub struct Browser {
     sut: Sut,
-    /// The processor time of each process, and what it is for.
+    /// Type and processor time of each process at the last observation, the time in clock ticks.
     ticks: HashMap<u32, (BrowserProcess, u64)>,
     looked: Option<Instant>,
 }
 
 impl Browser {
-    /// The program that is installed here.
+    /// Returns the program that is installed here.
     ///
     /// # Errors
-    /// None is; the error says what to install.
+    /// If none is installed; the error says what to install.
     pub fn program() -> Result<PathBuf, SutError> {
         PROGRAMS
             .iter()
@@ -101,10 +101,10 @@ impl Browser {
             })
     }
 
-    /// Starts it with that page. It shows whether it could open it by asking for it.
+    /// Starts the browser with a page. The page's request shows whether the browser could open it.
     ///
     /// # Errors
-    /// There is none, or it cannot be started.
+    /// If no browser is installed, or it cannot be started.
     pub fn start(url: &str, is_insecure: bool, options: &Options) -> Result<Browser, SutError> {
         let program = Browser::program()?;
         let user = User::unprivileged();
@@ -134,7 +134,7 @@ impl Browser {
         })
     }
 
-    /// Looks at what it costs. Once a window.
+    /// Observes the resource use. Called once per window.
     pub fn look(&mut self) -> BrowserLook {
         let seen = self.sut.observe();
         BrowserLook {
@@ -172,29 +172,29 @@ impl Browser {
             .collect()
     }
 
-    /// How it ended, where it is no more.
+    /// Returns how the browser ended; `None` while it runs.
     pub fn has_exited(&self) -> Option<String> {
         self.sut.has_exited()
     }
 
-    /// The last of what it printed.
+    /// Returns the end of its output.
     pub fn log_tail(&self) -> String {
         self.sut.log_tail()
     }
 
-    /// Ends it.
+    /// Ends the browser.
     pub fn stop(self) -> StopReport {
         self.sut.stop()
     }
 }
 
-/// What a process is for, as its command line says.
+/// Returns the type of a process, from its command line.
 fn kind_of(pid: u32) -> BrowserProcess {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     kind_in(&String::from_utf8_lossy(&line))
 }
 
-/// Arguments end with zeros, or with blanks where a process writes its own line.
+/// Parses a command line. Arguments end with NUL, or with spaces if the process rewrote its line.
 fn kind_in(line: &str) -> BrowserProcess {
     let mut words = line.split(['\0', ' ']);
     match words.find_map(|word| word.strip_prefix("--type=")) {
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_are_told_apart_by_their_command_lines() {
+    fn process_type_follows_from_the_command_line() {
         for (line, kind) in [
             ("chromium\0--headless\0http://h/", BrowserProcess::Main),
             ("chromium\0--type=zygote\0", BrowserProcess::Main),

@@ -1,5 +1,5 @@
-//! A control group of the server's own: the kernel then adds up the processor time of every thread
-//! and process in it, also of those that ended.
+//! The server's own control group. The kernel adds up the processor time of all threads and
+//! processes in it, including those that ended.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use crate::proc;
 
-/// What the names of our groups begin with.
+/// Prefix of the names of our groups.
 const PREFIX: &str = "streamgauge-";
 
-/// How long clearing old groups may hold up a server's start.
+/// Maximum time that the removal of old groups may delay the start of a server.
 const CLEAR_WITHIN: Duration = Duration::from_secs(2);
 
-/// Which kind of control group counts the processor time.
+/// Kind of the control group that counts the processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Version 1, controller cpuacct: `cpuacct.usage`, in nanoseconds.
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     V2,
 }
 
-/// Processor time used in the group at `path`, in nanoseconds.
+/// Returns the processor time used in the group at `path`, in nanoseconds.
 pub(crate) fn usage(kind: Kind, path: &Path) -> Option<u64> {
     match kind {
         Kind::V1 => fs::read_to_string(path.join("cpuacct.usage"))
@@ -36,7 +36,7 @@ pub(crate) fn usage(kind: Kind, path: &Path) -> Option<u64> {
     }
 }
 
-/// Reads `usage_usec` out of `cpu.stat` and makes nanoseconds of it.
+/// Parses `usage_usec` in `cpu.stat` and converts it to nanoseconds.
 fn parse_cpu_stat(text: &str) -> Option<u64> {
     let line = text
         .lines()
@@ -44,7 +44,7 @@ fn parse_cpu_stat(text: &str) -> Option<u64> {
     line.trim().parse::<u64>().ok()?.checked_mul(1000)
 }
 
-/// The processes in the group at `path`; none where it is gone.
+/// Returns the processes in the group at `path`; `None` if the group is gone.
 pub(crate) fn processes(path: &Path) -> Option<Vec<u32>> {
     let text = fs::read_to_string(path.join("cgroup.procs")).ok()?;
     Some(
@@ -55,7 +55,7 @@ pub(crate) fn processes(path: &Path) -> Option<Vec<u32>> {
     )
 }
 
-/// Removes the group at `path`. It stays busy for a moment after its last process ended.
+/// Removes the group at `path`, with retries: it stays busy for a moment after its last process.
 pub(crate) fn remove(path: &Path, within: Duration) -> io::Result<()> {
     let deadline = Instant::now() + within;
     loop {
@@ -68,25 +68,25 @@ pub(crate) fn remove(path: &Path, within: Duration) -> io::Result<()> {
     }
 }
 
-/// The supervisor that a group belongs to, as the group's name says:
+/// The supervisor that a group belongs to, encoded in the group's name:
 /// `streamgauge-PID-STARTED-SPACE-CLOCK`.
 ///
-/// A process number alone could be that of another process by now. When that one started tells them
-/// apart, but only within one namespace of process numbers and one of time: the kernel shifts the
-/// start of every process by the clock of whoever reads it (time_namespaces(7)).
+/// A process ID alone may have been reused. The start time distinguishes processes, but only within
+/// one PID namespace and one time namespace: the kernel shifts the start time of every process by
+/// the clock of the reader (time_namespaces(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owner {
     pid: u32,
-    /// In clock ticks since boot.
+    /// Start time in clock ticks since boot.
     started: u64,
-    /// The inode of its namespace: of processes in another one nothing can be said here.
+    /// Inode of its PID namespace. Processes of another PID namespace are not visible here.
     space: u64,
-    /// The inode of its time namespace; 0 where the kernel has none.
+    /// Inode of its time namespace; 0 if the kernel has none.
     clock: u64,
 }
 
 impl Owner {
-    /// This process.
+    /// Returns the owner for this process.
     fn own() -> Option<Owner> {
         let pid = std::process::id();
         Some(Owner {
@@ -120,17 +120,18 @@ impl Owner {
     }
 }
 
-/// Takes the lock of the group at `path`, which its supervisor holds for as long as it lives: the
-/// kernel releases it however that ends. None where another process has it.
+/// Takes the lock of the group at `path`. The group's supervisor holds the lock for as long as it
+/// lives; the kernel releases it however the supervisor ends. Returns `None` if another process
+/// holds it.
 fn lock(path: &Path) -> Option<File> {
     let folder = File::open(path).ok()?;
     folder.try_lock().ok()?;
     Some(folder)
 }
 
-/// Ends what is in the groups below `home` whose supervisor was killed together with streamgauge,
-/// and removes them. Groups of supervisors that live, or that are in another namespace of process
-/// numbers or of time, are left alone, and so are groups whose lock is held.
+/// Kills the processes in groups below `home` whose supervisor was killed together with
+/// streamgauge, and removes these groups. A group stays if its supervisor lives or is in another
+/// PID or time namespace, or if its lock is held.
 fn clear_stale(home: &Path) {
     let Some(own) = Owner::own() else {
         return;
@@ -142,7 +143,7 @@ fn clear_stale(home: &Path) {
         let Some(owner) = name.to_str().and_then(Owner::parse) else {
             continue;
         };
-        // A supervisor without a thread that runs is as good as gone, though nobody waited for it.
+        // A supervisor without a running thread is dead, even if its parent has not waited for it.
         let comparable = owner.space == own.space && owner.clock == own.clock;
         if !comparable || proc::is_running(owner.pid, owner.started) {
             continue;
@@ -152,7 +153,7 @@ fn clear_stale(home: &Path) {
             continue;
         };
         loop {
-            // Of version 2, and atomic: no process escapes by starting another.
+            // Version 2 only. It is atomic: no process escapes by a fork.
             let kill = fs::OpenOptions::new()
                 .write(true)
                 .open(path.join("cgroup.kill"));
@@ -166,21 +167,19 @@ fn clear_stale(home: &Path) {
     }
 }
 
-/// A group that was made here, and the one this process was in before.
+/// A group created by this process, and the group that this process was in before.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
     home: PathBuf,
-    /// Held for as long as this process lives, so that no other run takes the group for a dead
-    /// one's.
+    /// Held for as long as this process lives, so that no other run removes the group.
     _lock: Option<File>,
 }
 
 impl Cgroup {
-    /// Makes a group below the one this process is in, and enters it, so that a child started now
-    /// is in it from its first instruction. Groups that dead supervisors left there are cleared
-    /// first.
+    /// Creates a group below the current one and enters it, so that a child started now is in it
+    /// from its first instruction. Removes the groups of dead supervisors first.
     pub(crate) fn enter() -> Result<Cgroup, String> {
         let name = Owner::own().ok_or("/proc/self cannot be read")?.name();
         let mounts =
@@ -220,7 +219,7 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// Goes back to where this process came from. Its children stay.
+    /// Returns to the previous group. Children stay.
     pub(crate) fn leave(&self) -> io::Result<()> {
         move_to(&self.home)
     }
@@ -231,15 +230,16 @@ fn move_to(path: &Path) -> io::Result<()> {
     fs::write(path.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// The folders in which this process may make a group that counts processor time, best first.
+/// Returns the folders in which this process may create a group that counts processor time, best
+/// first.
 fn homes(mountinfo: &str, own: &str) -> Vec<(Kind, PathBuf)> {
-    // In a container the group's name can be one of outside: then the mount itself is it.
+    // In a container the path of the group can be that of the host. The mount is the group then.
     groups(mountinfo, own)
         .map(|(kind, mount, group)| (kind, group.unwrap_or(mount.point)))
         .collect()
 }
 
-/// Of each mount the group that a process is in, if that can be seen here.
+/// Returns for each mount the group of a process, if it is visible here.
 fn groups<'a>(
     mountinfo: &'a str,
     membership: &'a str,
@@ -261,8 +261,8 @@ fn groups<'a>(
     })
 }
 
-/// The groups that a process is in which can count or limit processor time, each behind the mount
-/// below which it is; `membership` is its /proc/PID/cgroup.
+/// Returns the groups of a process that can count or limit processor time, each after the mount
+/// that contains it. `membership` is the content of its /proc/PID/cgroup.
 pub(crate) fn groups_of(membership: &str) -> Vec<(PathBuf, PathBuf)> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     groups(&mounts, membership)
@@ -275,7 +275,7 @@ struct Mount {
     point: PathBuf,
 }
 
-/// Reads one line of mountinfo (proc(5)): the fields before ` - `, then type, source and options.
+/// Parses a line of mountinfo (proc(5)): the fields before ` - `, then type, source and options.
 fn parse_mount(line: &str, kind: Kind) -> Option<Mount> {
     let (place, system) = line.split_once(" - ")?;
     let mut system = system.split(' ');
@@ -292,7 +292,7 @@ fn parse_mount(line: &str, kind: Kind) -> Option<Mount> {
     fits.then_some(mount)
 }
 
-/// Reads one line of /proc/self/cgroup: `4:cpu,cpuacct:/path`, or `0::/path` for version 2.
+/// Parses a line of /proc/self/cgroup: `4:cpu,cpuacct:/path`, or `0::/path` for version 2.
 fn parse_membership(line: &str, kind: Kind) -> Option<&str> {
     let mut fields = line.splitn(3, ':');
     let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -305,7 +305,7 @@ fn parse_membership(line: &str, kind: Kind) -> Option<&str> {
     fits.then_some(path)
 }
 
-/// Undoes the octal escapes of mountinfo: `\040` is a blank.
+/// Decodes the octal escapes of mountinfo: `\040` is a space.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -342,7 +342,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_group_says_whose_it_is() {
+    fn group_name_identifies_its_owner() {
         let own = Owner::own().unwrap();
         assert!(proc::is_running(own.pid, own.started));
         assert_eq!(Owner::parse(&own.name()), Some(own));
@@ -359,9 +359,9 @@ mod tests {
         }
     }
 
-    /// A folder stands for a group here: what counts is which are removed.
+    /// The groups are plain folders here: the test is about which ones are removed.
     #[test]
-    fn only_groups_of_dead_supervisors_of_these_namespaces_are_cleared() {
+    fn only_groups_of_dead_local_supervisors_are_cleared() {
         let home = tempfile::tempdir().unwrap();
         let own = Owner::own().unwrap();
         let reused = Owner {
@@ -400,7 +400,7 @@ mod tests {
         assert!(there(&locked.name()), "somebody holds its lock");
         assert!(there("streamgauge-1"), "not one of ours");
         drop(held);
-        // A child that another test has just forked holds it too, until it runs its program.
+        // A child that another test has just forked also holds the lock, until its exec.
         let deadline = Instant::now() + Duration::from_secs(10);
         while there(&locked.name()) && Instant::now() < deadline {
             clear_stale(home.path());
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn membership_by_controller() {
+    fn membership_is_parsed_by_controller() {
         assert_eq!(
             parse_membership("4:cpu,cpuacct:/a:b", Kind::V1),
             Some("/a:b")
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes() {
+    fn mountinfo_escapes_are_decoded() {
         assert_eq!(unescape("a\\040b\\"), "a b\\");
         assert_eq!(unescape("\\9"), "\\9");
         assert_eq!(unescape("\\777é"), "\\777é");

@@ -1,7 +1,7 @@
-//! Clips for the server to play, made with ffmpeg where they are missing.
+//! Clips for the server to play, generated with ffmpeg if they are missing.
 //!
-//! Beside each clip lies a small file with the parameters it was made with: a clip is made anew
-//! when they have changed. A clip appears under its name only when it is whole.
+//! A small file next to each clip holds the parameters that it was made with. If they change, the
+//! clip is made again. A clip gets its name only when it is complete.
 
 use std::fs;
 use std::io;
@@ -18,16 +18,16 @@ use crate::message::Exit;
 use crate::spec::{Clips, Launch};
 use crate::{Options, Progress};
 
-/// Changed whenever the same parameters make another clip.
+/// Version of the recipe. It changes whenever the same parameters result in another clip.
 const RECIPE: u32 = 1;
 
-/// The longest clip.
+/// Maximum length of a clip.
 const LENGTH_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The most clips.
+/// Maximum number of clips.
 const COUNT_MAX: u32 = 10_000;
 
-/// Makes what is missing, and returns the clips' files in order.
+/// Makes missing clips and returns the files of all clips in order.
 pub(crate) fn make(
     clips: &Clips,
     base: &Path,
@@ -37,7 +37,7 @@ pub(crate) fn make(
     check(clips)?;
     let directory = base.join(&clips.directory);
     create(&directory)?;
-    // A server is started in a folder of its own.
+    // Absolute, because a server starts in a folder of its own.
     let directory = fs::canonicalize(&directory).map_err(SutError::file("find", &directory))?;
     let mut paths = Vec::new();
     for number in 1..=clips.count {
@@ -79,16 +79,16 @@ fn check(clips: &Clips) -> Result<(), SutError> {
     Ok(())
 }
 
-/// Makes the folder and those above it that are missing, for every user to read.
+/// Creates the folder and its missing ancestors, readable for every user.
 fn create(directory: &Path) -> Result<(), SutError> {
     let missing: Vec<&Path> = directory
         .ancestors()
         .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
         .collect();
-    fs::create_dir_all(directory).map_err(SutError::file("make", directory))?;
+    fs::create_dir_all(directory).map_err(SutError::file("create", directory))?;
     for path in missing {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-            .map_err(SutError::file("open to all users", path))?;
+            .map_err(SutError::file("make readable for all users", path))?;
     }
     Ok(())
 }
@@ -97,7 +97,7 @@ fn sidecar(path: &Path) -> PathBuf {
     path.with_extension("mp4.parameters")
 }
 
-/// All that decides what is in the clip, as text.
+/// Returns all parameters that determine the content of a clip, as text.
 fn parameters(clips: &Clips, number: u32) -> String {
     format!(
         "recipe {RECIPE}\nnumber {number}\nlength {} s\nvideo {} bit/s\naudio {} bit/s\nframe rate {}\n",
@@ -137,14 +137,14 @@ fn make_one(clips: &Clips, number: u32, path: &Path, options: &Options) -> Resul
     made
 }
 
-/// Gives a finished file its name, for every user to read.
+/// Gives a finished file its name and makes it readable for every user.
 fn put(draft: &Path, path: &Path) -> io::Result<()> {
     fs::set_permissions(draft, fs::Permissions::from_mode(0o644))?;
     fs::rename(draft, path)
 }
 
-/// ffmpeg's arguments. Every clip has another hue, another tone and other noise behind the tone, so
-/// that no two are alike; a tone alone would not fill the audio's bit rate.
+/// Returns ffmpeg's arguments. Each clip has its own hue, tone and noise, so that no two are alike.
+/// The noise is needed because a tone alone would not fill the audio's bit rate.
 fn arguments(clips: &Clips, number: u32, path: &Path) -> Vec<std::ffi::OsString> {
     let length = clips.length.as_secs_f64();
     let (rate, video) = (clips.frame_rate, clips.video.to_string());
@@ -169,13 +169,13 @@ fn arguments(clips: &Clips, number: u32, path: &Path) -> Vec<std::ffi::OsString>
         add(&["-c:a", "aac", "-ac", "2", "-b:a", &bits]);
     }
     add(&["-vf", &format!("hue=h={hue}")]);
-    // The fastest preset: ten minutes of clips in half a minute of processor time.
+    // The fastest preset: ten minutes of clips take half a minute of processor time.
     add(&["-c:v", "libx264", "-preset", "ultrafast"]);
     add(&["-pix_fmt", "yuv420p"]);
     add(&["-b:v", &video, "-minrate", &video, "-maxrate", &video]);
-    // Half a second: how far the rate may be off, at most, over any length of the clip.
+    // Half a second: the maximum deviation of the rate over any part of the clip.
     add(&["-bufsize", &(clips.video / 2).to_string()]);
-    // A key picture every two seconds, and filler where a picture needs less than its share.
+    // A key frame every two seconds, and filler data in frames that need less than their share.
     let group = (rate * 2).to_string();
     add(&["-g", &group, "-x264-params", "nal-hrd=cbr"]);
     add(&["-movflags", "+faststart", "-f", "mp4"]);
@@ -183,7 +183,7 @@ fn arguments(clips: &Clips, number: u32, path: &Path) -> Vec<std::ffi::OsString>
     arguments
 }
 
-/// Runs ffmpeg to its end. Under a supervisor: it too must not outlive a killed streamgauge.
+/// Runs ffmpeg until it ends, under a supervisor: it must not outlive a killed streamgauge either.
 fn run(
     ffmpeg: &Path,
     arguments: Vec<std::ffi::OsString>,
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn every_parameter_counts() {
+    fn every_parameter_changes_the_clip() {
         let original = parameters(&clips(), 1);
         assert_ne!(original, parameters(&clips(), 2));
         assert_ne!(

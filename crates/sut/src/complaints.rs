@@ -1,9 +1,9 @@
-//! What a server's log complains of: lines that match some patterns, counted, and the first of each
-//! kept.
+//! Complaints in a server's log: lines that match a pattern are counted, and the first ones of each
+//! pattern are kept.
 //!
-//! The log is what a launched server prints, or a file that it writes. It is read as it comes, and
-//! bounded in each way: so many lines are looked at in a window, so many bytes of a file; what is
-//! more is counted as not looked at.
+//! The log is the output of a launched server, or a file that it writes. It is read continuously,
+//! and every step has a limit: the number of lines and the time in a window, and the bytes of a
+//! file. The excess is counted, but not searched.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -17,9 +17,8 @@ use regex_lite::Regex;
 use crate::error::SutError;
 use crate::log::{Lines, pattern};
 
-/// What is looked for where nothing else is said, in capitals or not: words, of which each begins
-/// and ends as a word does, but for one with a star, which may go on. The first line of words that
-/// has one in a line of the log counts it.
+/// Default patterns, upper or lower case: lists of whole words, of which those with a star may
+/// continue. The first pattern with a word in a line of the log counts the line.
 pub const DEFAULT_PATTERNS: [&str; 6] = [
     "too many open files|no file descriptors",
     "out of memory|cannot allocate|can't allocate|no buffer space",
@@ -29,39 +28,39 @@ pub const DEFAULT_PATTERNS: [&str; 6] = [
     "error|errors|fail|fails|failed|failure|failures",
 ];
 
-/// How many lines are looked at in a window.
+/// Maximum number of lines that are searched in a window.
 const LINES_A_WINDOW: u64 = 10_000;
 
-/// How long may be looked at them in a window: a regular expression takes up to a microsecond for
+/// Maximum time for searching lines in a window: a regular expression takes up to a microsecond for
 /// each letter.
 const TIME_A_WINDOW: Duration = Duration::from_millis(50);
 
-/// How much of a line is looked at, in bytes.
+/// Maximum number of bytes of a line that are searched.
 const LOOKED_AT: usize = 512;
 
-/// How many lines are kept of each pattern: the first.
+/// Number of lines that are kept of each pattern: the first ones.
 const SAMPLES: u64 = 3;
 
-/// How much is kept of a line, in characters.
+/// Maximum length of a kept line, in characters.
 const SAMPLE_MAX: usize = 240;
 
-/// How much of a file is read in a window, in bytes.
+/// Maximum number of bytes of a file that are read in a window.
 const READ_A_WINDOW: u64 = 1 << 20;
 
-/// Where a server's log is, and what is looked for in it.
+/// Log of a server, and the patterns to search it for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogSpec {
-    /// The file that it is written to, beside what a launched server prints. Only what is added
-    /// from the beginning of the run on is looked at.
+    /// Log file, in addition to the output of a launched server. Only text that is added after the
+    /// beginning of the run is searched.
     pub file: Option<PathBuf>,
-    /// Regular expressions that tell a line worth counting. Default: [`DEFAULT_PATTERNS`].
+    /// Regular expressions of lines to count. Default: [`DEFAULT_PATTERNS`].
     pub patterns: Vec<String>,
-    /// Regular expressions that tell a line that is not counted, whatever it matches beside. Those
-    /// of a server of the catalogue come on top.
+    /// Regular expressions of lines that are not counted, even if they match a pattern. Those of a
+    /// server of the catalogue are added.
     pub ignore: Vec<String>,
 }
 
-/// A line of the log that matches.
+/// A line of the log that matches a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
     /// The pattern that it matches.
@@ -70,31 +69,30 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// How many lines of the log match a pattern.
+/// Number of lines that match a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCount {
-    /// The pattern.
     pub pattern: String,
-    /// How many lines match it, and no pattern before it.
+    /// Number of lines that match the pattern and no earlier one.
     pub lines: u64,
-    /// The first of them.
+    /// First of these lines.
     pub first: String,
 }
 
-/// The patterns, made ready, and how many lines may still be looked at.
+/// Compiled patterns, and the limits used up in the current window.
 #[derive(Debug)]
 pub(crate) struct Patterns {
     all: Vec<(String, Sign)>,
-    /// What tells a line that is not counted all the same.
+    /// Patterns of lines that are not counted.
     ignored: Vec<Regex>,
     looked_at: AtomicU64,
     nanos: AtomicU64,
 }
 
-/// What tells a complaint.
+/// Matcher of complaints.
 #[derive(Debug)]
 enum Sign {
-    /// One of these words, in small letters; and whether each may go on.
+    /// Lower-case words, each with whether it may continue.
     Words(Vec<(&'static str, bool)>),
     Pattern(Regex),
 }
@@ -148,7 +146,7 @@ impl Patterns {
         Ok(patterns)
     }
 
-    /// Lines that match one of these as well are not counted from now on.
+    /// Adds patterns of lines that are not counted.
     pub(crate) fn ignore(&mut self, more: &[String]) -> Result<(), SutError> {
         for text in more {
             self.ignored.push(pattern(text)?);
@@ -156,7 +154,7 @@ impl Patterns {
         Ok(())
     }
 
-    /// Such as match nothing.
+    /// Returns patterns that match nothing.
     pub(crate) fn none() -> Patterns {
         Patterns {
             all: Vec::new(),
@@ -166,7 +164,7 @@ impl Patterns {
         }
     }
 
-    /// What of some output matches, and how many lines were more than can be looked at.
+    /// Searches output for complaints. Lines beyond the limits are counted as skipped.
     pub(crate) fn find(&self, lines: &mut Lines, bytes: &[u8]) -> News {
         let mut news = News::default();
         lines.whole(bytes, |line| {
@@ -206,21 +204,21 @@ impl Patterns {
     }
 }
 
-/// What some output told.
+/// Complaints found in some output.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     found: Vec<(usize, String)>,
     skipped: u64,
 }
 
-/// What was found since the beginning.
+/// Complaints found since the beginning.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
-    /// Of each pattern, by its place: how many, and the first.
+    /// Number of lines and first line of each pattern, by the pattern's index.
     counts: Vec<(u64, String)>,
     since_last_look: u64,
     skipped: u64,
-    /// Lines nobody has been told of.
+    /// Kept lines that have not been reported yet.
     fresh: Vec<(usize, String)>,
 }
 
@@ -243,7 +241,8 @@ impl Complaints {
         }
     }
 
-    /// How many since the last look; begins a window.
+    /// Returns the numbers of complaints and of skipped lines since the last call, and begins a
+    /// window.
     pub(crate) fn look(&mut self, patterns: &Patterns) -> (u64, u64) {
         patterns.looked_at.store(0, Ordering::Relaxed);
         patterns.nanos.store(0, Ordering::Relaxed);
@@ -253,7 +252,7 @@ impl Complaints {
         )
     }
 
-    /// The lines that were kept since this was asked last.
+    /// Returns the lines kept since the last call.
     pub(crate) fn take_fresh(&mut self, patterns: &Patterns) -> Vec<LogLine> {
         let fresh = std::mem::take(&mut self.fresh);
         fresh
@@ -265,7 +264,7 @@ impl Complaints {
             .collect()
     }
 
-    /// How many of each pattern, most first.
+    /// Returns the number of lines of each pattern, highest first.
     pub(crate) fn counts(&self, patterns: &Patterns) -> Vec<LogCount> {
         let mut counts: Vec<LogCount> = self
             .counts
@@ -283,21 +282,21 @@ impl Complaints {
     }
 }
 
-/// A file that a server writes its log to.
+/// Follows a log file that a server writes.
 #[derive(Debug)]
 pub(crate) struct Follower {
     path: PathBuf,
     file: Option<(File, u64)>,
     lines: Lines,
-    /// What was written and not read, because it was too much, in bytes.
+    /// Bytes that were written but not read, because they exceeded the limit.
     pub(crate) passed_over: u64,
 }
 
 impl Follower {
-    /// Begins at the file's end. One that is not there yet is waited for.
+    /// Begins at the end of the file. If the file is absent, it is awaited.
     ///
     /// # Errors
-    /// It is something else than a file, or may not be read.
+    /// If the path is not a regular file, or the file cannot be read.
     pub(crate) fn new(path: &Path) -> Result<Follower, SutError> {
         let mut follower = Follower {
             path: path.to_owned(),
@@ -309,7 +308,7 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Passes over all that stands there.
+    /// Skips the current content of the file.
     pub(crate) fn begin(&mut self) -> Result<(), SutError> {
         self.lines = Lines::default();
         self.file = match open(&self.path) {
@@ -328,7 +327,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads what was added.
+    /// Reads the text that was added.
     pub(crate) fn look(&mut self, patterns: &Patterns) -> News {
         let mut news = News::default();
         if let Some((file, at)) = &mut self.file {
@@ -341,7 +340,7 @@ impl Follower {
                 &mut self.passed_over,
             );
         }
-        // Another file may have taken its place, or it was emptied: then it is begun anew.
+        // The file may have been replaced or truncated: it is then read from its beginning.
         let Ok(now) = std::fs::metadata(&self.path) else {
             return news;
         };
@@ -368,10 +367,10 @@ impl Follower {
     }
 }
 
-/// Opens a file at its beginning, and nothing else: what is no file may never come to an end.
+/// Opens a regular file at its beginning. Any other kind is refused: it may never end.
 fn open(path: &Path) -> std::io::Result<(File, u64)> {
     if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("it is no file"));
+        return Err(std::io::Error::other("it is not a regular file"));
     }
     Ok((File::open(path)?, 0))
 }
@@ -428,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_are_told_from_what_else_is_said() {
+    fn default_patterns_match_only_complaints() {
         let patterns = defaults();
         for (line, complains) in [
             ("[00f1] main error: cannot bind", true),
@@ -440,7 +439,7 @@ mod tests {
             ("listening on 8554", false),
             ("GET /errorless 200", false),
             ("Fatalité é error", true),
-            // Not cut within a letter.
+            // Not split within a character.
             (&"\u{20ac}".repeat(500), false),
         ] {
             let news = patterns.find(&mut Lines::default(), format!("{line}\n").as_bytes());
@@ -477,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_not_looked_at_whole() {
+    fn flood_is_searched_up_to_the_limit() {
         let patterns = defaults();
         let mut complaints = Complaints::default();
         let flood = "error\n".repeat(25_000);
@@ -485,13 +484,13 @@ mod tests {
         let (seen, skipped) = complaints.look(&patterns);
         assert!((1..=10_000).contains(&seen), "{seen}");
         assert_eq!(seen + skipped, 25_000);
-        // The next window is looked at again.
+        // The next window has new limits.
         complaints.add(patterns.find(&mut Lines::default(), b"error\n"));
         assert_eq!(complaints.look(&patterns), (1, 0));
     }
 
     #[test]
-    fn a_file_is_followed_from_now_on_and_through_its_rotation() {
+    fn log_file_is_followed_through_rotation() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         let patterns = defaults();
@@ -532,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn own_patterns_take_the_place_of_the_usual_ones() {
+    fn own_patterns_replace_the_defaults() {
         let spec = |patterns: &[&str]| LogSpec {
             file: None,
             patterns: patterns.iter().map(|&text| text.to_owned()).collect(),
@@ -546,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_ignored_is_no_complaint() {
+    fn ignored_lines_are_not_counted() {
         let ignore = vec!["^\\[WARN\\] no error \\d".to_owned()];
         let spec = LogSpec {
             ignore,

@@ -1,7 +1,9 @@
-//! What a launched server counts itself: asked over its own interface on this machine, by a thread.
+//! Own counters of a launched server. A thread requests them over the server's interface on this
+//! machine.
 //!
-//! To tell costs the server: a PeerConnection of a room with a hundred others tells of each of
-//! their streams. So it is asked every 10 s at most, and for a hundredth of the time at most.
+//! An answer costs the server: a PeerConnection of a room with a hundred others reports on each of
+//! their streams. The server is therefore asked every 10 s at most, and for at most a hundredth of
+//! the time.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -18,25 +20,25 @@ use protocol::websocket;
 use crate::catalogue::Counted;
 use crate::error::SutError;
 
-/// The least time between two looks.
+/// Minimum interval between two readings.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// One look in this many times its own cost.
+/// Minimum interval, as a multiple of the duration of a reading.
 const COST_SHARE: u32 = 100;
 
-/// How long the server may take to say the next thing.
+/// Time limit for the next message of the server.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long a look may take.
+/// Time limit of a reading.
 const LOOK_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long a server that was just started may take to be asked.
+/// Time limit for a server that was just started to answer.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often it is tried.
+/// Interval between attempts to connect.
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
-/// What masks of WebSockets follow from: they hide nothing on the loopback interface.
+/// Seed of the WebSocket masks, which hide nothing on the loopback interface.
 const SEED: u64 = 1;
 
 #[derive(Debug, Default)]
@@ -46,25 +48,25 @@ struct Found {
     failed: u64,
 }
 
-/// Asks a server what it counts, while it lives.
+/// Reads a server's own counters while it lives.
 #[derive(Debug)]
 pub(crate) struct Counters {
     found: Arc<Mutex<Found>>,
-    /// The most that was recorded already.
+    /// Maximum values that were already recorded.
     recorded: Counts,
     failed: u64,
     looks: u64,
     now: Option<Sender<Sender<()>>>,
-    /// Its connection: to break off what the server does not answer.
+    /// Its connection, for aborting a request that the server does not answer.
     stream: TcpStream,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Counters {
-    /// Begins to ask the server, which runs, from the network of the calling thread.
+    /// Begins to read the counters of a running server, from the network of the calling thread.
     ///
     /// # Errors
-    /// It cannot be asked.
+    /// If the counters cannot be read.
     pub(crate) fn start(counted: &Counted) -> Result<Counters, SutError> {
         let Kind::JanusAdmin = counted.kind;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, counted.port));
@@ -93,18 +95,18 @@ impl Counters {
         })
     }
 
-    /// Has it asked now, and waits for that.
+    /// Requests a reading and waits for it.
     pub(crate) fn look_now(&self, within: Duration) {
         let (done, waits) = bounded(1);
         let Some(now) = &self.now else { return };
         let until = Instant::now() + within;
-        // Where a look is under way, that one is waited for first.
+        // A reading in progress is awaited first.
         if now.send_deadline(done, until).is_ok() {
             let _ = waits.recv_deadline(until);
         }
     }
 
-    /// Records what is new.
+    /// Records new readings.
     pub(crate) fn record(&mut self, recorder: &mut Recorder) {
         let found = lock(&self.found);
         let failed = found.failed - std::mem::replace(&mut self.failed, found.failed);
@@ -139,7 +141,7 @@ impl Counters {
             (m::COUNTED_LOST_IN, now.lost_in, &mut most.lost_in),
             (m::COUNTED_LOST_OUT, now.lost_out, &mut most.lost_out),
         ] {
-            // What is lost may become less, and a counter may not.
+            // The number of lost packets can decrease, but a counter cannot.
             recorder.add(counter, now.saturating_sub(*most));
             *most = now.max(*most);
         }
@@ -149,7 +151,7 @@ impl Counters {
 impl Drop for Counters {
     fn drop(&mut self) {
         self.now = None;
-        // It may have been closed by the server.
+        // The server may have closed the connection.
         let _ = self.stream.shutdown(Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -158,7 +160,7 @@ impl Drop for Counters {
 }
 
 fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
-    // What is kept stays whole after each single change.
+    // The data is consistent after each single change.
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -184,13 +186,13 @@ fn follow(asked: &mut Asked, found: &Mutex<Found>, wanted: &Receiver<Sender<()>>
             }
         }
         if let Some(done) = waits {
-            // Whoever waited may have given up.
+            // The waiting thread may have given up.
             let _ = done.send(());
         }
     }
 }
 
-/// A connection that is asked.
+/// A connection to a server's own counters.
 #[derive(Debug)]
 struct Asked {
     admin: JanusAdmin,
@@ -199,7 +201,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Connects, and looks once: then it is known that it can be asked.
+    /// Connects and takes one reading, which shows that the counters are available.
     fn open(address: SocketAddr, secret: &str) -> Result<Asked, String> {
         let until = Instant::now() + OPEN_WITHIN;
         let stream = loop {
@@ -233,7 +235,7 @@ impl Asked {
         let request = self.admin.look();
         self.send(&request)?;
         let look = self.until_done(Instant::now() + LOOK_WITHIN)?;
-        look.ok_or_else(|| "it did not answer".to_owned())
+        look.ok_or_else(|| "no answer".to_owned())
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -241,15 +243,15 @@ impl Asked {
         sent.map_err(|error| error.to_string())
     }
 
-    /// Until the connection is open, or a look is over.
+    /// Reads until the connection is open or a reading is complete.
     fn until_done(&mut self, until: Instant) -> Result<Option<Look>, String> {
         loop {
             if Instant::now() >= until {
-                return Err("it took too long".to_owned());
+                return Err("timed out".to_owned());
             }
             let read = self.stream.read(&mut self.room);
             let count = match read.map_err(|error| error.to_string())? {
-                0 => return Err("the connection ended".to_owned()),
+                0 => return Err("the server closed the connection".to_owned()),
                 count => count,
             };
             let mut step = self.admin.take(&self.room[..count])?;

@@ -1,4 +1,4 @@
-//! What can go wrong with a server under test, each with what to do about it.
+//! Errors of a server under test, each with advice.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,168 +6,156 @@ use std::time::Duration;
 
 use protocol::descriptor::Transport;
 
-/// Why a server under test cannot be started or observed.
+/// Reason why a server under test cannot be started or observed.
 ///
-/// All of these are found before the first client starts.
+/// All of them are detected before the first client starts.
 #[derive(Debug, thiserror::Error)]
 pub enum SutError {
     /// The catalogue has no server of that name.
     #[error("no server named `{name}` is in the catalogue; it has: {known}")]
     UnknownServer {
-        /// The name that was asked for.
         name: String,
-        /// The names there are.
+        /// Names of the known servers.
         known: String,
     },
-    /// A file of the catalogue is wrong.
+    /// A server entry has mistakes.
     #[error("{0}")]
     Entry(String),
-    /// An exporter of the server's machine is of no use.
+    /// An exporter of the server's machine cannot be used.
     #[error("the exporter at {url}: {reason}")]
     Exporter {
-        /// Its URL.
+        /// URL of the exporter.
         url: String,
-        /// Why.
         reason: String,
     },
-    /// A server does not tell what it counts.
-    #[error("the server does not tell at {address} what it counts: {reason}")]
+    /// A server's own counters cannot be read.
+    #[error("cannot read the server's own counters at {address}: {reason}")]
     Counters {
-        /// Where it should.
+        /// Address of the server's interface.
         address: std::net::SocketAddr,
-        /// Why it does not.
         reason: String,
     },
-    /// A program or a library that is needed is not installed.
+    /// A required program or library is not installed.
     #[error("{what} is not installed: {remedy}")]
     Missing {
-        /// What is missing.
         what: String,
-        /// The command that installs it, or where to get it.
+        /// Command that installs it, or where to get it.
         remedy: String,
     },
-    /// The server cannot be started with what the scenario says.
+    /// The settings of the scenario do not fit the server.
     #[error("{0}")]
     Unusable(String),
-    /// The operating system would not start the program.
+    /// The operating system did not start the program.
     #[error("cannot start `{program}`: {reason}")]
     Spawn {
-        /// The program as it was named.
+        /// Program as named in the command.
         program: String,
-        /// The reason, as the operating system puts it.
+        /// Reason of the operating system.
         reason: String,
     },
-    /// The process that watches over the server failed.
-    #[error("cannot watch over the server: {0}")]
+    /// The supervisor failed.
+    #[error("cannot supervise the server: {0}")]
     Supervisor(String),
-    /// Another process already has the port the server is to listen on.
+    /// Another process already owns the port that the server is to listen on.
     #[error(
         "{transport} port {port} is already in use by {name} (pid {pid}): stop it or choose another port"
     )]
     PortInUse {
-        /// The port.
         port: u16,
-        /// Its transport.
         transport: Transport,
-        /// The process that has it.
+        /// Owner of the port.
         pid: u32,
-        /// That process's name.
+        /// Name of that process.
         name: String,
     },
-    /// The port is in use, and whose it is cannot be seen.
+    /// The port is in use, and its owner is not visible.
     #[error(
-        "{transport} port {port} is already in use by a process that this user may not look at: choose another port"
+        "{transport} port {port} is already in use by a process that this user cannot see: choose another port"
     )]
     PortInUseByUnknown {
-        /// The port.
+        /// Port that the server is to listen on.
         port: u16,
-        /// Its transport.
         transport: Transport,
     },
     /// Another process took the port while the server started.
     #[error("{transport} port {port} belongs to {name} (pid {pid}), not to the server that was started{}", output(.log))]
     PortOfAnother {
-        /// The port.
         port: u16,
-        /// Its transport.
         transport: Transport,
-        /// The process that has it.
+        /// Owner of the port.
         pid: u32,
-        /// That process's name.
+        /// Name of that process.
         name: String,
-        /// The last of what the server printed.
+        /// End of the server's output.
         log: String,
     },
     /// The server ended before it was ready.
     #[error("the server ended before it was ready ({status}){}{hint}", output(.log))]
     EndedBeforeReady {
-        /// How it ended.
+        /// Exit status or signal.
         status: String,
-        /// The last of what it printed.
+        /// End of the server's output.
         log: String,
-        /// What to do about it; often empty.
+        /// Advice; often empty.
         hint: String,
     },
     /// The server did not become ready in time.
-    #[error("the server was not ready within {} s: {waited_for} never came{}{hint}", .after.as_secs_f64(), output(.log))]
+    #[error("the server was not ready within {} s: gave up waiting for {waited_for}{}{hint}", .after.as_secs_f64(), output(.log))]
     NotReady {
-        /// How long it was waited for.
+        /// Time limit that was exceeded.
         after: Duration,
-        /// What was waited for.
+        /// Condition that was awaited.
         waited_for: String,
-        /// The last of what the server printed.
+        /// End of the server's output.
         log: String,
-        /// What to do about it; often empty.
+        /// Advice; often empty.
         hint: String,
     },
-    /// The line of output to wait for is no regular expression.
+    /// A pattern is not a valid regular expression.
     #[error("`{pattern}` is not a regular expression: {reason}")]
     BadPattern {
-        /// The pattern as given.
+        /// Pattern as given by the user or the entry.
         pattern: String,
-        /// What is wrong with it.
         reason: String,
     },
-    /// There is no process of that number to observe.
+    /// The process to observe does not exist.
     #[error("there is no process {pid} to observe")]
     NoSuchProcess {
-        /// Its number.
+        /// Process ID as given by the scenario.
         pid: u32,
     },
-    /// The process to observe has streamgauge among its descendants, or is streamgauge.
-    #[error("process {pid} is {what}, so it would measure itself: name the server's own process")]
+    /// The process to observe is streamgauge or one of its ancestors.
+    #[error(
+        "process {pid} is {what}, so streamgauge would measure itself: name the server's own process"
+    )]
     Ourselves {
-        /// Its number.
         pid: u32,
-        /// What it is to streamgauge.
+        /// Relation of the process to streamgauge.
         what: &'static str,
     },
-    /// Making a clip failed.
+    /// A clip could not be made.
     #[error("cannot make {}: {reason}", .path.display())]
     Clip {
-        /// The clip's file.
+        /// File of the clip.
         path: PathBuf,
-        /// The reason, such as the last of what ffmpeg printed.
+        /// Reason, such as the end of ffmpeg's output.
         reason: String,
     },
     /// A file or a folder cannot be used.
     #[error("cannot {action} {}: {source}", .path.display())]
     File {
-        /// What was to be done with it.
+        /// Action that failed.
         action: &'static str,
-        /// The file or folder.
         path: PathBuf,
-        /// The operating system's reason.
         source: io::Error,
     },
-    /// The user stopped it.
+    /// The user cancelled the start.
     #[error("stopped by the user while the server was being started")]
     Cancelled,
 }
 
 impl SutError {
-    /// Everything that is wrong with a file of the catalogue, each with its place and how to mend
-    /// it.
+    /// Lists all mistakes in a file of the catalogue, each with its position and advice.
     pub(crate) fn entry(error: &scenario::ScenarioError) -> SutError {
         let lines: Vec<String> = error
             .problems()
@@ -186,7 +174,7 @@ impl SutError {
         SutError::Entry(lines.join("\n"))
     }
 
-    /// Makes an error about a file out of the operating system's.
+    /// Returns a function that converts an I/O error of a file.
     pub(crate) fn file(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -200,14 +188,14 @@ impl SutError {
     }
 }
 
-/// The last lines of a server's output, as the end of a message.
+/// Returns the last lines of a server's output as the end of a message.
 fn output(log: &str) -> String {
     const LINES: usize = 12;
     let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
     if lines.is_empty() {
         return "; it printed nothing".to_owned();
     }
-    let mut text = String::from("; the last it printed:");
+    let mut text = String::from("; its last output:");
     for line in &lines[lines.len().saturating_sub(LINES)..] {
         text.push_str("\n  | ");
         text.extend(line.chars().take(300));

@@ -1,26 +1,26 @@
-//! Which multicast groups are joined where the server is.
+//! Multicast groups that are joined in the server's network namespace.
 //!
-//! The kernel says so by device, of a whole network namespace: whose sockets these are cannot be
-//! told.
+//! The kernel lists them by device, for the whole namespace. It does not tell which process joined
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The groups among `watched` that are joined in the network namespace of a process; none where
-/// that cannot be read.
+/// Returns the groups in `watched` that are joined in the network namespace of a process; `None` if
+/// they cannot be read.
 pub(crate) fn joined(pid: u32, watched: &BTreeSet<IpAddr>) -> Option<BTreeSet<IpAddr>> {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}"));
     let igmp = read("igmp").ok()?;
-    // Without IPv6 there is no such file, and no such group.
+    // Without IPv6 there is no such file, and no IPv6 group.
     let igmp6 = read("igmp6").unwrap_or_default();
     let all = igmp.lines().filter_map(parse_igmp);
     let all = all.chain(igmp6.lines().filter_map(parse_igmp6));
     Some(all.filter(|group| watched.contains(group)).collect())
 }
 
-/// Reads a line of /proc/net/igmp: one that is set off has a group, as the hexadecimal number that
-/// its four bytes are in this machine's order; the others are devices.
+/// Parses a line of /proc/net/igmp. An indented line has a group, written as a hexadecimal number
+/// of its four bytes in the byte order of this machine. The other lines are devices.
 fn parse_igmp(line: &str) -> Option<IpAddr> {
     if !line.starts_with('\t') {
         return None;
@@ -34,7 +34,7 @@ fn parse_igmp(line: &str) -> Option<IpAddr> {
     group.is_multicast().then_some(group.into())
 }
 
-/// Reads a line of /proc/net/igmp6: number and name of a device, and the group's 16 bytes.
+/// Parses a line of /proc/net/igmp6: number and name of a device, and the group's 16 bytes.
 fn parse_igmp6(line: &str) -> Option<IpAddr> {
     let group = line.split_ascii_whitespace().nth(2)?;
     if group.len() != 32 {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_read_as_the_kernel_writes_them() {
+    fn tables_of_the_kernel_are_parsed() {
         // The number of 239.81.0.1 on this machine.
         let number = u32::from_ne_bytes([239, 81, 0, 1]);
         let table = format!(
@@ -70,16 +70,16 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_watched_counts() {
+    fn only_watched_groups_are_returned() {
         let none = joined(std::process::id(), &BTreeSet::new());
         assert_eq!(none, Some(BTreeSet::new()));
-        // No process has this number: it is more than the kernel gives out.
+        // This number is greater than any process ID.
         assert_eq!(joined(u32::MAX, &BTreeSet::new()), None);
     }
 
     proptest! {
         #[test]
-        fn any_line_is_read_or_left(line in "\t{0,4}[0-9A-Fa-f: ]{0,40}.{0,10}") {
+        fn any_line_is_parsed_or_skipped(line in "\t{0,4}[0-9A-Fa-f: ]{0,40}.{0,10}") {
             let multicast = |group: IpAddr| group.is_multicast();
             prop_assert!(parse_igmp(&line).is_none_or(multicast));
             prop_assert!(parse_igmp6(&line).is_none_or(multicast));

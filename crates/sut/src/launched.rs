@@ -1,4 +1,4 @@
-//! A server that was launched: streamgauge's end of the supervisor.
+//! A launched server: streamgauge's side of the supervisor.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -19,41 +19,41 @@ use crate::spec::Launch;
 use crate::supervise::Order;
 use crate::user;
 
-/// How long the supervisor may take for what needs no waiting: to say that the command runs, and to
-/// end once everything is killed.
+/// Time limit of the supervisor's immediate actions: reporting that the command runs, and ending
+/// once everything is killed.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// How long processes that were sent SIGKILL are waited for where no supervisor does it.
+/// Time to wait for processes after SIGKILL if no supervisor does so.
 const KILL_WITHIN: Duration = Duration::from_secs(2);
 
-/// The longest report.
+/// Maximum length of a report, in bytes.
 const REPORT_MAX: u64 = 16 * 1024;
 
-/// What is known of the launched server; changed by the threads that listen to it.
+/// State of the launched server, updated by the threads that read from it.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) log: Log,
     pub(crate) complaints: Complaints,
-    /// The line that is waited for has come.
+    /// True once the awaited line has been printed.
     pub(crate) matched: bool,
     pub(crate) group: Option<Result<(Kind, PathBuf), String>>,
     pub(crate) pid: Option<u32>,
-    /// The processes last seen where there is no group, each with when it started.
+    /// Processes last seen without a control group, each with its start time.
     seen: Vec<(u32, u64)>,
     failed: Option<String>,
     pub(crate) ended: Option<Exit>,
-    /// This signal told the supervisor to end, which streamgauge did not ask for.
+    /// Signal that ended the supervisor without a request of streamgauge.
     interrupted: Option<i32>,
-    /// No process of the tree is left.
+    /// True if no process of the tree is left.
     pub(crate) gone: bool,
-    /// The supervisor has closed its end.
+    /// True if the supervisor has closed its end of the socket.
     closed: bool,
-    /// How many of the two output streams are open.
+    /// Number of output streams that are open, 2 at first.
     open_outputs: u8,
 }
 
 impl State {
-    /// The server's control group, where it has one of its own.
+    /// Returns the server's own control group, if it has one.
     fn group_path(&self) -> Option<PathBuf> {
         match &self.group {
             Some(Ok((_, path))) => Some(path.clone()),
@@ -70,7 +70,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What is kept stays whole after each single change.
+        // The state is consistent after each single change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,18 +80,18 @@ impl Shared {
     }
 }
 
-/// How a server ended when it was stopped.
+/// Result of stopping a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopReport {
-    /// How the command's own process ended; none where it was only observed, or is not known.
+    /// Exit of the command's own process; `None` if it was only observed, or its exit is unknown.
     pub exit: Option<Exit>,
-    /// It had ended before it was asked to.
+    /// True if it had ended before it was asked to.
     pub ended_by_itself: bool,
-    /// It did not heed SIGTERM in time and was killed.
+    /// True if it did not end in time after SIGTERM and was killed.
     pub killed: bool,
-    /// Processes that could not be ended at all, even by SIGKILL.
+    /// Processes that did not end, even after SIGKILL.
     pub left_over: Vec<u32>,
-    /// How long stopping took.
+    /// Duration of the stop.
     pub took: Duration,
 }
 
@@ -103,13 +103,13 @@ pub(crate) struct Launched {
     shared: Arc<Shared>,
 }
 
-/// How to start it, beyond the command itself.
+/// Settings of a start, in addition to the command.
 #[derive(Debug)]
 pub(crate) struct Means {
     pub(crate) supervisor: PathBuf,
     pub(crate) scratch: Option<PathBuf>,
     pub(crate) no_group: bool,
-    /// What is looked for in what it prints.
+    /// Patterns to search the output for.
     pub(crate) patterns: Arc<Patterns>,
 }
 
@@ -142,7 +142,8 @@ impl Launched {
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Out of the terminal's group: Ctrl-C is for streamgauge, which then stops the server.
+            // Outside the terminal's process group: Ctrl-C is for streamgauge, which then stops the
+            // server.
             .process_group(0);
         if let Some(directory) = &launch.directory {
             if !directory.is_dir() {
@@ -156,7 +157,7 @@ impl Launched {
         let mut supervisor = command.spawn().map_err(|error| {
             SutError::Supervisor(format!("{}: {error}", means.supervisor.display()))
         })?;
-        // Closes our copies of its ends.
+        // Closes our copies of the supervisor's ends.
         drop(command);
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -195,13 +196,13 @@ impl Launched {
         Err(match failed {
             Some(reason) => SutError::Spawn { program, reason },
             None => SutError::Supervisor(format!(
-                "{} said nothing {output}",
+                "{} did not report a start {output}",
                 means.supervisor.display()
             )),
         })
     }
 
-    /// Waits until `condition` holds; says whether it came to hold in time.
+    /// Waits until `condition` holds. Returns `false` if it does not hold in time.
     pub(crate) fn wait(&self, within: Duration, condition: impl Fn(&State) -> bool) -> bool {
         let state = self.shared.lock();
         let (state, _) = self
@@ -212,12 +213,12 @@ impl Launched {
         condition(&state)
     }
 
-    /// What is known now.
+    /// Returns the current state.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.shared.lock()
     }
 
-    /// The processes of the server, without the supervisor.
+    /// Returns the processes of the server, without the supervisor.
     pub(crate) fn tree(&self) -> Vec<u32> {
         let group = match &self.state().group {
             Some(Ok((_, path))) => cgroup::processes(path),
@@ -234,7 +235,7 @@ impl Launched {
             self.state().seen = proc::identified(&found);
             return found;
         }
-        // Or the supervisor was killed, and they are nobody's children now.
+        // Or the supervisor was killed, and the processes are no longer its descendants.
         let mut seen = self.state().seen.clone();
         seen.retain(|&(pid, started)| proc::is_running(pid, started));
         let mut tree: Vec<u32> = seen.into_iter().map(|(pid, _)| pid).collect();
@@ -246,8 +247,8 @@ impl Launched {
         tree
     }
 
-    /// How it ended, if the server is no more: its own process ended with an error, or nothing is
-    /// left of its tree. One that put itself into the background still lives.
+    /// Returns how the server ended: its own process failed, or no process of its tree is left.
+    /// `None` while it lives, also in the background.
     pub(crate) fn ended(&self) -> Option<String> {
         let state = self.state();
         match state.ended {
@@ -255,14 +256,14 @@ impl Launched {
                 Some(exit.to_string())
             }
             None if state.gone || state.closed => {
-                Some("how is not known, because its supervisor was lost".to_owned())
+                Some("exit status unknown, because its supervisor was lost".to_owned())
             }
             _ => None,
         }
     }
 
-    /// Why the supervisor is no more, where it ended and nobody here asked it to. The server then
-    /// did not end by itself: it was killed because of that.
+    /// Returns why the supervisor ended without a request. The server then did not end by itself:
+    /// it was killed as a consequence.
     pub(crate) fn supervisor_lost(&self) -> Option<String> {
         let state = self.state();
         match state.interrupted {
@@ -272,12 +273,12 @@ impl Launched {
         }
     }
 
-    /// After an end: waits until all that was printed has been read.
+    /// Waits after an end until all output has been read.
     pub(crate) fn wait_for_output(&self) {
         self.wait(Duration::from_millis(500), |state| state.open_outputs == 0);
     }
 
-    /// Ends every process of the tree: SIGTERM, and after `within` SIGKILL.
+    /// Ends every process of the tree: SIGTERM, and SIGKILL after `within`.
     pub(crate) fn stop(&mut self, within: Duration) -> StopReport {
         let began = Instant::now();
         let ended_by_itself = self.ended().is_some();
@@ -301,14 +302,14 @@ impl Launched {
     }
 
     fn ask(&mut self, request: Request) {
-        // A supervisor that is gone has closed its end, which is seen where it is waited for.
+        // If the supervisor has ended, the wait that follows sees that its end is closed.
         let _ = self.control.write_all(request.line().as_bytes());
     }
 
-    /// Makes sure that nothing is left, the supervisor included; names what could not be ended.
+    /// Ensures that no process is left, including the supervisor. Returns those that did not end.
     fn finish(&mut self, within: Duration) -> Vec<u32> {
         let tree = self.tree();
-        // The supervisor kills everything when it reads the end.
+        // The supervisor kills everything at the end of its input.
         let _ = self.control.shutdown(std::net::Shutdown::Write);
         let deadline = Instant::now() + within;
         while matches!(self.supervisor.try_wait(), Ok(None)) {
@@ -319,7 +320,7 @@ impl Launched {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        // Only where the supervisor itself was killed is anything left here.
+        // Processes are left here only if the supervisor itself was killed.
         if self.state().gone {
             return Vec::new();
         }
@@ -332,8 +333,8 @@ impl Launched {
     }
 }
 
-/// Kills what is in the group, and those of the known processes that still are the same, until none
-/// is left or the time is over; names those that are left. For when no supervisor can do it.
+/// Kills the processes in the group, and the known processes that are still the same, until none is
+/// left or the time limit expires. Returns the rest. For use if no supervisor can do it.
 fn kill_rest(group: Option<&Path>, known: &[(u32, u64)], within: Duration) -> Vec<u32> {
     let deadline = Instant::now() + within;
     loop {
@@ -418,8 +419,8 @@ fn read_reports(socket: UnixStream, shared: Arc<Shared>) {
             });
         }
         shared.change(|state| state.closed = true);
-        // The supervisor was killed, and the kernel has killed the server's own process. Others of
-        // the server must not run on until the end of the run.
+        // The supervisor was killed, and the kernel has killed the server's own process. The other
+        // processes of the server must not live until the end of the run.
         let (gone, group, seen) = {
             let state = shared.lock();
             (state.gone, state.group_path(), state.seen.clone())

@@ -1,10 +1,10 @@
-//! The server under test: starting it, knowing when it is ready, looking at what it costs, and
-//! ending it with all it started.
+//! The server under test: start, readiness, observation of its resource use, and end of all its
+//! processes.
 //!
 //! A server is launched through a supervisor, a small process of the same executable (see
-//! [`supervise_main`]), so that nothing of it outlives streamgauge, whatever kills that. It runs in
-//! a control group of its own where one can be made, which is what its processor time is read from.
-//! A server that runs already is only observed.
+//! [`supervise_main`]), so that none of its processes outlives streamgauge, however streamgauge
+//! ends. If possible the server runs in its own control group, from which its processor time is
+//! read. A running server is only observed.
 
 mod allowance;
 mod browser;
@@ -65,48 +65,48 @@ use observe::{Meter, Observer};
 use spec::Launch;
 use user::User;
 
-/// What is being done while a server starts: it can take a while, and the user wants to see why.
+/// Progress of the start of a server. A start can take a while, and the user needs to see why.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
     /// A clip is being made.
     MakingClip {
-        /// Its number, from 1.
+        /// Number of the clip, from 1.
         number: u32,
-        /// How many there are.
+        /// Total number of clips.
         count: u32,
-        /// Its file.
+        /// File of the clip.
         path: PathBuf,
     },
     /// The server is being started.
     Starting {
-        /// Its command line.
+        /// Command line of the server.
         command: String,
     },
-    /// It runs; now it has to become ready.
+    /// The server runs and is becoming ready.
     WaitingFor {
-        /// What is waited for.
+        /// Condition that is awaited.
         what: String,
-        /// How long at most.
+        /// Time limit.
         within: Duration,
     },
-    /// It is ready.
+    /// The server is ready.
     Ready {
-        /// Its process number.
+        /// Process ID.
         pid: u32,
-        /// How long it took since it was started.
+        /// Time since the start.
         after: Duration,
     },
 }
 
-/// How to start a server, beyond what the scenario says.
+/// Settings for starting a server, in addition to the scenario.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The executable that becomes the supervisor when its first argument is [`SUBCOMMAND`].
-    /// Default: the one that is running, even if its file was replaced meanwhile.
+    /// Executable that becomes the supervisor if its first argument is [`SUBCOMMAND`]. Default: the
+    /// running one, even if its file has been replaced.
     pub supervisor: PathBuf,
-    /// Do without a control group: processor time then comes from the processes' own times.
+    /// True: no control group is used; processor time then comes from the processes' own times.
     pub no_cgroup: bool,
-    /// Starting is given up when this becomes true.
+    /// The start is cancelled when this becomes true.
     pub cancelled: Arc<AtomicBool>,
 }
 
@@ -129,9 +129,9 @@ impl Options {
     }
 }
 
-/// The server under test, while it runs.
+/// A running server under test.
 ///
-/// Dropping it kills what was launched; [`Sut::stop`] ends it in order.
+/// Dropping it kills a launched server; [`Sut::stop`] ends it gracefully.
 #[derive(Debug)]
 pub struct Sut {
     process: Process,
@@ -141,15 +141,15 @@ pub struct Sut {
     stop_within: Duration,
     cpu_source: CpuSource,
     log: WatchedLog,
-    /// What it counts itself; none where it cannot be asked.
+    /// The server's own counters; `None` if it has none.
     counters: Option<Counters>,
 }
 
-/// What a server has taken of its machine, at one moment. What is absent could not be read.
+/// Resources of its machine that a server holds at one moment. `None`: not readable.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Holdings {
-    /// Of the watched multicast groups, those that are joined in its network namespace; none where
-    /// no group is watched.
+    /// Watched multicast groups that are joined in its network namespace; `None` if no group is
+    /// watched.
     pub groups: Option<BTreeSet<IpAddr>>,
     /// Open file descriptors of its processes.
     pub file_descriptors: Option<u64>,
@@ -157,14 +157,14 @@ pub struct Holdings {
     pub uss: Option<u64>,
 }
 
-/// What its log complains of.
+/// Log of a server and its complaints.
 #[derive(Debug)]
 struct WatchedLog {
     patterns: Arc<Patterns>,
-    /// Where a file is followed: that, and what was found in it.
+    /// Log file that is followed, if any.
     file: Option<Follower>,
     found: Complaints,
-    /// What was more than could be looked at: lines, and bytes of a file.
+    /// Lines and bytes of a file that exceeded the limits and were not searched.
     skipped: u64,
 }
 
@@ -179,7 +179,7 @@ impl WatchedLog {
         })
     }
 
-    /// Lines that match one of these are no complaints. Before anybody reads the log.
+    /// Adds patterns of lines that are not complaints. Must be called before the log is read.
     fn ignore(&mut self, more: &[String]) -> Result<(), SutError> {
         let patterns = Arc::get_mut(&mut self.patterns);
         patterns.expect("nobody else has it yet").ignore(more)
@@ -189,21 +189,21 @@ impl WatchedLog {
 #[derive(Debug)]
 enum Process {
     Launched(Launched),
-    /// Only watched: its number, and when it started, which tells it from a later one of that
-    /// number.
+    /// A process that is only observed. The start time distinguishes it from a later process with
+    /// the same ID.
     Observed {
         pid: u32,
         started: u64,
     },
-    /// On another machine.
+    /// A server on another machine.
     Elsewhere(Box<Asker>),
 }
 
 impl Sut {
-    /// As [`Sut::start_with`], with the default [`Options`].
+    /// Calls [`Sut::start_with`] with the default [`Options`].
     ///
     /// # Errors
-    /// Whatever keeps the server from being measured; nothing that was started is left then.
+    /// If the server cannot be measured. No started process is left then.
     pub fn start(
         server: &scenario::Server,
         base: &Path,
@@ -212,21 +212,21 @@ impl Sut {
         Sut::start_with(&server.into(), base, &Options::default(), progress)
     }
 
-    /// Makes the clips, starts the server and returns when it is ready; or, for one that runs
-    /// already, begins to observe it.
+    /// Makes the clips, starts the server and returns when it is ready; or begins to observe a
+    /// server that is already running.
     ///
-    /// Relative paths count from `base`, the scenario's folder. `progress` is called from this
+    /// Relative paths are relative to `base`, the scenario's folder. `progress` is called from this
     /// thread.
     ///
     /// # Errors
-    /// Whatever keeps the server from being measured; nothing that was started is left then.
+    /// If the server cannot be measured. No started process is left then.
     pub fn start_with(
         spec: &ServerSpec,
         base: &Path,
         options: &Options,
         progress: &dyn Fn(Progress),
     ) -> Result<Sut, SutError> {
-        // Before anything is started: what is wrong with it is known now.
+        // Created before anything is started, to detect its mistakes first.
         let mut log = WatchedLog::new(&spec.log, base)?;
         let clips = match &spec.clips {
             Some(clips) => clips::make(clips, base, options, progress)?,
@@ -306,7 +306,7 @@ impl Sut {
         options.check()?;
         ready::check_free(launch)?;
         let words = match &spec.origin {
-            // As the user wrote it.
+            // As written by the user.
             Origin::Command(words) => words,
             _ => &launch.command,
         };
@@ -322,7 +322,7 @@ impl Sut {
             patterns: log.patterns.clone(),
         };
         let launched = Launched::start(launch, means)?;
-        // From here on the supervisor removes it, also when streamgauge is killed.
+        // From here on the supervisor removes the folder, even if streamgauge is killed.
         if let Some(scratch) = scratch {
             let _ = scratch.keep();
         }
@@ -344,7 +344,7 @@ impl Sut {
             None => (
                 Meter::Times,
                 CpuSource::ProcessTimes {
-                    reason: "not known".to_owned(),
+                    reason: "unknown".to_owned(),
                 },
             ),
         };
@@ -362,11 +362,11 @@ impl Sut {
         })
     }
 
-    /// Observes a process that runs already, with all its descendants.
+    /// Observes a running process with all its descendants.
     ///
     /// # Errors
-    /// There is no such process, or it is this one or an ancestor of it: the tester would be part
-    /// of what is measured.
+    /// If there is no such process, or it is this one or an ancestor of it: the tester would be
+    /// part of the measured server.
     pub fn observe_pid(pid: u32) -> Result<Sut, SutError> {
         let stat = proc::stat(pid)
             .filter(|stat| !stat.is_dead())
@@ -401,10 +401,10 @@ impl Sut {
         })
     }
 
-    /// Observes a server on another machine by the exporters there.
+    /// Observes a server on another machine through the exporters there.
     ///
     /// # Errors
-    /// One does not answer, or knows nothing of the server's processes.
+    /// If an exporter does not answer, or does not know the server's processes.
     pub fn ask(exporters: &Exporters) -> Result<Sut, SutError> {
         let asker = Asker::start(exporters)?;
         Ok(Sut {
@@ -419,7 +419,8 @@ impl Sut {
         })
     }
 
-    /// The server's own process: that of the command, or the one observed. None on another machine.
+    /// Returns the server's own process: that of the command, or the observed one. `None` on
+    /// another machine.
     pub fn pid(&self) -> Option<u32> {
         match &self.process {
             Process::Launched(launched) => launched.state().pid,
@@ -428,40 +429,40 @@ impl Sut {
         }
     }
 
-    /// Its command line, or the name and number of the observed process.
+    /// Returns the command line, or the name and ID of the observed process.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// The URLs it serves, where the catalogue knows them.
+    /// Returns the URLs that the server serves, if the catalogue knows them.
     pub fn urls(&self) -> &[String] {
         &self.urls
     }
 
-    /// Where its processor time comes from.
+    /// Returns the source of the processor time.
     pub fn cpu_source(&self) -> &CpuSource {
         &self.cpu_source
     }
 
-    /// All processes of the server: those that were started and their descendants.
+    /// Returns all processes of the server: those that were started and their descendants.
     pub fn processes(&self) -> Vec<u32> {
         tree(&self.process)
     }
 
-    /// Says which multicast groups are looked for in its network namespace. Nothing of a server on
-    /// another machine.
+    /// Sets the multicast groups to look for in the server's network namespace. Has no effect for a
+    /// server on another machine.
     pub fn watch_groups(&mut self, groups: BTreeSet<IpAddr>) {
         self.observer.watched = groups;
     }
 
-    /// Of the watched groups, those that are joined now in the network namespace of the server, by
-    /// whomever: the kernel does not say. None where no group is watched, or nothing can be read.
+    /// Returns the watched groups that are joined now in the server's network namespace. The kernel
+    /// does not tell by which process. `None` if no group is watched, or nothing can be read.
     pub fn groups(&self) -> Option<BTreeSet<IpAddr>> {
         self.observer.groups(&tree(&self.process))
     }
 
-    /// What it has taken of its machine, looked at now: that costs the server, as the kernel walks
-    /// its page tables.
+    /// Measures the resources that the server holds now. This costs the server, because the kernel
+    /// walks its page tables.
     pub fn holdings(&self) -> Holdings {
         let tree = tree(&self.process);
         Holdings {
@@ -470,7 +471,7 @@ impl Sut {
         }
     }
 
-    /// Looks at it and records what is found. Once a window.
+    /// Observes the server and records the result. Called once per window.
     pub fn sample(&mut self, recorder: &mut Recorder) {
         self.observe().record(recorder);
         if let Some(counters) = &mut self.counters {
@@ -478,19 +479,19 @@ impl Sut {
         }
     }
 
-    /// Whether it tells what it counts itself.
+    /// Returns `true` if the server's own counters are available.
     pub fn has_counters(&self) -> bool {
         self.counters.is_some()
     }
 
-    /// Asks it what it counts, at once, and waits for the answer as long as that.
+    /// Reads the server's own counters now, and waits up to `within` for the answer.
     pub fn look_at_counters(&self, within: Duration) {
         if let Some(counters) = &self.counters {
             counters.look_now(within);
         }
     }
 
-    /// Looks at it; what adds up is counted since the last look.
+    /// Observes the server. Counts are those since the last observation.
     pub fn observe(&mut self) -> Observation {
         let seen = match &mut self.process {
             Process::Elsewhere(asker) => asker.look(),
@@ -502,7 +503,7 @@ impl Sut {
         }
     }
 
-    /// How many lines of its log complain since the last look.
+    /// Returns the number of complaints in the log since the last call.
     fn look_at_log(&mut self) -> u64 {
         let log = &mut self.log;
         if let Some(file) = &mut log.file {
@@ -518,14 +519,14 @@ impl Sut {
         lines
     }
 
-    /// From now on its log counts: what it complained of before, such as while it started, is
-    /// forgotten.
+    /// Begins to count the complaints in the log. Earlier ones, such as those during the start, are
+    /// dropped.
     pub fn begin(&mut self) {
         let log = &mut self.log;
         log.found = Complaints::default();
         log.skipped = 0;
         if let Some(file) = &mut log.file {
-            // It could be opened before; what is wrong now is seen when it is read.
+            // The file could be opened before. A new error is seen when it is read.
             let _ = file.begin();
         }
         if let Process::Launched(launched) = &self.process {
@@ -533,8 +534,7 @@ impl Sut {
         }
     }
 
-    /// Lines of its log that complain, those since this was asked last: the first three of each
-    /// pattern.
+    /// Returns complaints in the log since the last call: the first three of each pattern.
     pub fn take_log_lines(&mut self) -> Vec<LogLine> {
         let log = &mut self.log;
         let mut lines = log.found.take_fresh(&log.patterns);
@@ -544,8 +544,8 @@ impl Sut {
         lines
     }
 
-    /// What its log complained of since [`Sut::begin`], by pattern, most first; and whether there
-    /// was more of it than could be looked at.
+    /// Returns the complaints in the log since [`Sut::begin`], by pattern, most frequent first; and
+    /// whether some of the log exceeded the limits.
     pub fn log_counts(&self) -> (Vec<LogCount>, bool) {
         let log = &self.log;
         let mut counts = log.found.counts(&log.patterns);
@@ -565,7 +565,7 @@ impl Sut {
         (counts, log.skipped + passed_over > 0)
     }
 
-    /// Who has the port. Of another machine's ports nothing is known.
+    /// Returns the owner of a port. The owner of another machine's port is unknown.
     pub fn owns_port(&self, port: u16, transport: Transport) -> PortOwner {
         if matches!(self.process, Process::Elsewhere(_)) {
             return PortOwner::Unknown;
@@ -573,22 +573,21 @@ impl Sut {
         ports::owner_of(port, transport, || tree(&self.process))
     }
 
-    /// How it ended, where it is no more.
+    /// Returns how the server ended; `None` while it runs.
     pub fn has_exited(&self) -> Option<String> {
         match &self.process {
             Process::Launched(launched) => launched.ended(),
             Process::Observed { pid, started } => {
                 let alive = proc::is_running(*pid, *started);
-                (!alive)
-                    .then(|| "it is no more; how it ended is known to its parent only".to_owned())
+                (!alive).then(|| "exit status known only to its parent".to_owned())
             }
             Process::Elsewhere(_) => None,
         }
     }
 
-    /// Why the process that watches over the server is no more, where somebody ended it: what was
-    /// launched is killed then, and did not end by itself. None while all is well, and of a server
-    /// that was not launched.
+    /// Returns why the supervisor ended without a request. The launched server is killed then, and
+    /// did not end by itself. `None` while the supervisor runs, and for a server that was not
+    /// launched.
     pub fn supervisor_lost(&self) -> Option<String> {
         match &self.process {
             Process::Launched(launched) => launched.supervisor_lost(),
@@ -596,7 +595,7 @@ impl Sut {
         }
     }
 
-    /// The last 64 KiB of what it printed. Nothing for a server that is only observed.
+    /// Returns the last 64 KiB of the output. Empty for a server that is only observed.
     pub fn log_tail(&self) -> String {
         match &self.process {
             Process::Launched(launched) => launched.state().log.tail(),
@@ -604,8 +603,8 @@ impl Sut {
         }
     }
 
-    /// Ends what was launched: SIGTERM to the whole tree, SIGKILL to what does not heed it in time.
-    /// One that is only observed goes on.
+    /// Ends a launched server: SIGTERM to the whole tree, SIGKILL to processes that do not end in
+    /// time. A server that is only observed keeps running.
     pub fn stop(mut self) -> StopReport {
         self.counters = None;
         match &mut self.process {
@@ -621,7 +620,7 @@ impl Sut {
     }
 }
 
-/// The processes of the server.
+/// Returns the processes of the server.
 fn tree(process: &Process) -> Vec<u32> {
     match process {
         Process::Launched(launched) => launched.tree(),

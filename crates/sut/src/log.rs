@@ -1,4 +1,4 @@
-//! The last of what a server printed, and the line that says it is ready.
+//! End of a server's output, and search for the line that shows that it is ready.
 
 use std::collections::VecDeque;
 
@@ -6,16 +6,16 @@ use regex_lite::Regex;
 
 use crate::error::SutError;
 
-/// How much of the output is kept, in bytes.
+/// Amount of output that is kept, in bytes.
 const KEPT: usize = 64 * 1024;
 
-/// Where a line without an end is cut for matching, in bytes.
+/// Maximum length of a line in a search, in bytes.
 const LINE_MAX: usize = 8 * 1024;
 
-/// The largest compiled regular expression, in bytes.
+/// Maximum size of a compiled regular expression, in bytes.
 const PATTERN_MAX: usize = 1 << 20;
 
-/// What to look for in each line.
+/// Condition on a line.
 #[derive(Debug)]
 pub(crate) enum Matcher {
     /// This text anywhere in the line.
@@ -25,7 +25,7 @@ pub(crate) enum Matcher {
 }
 
 impl Matcher {
-    /// What looks for an expression.
+    /// Returns a matcher for a regular expression.
     pub(crate) fn of_pattern(text: &str) -> Result<Matcher, SutError> {
         Ok(Matcher::Pattern(Box::new(pattern(text)?)))
     }
@@ -38,7 +38,7 @@ impl Matcher {
     }
 }
 
-/// A regular expression of a user's.
+/// Compiles a regular expression of the user.
 pub(crate) fn pattern(text: &str) -> Result<Regex, SutError> {
     regex_lite::RegexBuilder::new(text)
         .size_limit(PATTERN_MAX)
@@ -49,14 +49,14 @@ pub(crate) fn pattern(text: &str) -> Result<Regex, SutError> {
         })
 }
 
-/// The last of the output, of both streams as they came in.
+/// End of the output, with both streams in the order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     kept: VecDeque<u8>,
 }
 
 impl Log {
-    /// Adds output, and drops the oldest beyond what is kept.
+    /// Adds output, and drops the oldest beyond the limit.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let bytes = &bytes[bytes.len().saturating_sub(KEPT)..];
         let surplus = (self.kept.len() + bytes.len()).saturating_sub(KEPT);
@@ -64,7 +64,7 @@ impl Log {
         self.kept.extend(bytes);
     }
 
-    /// The text that is kept. The first line is left out where its beginning was dropped.
+    /// Returns the text that is kept, without the first line if its beginning was dropped.
     pub(crate) fn tail(&self) -> String {
         let (front, back) = self.kept.as_slices();
         let mut bytes = [front, back].concat();
@@ -77,14 +77,14 @@ impl Log {
     }
 }
 
-/// Cuts one stream of output into lines and looks for the one that is waited for.
+/// Splits an output stream into lines and searches for the awaited one.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     open: Vec<u8>,
 }
 
 impl Lines {
-    /// Takes output, and hands over each line that has come to its end.
+    /// Adds output, and calls `each` with each line that is complete.
     pub(crate) fn whole(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = LINE_MAX.saturating_sub(self.open.len());
@@ -97,8 +97,8 @@ impl Lines {
         }
     }
 
-    /// Takes output; says whether a line of it is the one. A last line is looked at even before its
-    /// end has come: a prompt has none.
+    /// Adds output. Returns `true` if a line of it matches. The last line is searched even before
+    /// its end: a prompt has none.
     pub(crate) fn push(&mut self, bytes: &[u8], matcher: &Matcher) -> bool {
         let mut found = false;
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {

@@ -1,4 +1,4 @@
-//! What the supervisor and streamgauge say to each other: one line each, over a socket pair.
+//! Messages between the supervisor and streamgauge: one line each, over a socket pair.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// What streamgauge asks of the supervisor. That the socket closes means [`Request::Kill`].
+/// Request to the supervisor. A closed socket means [`Request::Kill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Send SIGTERM to every process of the tree.
@@ -56,12 +56,12 @@ impl Request {
     }
 }
 
-/// What the supervisor reports.
+/// Report of the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SupervisorMessage {
     /// The server has a control group of its own.
     Group(Kind, PathBuf),
-    /// It has none, for this reason.
+    /// The server has no control group, for this reason.
     NoGroup(String),
     /// The command runs, as this process.
     Started(u32),
@@ -69,7 +69,7 @@ pub(crate) enum SupervisorMessage {
     Failed(String),
     /// The command's own process ended.
     Ended(Exit),
-    /// This signal told the supervisor to end, and streamgauge did not: it kills the server.
+    /// The supervisor received this signal, without a request of streamgauge, and kills the server.
     Interrupted(i32),
     /// No process of the tree is left.
     Gone,
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_message_survives_the_way() {
+    fn every_message_round_trips() {
         for report in [
             SupervisorMessage::Group(Kind::V1, "/a b/c".into()),
             SupervisorMessage::Group(Kind::V2, "/x".into()),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_read_well() {
+    fn exits_are_displayed_by_name() {
         assert_eq!(Exit::Code(1).to_string(), "exit status 1");
         assert_eq!(Exit::Signal(9).to_string(), "killed by SIGKILL");
     }

@@ -1,8 +1,8 @@
-//! What the server costs, looked at once a window.
+//! Resource use of the server, observed once per window.
 //!
-//! Looking costs the tester, and some of it the server. So whatever grows with the number of
-//! threads and descriptors is done less often once it takes long: never more than 1 % of one core
-//! each.
+//! An observation costs the tester, and partly the server. Readings whose cost grows with the
+//! number of threads and descriptors are taken less often once they take long. Each of them uses
+//! at most 1 % of one core.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -21,16 +21,16 @@ use crate::groups;
 use crate::ports;
 use crate::proc;
 
-/// The least time between two looks at USS and PSS: the kernel walks the server's page tables.
+/// Minimum interval between readings of USS and PSS: the kernel walks the server's page tables.
 const MEMORY_EVERY: Duration = Duration::from_secs(5);
 
-/// The least time between two looks at which processors the server may use: that seldom changes.
+/// Minimum interval between readings of the processors that the server may use. They seldom change.
 const ALLOWED_EVERY: Duration = Duration::from_secs(5);
 
-/// One look in this many times its own cost.
+/// Minimum interval, as a multiple of the cost of a reading.
 const COST_SHARE: u32 = 100;
 
-/// Where the server's processor time comes from.
+/// Source of the server's processor time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CpuSource {
     /// A control group of its own, version 1 (cpuacct): exact, ended threads and children included.
@@ -38,25 +38,25 @@ pub enum CpuSource {
     /// A control group of its own, version 2 (cpu.stat): exact, ended threads and children
     /// included.
     CgroupV2,
-    /// User and system time of the processes of the tree and of children they waited for, in clock
-    /// ticks (mostly of 10 ms). Used where no control group can be made, for the reason given, and
-    /// for a server that is only observed.
+    /// User and system time of the processes of the tree and of children that they waited for, in
+    /// clock ticks (mostly of 10 ms). Used if no control group can be created, and for a server
+    /// that is only observed.
     ProcessTimes {
-        /// Why there is no control group.
+        /// Reason why there is no control group.
         reason: String,
     },
     /// An exporter on the server's machine.
     Exporter,
 }
 
-/// What one look found. What is absent was not looked at, or could not be.
+/// Result of one observation. `None`: not measured this time, or not readable.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// Processor time since the last look, in cores.
+    /// Processor time since the last observation, in cores.
     pub cpu: Option<f64>,
-    /// The same of the busiest thread alone.
+    /// Processor time of the busiest thread since the last observation, in cores.
     pub cpu_hottest_thread: Option<f64>,
-    /// How many cores its processes may use.
+    /// Number of cores that the processes may use.
     pub cpu_allowed: Option<f64>,
     /// Unique set size, bytes.
     pub uss: Option<u64>,
@@ -64,33 +64,33 @@ pub struct Observation {
     pub pss: Option<u64>,
     /// Resident set size, bytes.
     pub rss: Option<u64>,
-    /// Threads.
+    /// Number of threads.
     pub threads: Option<u64>,
-    /// Open file descriptors.
+    /// Number of open file descriptors.
     pub file_descriptors: Option<u64>,
-    /// Open file descriptors of the process that is nearest to its limit, as a share of that.
+    /// Open file descriptors as a share of the limit, of the process that is nearest to its limit.
     pub file_descriptors_share: Option<f64>,
-    /// Of the watched multicast groups, those that are joined.
+    /// Number of watched multicast groups that are joined.
     pub groups: Option<u64>,
     /// UDP memory of the machine, bytes.
     pub udp_memory: Option<u64>,
-    /// Datagrams dropped at the server's sockets since the last look.
+    /// Datagrams dropped at the server's sockets since the last observation.
     pub socket_drops: u64,
-    /// Processor time of the server's whole machine since the last look, in cores. Of another
-    /// machine only.
+    /// Processor time of the server's whole machine since the last observation, in cores. Only for
+    /// another machine.
     pub machine_cpu: Option<f64>,
     /// Cores of that machine.
     pub machine_cores: Option<u64>,
-    /// Datagrams that machine dropped at full receive queues since the last look.
+    /// Datagrams dropped by that machine at full receive queues since the last observation.
     pub udp_receive_errors: u64,
-    /// Lines of its log that complain, since the last look.
+    /// Complaints in the log since the last observation.
     pub log_complaints: u64,
-    /// How often an exporter there did not answer since the last look.
+    /// Number of times that an exporter there did not answer since the last observation.
     pub scrapes_failed: u64,
 }
 
 impl Observation {
-    /// Puts the figures where the report looks for them.
+    /// Records the figures.
     pub fn record(&self, recorder: &mut Recorder) {
         let gauges = [
             (server::CPU, self.cpu),
@@ -132,14 +132,14 @@ impl Observation {
     }
 }
 
-/// Where processor time is read.
+/// Source of the processor time.
 #[derive(Clone, Debug)]
 pub(crate) enum Meter {
     Group(Kind, PathBuf),
     Times,
 }
 
-/// When something costly is done next.
+/// Schedule of a costly reading.
 #[derive(Debug)]
 struct Pace {
     least: Duration,
@@ -151,7 +151,7 @@ impl Pace {
         Pace { least, next: None }
     }
 
-    /// Does it if it is due, and plans the next time by what it cost.
+    /// Takes the reading if it is due, and schedules the next one by its cost.
     fn run<T>(&mut self, now: Instant, work: impl FnOnce() -> T) -> Option<T> {
         // A window may begin a little early.
         if self
@@ -167,14 +167,14 @@ impl Pace {
     }
 }
 
-/// The last reading of something that only grows.
+/// Last reading of a value that only grows.
 #[derive(Debug)]
 struct Reading<T> {
     at: Instant,
     value: T,
 }
 
-/// Looks at a process tree.
+/// Observes a process tree.
 #[derive(Debug)]
 pub(crate) struct Observer {
     meter: Meter,
@@ -185,9 +185,9 @@ pub(crate) struct Observer {
     ticks_used: u64,
     threads: Option<Reading<HashMap<(u32, u32), u64>>>,
     drops: Drops,
-    /// The multicast groups that are looked for.
+    /// Multicast groups to look for.
     pub(crate) watched: BTreeSet<IpAddr>,
-    /// How many cores the processes may use, as it was found last.
+    /// Last reading of the number of cores that the processes may use.
     allowed: Option<f64>,
     allowed_pace: Pace,
     hottest_pace: Pace,
@@ -219,7 +219,7 @@ impl Observer {
         }
     }
 
-    /// Starts what is counted from look to look.
+    /// Takes the first reading of all values that are counted between observations.
     pub(crate) fn begin(&mut self, tree: &[u32]) {
         let stats: Vec<proc::Stat> = tree.iter().filter_map(|&pid| proc::stat(pid)).collect();
         self.cpu(&stats);
@@ -227,7 +227,7 @@ impl Observer {
         self.drops.look(tree);
     }
 
-    /// Looks at the processes of `tree`.
+    /// Observes the processes of `tree`.
     pub(crate) fn look(&mut self, tree: &[u32]) -> Observation {
         let stats: Vec<proc::Stat> = tree.iter().filter_map(|&pid| proc::stat(pid)).collect();
         let alive = !stats.is_empty();
@@ -249,7 +249,7 @@ impl Observer {
             udp_memory: fs::read_to_string("/proc/net/sockstat")
                 .ok()
                 .and_then(|text| proc::parse_udp_memory(&text, self.page)),
-            // What a look leaves out, the next one counts.
+            // The next reading counts the drops of skipped ones.
             socket_drops: self
                 .drops_pace
                 .run(now, || self.drops.look(tree))
@@ -258,13 +258,13 @@ impl Observer {
         }
     }
 
-    /// Of the watched groups, those that are joined where the processes are; none where no group is
-    /// watched.
+    /// Returns the watched groups that are joined in the processes' network namespace; `None` if no
+    /// group is watched.
     pub(crate) fn groups(&self, tree: &[u32]) -> Option<BTreeSet<IpAddr>> {
         joined(tree, &self.watched)
     }
 
-    /// Processor time since the last look, in cores; none before two looks.
+    /// Returns the processor time since the last call, in cores; `None` for the first call.
     fn cpu(&mut self, stats: &[proc::Stat]) -> Option<f64> {
         let (value, unit) = match &self.meter {
             Meter::Group(kind, path) => (cgroup::usage(*kind, path)?, 1e-9),
@@ -277,7 +277,7 @@ impl Observer {
     }
 
     /// Adds up the ticks of the tree. A process that ended has passed its time on to the parent
-    /// that waited for it; where none did, what it used is missing from this step only.
+    /// that waited for it. Without such a parent, its time is missing from this step only.
     fn count_ticks(&mut self, stats: &[proc::Stat]) -> u64 {
         let now = stats.iter().map(|stat| stat.ticks).sum();
         let before = self.ticks.replace(now).unwrap_or(now);
@@ -294,7 +294,7 @@ impl Observer {
             readings
         })?;
         let at = Instant::now();
-        // A thread that is new used all of its time since the last look.
+        // A new thread used all of its time since the last reading.
         let last = self.threads.replace(Reading {
             at,
             value: readings,
@@ -332,7 +332,7 @@ impl Observer {
     }
 }
 
-/// What the processes hold beside groups.
+/// Returns the resources that the processes hold, except groups.
 pub(crate) fn holdings(tree: &[u32]) -> Holdings {
     let memory = tree.iter().filter_map(|&pid| proc::memory(pid));
     Holdings {
@@ -349,8 +349,8 @@ fn joined(tree: &[u32], watched: &BTreeSet<IpAddr>) -> Option<BTreeSet<IpAddr>> 
     tree.iter().find_map(|&pid| groups::joined(pid, watched))
 }
 
-/// How many file descriptors are open in all, and what share of what it may open the process has
-/// that is nearest to that.
+/// Returns the total number of open file descriptors, and their share of the limit in the process
+/// that is nearest to its limit.
 fn descriptors(tree: &[u32]) -> (Option<u64>, Option<f64>) {
     let open: Vec<(u32, u64)> = tree
         .iter()
@@ -364,7 +364,7 @@ fn descriptors(tree: &[u32]) -> (Option<u64>, Option<f64>) {
     (total(open.iter().map(|&(_, count)| count)), worst)
 }
 
-/// The sum; none of nothing.
+/// Returns the sum; `None` if there are no values.
 fn total(values: impl Iterator<Item = u64>) -> Option<u64> {
     values.fold(None, |sum: Option<u64>, value| {
         Some(sum.unwrap_or(0).saturating_add(value))
@@ -374,8 +374,8 @@ fn total(values: impl Iterator<Item = u64>) -> Option<u64> {
 /// Drops at the UDP sockets of the tree.
 #[derive(Debug, Default)]
 struct Drops {
-    /// The last reading of every UDP socket there is: which of them are the server's is found out
-    /// when one of them has dropped something.
+    /// Last reading of every UDP socket. The sockets of the server are determined when one has
+    /// dropped something.
     last: HashMap<u64, u64>,
     ours: HashSet<u64>,
     others: HashSet<u64>,
@@ -391,7 +391,8 @@ impl Drops {
             current.insert(row.inode, row.drops);
             let last = match self.last.get(&row.inode) {
                 Some(&last) => last,
-                // A socket that is new since the last look dropped all of it since then.
+                // A socket that is new since the last reading has dropped all its datagrams since
+                // then.
                 None if self.begun => 0,
                 None => row.drops,
             };

@@ -1,5 +1,5 @@
-//! Who has a port: without this, a left-over server can serve the clients while the one being
-//! measured idles.
+//! Owners of ports. Without this check, a left-over server can serve the clients while the server
+//! under test is idle.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,21 +9,20 @@ use protocol::descriptor::Transport;
 
 use crate::proc;
 
-/// Who has a port.
+/// Owner of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortOwner {
     /// Only processes of the server under test.
     Ours,
-    /// Another process, whether or not the server has it as well.
+    /// Another process, even if the server owns the port as well.
     Other {
-        /// Its number.
+        /// Process ID.
         pid: u32,
-        /// Its name.
         name: String,
     },
-    /// Nobody.
+    /// No process.
     Nobody,
-    /// Somebody whose descriptors this user may not look at.
+    /// A process whose descriptors this user may not see.
     Unknown,
 }
 
@@ -33,14 +32,14 @@ pub(crate) struct Row {
     pub(crate) port: u16,
     pub(crate) listening: bool,
     pub(crate) inode: u64,
-    /// Datagrams the socket had no room for, or that its filter dropped. UDP only.
+    /// Datagrams that did not fit into the socket's buffer, or that its filter dropped. UDP only.
     pub(crate) drops: u64,
 }
 
 /// State 0A of /proc/net/tcp: TCP_LISTEN.
 const LISTEN: &str = "0A";
 
-/// Reads one row; the heading is none.
+/// Parses one row; `None` for the heading.
 pub(crate) fn parse_row(line: &str) -> Option<Row> {
     // sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ref pointer drops
     let mut fields = line.split_ascii_whitespace();
@@ -59,8 +58,8 @@ pub(crate) fn parse_row(line: &str) -> Option<Row> {
     })
 }
 
-/// The rows of one transport, as the process `pid` sees them (it may be in another network
-/// namespace), or as this thread does.
+/// Returns the rows of one transport, as seen by the process `pid`, which may be in another network
+/// namespace, or else by this thread.
 pub(crate) fn rows(transport: Transport, pid: Option<u32>) -> Vec<Row> {
     let names = match transport {
         Transport::Tcp => ["tcp", "tcp6"],
@@ -77,7 +76,7 @@ pub(crate) fn rows(transport: Transport, pid: Option<u32>) -> Vec<Row> {
     rows
 }
 
-/// Who has the port, where `tree` are the processes of the server under test.
+/// Returns the owner of a port. `tree` are the processes of the server under test.
 pub(crate) fn owner(port: u16, transport: Transport, tree: &[u32]) -> PortOwner {
     let mut inodes: HashSet<u64> = rows(transport, tree.first().copied())
         .into_iter()
@@ -87,13 +86,13 @@ pub(crate) fn owner(port: u16, transport: Transport, tree: &[u32]) -> PortOwner 
     if inodes.is_empty() {
         return PortOwner::Nobody;
     }
-    // What the tree shares with others, such as a socket handed down to it, is the tree's.
+    // A socket that the tree shares with others, such as an inherited one, belongs to the tree.
     for &pid in tree {
         for inode in proc::sockets(pid).unwrap_or_default() {
             inodes.remove(&inode);
         }
     }
-    // Nearly all processes have one table of descriptors.
+    // Seldom needed: nearly all processes have a single descriptor table.
     if !inodes.is_empty() {
         for &pid in tree {
             let held = proc::sockets_of_threads(pid);
@@ -114,8 +113,8 @@ pub(crate) fn owner(port: u16, transport: Transport, tree: &[u32]) -> PortOwner 
     PortOwner::Unknown
 }
 
-/// As [`owner`], for a tree that may grow while it is looked at: a process that is found to have
-/// the port may have been started by the tree a moment ago.
+/// Returns the owner of a port, for a tree that may grow meanwhile: the process that owns the port
+/// may have been started by the tree a moment ago.
 pub(crate) fn owner_of(port: u16, transport: Transport, tree: impl Fn() -> Vec<u32>) -> PortOwner {
     let mut found = owner(port, transport, &tree());
     for _ in 0..3 {
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_port_is_nobodys() {
+    fn free_port_has_no_owner() {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()

@@ -1,4 +1,4 @@
-//! What /proc says about processes. Every read may find the process gone: then there is no value.
+//! Information about processes in /proc. If a process has ended, its values are `None`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -6,36 +6,37 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal};
 
-/// The fields of /proc/PID/stat that are needed here (proc(5)).
+/// Fields of /proc/PID/stat that are needed here (proc(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) pid: u32,
     pub(crate) name: String,
     pub(crate) state: char,
     pub(crate) parent: u32,
-    /// utime + stime + cutime + cstime, in clock ticks: its own and that of children it waited for.
+    /// utime + stime + cutime + cstime, in clock ticks: its own time and that of children it waited
+    /// for.
     pub(crate) ticks: u64,
     pub(crate) threads: u64,
-    /// Pages in memory, those that others share included: the same figure as in statm.
+    /// Pages in memory, including shared ones: the same figure as in statm.
     pub(crate) resident: u64,
-    /// When it started, in clock ticks since boot: tells it from another of the same number.
+    /// Start time in clock ticks since boot: distinguishes processes with the same ID.
     pub(crate) started: u64,
 }
 
 impl Stat {
-    /// Nothing of it runs any more. Threads can outlive the first one, which then is a zombie
-    /// alone.
+    /// Returns `true` if no thread of the process runs any more. Threads can outlive the first one,
+    /// which alone is a zombie then.
     pub(crate) fn is_dead(&self) -> bool {
         self.state == 'X' || self.state == 'Z' && self.threads <= 1
     }
 }
 
-/// Whether a process of that number lives; which one is told by when it started.
+/// Returns `true` if the process with this ID and start time lives.
 pub(crate) fn is_running(pid: u32, started: u64) -> bool {
     stat(pid).is_some_and(|stat| stat.started == started && !stat.is_dead())
 }
 
-/// The processes of these numbers that there are, each with when it started.
+/// Returns the processes that exist, each with its start time.
 pub(crate) fn identified(pids: &[u32]) -> Vec<(u32, u64)> {
     pids.iter()
         .filter_map(|&pid| Some((pid, stat(pid)?.started)))
@@ -47,7 +48,7 @@ pub(crate) fn kill(pids: &[u32]) {
     signal(pids, Signal::KILL);
 }
 
-/// Sends a signal to these processes; those that are gone meanwhile are passed over.
+/// Sends a signal to these processes. Processes that have ended are skipped.
 pub(crate) fn signal(pids: &[u32], signal: Signal) {
     let numbers = pids.iter().filter_map(|&pid| i32::try_from(pid).ok());
     for pid in numbers.filter_map(Pid::from_raw) {
@@ -55,16 +56,15 @@ pub(crate) fn signal(pids: &[u32], signal: Signal) {
     }
 }
 
-/// Reads one line of /proc/PID/stat. The name may hold blanks and brackets: the last bracket ends
-/// it.
+/// Parses /proc/PID/stat. The name may contain spaces and brackets: the last bracket ends it.
 pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let open = text.find('(')?;
     let close = text.rfind(')')?;
     let name = text.get(open + 1..close)?.to_owned();
     let rest: Vec<&str> = text.get(close + 1..)?.split_ascii_whitespace().collect();
-    // Counted as in proc(5), where the state is field 3.
+    // Field numbers as in proc(5), where the state is field 3.
     let number = |field: usize| -> Option<u64> { rest.get(field - 3)?.parse().ok() };
-    // cutime and cstime are signed in the kernel's own listing.
+    // The kernel prints cutime and cstime as signed numbers.
     let signed = |field: usize| -> Option<u64> {
         let value: i64 = rest.get(field - 3)?.parse().ok()?;
         Some(u64::try_from(value).unwrap_or(0))
@@ -84,21 +84,21 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// What /proc/PID/stat says.
+/// Reads /proc/PID/stat.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     // Names are bytes, not always UTF-8.
     let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
     parse_stat(&String::from_utf8_lossy(&bytes))
 }
 
-/// The process's name, as `ps` shows it; a question mark where it cannot be read.
+/// Returns the name of a process as `ps` shows it; `?` if it cannot be read.
 pub(crate) fn name(pid: u32) -> String {
     fs::read(format!("/proc/{pid}/comm"))
         .map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned())
         .unwrap_or_else(|_| "?".to_owned())
 }
 
-/// Entries of a /proc folder whose names are numbers.
+/// Returns the entries of a /proc folder whose names are numbers.
 fn numbers(path: impl AsRef<Path>) -> impl Iterator<Item = u32> {
     fs::read_dir(path)
         .into_iter()
@@ -106,12 +106,12 @@ fn numbers(path: impl AsRef<Path>) -> impl Iterator<Item = u32> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// Every process there is.
+/// Returns all processes.
 pub(crate) fn processes() -> impl Iterator<Item = u32> {
     numbers("/proc")
 }
 
-/// All descendants of `root`, without itself. Those that nothing runs of are left out.
+/// Returns all descendants of `root`, without `root` itself and without dead processes.
 pub(crate) fn descendants(root: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for stat in processes().filter_map(stat) {
@@ -133,11 +133,11 @@ pub(crate) fn descendants(root: u32) -> Vec<u32> {
     found
 }
 
-/// Whether `pid` is this process, or one that it descends from.
+/// Returns `true` if `pid` is this process or an ancestor of it.
 pub(crate) fn is_own_or_ancestor(pid: u32) -> bool {
     let mut seen = HashSet::new();
     let mut at = std::process::id();
-    // The first process of a namespace has no parent that could be seen: it is 0.
+    // The first process of a PID namespace has the parent 0.
     while at != 0 && seen.insert(at) {
         if at == pid {
             return true;
@@ -147,16 +147,16 @@ pub(crate) fn is_own_or_ancestor(pid: u32) -> bool {
     false
 }
 
-/// Memory of one process, in bytes.
+/// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// Pages that no other process shares: what would be freed if it ended.
+    /// Pages that no other process shares: the memory that its end would free.
     pub(crate) uss: u64,
-    /// As USS, and of each shared page its share.
+    /// USS, plus its part of each shared page.
     pub(crate) pss: u64,
 }
 
-/// Reads smaps_rollup: lines such as `Pss:   1234 kB`.
+/// Parses smaps_rollup: lines such as `Pss:   1234 kB`.
 pub(crate) fn parse_rollup(text: &str) -> Option<Memory> {
     let mut memory = Memory::default();
     let mut any = false;
@@ -181,12 +181,12 @@ pub(crate) fn parse_rollup(text: &str) -> Option<Memory> {
     any.then_some(memory)
 }
 
-/// The process's memory. Costs the process: the kernel walks its page tables meanwhile.
+/// Reads the memory of a process. This costs the process, because the kernel walks its page tables.
 pub(crate) fn memory(pid: u32) -> Option<Memory> {
     parse_rollup(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
 }
 
-/// Its threads, each with the time it has run, in nanoseconds.
+/// Returns the threads of a process, each with its running time in nanoseconds.
 pub(crate) fn threads(pid: u32) -> impl Iterator<Item = (u32, u64)> {
     numbers(format!("/proc/{pid}/task")).filter_map(move |thread| {
         let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
@@ -194,7 +194,7 @@ pub(crate) fn threads(pid: u32) -> impl Iterator<Item = (u32, u64)> {
     })
 }
 
-/// How many file descriptors it has open.
+/// Returns the number of open file descriptors.
 pub(crate) fn descriptors(pid: u32) -> Option<u64> {
     let path = format!("/proc/{pid}/fd");
     // Since Linux 6.2 the folder's size is their number.
@@ -204,12 +204,12 @@ pub(crate) fn descriptors(pid: u32) -> Option<u64> {
     }
 }
 
-/// How many file descriptors it may have open; none where there is no limit, or it cannot be read.
+/// Returns the limit of open file descriptors; `None` if there is no limit, or it cannot be read.
 pub(crate) fn descriptors_limit(pid: u32) -> Option<u64> {
     parse_descriptors_limit(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)
 }
 
-/// Reads /proc/PID/limits, in which the soft limit comes first.
+/// Parses /proc/PID/limits, in which the soft limit comes first.
 pub(crate) fn parse_descriptors_limit(text: &str) -> Option<u64> {
     let values = text
         .lines()
@@ -217,13 +217,13 @@ pub(crate) fn parse_descriptors_limit(text: &str) -> Option<u64> {
     values.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The inodes of the sockets it holds; none where this user may not look.
+/// Returns the inodes of a process's sockets; `None` if this user may not see them.
 pub(crate) fn sockets(pid: u32) -> Option<HashSet<u64>> {
     sockets_in(&format!("/proc/{pid}/fd"))
 }
 
-/// The inodes of the sockets that its threads hold, of which each may have a table of descriptors
-/// of its own (unshare(2), `CLONE_FILES`).
+/// Returns the inodes of the sockets of a process's threads. Each thread may have its own
+/// descriptor table (unshare(2), `CLONE_FILES`).
 pub(crate) fn sockets_of_threads(pid: u32) -> HashSet<u64> {
     numbers(format!("/proc/{pid}/task"))
         .filter_map(|thread| sockets_in(&format!("/proc/{pid}/task/{thread}/fd")))
@@ -248,7 +248,7 @@ fn sockets_in(folder: &str) -> Option<HashSet<u64>> {
     Some(inodes)
 }
 
-/// UDP's memory on the whole machine, in bytes: out of /proc/net/sockstat, which counts pages.
+/// Parses the UDP memory of the whole machine, in bytes, in /proc/net/sockstat, which counts pages.
 pub(crate) fn parse_udp_memory(sockstat: &str, page: u64) -> Option<u64> {
     let line = sockstat.lines().find(|line| line.starts_with("UDP:"))?;
     let mut words = line.split_ascii_whitespace();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_lines_have_no_value() {
+    fn truncated_stat_is_not_parsed() {
         let text = "42 (x) S 7 42 42 0 -1 4194560 1 2 3 4 10 20 3 4 20 0 9 0 5555 99999 12";
         assert!(parse_stat(text).is_some());
         for end in 0..text.len() - "12".len() {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn own_process_is_there() {
+    fn own_process_is_found() {
         let own = stat(std::process::id()).unwrap();
         assert_eq!(own.pid, std::process::id());
         assert!(own.threads >= 1);

@@ -1,4 +1,4 @@
-//! The program of a command of the user's: which it is, and whether it is there.
+//! The program of a custom command: its path, and whether it exists.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -8,25 +8,26 @@ use scenario::{Server, ServerStart};
 use crate::catalogue;
 use crate::error::SutError;
 
-/// The word that stands for this executable at the start of a command, so that a scenario works
-/// from a checkout as it does after installation.
+/// Name of this executable at the beginning of a command. It works from a checkout as well as after
+/// installation.
 const OWN: &str = "streamgauge";
 
-/// The program that a command names by this word: a path for [`OWN`], else the word.
+/// Returns the program for the first word of a command: the path of this executable for [`OWN`],
+/// else the word.
 pub(crate) fn named_by(word: &OsStr) -> OsString {
     let own = || std::env::current_exe().ok().filter(|path| path.is_file());
     match word == OWN {
-        // Where its file is gone meanwhile, one in PATH may do.
+        // If the file has been removed, the program may still be in PATH.
         true => own().map_or_else(|| word.to_owned(), PathBuf::into_os_string),
         false => word.to_owned(),
     }
 }
 
-/// Makes sure that the program of a server that is to be launched is there. Nothing is started but
-/// the probe of an entry of the catalogue.
+/// Checks that the program of a server to launch exists. Starts nothing but the probe of an entry
+/// of the catalogue.
 ///
 /// # Errors
-/// What is missing, and what to do about it.
+/// If something is missing; the error says how to fix it.
 pub fn check(server: &Server) -> Result<(), SutError> {
     match &server.start {
         ServerStart::Launch { name, .. } => catalogue::check(name, server.user.as_deref()),
@@ -48,16 +49,19 @@ fn missing(word: &str, directory: Option<&Path>) -> SutError {
     let place = match (word.contains('/'), directory) {
         (false, _) => "is not in PATH".to_owned(),
         (true, Some(directory)) if Path::new(word).is_relative() => {
-            format!("is not in {}, where the server starts", directory.display())
+            format!(
+                "is not in {}, the working directory of the server",
+                directory.display()
+            )
         }
-        (true, _) => "is not there, or cannot be executed".to_owned(),
+        (true, _) => "does not exist, or cannot be executed".to_owned(),
     };
     SutError::Unusable(format!(
         "`server.command` names the program `{word}`, which {place}: install it, or write its path"
     ))
 }
 
-/// Looks for it as execvp(3) does from that folder, with that PATH.
+/// Finds a program like execvp(3) from the folder `directory` with the PATH `path`.
 fn find(program: &OsStr, directory: Option<&Path>, path: Option<&OsStr>) -> Option<PathBuf> {
     let directory = directory.unwrap_or(Path::new(""));
     if Path::new(program).components().count() > 1 || program.as_encoded_bytes().contains(&b'/') {
@@ -73,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_name_is_this_executable() {
+    fn own_name_means_this_executable() {
         let own = std::env::current_exe().unwrap();
         assert_eq!(named_by(OsStr::new("streamgauge")), own);
         for other in ["./streamgauge", "streamgauge2", "vlc"] {
@@ -82,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_as_they_would_be_started() {
+    fn programs_are_found_like_execvp_does() {
         let found = |word: &str, directory: Option<&str>, path: &str| {
             let directory = directory.map(Path::new);
             find(OsStr::new(word), directory, Some(OsStr::new(path))).is_some()
@@ -97,11 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_place() {
+    fn missing_program_is_named_with_its_place() {
         let said =
             |word, directory: Option<&str>| missing(word, directory.map(Path::new)).to_string();
         assert!(said("relayd", None).contains("`relayd`, which is not in PATH"));
         assert!(said("./relayd", Some("/srv")).contains("is not in /srv"));
-        assert!(said("/relayd", Some("/srv")).contains("is not there"));
+        assert!(said("/relayd", Some("/srv")).contains("does not exist"));
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a server is ready: free ports before it starts, and what is waited for afterwards.
+//! Readiness of a server: its port must be free before the start; then its condition is awaited.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,13 +13,13 @@ use crate::ports::{self, PortOwner};
 use crate::spec::{Launch, Ready};
 use crate::{Options, Progress};
 
-/// How often a port is looked at.
+/// Interval between checks of a port.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long a connection to a port of this machine may take.
+/// Time limit of a connection to a port of this machine.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Makes sure that nobody has the port the server is to listen on.
+/// Checks that no process owns the port that the server is to listen on.
 pub(crate) fn check_free(launch: &Launch) -> Result<(), SutError> {
     let Some((address, transport)) = launch.ready.port().or(launch.port) else {
         return Ok(());
@@ -88,7 +88,7 @@ pub(crate) fn wait(
 fn describe(ready: &Ready) -> String {
     match ready {
         Ready::Started => "its start".to_owned(),
-        // Who listens on 127.0.0.1 alone cannot be found elsewhere.
+        // The address matters: clients there cannot reach a server that listens on 127.0.0.1 only.
         Ready::Port { address, transport } if !address.ip().is_loopback() => {
             format!("{transport} port {} at {}", address.port(), address.ip())
         }
@@ -105,7 +105,7 @@ fn describe(ready: &Ready) -> String {
     }
 }
 
-/// Whether it is ready; `served` is how many of its streams it has been seen to serve.
+/// Returns `true` if the server is ready. `served` counts the streams that it is known to serve.
 fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<bool, SutError> {
     let ready = &launch.ready;
     let says_so = match ready {
@@ -126,8 +126,8 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
                 log: launched.state().log.tail(),
             });
         }
-        // It was free before: somebody that may not be looked at is most likely the server, under
-        // a user of its own.
+        // The port was free before. An owner whose descriptors are not visible is most likely the
+        // server itself, as another user.
         PortOwner::Ours | PortOwner::Unknown => {}
     }
     match ready {
@@ -143,7 +143,7 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
     }
 }
 
-/// Whether the server says that it serves the URL.
+/// Returns `true` if the server answers that it serves the URL.
 fn serves(address: SocketAddr, url: &str) -> bool {
     let probe = registry::find_by_url(url).and_then(|protocol| protocol.probe.as_ref());
     let Some(probe) = probe else {

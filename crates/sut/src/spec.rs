@@ -1,4 +1,4 @@
-//! What to start and how to know that it is ready, in plain data.
+//! What to start and when it is ready, as plain data.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,44 +12,43 @@ use crate::log::Matcher;
 use crate::user::User;
 use protocol::descriptor::Transport;
 
-/// How long a server may take until it is ready, where nothing else is said.
+/// Default time limit for a server to become ready.
 pub const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long a server may take to end after SIGTERM before it is killed, where nothing else is said.
+/// Default time limit for a server to end after SIGTERM before it is killed.
 pub const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// The interface that a server of the catalogue receives multicast on, where nothing else is said.
+/// Default interface on which a server of the catalogue receives multicast.
 pub const INTERFACE: &str = "lo";
 
-/// The server under test: where it comes from, the clips it plays, and how it is handled.
+/// The server under test: its origin, the clips that it plays, and its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerSpec {
-    /// Where the server comes from.
     pub origin: Origin,
-    /// The address at which clients find it. Default 127.0.0.1.
+    /// Address at which clients find the server. Default 127.0.0.1.
     pub host: IpAddr,
-    /// Clips that are made before it starts.
+    /// Clips that are made before the start.
     pub clips: Option<Clips>,
-    /// How to know that it is ready; default: as the catalogue says, else as soon as it runs.
+    /// Readiness condition; default: that of the catalogue, else as soon as it runs.
     pub ready: Option<Ready>,
-    /// How long it may take until it is ready; default [`READY_WITHIN`].
+    /// Time limit until it is ready; default [`READY_WITHIN`].
     pub ready_within: Duration,
-    /// How long it may take to end after SIGTERM before it is killed; default [`STOP_WITHIN`].
+    /// Time limit to end after SIGTERM before it is killed; default [`STOP_WITHIN`].
     pub stop_within: Duration,
-    /// Its log, and what is looked for in it.
+    /// Log, and the patterns to search it for.
     pub log: LogSpec,
-    /// Variables of its environment, beside [`crate::PASSED_ON`].
+    /// Environment variables, in addition to [`crate::PASSED_ON`].
     pub environment: Vec<(OsString, OsString)>,
-    /// Whom it runs as, by name or number; only root can change that. Default: a server of the
-    /// catalogue as its entry says, any other as streamgauge does.
+    /// User to run as, by name or number; only root can change it. Default: as the entry of the
+    /// catalogue says; for any other server the user of streamgauge.
     pub user: Option<String>,
-    /// The folder that a command starts in; default: the one streamgauge was started in. Servers of
-    /// the catalogue have one of their own.
+    /// Working directory of a command; default: that of streamgauge. Servers of the catalogue have
+    /// one of their own.
     pub directory: Option<PathBuf>,
 }
 
 impl ServerSpec {
-    /// A server from there, with every other setting at its default.
+    /// Creates a specification with default settings.
     pub fn new(origin: Origin) -> ServerSpec {
         ServerSpec {
             origin,
@@ -67,7 +66,7 @@ impl ServerSpec {
 }
 
 impl ServerSpec {
-    /// The same of a server that clients find at that address: there it has to be ready.
+    /// Sets the address at which clients find the server, and at which it must become ready.
     pub fn at(mut self, host: IpAddr) -> ServerSpec {
         self.host = host;
         if let Some(Ready::Port { address, .. } | Ready::Served { address, .. }) = &mut self.ready {
@@ -140,58 +139,58 @@ impl From<&scenario::Clips> for Clips {
     }
 }
 
-/// Where a server under test comes from.
+/// Origin of a server under test.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Origin {
-    /// It is started from the catalogue (see [`crate::catalogue::list`]).
+    /// Started from the catalogue (see [`crate::catalogue::list`]).
     Catalogue {
-        /// Its name in the catalogue, or the path of an entry's file.
+        /// Name in the catalogue, or path of a server entry.
         name: String,
-        /// The port to listen on; default: the entry's own.
+        /// Port to listen on; default: that of the entry.
         port: Option<u16>,
-        /// The interface to receive multicast on; default: [`INTERFACE`].
+        /// Interface to receive multicast on; default: [`INTERFACE`].
         interface: Option<String>,
-        /// The multicast groups to relay, for servers that must be told.
+        /// Multicast groups to relay, for servers that must know them at their start.
         groups: Vec<scenario::Group>,
     },
-    /// It is started with a command of the user's: the program (looked for in PATH where it has no
-    /// slash) and its arguments.
+    /// Started with a custom command: the program (looked up in PATH if it has no slash) and its
+    /// arguments.
     Command(Vec<OsString>),
-    /// It runs already and is only observed, with all its descendants.
+    /// Already running and only observed, with all its descendants.
     Observe {
-        /// Its process number.
+        /// Process ID.
         pid: u32,
     },
-    /// It runs on another machine; exporters there tell of it.
+    /// Running on another machine and observed through exporters there.
     Exporters(Exporters),
 }
 
-/// A command to start, and how to know that it is ready.
+/// A command to start, and its readiness condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Launch {
-    /// The program (looked for in PATH where it has no slash) and its arguments.
+    /// Program (looked up in PATH if it has no slash) and arguments.
     pub(crate) command: Vec<OsString>,
-    /// Variables of its environment, beside [`crate::PASSED_ON`].
+    /// Environment variables, in addition to [`crate::PASSED_ON`].
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// The folder to start in; default: the one streamgauge was started in.
+    /// Working directory; default: that of streamgauge.
     pub(crate) directory: Option<PathBuf>,
-    /// The port that must be nobody's before it starts, and its own once it is ready, whatever else
-    /// shows that; default: that of `ready`.
+    /// Port that must be free before the start and owned by the server once it is ready, in
+    /// addition to `ready`; default: that of `ready`.
     pub(crate) port: Option<(SocketAddr, Transport)>,
-    /// How to know that it is ready.
+    /// Readiness condition.
     pub(crate) ready: Ready,
-    /// How long it may take until it is ready.
+    /// Time limit until it is ready.
     pub(crate) ready_within: Duration,
-    /// How long it may take to end after SIGTERM before it is killed.
+    /// Time limit to end after SIGTERM before it is killed.
     pub(crate) stop_within: Duration,
-    /// The user to run as. Only root can change it; default: unchanged.
+    /// User to run as. Only root can change it; default: unchanged.
     pub(crate) user: Option<User>,
-    /// Whether it may run as root instead; default: yes.
+    /// True if it may run as root instead; default: true.
     pub(crate) may_be_root: bool,
 }
 
 impl Launch {
-    /// Starts `command` and calls it ready at once; every other setting at its default.
+    /// Creates a launch of `command` that is ready at once, with default settings.
     pub(crate) fn new(command: impl IntoIterator<Item = impl Into<OsString>>) -> Launch {
         Launch {
             command: command.into_iter().map(Into::into).collect(),
@@ -206,45 +205,45 @@ impl Launch {
         }
     }
 
-    /// What to say of the user where the server did not come up; empty where that cannot be why.
+    /// Returns a hint about the user, for a server that did not start; empty if the user is not the
+    /// cause.
     pub(crate) fn user_hint(&self) -> String {
         match &self.user {
             Some(user) if self.may_be_root => format!(
-                "\n  it ran as user {user}: if it needs root, say `user: root` under `server`"
+                "\n  it ran as user {user}: if it needs root, set `user: root` under `server`"
             ),
             _ => String::new(),
         }
     }
 }
 
-/// How to know that a server is ready.
+/// Readiness condition of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ready {
     /// As soon as it runs.
     Started,
-    /// When a process of its tree has the port; with TCP, when it also accepts a connection.
+    /// A process of its tree owns the port and, with TCP, accepts a connection.
     Port {
-        /// Where to connect to. Only the port counts in finding out who has it.
+        /// Address to connect to. For the owner only the port matters.
         address: SocketAddr,
-        /// TCP or UDP.
         transport: Transport,
     },
-    /// When it has the port of the address, and answers there that it serves each of these URLs:
-    /// see [`protocol::descriptor::Probe`].
+    /// It owns the port of the address, and answers there that it serves each of these URLs: see
+    /// [`protocol::descriptor::Probe`].
     Served {
-        /// Where to connect to, with TCP.
+        /// TCP address to connect to.
         address: SocketAddr,
-        /// What it must serve.
+        /// URLs that it must serve.
         urls: Vec<String>,
     },
-    /// When a line of its output contains this text.
+    /// A line of its output contains this text.
     Text(String),
-    /// When a line of its output matches this regular expression.
+    /// A line of its output matches this regular expression.
     Pattern(String),
 }
 
 impl Ready {
-    /// What to look for in the server's output, where that tells.
+    /// Returns the matcher for the server's output, if the condition depends on output.
     pub(crate) fn matcher(&self) -> Result<Option<Matcher>, SutError> {
         match self {
             Ready::Text(text) => Ok(Some(Matcher::Text(text.clone()))),
@@ -253,7 +252,7 @@ impl Ready {
         }
     }
 
-    /// When it has that TCP port and accepts a connection on 127.0.0.1.
+    /// Returns the condition that it owns a TCP port and accepts a connection on 127.0.0.1.
     pub fn tcp(port: u16) -> Ready {
         Ready::Port {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
@@ -261,7 +260,7 @@ impl Ready {
         }
     }
 
-    /// When it has that UDP port, bound to any address.
+    /// Returns the condition that it owns a UDP port, bound to any address.
     pub fn udp(port: u16) -> Ready {
         Ready::Port {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
@@ -269,7 +268,7 @@ impl Ready {
         }
     }
 
-    /// The port it waits for, if it waits for one.
+    /// Returns the port that the condition depends on, if any.
     pub(crate) fn port(&self) -> Option<(SocketAddr, Transport)> {
         match self {
             Ready::Port { address, transport } => Some((*address, *transport)),
@@ -279,20 +278,20 @@ impl Ready {
     }
 }
 
-/// Clips for a server to play: H.264 of a constant bit rate and, if wanted, AAC, in MP4 files
-/// `clip1.mp4`, `clip2.mp4` and so on. Made with ffmpeg where they are missing.
+/// Clips for a server to play: H.264 of a constant bit rate and optionally AAC, in MP4 files
+/// `clip1.mp4`, `clip2.mp4` and so on. Generated with ffmpeg if missing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clips {
-    /// The folder to keep them in; a relative one counts from the scenario's.
+    /// Folder of the clips; a relative one is relative to the scenario's.
     pub directory: PathBuf,
-    /// How many.
+    /// Number of clips.
     pub count: u32,
-    /// How long each of them is.
+    /// Length of each clip.
     pub length: Duration,
-    /// The video's bit rate, bit/s.
+    /// Video bit rate, bit/s.
     pub video: u64,
-    /// The audio's bit rate, bit/s; none: no audio.
+    /// Audio bit rate, bit/s; `None`: no audio.
     pub audio: Option<u64>,
-    /// Pictures per second.
+    /// Frames per second.
     pub frame_rate: u32,
 }

@@ -1,16 +1,16 @@
-//! The stage: what the server's process is before it becomes the server.
+//! The stage: the server's process before it executes the server's program.
 //!
-//! The supervisor cannot set these things for its child from outside, and code that runs between
-//! fork and exec would be `unsafe`. So the child is this executable once more. It changes its user,
-//! asks the kernel for SIGKILL when the supervisor dies, and then executes the server's program:
-//! the process number stays the same.
+//! The supervisor cannot make these settings for its child, and code that runs between fork and
+//! exec would be `unsafe`. The child is therefore this executable once more. It changes its user,
+//! requests SIGKILL for the death of the supervisor, and then executes the server's program under
+//! the same process ID.
 //!
 //! The order matters: a change of user clears the parent-death signal (PR_SET_PDEATHSIG in
 //! prctl(2)), so the signal is set after it. Executing a program that is set-user-ID, set-group-ID
-//! or has file capabilities clears it too: such a server is only ended by the supervisor and by its
-//! control group. The signal is sent when the parent *thread* ends: the supervisor starts the stage
-//! from its first thread, which lives as long as the process. Children of the server do not have
-//! it.
+//! or has file capabilities clears it too: only the supervisor and the control group end such a
+//! server. The signal is sent when the parent *thread* ends: the supervisor starts the stage from
+//! its first thread, which lives as long as the process. Children of the server do not inherit the
+//! signal.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -26,17 +26,17 @@ use crate::message::SUBCOMMAND;
 /// The first argument after [`SUBCOMMAND`] that makes a process the stage.
 pub(crate) const ARGUMENT: &str = "--exec";
 
-/// The longest message of a stage that failed.
+/// Maximum length of the message of a failed stage, in bytes.
 const MESSAGE_MAX: u64 = 4 * 1024;
 
-/// What the stage is to become.
+/// Task of the stage.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stage {
-    /// The supervisor's process number.
+    /// Process ID of the supervisor.
     pub(crate) parent: u32,
-    /// The user and the group to run as. Default: unchanged.
+    /// User and group to run as. Default: unchanged.
     pub(crate) user: Option<(u32, u32)>,
-    /// The program and its arguments.
+    /// Program and arguments.
     pub(crate) command: Vec<OsString>,
 }
 
@@ -45,7 +45,7 @@ impl Stage {
     /// Returns when the command's program runs.
     ///
     /// # Errors
-    /// Why the program cannot be started.
+    /// The reason why the program cannot be started.
     pub(crate) fn start(&self) -> Result<Child, String> {
         let text = |error: io::Error| error.to_string();
         let (ours, theirs) = UnixStream::pair().map_err(text)?;
@@ -55,11 +55,11 @@ impl Stage {
             .args([SUBCOMMAND, ARGUMENT])
             .args(self.arguments())
             .stdin(OwnedFd::from(theirs))
-            // A group of its own: a server that signals its whole group does not hit the
+            // Own process group: a server that signals its whole group does not reach the
             // supervisor.
             .process_group(0);
         let mut child = command.spawn().map_err(text)?;
-        // Closes our copy of its end: the other is closed when the program is executed.
+        // Closes our copy of the child's end. The child's own copies are closed on exec.
         drop(command);
         let mut message = Vec::new();
         let read = ours.take(MESSAGE_MAX).read_to_end(&mut message);
@@ -102,20 +102,20 @@ impl Stage {
         (!stage.command.is_empty()).then_some(stage)
     }
 
-    /// Becomes the command; returns only why that is not possible.
+    /// Executes the command. Returns only on failure, with the reason.
     fn execute(&self) -> String {
         if let Some((user, group)) = self.user
             && let Err(error) = become_user(user, group)
         {
-            return format!("it cannot run as user {user}: {error}");
+            return format!("cannot switch to user {user}: {error}");
         }
         if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
-            return format!("no signal can be had for the supervisor's end: {error}");
+            return format!("cannot request a signal for the supervisor's end: {error}");
         }
-        // It may have died before the signal was asked for.
+        // The supervisor may have died before the signal was requested.
         let parent = rustix::process::getppid().map(Pid::as_raw_pid);
         if parent.and_then(|pid| u32::try_from(pid).ok()) != Some(self.parent) {
-            return "the supervisor is gone".to_owned();
+            return "the supervisor has ended".to_owned();
         }
         let error = Command::new(&self.command[0])
             .args(&self.command[1..])
@@ -124,32 +124,32 @@ impl Stage {
         match (error.kind(), self.user) {
             (io::ErrorKind::PermissionDenied, Some((user, _))) => format!(
                 "{error}: user {user} may not execute it; move the program to where that user can \
-                 reach it, or say `user: root` under `server`"
+                 access it, or set `user: root` under `server`"
             ),
             _ => error.to_string(),
         }
     }
 }
 
-/// Changes to that user and group, without any other group. This process has one thread.
+/// Changes to a user and group, and drops all other groups. This process has one thread.
 fn become_user(user: u32, group: u32) -> rustix::io::Result<()> {
     rustix::thread::set_thread_groups(&[])?;
     rustix::thread::set_thread_gid(Gid::from_raw(group))?;
     rustix::thread::set_thread_uid(Uid::from_raw(user))
 }
 
-/// Runs as the stage; returns the exit status where it cannot become the server. `arguments` are
-/// those after [`ARGUMENT`]; standard input must be a socket of the supervisor's.
+/// Runs as the stage. Returns the exit status if it cannot become the server. `arguments` are those
+/// after [`ARGUMENT`]; standard input must be a socket of the supervisor.
 pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let Some(stage) = Stage::parse(arguments) else {
         return 104;
     };
-    // The copy is closed when the program is executed, which tells the supervisor that it runs.
+    // The copy is closed on exec, which tells the supervisor that the program runs.
     let socket = io::stdin().as_fd().try_clone_to_owned();
     let Ok(mut socket) = socket.map(UnixStream::from) else {
         return 104;
     };
-    // Anything but a socket is a user who typed the hidden subcommand.
+    // Without a socket, a user has typed the hidden subcommand.
     if socket.local_addr().is_err() {
         return 104;
     }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stages_survive_the_way() {
+    fn stage_arguments_round_trip() {
         for user in [None, Some((65534, 7))] {
             let stage = Stage {
                 parent: 42,

@@ -1,16 +1,17 @@
 //! The supervisor: a small process between streamgauge and the server it launches.
 //!
-//! streamgauge can be killed at any moment, without a chance to clean up. So the server is started
-//! by a process that holds one end of a socket pair: when the other end closes, for whatever
-//! reason, it kills everything the server started, and ends. As a child subreaper (prctl(2)) the
-//! supervisor also becomes the parent of what detaches itself from the server, so nothing gets out
-//! of its sight.
+//! streamgauge can be killed at any moment, without a chance to clean up. The server is therefore
+//! started by a process that holds one end of a socket pair. If the other end closes, for whatever
+//! reason, this process kills everything that the server started, and ends. As a child subreaper
+//! (prctl(2)) the supervisor also becomes the parent of processes that detach themselves from the
+//! server, so that none escapes.
 //!
-//! If the supervisor is killed too, two more nets remain. The kernel kills the server's own process
-//! (see [`crate::stage`] for what a parent-death signal does not cover), and the next supervisor
-//! kills what is left in the control group and removes it (see [`cgroup::clear_stale`]).
+//! If the supervisor is killed too, two safeguards remain. The kernel kills the server's own
+//! process (see [`crate::stage`] for the limits of a parent-death signal), and the next supervisor
+//! kills the remaining processes in the control group and removes it (see [`cgroup::clear_stale`]).
 //!
-//! It sets up the server's control group too, and stays outside: it costs the server nothing.
+//! The supervisor also creates the server's control group, and stays outside it: its own processor
+//! time is not counted with the server's.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -31,13 +32,13 @@ use crate::message::{Exit, Request, SupervisorMessage};
 use crate::proc;
 use crate::stage::{self, Stage};
 
-/// The longest line of a request.
+/// Maximum length of a request line, in bytes.
 const REQUEST_MAX: u64 = 64;
 
-/// Runs as the supervisor and returns the exit status of this process.
+/// Runs as the supervisor. Returns the exit status of this process.
 ///
 /// `arguments` are those after [`SUBCOMMAND`](crate::SUBCOMMAND). Standard input must be the socket
-/// that streamgauge holds the other end of; standard output and error are passed on to the server.
+/// whose other end streamgauge holds; standard output and error are passed on to the server.
 pub fn supervise_main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().peekable();
     if arguments
@@ -62,28 +63,28 @@ pub fn supervise_main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     else {
         return 104;
     };
-    // Anything but a socket is a user who typed the hidden subcommand.
+    // Without a socket, a user has typed the hidden subcommand.
     if socket.local_addr().is_err() {
         return 104;
     }
     supervise(order, socket)
 }
 
-/// What the supervisor is to start.
+/// Task of the supervisor.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// The program and its arguments.
+    /// Program and arguments.
     pub(crate) command: Vec<OsString>,
-    /// The user and the group to run it as. Default: unchanged.
+    /// User and group to run it as. Default: unchanged.
     pub(crate) user: Option<(u32, u32)>,
-    /// A folder to remove at the end.
+    /// Folder to remove at the end.
     pub(crate) scratch: Option<PathBuf>,
-    /// Whether to do without a control group.
+    /// True: no control group is used.
     pub(crate) no_group: bool,
 }
 
 impl Order {
-    /// The arguments that say so.
+    /// Encodes the task as arguments.
     pub(crate) fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
         if let Some((user, group)) = self.user {
@@ -131,22 +132,23 @@ fn supervise(order: Order, socket: UnixStream) -> i32 {
     else {
         return 104;
     };
-    // That streamgauge is gone is noticed where its end of the socket is read.
+    // A failed write is ignored: the end of streamgauge is noticed by the thread that reads the
+    // socket.
     let report = |report: SupervisorMessage| {
         if let Ok(mut socket) = reports.lock() {
             let _ = socket.write_all(report.line().as_bytes());
         }
     };
-    // Before the server is there: this may be told to end at any moment.
+    // Before the start of the server: the supervisor may be told to end at any moment.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    // Before any thread is there: all of this process moves, and comes back, as one.
+    // Before any thread is started: the whole process enters the group, and leaves it again.
     let group = if order.no_group {
         Err("switched off".to_owned())
     } else {
         Cgroup::enter()
     };
-    // This thread waits below for the server's end: the kernel kills the server when it ends.
+    // This thread waits below for the end of the server: the kernel kills the server if it ends.
     let started = Stage {
         parent: std::process::id(),
         user: order.user,
@@ -182,7 +184,7 @@ fn supervise(order: Order, socket: UnixStream) -> i32 {
     status
 }
 
-/// Waits for every child and every orphan of theirs, until none is left.
+/// Waits for all children and orphaned descendants, until none is left.
 fn reap(main: u32, report: impl Fn(SupervisorMessage)) {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -191,7 +193,7 @@ fn reap(main: u32, report: impl Fn(SupervisorMessage)) {
                     let exit = match (status.exit_status(), status.terminating_signal()) {
                         (Some(code), _) => Exit::Code(code),
                         (None, Some(signal)) => Exit::Signal(signal),
-                        // Neither stops nor continues are asked for.
+                        // Stops and continues are not requested.
                         (None, None) => continue,
                     };
                     report(SupervisorMessage::Ended(exit));
@@ -204,8 +206,8 @@ fn reap(main: u32, report: impl Fn(SupervisorMessage)) {
     }
 }
 
-/// The threads that end the server: on request, when streamgauge is gone, and when the supervisor
-/// itself is told to end. They end with the process.
+/// Starts the threads that end the server: on request, when streamgauge has ended, and when the
+/// supervisor itself is told to end. They end with the process.
 fn spawn_killers(
     socket: UnixStream,
     signals: io::Result<Signals>,
@@ -228,7 +230,7 @@ fn spawn_killers(
     if let Ok(mut signals) = signals {
         std::thread::spawn(move || {
             if let Some(signal) = signals.forever().next() {
-                // Nobody asked for this: the run must not take it for the server's own end.
+                // Not requested: the run must not take this for an end of the server itself.
                 if let Ok(mut socket) = reports.lock() {
                     let _ =
                         socket.write_all(SupervisorMessage::Interrupted(signal).line().as_bytes());
@@ -244,9 +246,9 @@ fn signal_all(signal: Signal) {
     proc::signal(&proc::descendants(std::process::id()), signal);
 }
 
-/// Kills until the process ends with its last child. Again and again, as a process may start
-/// another between being listed and being killed; ever more slowly, as some cannot be killed at
-/// once.
+/// Kills repeatedly until the process ends with its last child, because a process may start another
+/// one between being listed and being killed. The interval grows, because some processes cannot be
+/// killed at once.
 fn kill_all() -> ! {
     let mut pause = Duration::from_millis(2);
     loop {
@@ -261,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_survive_the_way() {
+    fn order_arguments_round_trip() {
         let order = Order {
             command: vec!["vlc".into(), "--".into(), "--user".into()],
             user: Some((65534, 7)),

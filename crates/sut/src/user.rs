@@ -1,4 +1,4 @@
-//! Whom a launched server runs as, and what it is told of our environment.
+//! User and environment of a launched server.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,24 +11,23 @@ use rustix::process::geteuid;
 
 use crate::error::SutError;
 
-/// The user that servers run as which do not need root: `nobody`.
+/// User of servers that do not need root: `nobody`.
 const NOBODY: u32 = 65534;
 
-/// Where users are listed (passwd(5)). Users that only a directory service knows are named by
-/// number.
+/// List of users (passwd(5)). Users that only a directory service knows must be given by number.
 const PASSWD: &str = "/etc/passwd";
 
-/// The variables of our own environment that a launched server gets; beside these all `LC_*`.
+/// Variables of our own environment that a launched server gets, in addition to all `LC_*`.
 pub const PASSED_ON: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
-/// Those of them that belong to our own user, and are made anew for another one.
+/// Variables among them that belong to our own user. Another user does not get our values.
 const OF_THE_USER: [&str; 4] = ["HOME", "USER", "LOGNAME", "TMPDIR"];
 
 /// A user of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) number: u32,
-    /// Its own group, the only one that a server has.
+    /// Its primary group, the only one that a server gets.
     pub(crate) group: u32,
     name: String,
     home: String,
@@ -44,10 +43,10 @@ impl fmt::Display for User {
 }
 
 impl User {
-    /// The user that `server.user` names, by name or number; none where we are that user already.
+    /// Returns the user that `server.user` names, by name or number; `None` if it is our own user.
     ///
     /// # Errors
-    /// There is no such user, or only root could start a server as that one.
+    /// If there is no such user, or only root can start a server as that user.
     pub(crate) fn wanted(text: &str) -> Result<Option<User>, SutError> {
         let user = User::find(text)?;
         let own = geteuid();
@@ -58,21 +57,21 @@ impl User {
             return Ok(Some(user));
         }
         Err(SutError::Unusable(format!(
-            "only root can start a server as another user: run streamgauge as root, or take `user: {text}` out"
+            "only root can start a server as another user: run streamgauge as root, or remove `user: {text}`"
         )))
     }
 
-    /// Whom a server runs as that does not need root; none where we are not root ourselves.
+    /// Returns the user of a server that does not need root; `None` if we are not root.
     pub(crate) fn unprivileged() -> Option<User> {
         let nobody = || User::find(&NOBODY.to_string()).ok();
         geteuid().is_root().then(nobody).flatten()
     }
 
-    /// Whether it may execute the file at this path, with all folders above it, as far as
-    /// permission bits tell.
+    /// Returns `true` if the user may execute the file at a path and enter all folders above it,
+    /// according to the permission bits.
     ///
     /// # Errors
-    /// There is no such file, or it cannot be looked at.
+    /// If there is no such file, or it cannot be examined.
     pub(crate) fn may_execute(&self, path: &Path) -> io::Result<bool> {
         let path = fs::canonicalize(path)?;
         for part in path.ancestors() {
@@ -91,15 +90,15 @@ impl User {
         Ok(true)
     }
 
-    /// The user of that name or number.
+    /// Returns the user of that name or number.
     ///
     /// # Errors
-    /// There is none.
+    /// If there is no such user.
     pub(crate) fn find(text: &str) -> Result<User, SutError> {
         let passwd = fs::read_to_string(PASSWD).unwrap_or_default();
         find(text, &passwd).ok_or_else(|| {
             SutError::Unusable(format!(
-                "`server.user`: there is no user `{text}` in {PASSWD}; write a name of there, or a number"
+                "`server.user`: there is no user `{text}` in {PASSWD}; write a name listed there, or a number"
             ))
         })
     }
@@ -124,10 +123,10 @@ fn find(text: &str, passwd: &str) -> Option<User> {
         };
         fits.then_some(user)
     });
-    // A number needs no entry.
+    // A number does not need an entry.
     listed.or_else(|| {
         let number = wanted.ok()?;
-        // -1 stands for "unchanged" in setuid's relatives.
+        // -1 means "unchanged" in setuid and similar calls.
         (number != u32::MAX).then(|| User {
             number,
             group: number,
@@ -137,7 +136,8 @@ fn find(text: &str, passwd: &str) -> Option<User> {
     })
 }
 
-/// The first port that all users may listen on (ip(7), ip_unprivileged_port_start): 1024, usually.
+/// Returns the first port that all users may listen on (ip(7), ip_unprivileged_port_start), usually
+/// 1024.
 pub(crate) fn first_open_port() -> u16 {
     fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start")
         .ok()
@@ -145,8 +145,8 @@ pub(crate) fn first_open_port() -> u16 {
         .unwrap_or(1024)
 }
 
-/// What a server gets of our own environment: what programs need to find their files, their
-/// language and their clock. The rest is ours, and may hold secrets.
+/// Returns the part of our environment that a server gets: what programs need for their files,
+/// language and time. The other variables are ours, and may hold secrets.
 pub(crate) fn environment(user: Option<&User>) -> Vec<(OsString, OsString)> {
     select(std::env::vars_os(), user)
 }
@@ -165,7 +165,7 @@ fn select(
     if let Some(user) = user {
         let home = match Path::new(&user.home).is_dir() {
             true => user.home.as_str(),
-            // Programs fail on a home that is not there, as `nobody` has it.
+            // Programs fail if their home does not exist, as that of `nobody`.
             false => "/",
         };
         for (name, value) in [
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_closed_folder_is_out_of_reach() {
+    fn program_in_a_closed_folder_is_not_executable() {
         let closed = tempfile::tempdir().unwrap();
         fs::set_permissions(
             closed.path(),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_listed_is_passed_on() {
+    fn only_listed_variables_are_passed_on() {
         let ours = [
             ("PATH", "/bin"),
             ("HOME", "/root"),

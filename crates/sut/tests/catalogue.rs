@@ -1,4 +1,4 @@
-//! The servers of the catalogue, really started, and the clips they play.
+//! The servers of the catalogue, actually started, and the clips that they play.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn spec(name: &str, port: u16, clips: Option<Clips>) -> ServerSpec {
     spec
 }
 
-/// Sends one RTSP request and returns the head and body of the answer, as far as they came.
+/// Sends one RTSP request. Returns the head and body of the answer, as far as they were received.
 fn ask(port: u16, method: &str, url: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream
@@ -72,7 +72,7 @@ fn ask(port: u16, method: &str, url: &str) -> String {
 fn serves_clips(name: &str) -> Sut {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
-    // As the scenario's folder has it: relative, and not yet there.
+    // Relative and still missing, as in a scenario's folder.
     let spec = spec(name, port, Some(clips(Path::new("media/clips"))));
     let sut = Sut::start_with(&spec, folder.path(), &options(), &|_| ()).unwrap();
     assert_eq!(sut.owns_port(port, Transport::Tcp), PortOwner::Ours);
@@ -156,14 +156,14 @@ fn vlc_without_clips_says_what_it_needs() {
 }
 
 #[test]
-fn an_unknown_server_names_the_known() {
+fn unknown_server_is_refused() {
     let error =
         Sut::start_with(&spec("vcl", 1, None), Path::new(""), &options(), &|_| ()).unwrap_err();
     assert!(matches!(error, SutError::UnknownServer { .. }), "{error}");
 }
 
 #[test]
-fn clips_are_made_once_and_anew_when_they_change() {
+fn clips_are_made_again_only_when_they_change() {
     if without("ffmpeg") || without("ffprobe") {
         return;
     }
@@ -198,7 +198,7 @@ fn clips_are_made_once_and_anew_when_they_change() {
         first,
         std::fs::read(folder.path().join("c/clip2.mp4")).unwrap()
     );
-    // Bit rates as asked for, and the index in front.
+    // Bit rates as requested, and the index at the front.
     assert!(
         first.windows(4).position(|four| four == b"moov")
             < first.windows(4).position(|four| four == b"mdat")
@@ -240,7 +240,7 @@ fn clips_are_made_once_and_anew_when_they_change() {
     assert_eq!(names.len(), 6, "nothing unfinished is left: {names:?}");
 }
 
-/// One group, which nothing is sent to.
+/// A group without a sender.
 fn group() -> scenario::Group {
     scenario::Group {
         kind: "udp".to_owned(),
@@ -250,14 +250,14 @@ fn group() -> scenario::Group {
 }
 
 #[test]
-fn every_server_that_is_installed_becomes_ready_and_is_measured() {
+fn every_installed_server_becomes_ready() {
     if without("vlc") {
         return;
     }
     let mut found = Vec::new();
     for listed in catalogue::list().unwrap() {
         let entry = listed.entry.unwrap();
-        // Those that must have clips have a test of their own.
+        // Servers that need clips have a test of their own.
         if entry.clips == Use::Needed || catalogue::installed(&entry).is_none() {
             continue;
         }
@@ -303,11 +303,11 @@ fn every_server_that_is_installed_becomes_ready_and_is_measured() {
 }
 
 #[test]
-fn a_left_over_server_on_the_port_is_named_and_nothing_is_started() {
+fn port_owner_is_named_before_anything_starts() {
     if without("vlc") {
         return;
     }
-    // Another process, as a relay that an earlier measurement left behind.
+    // Another process, like a relay that an earlier measurement left behind.
     let port = free_port();
     let listener = "import socket, sys\ns = socket.socket()\ns.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n\
                     s.bind(('127.0.0.1', int(sys.argv[1])))\ns.listen()\nprint('up', flush=True)\nsys.stdin.read()";
@@ -331,7 +331,7 @@ fn a_left_over_server_on_the_port_is_named_and_nothing_is_started() {
     .unwrap_err()
     .to_string();
     let pid = other.id();
-    // It ends with its input.
+    // The process ends at the end of its input.
     drop(other.stdin.take());
     other.wait().unwrap();
     assert_eq!(
@@ -344,7 +344,7 @@ fn a_left_over_server_on_the_port_is_named_and_nothing_is_started() {
 }
 
 #[test]
-fn an_entry_that_is_ready_by_a_line_must_have_its_port_as_well() {
+fn entry_ready_by_a_line_must_own_its_port() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let entry = |program: &str| {

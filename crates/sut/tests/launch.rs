@@ -1,4 +1,4 @@
-//! Starting a server, knowing when it is ready, and ending all of it.
+//! Start, readiness and end of a server.
 
 mod common;
 
@@ -95,7 +95,7 @@ fn ready_by_a_line_of_either_output() {
 }
 
 #[test]
-fn its_environment_and_input() {
+fn environment_is_set_and_input_is_empty() {
     let mut spec = script(
         "echo value=$SUT_TEST; read line || echo no input; echo ready; exec tail -f /dev/null",
     );
@@ -128,9 +128,9 @@ fn a_port_in_use_names_its_owner() {
 }
 
 #[test]
-fn a_port_taken_meanwhile_names_its_owner() {
+fn port_taken_during_the_start_names_its_owner() {
     let mut spec = command(["tail", "-f", "/dev/null"]);
-    // A port that was free may be somebody's by the time the launch looks at it: then another.
+    // A port that was free may be in use when the launch checks it. Another port is tried then.
     let mut errors = (0..10).map(|_| {
         let port = free_port();
         spec.ready = Some(Ready::tcp(port));
@@ -157,7 +157,7 @@ fn a_port_taken_meanwhile_names_its_owner() {
 }
 
 #[test]
-fn an_early_end_tells_status_and_output() {
+fn early_end_reports_status_and_output() {
     let spec = script("echo starting; echo the configuration is broken >&2; exit 3");
     let error = start(&spec).unwrap_err().to_string();
     assert!(
@@ -169,13 +169,13 @@ fn an_early_end_tells_status_and_output() {
         error.contains("killed by SIGSEGV") && error.contains("printed nothing"),
         "{error}"
     );
-    // Ends well, but is not there either.
+    // A successful exit is an error, too.
     let error = start(&script("true")).unwrap_err().to_string();
     assert!(error.contains("exit status 0"), "{error}");
 }
 
 #[test]
-fn too_late_is_too_late() {
+fn server_that_is_not_ready_in_time_is_ended() {
     let mut spec = script("echo $$; exec tail -f /dev/null");
     spec.ready_within = Duration::from_millis(300);
     match start(&spec).unwrap_err() {
@@ -191,7 +191,7 @@ fn too_late_is_too_late() {
 }
 
 #[test]
-fn what_cannot_be_started_says_why() {
+fn failed_starts_report_the_reason() {
     let error = start(&command(["no-such-program-here"])).unwrap_err();
     assert!(matches!(error, SutError::Spawn { .. }), "{error}");
     assert!(error.to_string().contains("No such file"), "{error}");
@@ -230,7 +230,7 @@ fn starting_can_be_cancelled() {
 }
 
 #[test]
-fn one_that_ignores_sigterm_is_killed() {
+fn server_that_ignores_sigterm_is_killed() {
     let mut spec =
         script("trap '' TERM; echo ready; while :; do read x </dev/null; tail -f /dev/null; done");
     spec.stop_within = Duration::from_millis(100);
@@ -242,8 +242,8 @@ fn one_that_ignores_sigterm_is_killed() {
     assert!(tree.into_iter().all(|pid| !runs(pid)));
 }
 
-/// Prints its children: one of its own, one that left for a session of its own. Not to the pipe:
-/// tail ends when nobody reads that any more.
+/// Prints its children: one in its own session, one that left for another session. `tail` does not
+/// write to the pipe: it ends if nobody reads from it.
 const DETACHED: &str = "tail -f /dev/null >/dev/null & echo $!; \
     (setsid sh -c 'trap \"\" TERM HUP; echo $$; tail -f /dev/null >/dev/null & echo $!; echo ready; wait' &) ; wait";
 
@@ -277,7 +277,7 @@ fn detached_grandchildren_are_ended_too() {
 }
 
 #[test]
-fn one_that_goes_into_the_background_lives_on() {
+fn server_in_the_background_lives_on() {
     let sut = start(&script("(tail -f /dev/null &); echo ready")).unwrap();
     until("its first process ends", || {
         !runs(sut.pid().expect("it is on this machine"))
@@ -300,7 +300,7 @@ fn a_crash_is_noticed() {
 }
 
 #[test]
-fn a_killed_supervisor_leaves_nothing_either() {
+fn killed_supervisor_leaves_no_processes() {
     let sut = start(&script(
         "tail -f /dev/null & echo ready; exec tail -f /dev/null",
     ))
@@ -311,12 +311,12 @@ fn a_killed_supervisor_leaves_nothing_either() {
     kill(supervisor_of(&sut));
     until("its end is noticed", || sut.has_exited().is_some());
     assert_eq!(sut.supervisor_lost().as_deref(), Some("it was killed"));
-    // At once, and not when the run is over.
+    // At once, not only at the end of the run.
     until("nothing of it runs", || tree.iter().all(|&pid| !runs(pid)));
     assert!(sut.stop().left_over.is_empty());
 }
 
-/// The process between this one and the server.
+/// Returns the process between this one and the server.
 fn supervisor_of(sut: &Sut) -> u32 {
     let pid = sut.pid().expect("it is on this machine");
     parent_of(pid)
@@ -328,7 +328,7 @@ fn parent_of(pid: u32) -> u32 {
 }
 
 #[test]
-fn an_interrupted_supervisor_is_told_from_a_server_that_ended() {
+fn interrupted_supervisor_is_not_an_end_of_the_server() {
     let sut = start(&script("echo ready; exec tail -f /dev/null")).unwrap();
     let pid = Pid::from_raw(supervisor_of(&sut).try_into().unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
@@ -351,15 +351,15 @@ fn a_dropped_server_is_ended() {
     assert!(!runs(pid));
 }
 
-/// A streamgauge that launched a server with detached grandchildren.
+/// A streamgauge process that launched a server with detached grandchildren.
 struct Holder {
     process: Child,
-    /// The server's processes.
+    /// Processes of the server.
     tree: Vec<u32>,
-    /// Its own.
+    /// The server's own process.
     server: u32,
     supervisor: u32,
-    /// The server's control group, where it has one.
+    /// Control group of the server, if it has one.
     group: Option<PathBuf>,
 }
 
@@ -383,7 +383,7 @@ impl Holder {
             .collect();
         assert!(tree.len() >= 3, "{line}");
         assert!(tree.iter().all(|&pid| runs(pid)));
-        // A child that detached itself is the supervisor's by now, too.
+        // A detached child is also a child of the supervisor by now.
         let is_supervised = |&pid: &u32| parent_of(parent_of(pid)) == process.id();
         let server = tree.iter().copied().filter(is_supervised).min().unwrap();
         let supervisor = parent_of(server);
@@ -407,7 +407,7 @@ impl Holder {
         }
     }
 
-    /// Kills streamgauge and the supervisor, which has no chance to do its duty.
+    /// Kills streamgauge and the supervisor, which has no chance to clean up.
     fn kill_both(&self) {
         let stopped = Pid::from_raw(self.supervisor.try_into().unwrap()).unwrap();
         kill_process(stopped, Signal::STOP).unwrap();
@@ -420,14 +420,14 @@ impl Drop for Holder {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        // Of a test that failed.
+        // Left over by a failed test.
         let left = self.tree.iter().filter(|&&pid| runs(pid));
         left.for_each(|&pid| kill(pid));
     }
 }
 
 #[test]
-fn kill_9_leaves_nothing() {
+fn sigkill_of_streamgauge_leaves_no_processes() {
     let mut holder = Holder::start(&[]);
     holder.process.kill().unwrap();
     holder.process.wait().unwrap();
@@ -440,7 +440,7 @@ fn kill_9_leaves_nothing() {
     }
 }
 
-/// Without a control group, so that no other test's supervisor clears it away.
+/// Without a control group, so that the supervisor of another test does not remove it.
 #[test]
 fn the_server_ends_with_streamgauge_and_supervisor() {
     let mut ways = vec![vec!["--no-group"]];
@@ -455,7 +455,7 @@ fn the_server_ends_with_streamgauge_and_supervisor() {
 }
 
 #[test]
-fn what_outlived_streamgauge_and_supervisor_is_cleared_by_the_next_start() {
+fn next_start_clears_orphaned_processes() {
     let holder = Holder::start(&[]);
     let Some(group) = &holder.group else {
         return;
@@ -463,7 +463,8 @@ fn what_outlived_streamgauge_and_supervisor_is_cleared_by_the_next_start() {
     holder.kill_both();
     until("the supervisor is gone", || !runs(holder.supervisor));
     let mut next = start(&script("echo ready; exec tail -f /dev/null")).unwrap();
-    // A start gives the processes that it kills some time, which a busy machine exceeds.
+    // A start waits some time for the processes that it kills. On a busy machine that may be too
+    // short.
     until("the group is gone", || {
         let gone = !group.exists();
         if !gone {
@@ -475,10 +476,10 @@ fn what_outlived_streamgauge_and_supervisor_is_cleared_by_the_next_start() {
     assert!(next.processes().iter().all(|&pid| runs(pid)));
 }
 
-/// The kernel shifts the start of every process by the clock of whoever reads it, so the first
-/// supervisor does not look like itself from there.
+/// The kernel shifts the start time of every process by the clock of the reader, so the first
+/// supervisor has another start time there.
 #[test]
-fn a_run_with_another_clock_leaves_a_living_server_alone() {
+fn run_in_another_time_namespace_spares_the_server() {
     let other_clock = || {
         let mut command = Command::new("unshare");
         command.args(["--time", "--boottime", "100000", "--fork"]);
@@ -501,11 +502,11 @@ fn a_run_with_another_clock_leaves_a_living_server_alone() {
     assert!(holder.group.as_ref().is_none_or(|group| group.exists()));
 }
 
-/// What /proc says of the server: its variables, and its user and groups.
+/// Returns the variables of the server, and its user and groups, as /proc shows them.
 fn seen_by_proc(sut: &Sut) -> (Vec<String>, String) {
     let pid = sut.pid().unwrap();
     let mut environment = Vec::new();
-    // There is none while the shell becomes another program.
+    // The environment is empty while the shell executes another program.
     until("it has an environment", || {
         environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
         !environment.is_empty()
@@ -530,7 +531,7 @@ fn seen_by_proc(sut: &Sut) -> (Vec<String>, String) {
 }
 
 #[test]
-fn it_gets_no_more_of_our_environment_than_it_needs() {
+fn server_gets_only_listed_variables() {
     let mut spec = script("echo ready; exec tail -f /dev/null");
     spec.environment.push(("SUT_TEST".into(), "1".into()));
     let sut = start(&spec).unwrap();
@@ -539,7 +540,7 @@ fn it_gets_no_more_of_our_environment_than_it_needs() {
         variables.contains(&"SUT_TEST=1".to_owned()),
         "{variables:?}"
     );
-    // The test itself has many of cargo's.
+    // The test itself has many variables of cargo.
     assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")));
     for variable in variables {
         let name = variable.split('=').next().unwrap();
@@ -551,7 +552,7 @@ fn it_gets_no_more_of_our_environment_than_it_needs() {
 }
 
 #[test]
-fn it_runs_as_the_user_that_is_named() {
+fn server_runs_as_the_named_user() {
     let mut spec = script("echo ready; exec tail -f /dev/null");
     spec.user = Some("65534".to_owned());
     if !rustix::process::geteuid().is_root() {
@@ -578,7 +579,7 @@ fn it_runs_as_the_user_that_is_named() {
     let error = start(&spec).unwrap_err().to_string();
     assert!(error.contains("no user `no-such-user`"), "{error}");
 
-    // A program that this user cannot reach: the error names the way out.
+    // A program that this user cannot access: the error names the solution.
     let closed = tempfile::tempdir().unwrap();
     std::fs::set_permissions(
         closed.path(),

@@ -1,4 +1,4 @@
-//! What a server costs, held against what it says itself.
+//! Measured resource use of a server, compared with its own figures.
 
 mod common;
 
@@ -12,8 +12,8 @@ use measure::server::{CPU, SERVER_CATALOGUE, SOCKET_DROPS, THREADS, USS};
 use rustix::process::{Pid, Signal, kill_process};
 use sut::{CpuSource, Options, Sut, SutError};
 
-/// Burns processor time in itself, in children that it waits for, and in grandchildren, and prints
-/// what the kernel charged it for.
+/// Uses processor time in itself, in children that it waits for, and in grandchildren, and prints
+/// the time that the kernel charged.
 const BUSY: &str = "
 import os, resource, time
 def burn(seconds):
@@ -99,7 +99,7 @@ fn a_window_is_recorded() {
     let uss = gauge(USS).unwrap();
     assert!((50e6..90e6).contains(&uss), "{uss}");
     assert_eq!(window.counters[usize::from(SOCKET_DROPS.0)], 0);
-    // Memory is not looked at again so soon, and the figure is not carried on.
+    // Memory is not read again so soon, and the figure is not repeated.
     sut.sample(&mut recorder);
     assert_eq!(recorder.take_window().gauges[usize::from(USS.0)], None);
 }
@@ -130,7 +130,7 @@ fn the_hottest_thread_is_the_one_that_works() {
     until("a while has passed", || {
         began.elapsed() > Duration::from_millis(300)
     });
-    // It is looked at less often where looking takes long.
+    // The threads are read less often if reading takes long.
     until("the threads are looked at", || {
         seen = sut.observe();
         seen.cpu_hottest_thread.is_some()
@@ -197,7 +197,7 @@ while True: signal.pause()
 }
 
 #[test]
-fn a_running_process_is_observed_and_left_alone() {
+fn observed_process_keeps_running() {
     let mut child = Command::new("sh")
         .args(["-c", "tail -f /dev/null & wait"])
         .stdin(Stdio::null())
@@ -239,8 +239,8 @@ impl OwnGroup for Command {
     }
 }
 
-/// Forks a child for each of its jobs, as a relay does for each client; nobody waits for them. Each
-/// burns processor time and ends, and what it says to have used is added up.
+/// Forks a child for each of its jobs, like a relay for each client, without waiting for them. Each
+/// child uses processor time and ends; the times that they report are added up.
 const FORKING: &str = "
 import os, signal, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -266,14 +266,14 @@ time.sleep(1000)
 ";
 
 #[test]
-fn cpu_of_children_that_nobody_waits_for_is_counted_to_the_last_of_it() {
+fn cpu_of_children_without_a_wait_is_counted() {
     let _alone = alone();
     let mut sut = start(&python(FORKING)).unwrap();
     if matches!(sut.cpu_source(), CpuSource::ProcessTimes { .. }) {
-        // Without a control group this cannot be known, and the report says that there is none.
+        // Without a control group this is unknown, and the report says that there is none.
         return;
     }
-    // What it took to start is no part of it.
+    // The start does not count.
     sut.observe();
     let pid = i32::try_from(sut.pid().unwrap()).unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::USR1).unwrap();
@@ -301,7 +301,7 @@ fn cpu_of_children_that_nobody_waits_for_is_counted_to_the_last_of_it() {
         .collect();
     let (used, took) = (figures[0], figures[1]);
     assert!((0.6..3.0).contains(&used), "{said}");
-    // Forking and ending are work too, which a process cannot see of itself.
+    // Forking and ending also take time, which a process cannot see for itself.
     assert!(
         seconds > used * 0.98 && seconds < used * 1.25 + 0.05,
         "seen {seconds}, used {used}"
@@ -310,7 +310,7 @@ fn cpu_of_children_that_nobody_waits_for_is_counted_to_the_last_of_it() {
 }
 
 #[test]
-fn memory_of_children_is_a_part_of_the_whole() {
+fn memory_includes_that_of_children() {
     let parent = "import os, time\nif os.fork() == 0:\n  block = bytearray(b'x' * 30_000_000)\n  print('ready')\n  time.sleep(1000)\nos.wait()";
     let mut sut = start(&python(parent)).unwrap();
     let seen = sut.observe();
@@ -319,12 +319,15 @@ fn memory_of_children_is_a_part_of_the_whole() {
 }
 
 #[test]
-fn neither_the_tester_nor_an_ancestor_of_it_is_observed() {
+fn streamgauge_and_its_ancestors_are_not_observed() {
     let own = std::process::id();
     let parent = rustix::process::getppid().map(Pid::as_raw_pid).unwrap();
     let parent = u32::try_from(parent).unwrap();
     for (pid, words) in [
-        (own, "is streamgauge itself, so it would measure itself"),
+        (
+            own,
+            "is streamgauge itself, so streamgauge would measure itself",
+        ),
         (parent, "is an ancestor of streamgauge itself"),
     ] {
         let error = Sut::observe_pid(pid).unwrap_err();

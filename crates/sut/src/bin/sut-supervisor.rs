@@ -1,5 +1,5 @@
-//! What the tests of this crate need as a program of its own: the supervisor, and a process that
-//! launches a server and is then killed.
+//! Program for the tests of this crate: the supervisor, and a process that launches a server and is
+//! then killed.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -17,9 +17,9 @@ fn main() {
     std::process::exit(status);
 }
 
-/// Launches the command, which says `ready`, prints the numbers of its processes, and stays until
-/// standard input ends. `--no-group` before the command does without a control group, `--nobody`
-/// runs it as that user.
+/// Launches the command, which prints `ready`, prints the IDs of its processes, and waits for the
+/// end of standard input. `--no-group` before the command means no control group, `--nobody` runs
+/// it as that user.
 fn hold(mut command: Vec<OsString>) -> i32 {
     let mut asked_for = |option: &str| {
         let given = command.first().is_some_and(|word| word == option);

@@ -1,4 +1,4 @@
-//! What is installed here, and which version: asked of the programs themselves, within bounds.
+//! Installed programs and their versions. The programs are run within limits to find out.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -14,23 +14,23 @@ use super::place::{find_program, find_program_for};
 use crate::error::SutError;
 use crate::user::{self, User};
 
-/// How long a program may take to say its version, or what it needs.
+/// Time limit of a command that probes a program or prints its version.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// How much of what it says is read.
+/// Maximum number of output bytes that are read.
 const BYTES_MAX: u64 = 16 * 1024;
 
-/// The longest version that is shown, in characters.
+/// Maximum length of a version that is shown, in characters.
 const VERSION_MAX: usize = 40;
 
-/// The program of the entry that is installed here with all that it needs: the first of those it
-/// can be. Asked as the user whom it runs as where nothing else is said, or else as ourselves.
+/// Returns the first of the entry's programs that is installed here with all its dependencies. It
+/// is probed as the default user of the entry, or else as our own user.
 pub fn installed(entry: &ServerEntry) -> Option<PathBuf> {
     let user = usual_user(entry);
     installed_for(entry, user.as_ref()).or_else(|| user.and_then(|_| installed_for(entry, None)))
 }
 
-/// Whom an entry's programs run as where the scenario says nothing; none: as we do.
+/// Returns the default user of an entry's programs; `None`: our own user.
 pub(super) fn usual_user(entry: &ServerEntry) -> Option<User> {
     match entry.needs_root {
         Some(_) => None,
@@ -38,7 +38,7 @@ pub(super) fn usual_user(entry: &ServerEntry) -> Option<User> {
     }
 }
 
-/// The same, asked as that user.
+/// Returns the first installed program of the entry, probed as `user`.
 pub(super) fn installed_for(entry: &ServerEntry, user: Option<&User>) -> Option<PathBuf> {
     entry
         .programs
@@ -50,10 +50,11 @@ pub(super) fn installed_for(entry: &ServerEntry, user: Option<&User>) -> Option<
         })
 }
 
-/// The version that the program says it has; none where it says none, or is not asked.
+/// Returns the version that the program prints; `None` if it prints none, or the entry has no
+/// command.
 ///
 /// # Errors
-/// The entry's pattern is no regular expression.
+/// If the entry's pattern is not a regular expression.
 pub fn version(entry: &ServerEntry, program: &Path) -> Result<Option<String>, SutError> {
     let Some(version) = &entry.version else {
         return Ok(None);
@@ -79,13 +80,14 @@ fn find(pattern: &Regex, output: &str) -> Option<String> {
 }
 
 struct Answer {
-    /// It ended with 0.
+    /// True if the program exited with 0.
     good: bool,
-    /// What it printed, errors last.
+    /// Output: stdout, then stderr.
     output: String,
 }
 
-/// Runs a command of the entry; nothing where it cannot be run, or does not end.
+/// Runs a command of the entry. Returns `None` if it cannot run, or its output does not end in
+/// time.
 fn ask(
     entry: &ServerEntry,
     program: &Path,
@@ -105,7 +107,7 @@ fn ask(
         .stderr(Stdio::piped())
         .process_group(0);
     if let Some(user) = user {
-        // The standard library drops all other groups where root changes the user.
+        // The standard library drops all other groups if root changes the user.
         command.uid(user.number).gid(user.group);
     }
     let mut child = command.spawn().ok()?;
@@ -122,22 +124,22 @@ fn ask(
     })
 }
 
-/// Reads what comes, on a thread, because it may never end.
+/// Reads output in a thread, because it may never end.
 fn read(output: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, receiver) = bounded(1);
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(output) = output {
-            // What came before an error is worth having, too.
+            // The output before an error is useful, too.
             let _ = output.take(BYTES_MAX).read_to_end(&mut bytes);
         }
-        // Nobody listens any more where it took too long.
+        // The receiver may have given up.
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     receiver
 }
 
-/// Whether it ends well by itself in time. Whatever is left of it is killed.
+/// Returns `true` if the child exits successfully in time. Kills the rest of its process group.
 fn end(child: &mut Child, deadline: Instant) -> bool {
     let status = loop {
         match child.try_wait() {

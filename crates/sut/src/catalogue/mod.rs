@@ -1,8 +1,8 @@
 //! Servers that streamgauge knows how to start.
 //!
-//! An entry is a YAML file ([`scenario::ServerEntry`]). Those of this crate's folder `catalogue`
-//! are a part of the program; users have others in a folder of their own, or name a file. One of
-//! theirs that is called as one of ours stands in its place.
+//! An entry is a YAML file ([`scenario::ServerEntry`]). The files in this crate's folder
+//! `catalogue` are built in; users have further ones in a folder of their own, or name a file. An
+//! entry of the user replaces the built-in one of the same name.
 
 mod ask;
 pub(crate) mod place;
@@ -23,14 +23,14 @@ use crate::user::{self, User};
 pub use ask::{installed, version};
 pub(crate) use place::{find_program, is_program};
 
-/// The variable that names the folder of a user's own entries.
+/// Variable that names the folder of a user's own entries.
 /// Default: `streamgauge/servers` in XDG_CONFIG_HOME, else in `~/.config`.
 pub const FOLDER_VARIABLE: &str = "STREAMGAUGE_CATALOGUE";
 
-/// The most entries of a user's folder that are looked at.
+/// Maximum number of entries that are read from a user's folder.
 const FILES_MAX: usize = 1_000;
 
-/// Every entry that is a part of the program: the name of its file, and what is in it.
+/// Built-in entries: name and content of their files.
 const BUILT_IN: [(&str, &str); 12] = [
     ("vlc.yaml", include_str!("../../catalogue/vlc.yaml")),
     (
@@ -70,18 +70,18 @@ const BUILT_IN: [(&str, &str); 12] = [
 /// A server of the catalogue.
 #[derive(Debug)]
 pub struct Listed {
-    /// Its name, as in `launch: NAME`.
+    /// Name, as in `launch: NAME`.
     pub name: String,
-    /// The file it comes from; none where it is a part of the program.
+    /// File of the entry; `None` if it is built in.
     pub file: Option<PathBuf>,
-    /// The entry, or what is wrong with the file.
+    /// The entry, or the mistakes in its file.
     pub entry: Result<ServerEntry, ScenarioError>,
 }
 
-/// Every server there is: those of the program, and those of the user's folder after them.
+/// Returns all servers: the built-in ones, then those of the user's folder.
 ///
 /// # Errors
-/// [`FOLDER_VARIABLE`] names a folder that cannot be read.
+/// If [`FOLDER_VARIABLE`] names a folder that cannot be read.
 pub fn list() -> Result<Vec<Listed>, SutError> {
     let mut listed: Vec<Listed> = BUILT_IN
         .iter()
@@ -105,7 +105,7 @@ pub fn list() -> Result<Vec<Listed>, SutError> {
     Ok(listed)
 }
 
-/// The names of all servers, in the order of [`list`].
+/// Returns the names of all servers, in the order of [`list`].
 ///
 /// # Errors
 /// As [`list`].
@@ -113,10 +113,10 @@ pub fn names() -> Result<Vec<String>, SutError> {
     Ok(list()?.into_iter().map(|listed| listed.name).collect())
 }
 
-/// The server of that name; or of that file, where it is a path.
+/// Returns the server of that name; if the name is a path, the server of that file.
 ///
 /// # Errors
-/// There is none, and the error names those there are; or something in its file is wrong.
+/// If there is no such server; the error lists the known ones. Also those of [`list`].
 pub fn find(name: &str) -> Result<Listed, SutError> {
     if is_path(name) {
         let file = PathBuf::from(name);
@@ -140,7 +140,7 @@ pub fn find(name: &str) -> Result<Listed, SutError> {
     }
 }
 
-/// As in a scenario: a slash or the ending of YAML makes it a path.
+/// Returns `true` for a path: a name with a slash or a YAML extension, as in a scenario.
 fn is_path(name: &str) -> bool {
     name.contains('/') || is_yaml(Path::new(name))
 }
@@ -156,7 +156,7 @@ fn stem(path: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// The files of the user's folder, in the order of their names.
+/// Returns the files of the user's folder, sorted by name.
 fn own_files() -> Result<Vec<PathBuf>, SutError> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let named = variable(FOLDER_VARIABLE).map(PathBuf::from);
@@ -172,7 +172,7 @@ fn own_files() -> Result<Vec<PathBuf>, SutError> {
     files_of(&folder, named.is_some())
 }
 
-/// The entries in a folder. One that nobody named need not be there.
+/// Returns the entries in a folder. The default folder may be absent.
 fn files_of(folder: &Path, must_be: bool) -> Result<Vec<PathBuf>, SutError> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -188,36 +188,36 @@ fn files_of(folder: &Path, must_be: bool) -> Result<Vec<PathBuf>, SutError> {
     Ok(files)
 }
 
-/// What a command is made from beside the entry.
+/// Inputs of a command, in addition to the entry.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
-    /// The address at which clients find it.
+    /// Address at which clients find the server.
     pub(crate) host: IpAddr,
-    /// The port to listen on; default: the entry's own.
+    /// Port to listen on; default: that of the entry.
     pub(crate) port: Option<u16>,
-    /// The interface it receives multicast on.
+    /// Interface to receive multicast on.
     pub(crate) interface: &'a str,
     pub(crate) groups: &'a [Group],
     pub(crate) clips: &'a [PathBuf],
-    /// Whether the clips have audio.
+    /// True if the clips have audio.
     pub(crate) audio: bool,
-    /// Whom it runs as, by name or number. Default: as the entry says.
+    /// User to run as, by name or number. Default: as the entry says.
     pub(crate) user: Option<&'a str>,
 }
 
-/// A command that is ready to start.
+/// A command ready to start.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) launch: Launch,
     pub(crate) urls: Vec<String>,
     pub(crate) scratch: TempDir,
-    /// How it is asked what it counts; none where it cannot be.
+    /// Access to the server's own counters; `None` if it has none.
     pub(crate) counters: Option<Counted>,
-    /// What tells a line of its log that is no complaint.
+    /// Patterns of log lines that are not complaints.
     pub(crate) log_ignore: Vec<String>,
 }
 
-/// Where a server tells on the loopback interface what it counts.
+/// Access to the counters of a server, on the loopback interface.
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) kind: Kind,
@@ -225,7 +225,7 @@ pub(crate) struct Counted {
     pub(crate) secret: String,
 }
 
-/// Makes the command of the server of that name, and the folder of files that it needs.
+/// Builds the command of a server, and the folder with the files that it needs.
 pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError> {
     let listed = find(name)?;
     let entry = listed.entry.map_err(|error| SutError::entry(&error))?;
@@ -246,7 +246,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
     {
         return Err(SutError::Unusable(format!(
             "only root may listen on port {port}, and `launch: {}` runs as user {user}: choose a port \
-             from {} on, or say `user: root` under `server`",
+             from {} on, or set `user: root` under `server`",
             entry.name,
             user::first_open_port()
         )));
@@ -272,7 +272,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
     if let (Some(path), Some(text)) = (&config, &filled.config) {
         place::write(path, text)?;
         if entry.counters.is_some() {
-            // A secret is in it.
+            // The file contains the secret.
             place::keep_for(path, user.as_ref())?;
         }
     }
@@ -310,21 +310,21 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
     })
 }
 
-/// Of what the port is where the first of these protocols is spoken.
+/// Returns the transport of the port: that of the first protocol.
 fn transport(protocols: &[String]) -> Transport {
     let first = protocols.first().and_then(|name| registry::find(name));
     first.map_or(Transport::Tcp, |protocol| protocol.transport)
 }
 
-/// The entry's program, which that user can run.
+/// Returns a program of the entry that the user can run.
 fn program(entry: &ServerEntry, user: Option<&User>) -> Result<PathBuf, SutError> {
     if let Some(program) = ask::installed_for(entry, user) {
         return Ok(program);
     }
     match (user, ask::installed_for(entry, None)) {
         (Some(user), Some(program)) => Err(SutError::Unusable(format!(
-            "`launch: {}` runs as user {user}, who cannot use {} or what it needs: install it where \
-             all users can reach it, or say `user: root` under `server`",
+            "`launch: {}` runs as user {user}, which cannot run {} or its dependencies: install it where \
+             all users can access it, or set `user: root` under `server`",
             entry.name,
             program.display()
         ))),
@@ -335,17 +335,17 @@ fn program(entry: &ServerEntry, user: Option<&User>) -> Result<PathBuf, SutError
     }
 }
 
-/// Makes sure that the server of that name is installed here, for the user that it runs as.
+/// Checks that a server is installed here for the user that it runs as.
 ///
 /// # Errors
-/// There is none of that name, its file is wrong, or its program is missing.
+/// If there is no such server, its file has mistakes, or its program is missing.
 pub(crate) fn check(name: &str, wanted: Option<&str>) -> Result<(), SutError> {
     let entry = find(name)?.entry.map_err(|error| SutError::entry(&error))?;
     let user = user_of(&entry, wanted)?;
     program(&entry, user.as_ref()).map(|_| ())
 }
 
-/// Whom it runs as where the scenario wants that user; none: as we do.
+/// Returns the user to run as if the scenario names `wanted`; `None`: our own user.
 fn user_of(entry: &ServerEntry, wanted: Option<&str>) -> Result<Option<User>, SutError> {
     let user = match wanted {
         Some(name) => User::wanted(name)?,
@@ -353,14 +353,14 @@ fn user_of(entry: &ServerEntry, wanted: Option<&str>) -> Result<Option<User>, Su
     };
     if entry.not_as_root && user.is_none() && rustix::process::geteuid().is_root() {
         return Err(SutError::Unusable(format!(
-            "`launch: {}` does not run as root: name another user under `server.user`, or take that out",
+            "`launch: {}` does not run as root: set `server.user` to another user, or remove it",
             entry.name
         )));
     }
     Ok(user)
 }
 
-/// Whether the scenario says what the server needs, and nothing that it has no use for.
+/// Checks that the scenario has all that the server needs, and nothing that it does not use.
 fn check_uses(entry: &ServerEntry, request: &Request<'_>) -> Result<(), SutError> {
     let uses = [
         (entry.clips, request.clips.is_empty(), "clips", "files"),
@@ -375,10 +375,10 @@ fn check_uses(entry: &ServerEntry, request: &Request<'_>) -> Result<(), SutError
         let name = &entry.name;
         let problem = match (wanted, none) {
             (Use::Needed, true) => {
-                format!("`launch: {name}` serves {what} and has none: say which under `{key}`")
+                format!("`launch: {name}` needs {what}, and has none: set `{key}`")
             }
             (Use::No, false) => {
-                format!("`launch: {name}` has no use for `{key}`: take that out")
+                format!("`launch: {name}` does not use `{key}`: remove it")
             }
             _ => continue,
         };
@@ -387,7 +387,7 @@ fn check_uses(entry: &ServerEntry, request: &Request<'_>) -> Result<(), SutError
     Ok(())
 }
 
-/// What to say where ffmpeg is needed and missing.
+/// Returns the error about a missing ffmpeg.
 pub fn ffmpeg_missing() -> SutError {
     SutError::Missing {
         what: "ffmpeg".to_owned(),

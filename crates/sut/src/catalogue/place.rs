@@ -1,4 +1,4 @@
-//! What a server of the catalogue needs around it: its program, a folder of its own, its clips.
+//! Files of a server of the catalogue: its program, its own folder and its clips.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,12 +11,12 @@ use tempfile::TempDir;
 use crate::error::SutError;
 use crate::user::User;
 
-/// Looks for a program as a shell would: in PATH where its name has no slash.
+/// Finds a program like a shell: in PATH if its name has no slash.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     find_program_for(name, None)
 }
 
-/// The same for a user, who may not be able to reach all that we can.
+/// Finds a program that `user` may execute.
 pub(super) fn find_program_for(name: &str, user: Option<&User>) -> Option<PathBuf> {
     let runs = |path: &PathBuf| {
         is_program(path) && user.is_none_or(|user| user.may_execute(path).unwrap_or(false))
@@ -29,12 +29,12 @@ pub(super) fn find_program_for(name: &str, user: Option<&User>) -> Option<PathBu
         .find(runs)
 }
 
-/// Whether a file is there that somebody may execute.
+/// Returns `true` if a path is a file with an execute permission.
 pub(crate) fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-/// A folder for a server's files, which every user may read.
+/// Creates a folder for a server's files, which every user may read.
 pub(crate) fn scratch() -> Result<TempDir, SutError> {
     let own = std::env::temp_dir();
     let place = if may_enter(&own) {
@@ -45,14 +45,14 @@ pub(crate) fn scratch() -> Result<TempDir, SutError> {
     let scratch = tempfile::Builder::new()
         .prefix("streamgauge-")
         .tempdir_in(&place)
-        .map_err(SutError::file("make a folder in", place))?;
+        .map_err(SutError::file("create a folder in", place))?;
     open_to_all(scratch.path(), 0o755)?;
     Ok(scratch)
 }
 
 fn open_to_all(path: &Path, mode: u32) -> Result<(), SutError> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
-        .map_err(SutError::file("open to all users", path))
+        .map_err(SutError::file("make readable for all users", path))
 }
 
 /// Writes a file that every user may read.
@@ -61,16 +61,16 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), SutError> {
     open_to_all(path, 0o644)
 }
 
-/// Lets nobody but that user read a file.
+/// Makes a file readable for `user` only.
 pub(super) fn keep_for(path: &Path, user: Option<&User>) -> Result<(), SutError> {
     if let Some(user) = user {
         chown(path, Some(user.number), Some(user.group))
-            .map_err(SutError::file("give away", path))?;
+            .map_err(SutError::file("change the owner of", path))?;
     }
     open_to_all(path, 0o600)
 }
 
-/// A port of the loopback interface that nobody has, and a secret that nobody can guess.
+/// Returns a free port of the loopback interface and a random secret.
 pub(super) fn admin() -> Result<(u16, String), SutError> {
     let failed = |error: io::Error| SutError::Supervisor(error.to_string());
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
@@ -83,20 +83,20 @@ pub(super) fn admin() -> Result<(u16, String), SutError> {
     Ok((port, secret))
 }
 
-/// A folder in `scratch` that `user` may write to.
+/// Creates a folder in `scratch` that `user` may write to.
 pub(crate) fn home(scratch: &Path, user: Option<&User>) -> Result<PathBuf, SutError> {
     let home = scratch.join("home");
-    fs::create_dir(&home).map_err(SutError::file("make", &home))?;
+    fs::create_dir(&home).map_err(SutError::file("create", &home))?;
     if let Some(user) = user {
         chown(&home, Some(user.number), Some(user.group))
-            .map_err(SutError::file("give away", &home))?;
+            .map_err(SutError::file("change the owner of", &home))?;
     }
     Ok(home)
 }
 
-/// Makes the clips appear in `scratch` as clip1.mp4 and so on, so that `user` can read them: as
-/// links, or as copies where they lie in a folder that this user may not enter, such as root's
-/// home.
+/// Provides the clips in `scratch` as clip1.mp4 and so on, so that `user` can read them: as
+/// symbolic links, or as copies if they are in a folder that this user may not enter, such as
+/// root's home.
 pub(super) fn bring_clips(
     clips: &[PathBuf],
     scratch: &Path,
@@ -113,7 +113,7 @@ pub(super) fn bring_clips(
         } else {
             fs::copy(clip, &path).map(|_| ())
         };
-        result.map_err(SutError::file("bring a clip to", &path))?;
+        result.map_err(SutError::file("provide a clip at", &path))?;
         if !readable {
             open_to_all(&path, 0o644)?;
         }
@@ -122,7 +122,7 @@ pub(super) fn bring_clips(
     Ok(brought)
 }
 
-/// Whether every user may go into the folder, through all those above it.
+/// Returns `true` if every user may enter the folder, through all its ancestors.
 fn may_enter(folder: &Path) -> bool {
     fs::canonicalize(folder).is_ok_and(|folder| {
         folder

@@ -24,7 +24,7 @@ fn built_in() -> Vec<ServerEntry> {
 }
 
 #[test]
-fn every_built_in_entry_is_good_and_says_what_to_do_where_it_is_missing() {
+fn built_in_entries_are_valid_and_name_the_remedy() {
     for entry in built_in() {
         assert!(!entry.notes.is_empty(), "{}", entry.name);
         assert!(
@@ -45,7 +45,7 @@ fn every_built_in_entry_is_good_and_says_what_to_do_where_it_is_missing() {
 }
 
 #[test]
-fn relays_are_told_apart_by_their_ports_and_not_by_their_urls() {
+fn relays_have_the_same_url_paths() {
     let group = Group {
         kind: "rtp".to_owned(),
         address: "239.81.0.1".to_owned(),
@@ -73,7 +73,7 @@ fn relays_are_told_apart_by_their_ports_and_not_by_their_urls() {
 }
 
 #[test]
-fn an_unknown_name_is_told_the_known_ones() {
+fn unknown_server_error_lists_the_known_ones() {
     let error = find("vcl").unwrap_err().to_string();
     assert!(
         error.contains("vcl") && error.contains("vlc, gstreamer"),
@@ -82,7 +82,7 @@ fn an_unknown_name_is_told_the_known_ones() {
 }
 
 #[test]
-fn a_file_of_ones_own_is_an_entry_or_says_where_it_is_wrong() {
+fn own_entry_file_is_read_or_its_mistake_located() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.yaml");
     let name = path.to_str().unwrap();
@@ -116,7 +116,7 @@ fn a_file_of_ones_own_is_an_entry_or_says_where_it_is_wrong() {
 }
 
 #[test]
-fn a_folder_that_was_named_must_be_there() {
+fn named_folder_must_exist() {
     let nowhere = Path::new("/nowhere/at/all");
     assert!(files_of(nowhere, false).unwrap().is_empty());
     let error = files_of(nowhere, true).unwrap_err().to_string();
@@ -127,7 +127,7 @@ fn a_folder_that_was_named_must_be_there() {
 }
 
 #[test]
-fn what_is_needed_is_asked_for_and_what_is_useless_refused() {
+fn missing_and_useless_keys_are_refused() {
     let entry = |name: &str| {
         built_in()
             .into_iter()
@@ -137,7 +137,7 @@ fn what_is_needed_is_asked_for_and_what_is_useless_refused() {
     let error = check_uses(&entry("vlc-relay"), &request(&[]))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("say which under `groups`"), "{error}");
+    assert!(error.contains("set `groups`"), "{error}");
     let groups = [Group {
         kind: "udp".to_owned(),
         address: "239.0.0.1".to_owned(),
@@ -146,7 +146,7 @@ fn what_is_needed_is_asked_for_and_what_is_useless_refused() {
     let error = check_uses(&entry("gstreamer"), &request(&groups))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("has no use for `groups`"), "{error}");
+    assert!(error.contains("does not use `groups`"), "{error}");
     check_uses(&entry("udpxy"), &request(&groups)).unwrap();
     check_uses(&entry("udpxy"), &request(&[])).unwrap();
 }
@@ -173,7 +173,7 @@ fn programs_are_probed_and_asked_for_their_version() {
 }
 
 #[test]
-fn a_program_that_says_no_end_of_things_is_not_waited_for() {
+fn endless_version_output_is_cut_off() {
     let (_, version) = asked("exit 0", "while :; do echo s 7; done", "s ([0-9.]+)");
     assert_eq!(version.as_deref(), Some("7"));
 }

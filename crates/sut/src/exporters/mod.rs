@@ -1,9 +1,9 @@
-//! A server on another machine, as Prometheus' exporters there tell of it: node_exporter of the
-//! machine, process-exporter of the server's own processes.
+//! A server on another machine, observed through Prometheus exporters there: node_exporter for the
+//! machine, process-exporter for the server's processes.
 //!
-//! A thread asks them once a second and keeps the newest answer; the run never waits for it.
-//! Processor time is a difference of two answers, over the time that passed between them here: an
-//! answer that comes late makes one figure a little wrong, and never their sum.
+//! A thread queries them once a second and keeps the newest answer; the run never waits for it.
+//! Processor time is the difference between two answers, divided by the time between their
+//! arrivals: a late answer makes one figure slightly wrong, but not their sum.
 
 mod text;
 
@@ -21,65 +21,65 @@ use text::samples;
 #[cfg(any(test, fuzzing))]
 pub use text::read_any;
 
-/// How often they are asked.
+/// Interval between queries.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How long an answer may take. Slower ones are counted as failed.
+/// Time limit of an answer. Slower ones are counted as failed.
 const WITHIN: Duration = Duration::from_secs(3);
 
-/// How long an answer may be, in bytes. Those of node_exporter have about 100 KiB.
+/// Maximum size of an answer, in bytes. Those of node_exporter have about 100 KiB.
 const ANSWER_MAX: u64 = 16 << 20;
 
-/// Where to ask.
+/// Exporters on a server's machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exporters {
-    /// node_exporter's URL, such as `http://10.0.0.5:9100/metrics`.
+    /// URL of node_exporter, such as `http://10.0.0.5:9100/metrics`.
     pub node: Option<String>,
-    /// process-exporter's URL, such as `http://10.0.0.5:9256/metrics`.
+    /// URL of process-exporter, such as `http://10.0.0.5:9256/metrics`.
     pub process: Option<String>,
-    /// The group of processes (label `groupname`) that is the server. Default: the only one there
-    /// is.
+    /// Process group of the server (label `groupname`). Default: the only one.
     pub group: Option<String>,
 }
 
-/// What one round of answers said.
+/// Values of one round of answers.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Answer {
     /// Processor time of the group, in seconds.
     group_cpu: Option<f64>,
-    /// That of the machine which was idle, waiting for disks, or taken by its hypervisor, of all
-    /// cores together.
+    /// Processor time of the machine that was idle, waiting for disks, or taken by its hypervisor,
+    /// of all cores together, in seconds.
     ///
-    /// On most kernels only these are clocks. What the kernel tells of busy time by kind is what
-    /// the timer's tick finds, and programs that wake by timers run in step with it: so busy is
-    /// what else passed.
+    /// On most kernels only these are clocks. The kernel samples busy time by kind at the timer's
+    /// tick, and programs that wake by timers run in step with it. Busy time is therefore the rest
+    /// of the elapsed time.
     machine_unused: Option<f64>,
-    /// The machine's own clock at that time.
+    /// The machine's own clock at that time, in seconds.
     machine_time: Option<f64>,
     cores: Option<u64>,
     pss: Option<f64>,
     rss: Option<f64>,
     threads: Option<f64>,
     file_descriptors: Option<f64>,
-    /// Of the process of the group that is nearest to its limit.
+    /// Open descriptors as a share of the limit, of the process in the group that is nearest to its
+    /// limit.
     descriptors_share: Option<f64>,
     udp_memory: Option<f64>,
     receive_errors: Option<f64>,
 }
 
-/// What the asking thread has found.
+/// Results of the querying thread.
 #[derive(Debug, Default)]
 struct Found {
-    /// The newest answer, its number and when it came.
+    /// The newest answer, with its number and arrival time.
     newest: Option<(u64, Instant, Answer)>,
     failed: u64,
 }
 
-/// Asks exporters, and makes observations of their answers.
+/// Queries exporters and converts their answers to observations.
 #[derive(Debug)]
 pub(crate) struct Asker {
     found: Arc<Mutex<Found>>,
-    /// The last answer that was made use of.
+    /// The last answer that was used.
     used: Option<(u64, Instant, Answer)>,
     failed: u64,
     description: String,
@@ -88,10 +88,10 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// Asks once, and goes on asking.
+    /// Queries once, and then continuously in a thread.
     ///
     /// # Errors
-    /// One does not answer, or knows nothing of the group.
+    /// If an exporter does not answer, or does not know the process group.
     pub(crate) fn start(exporters: &Exporters) -> Result<Asker, SutError> {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .timeout_global(Some(WITHIN))
@@ -119,7 +119,7 @@ impl Asker {
                 .name("exporters".to_owned())
                 .spawn(move || {
                     for number in 1.. {
-                        // It is woken to stop, and by nothing else.
+                        // Only a stop wakes the thread.
                         match stopped.recv_timeout(EVERY) {
                             Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
                             _ => return,
@@ -144,12 +144,12 @@ impl Asker {
         })
     }
 
-    /// What is asked about.
+    /// Describes the observed server.
     pub(crate) fn description(&self) -> &str {
         &self.description
     }
 
-    /// What the newest answer says, if it is newer than the one before.
+    /// Returns the values of the newest answer, if it was not used before.
     pub(crate) fn look(&mut self) -> Observation {
         let (newest, failed) = {
             let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +179,7 @@ impl Asker {
         observation.machine_cores = answer.cores;
         if let Some((_, then, before)) = before {
             let seconds = at.duration_since(then).as_secs_f64();
-            // A count that went back was begun anew: with the server, or with its machine.
+            // A count that decreased was reset, together with the server or its machine.
             let used = answer.group_cpu.zip(before.group_cpu);
             observation.cpu = used
                 .map(|(now, before)| (now - before) / seconds)
@@ -193,19 +193,18 @@ impl Asker {
     }
 }
 
-/// How many cores the machine kept busy between two answers that came so many seconds one after the
-/// other.
+/// Returns how many cores the machine kept busy between two answers that arrived `seconds` apart.
 fn machine_cpu(now: &Answer, before: &Answer, seconds: f64) -> Option<f64> {
     let cores = now.cores.filter(|cores| before.cores == Some(*cores))? as f64;
-    // By the machine's own clock the figures are of the same moment, however long they were under
-    // way; unless it was set.
+    // The machine's own clock does not include the delays of the answers. It is not used if it was
+    // set in between.
     let passed = now.machine_time.zip(before.machine_time);
     let passed = passed
         .map(|(now, before)| now - before)
         .filter(|passed| (passed - seconds).abs() <= seconds / 2.0)
         .unwrap_or(seconds);
     let unused = now.machine_unused? - before.machine_unused?;
-    // Waiting for disks may go back a little; all that goes back was begun anew.
+    // The time waiting for disks may decrease a little. A larger decrease is a reset.
     if unused < -1.0 || passed <= 0.0 {
         return None;
     }
@@ -231,7 +230,7 @@ fn fetch(agent: &ureq::Agent, url: &str) -> Result<String, SutError> {
     body.read_to_string().map_err(failed)
 }
 
-/// The group that is the server.
+/// Returns the process group that is the server.
 fn find_group(text: &str, wanted: Option<&str>, url: &str) -> Result<String, SutError> {
     let groups: BTreeSet<String> = samples(text)
         .filter(|sample| sample.name == "namedprocess_namegroup_num_procs" && sample.value > 0.0)
@@ -248,12 +247,12 @@ fn find_group(text: &str, wanted: Option<&str>, url: &str) -> Result<String, Sut
     match wanted {
         Some(wanted) if groups.contains(wanted) => Ok(wanted.to_owned()),
         Some(wanted) => Err(unknown(format!(
-            "it knows no group of processes `{wanted}`; it has: {}",
+            "it has no process group `{wanted}`; its groups: {}",
             known()
         ))),
         None if groups.len() == 1 => Ok(groups.into_iter().next().unwrap_or_default()),
         None => Err(unknown(format!(
-            "it has {} groups of processes: name the server's with `group`; there are: {}",
+            "it has {} process groups: choose the server's with `group`; its groups: {}",
             groups.len(),
             known()
         ))),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 
-/// Answers each request with what `text` says of its number, until the test ends.
+/// Starts an exporter that answers request `n` with `text(n)`, until the test ends.
 fn exporter(text: impl Fn(u64) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/metrics", listener.local_addr().expect("bound"));
@@ -48,8 +48,8 @@ fn process(seconds: f64) -> String {
     group("vlc", seconds) + &group("bash", 1e6)
 }
 
-/// A machine of two cores that is busy on 1.5 of them, of which its kernel's sampling tells
-/// nothing.
+/// Returns the answer of a machine of two cores that is busy on 1.5 of them. Its kernel's sampling
+/// does not show that.
 fn node(number: u64) -> String {
     let time = number as f64;
     format!(
@@ -69,7 +69,7 @@ fn node(number: u64) -> String {
     )
 }
 
-/// Looks until something new is there.
+/// Polls until there is a new observation.
 fn next(asker: &mut Asker) -> Observation {
     let give_up = Instant::now() + Duration::from_secs(20);
     loop {
@@ -83,10 +83,10 @@ fn next(asker: &mut Asker) -> Observation {
 }
 
 #[test]
-fn figures_of_the_group_and_of_the_machine_are_told_apart() {
+fn figures_of_group_and_machine_are_separate() {
     let exporters = Exporters {
         node: Some(exporter(node)),
-        // The first answer is only looked at for its groups.
+        // The first answer is only used for its groups.
         process: Some(exporter(|number| process(number as f64 * 0.25))),
         group: Some("vlc".to_owned()),
     };
@@ -102,7 +102,7 @@ fn figures_of_the_group_and_of_the_machine_are_told_apart() {
     );
     let second = next(&mut asker);
     let (group, machine) = (second.cpu.expect("two"), second.machine_cpu.expect("two"));
-    // Half a second of processor time, within a second and however late the answer was.
+    // Half a second of processor time, in a second or more if the answer was late.
     assert!(group > 0.0 && group <= 0.5, "{group}");
     // A core and a half, unless an answer was very late.
     assert!((0.8..=2.0).contains(&machine), "{machine}");
@@ -110,7 +110,7 @@ fn figures_of_the_group_and_of_the_machine_are_told_apart() {
 }
 
 #[test]
-fn busy_is_what_passed_and_was_not_idle() {
+fn busy_time_is_elapsed_time_minus_unused() {
     let answer = |unused: f64, time: Option<f64>| Answer {
         machine_unused: Some(unused),
         machine_time: time,
@@ -119,7 +119,7 @@ fn busy_is_what_passed_and_was_not_idle() {
     };
     let before = answer(1000.0, Some(50.0));
     let cpu = |now: &Answer, seconds| machine_cpu(now, &before, seconds);
-    // Of a machine that tells its time, that counts; unless its clock was set.
+    // The time of the machine counts, unless its clock was set.
     assert_eq!(cpu(&answer(1001.0, Some(51.0)), 1.25), Some(3.0));
     assert_eq!(cpu(&answer(1001.0, Some(3651.0)), 1.25), Some(3.2));
     assert_eq!(cpu(&answer(1001.0, None), 1.25), Some(3.2));
@@ -142,7 +142,7 @@ fn busy_is_what_passed_and_was_not_idle() {
 }
 
 #[test]
-fn a_count_that_begins_anew_is_no_figure_and_what_fails_is_counted() {
+fn reset_counters_are_skipped_and_failures_counted() {
     let exporters = Exporters {
         node: None,
         process: Some(exporter(|number| match number {
@@ -160,7 +160,7 @@ fn a_count_that_begins_anew_is_no_figure_and_what_fails_is_counted() {
 }
 
 #[test]
-fn a_group_that_is_not_there_is_named_with_those_that_are() {
+fn unknown_group_error_lists_the_known_ones() {
     let url = exporter(|_| process(1.0));
     let with = |group: Option<&str>| Exporters {
         node: None,

@@ -1,7 +1,7 @@
-//! The text format of Prometheus' exporters (prometheus.io, "Exposition formats", version 0.0.4):
-//! one sample a line.
+//! Text format of Prometheus exporters (prometheus.io, "Exposition formats", version 0.0.4): one
+//! sample per line.
 
-/// One line: `name{label="value",...} value`, the time of it left aside.
+/// One line: `name{label="value",...} value`. A timestamp is ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sample<'a> {
     pub(super) name: &'a str,
@@ -9,8 +9,8 @@ pub(super) struct Sample<'a> {
     pub(super) value: f64,
 }
 
-/// The samples of a text. Lines that are none (comments, what is not understood) are passed over:
-/// an exporter of another make is no error.
+/// Returns the samples of a text. Other lines (comments, unknown syntax) are skipped, so that
+/// further exporters are accepted.
 pub(super) fn samples(text: &str) -> impl Iterator<Item = Sample<'_>> {
     text.lines().filter_map(sample)
 }
@@ -29,7 +29,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
         Some(at) => (&line[..at], "", &line[at..]),
         None => return None,
     };
-    // `NaN`, `+Inf` and `-Inf` are numbers to Rust as well.
+    // Rust also parses `NaN`, `+Inf` and `-Inf`.
     let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
     Some(Sample {
         name,
@@ -38,7 +38,8 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     })
 }
 
-/// Where the brace stands that ends the labels: not one within a label's value.
+/// Returns the position of the brace that ends the labels. A brace within a label's value is
+/// skipped.
 fn end_of_labels(text: &str) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -54,7 +55,7 @@ fn end_of_labels(text: &str) -> Option<usize> {
 }
 
 impl Sample<'_> {
-    /// The value of a label, with its escapes resolved.
+    /// Returns the value of a label, with its escapes resolved.
     pub(super) fn label(&self, name: &str) -> Option<String> {
         let mut rest = self.labels;
         loop {
@@ -80,10 +81,10 @@ impl Sample<'_> {
     }
 }
 
-/// Reads any text as the answer of an exporter.
+/// Parses any text as the answer of an exporter.
 ///
 /// # Panics
-/// If a sample is not one line of the text, or is not read again as it was written.
+/// If there are more samples than lines, or a sample is not parsed again as it was written.
 #[cfg(any(test, fuzzing))]
 pub fn read_any(text: &str) {
     let mut count = 0;
@@ -96,7 +97,7 @@ pub fn read_any(text: &str) {
         }
         let line = format!("{}{{{}}} {:?}", found.name, found.labels, found.value);
         let again = sample(&line);
-        // A name is anything up to a brace; with a `#` before it the line would be a comment.
+        // A name is any text up to a brace. A line that begins with `#` would be a comment.
         if let Some(again) = again {
             assert_eq!((again.name, again.labels), (found.name, found.labels));
             assert!(again.value == found.value || found.value.is_nan());
@@ -138,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(values in prop::collection::vec("[^\n]{0,12}", 0..4), value: f64) {
+        fn written_samples_are_parsed(values in prop::collection::vec("[^\n]{0,12}", 0..4), value: f64) {
             let labels: Vec<String> = values
                 .iter()
                 .enumerate()
@@ -148,7 +149,7 @@ mod tests {
                 })
                 .collect();
             let line = format!("some_name{{{}}} {value:?}", labels.join(","));
-            // A line ends where any line would.
+            // Labels with line breaks are excluded.
             prop_assume!(line.lines().count() == 1 && !line.ends_with('\r'));
             let found = sample(&line).expect("it is one");
             prop_assert_eq!(found.name, "some_name");
@@ -160,7 +161,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read(text in "\\PC*|[a#{}=,\" 0-9.]{0,40}") {
+        fn any_text_is_parsed_consistently(text in "\\PC*|[a#{}=,\" 0-9.]{0,40}") {
             read_any(&text);
         }
     }

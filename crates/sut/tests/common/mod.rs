@@ -1,4 +1,4 @@
-//! What several test files need.
+//! Helpers of several test files.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use sut::{Options, Origin, Ready, ServerSpec, Sut, SutError};
 
-/// The program with the supervisor in it.
+/// Program that contains the supervisor.
 pub(crate) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_sut-supervisor"))
 }
 
-/// Options for a test: the supervisor is a program of its own.
+/// Options of a test: the supervisor is a separate program.
 pub(crate) fn options() -> Options {
     Options {
         supervisor: program(),
@@ -44,21 +44,21 @@ pub(crate) fn command<const N: usize>(words: [&str; N]) -> ServerSpec {
     spec
 }
 
-/// Starts it.
+/// Starts the server.
 pub(crate) fn start(spec: &ServerSpec) -> Result<Sut, SutError> {
     Sut::start_with(spec, Path::new(""), &options(), &|_| ())
 }
 
-/// Waits until the condition holds; fails when it does not in time.
+/// Waits until the condition holds. Panics if it does not hold in time.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for: {what}");
         std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 
-/// Whether a process of that number runs.
+/// Returns `true` if a process with this ID runs.
 pub(crate) fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         !stat
@@ -70,7 +70,7 @@ pub(crate) fn runs(pid: u32) -> bool {
     })
 }
 
-/// A TCP port that is free now.
+/// Returns a TCP port that is free now.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -79,9 +79,10 @@ pub(crate) fn free_port() -> u16 {
         .port()
 }
 
-/// Whether to leave out a test that needs tools which are not part of a plain system.
+/// Returns `true` if a test is to be skipped, because it needs tools that are not part of a plain
+/// system.
 ///
-/// Fails where they are missing and nobody said so.
+/// Panics if the tool is missing and skipping was not requested.
 pub(crate) fn without(tool: &str) -> bool {
     if std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some() {
         return true;
@@ -95,7 +96,7 @@ pub(crate) fn without(tool: &str) -> bool {
     false
 }
 
-/// Held by tests that measure, so that they do not disturb each other.
+/// Lock for tests that measure, so that they do not disturb each other.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

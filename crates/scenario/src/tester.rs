@@ -51,7 +51,7 @@ pub(crate) struct HealthKeys {
     feedback_delay_p99: Key<Within<Bound>>,
     /// The 99th percentile of the send lateness in a window. Default 100ms.
     send_lateness_p99: Key<Within<Bound>>,
-    /// The 99th percentile of how late packets left an emulated link in a window. Default 1ms.
+    /// The 99th percentile of the lateness of packets at an emulated link in a window. Default 1ms.
     link_lateness_p99: Key<Within<Bound>>,
     /// The share of a core that the busiest worker may take in a window. Default 90%.
     worker_cpu: Key<Ratio>,

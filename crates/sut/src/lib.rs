@@ -182,7 +182,9 @@ impl WatchedLog {
     /// Adds patterns of lines that are not complaints. Must be called before the log is read.
     fn ignore(&mut self, more: &[String]) -> Result<(), SutError> {
         let patterns = Arc::get_mut(&mut self.patterns);
-        patterns.expect("nobody else has it yet").ignore(more)
+        patterns
+            .expect("the log is not shared before the launch")
+            .ignore(more)
     }
 }
 

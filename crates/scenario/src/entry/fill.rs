@@ -222,5 +222,5 @@ fn value(name: &str, values: &Values, clip: usize, group: usize) -> String {
         "group_number" => Some((group + 1).to_string()),
         _ => None,
     };
-    found.expect("an entry with another placeholder is not taken")
+    found.expect("an entry with an unknown placeholder is refused")
 }

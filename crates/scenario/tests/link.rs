@@ -129,7 +129,7 @@ fn link_mistakes_are_reported_at_their_position() {
         ("link: {stages: [{loss: 1%}]}", "`at` is missing", (1, 17)),
         (
             "link: {outages: [3s..1s]}",
-            "over after it has begun",
+            "must end after its begin",
             (1, 18),
         ),
         ("link: {mtu: 100}", "`link.mtu: 100`", (1, 13)),

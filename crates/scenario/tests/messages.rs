@@ -238,7 +238,7 @@ fn wrong_argument_is_named() {
         ..OneLiner::default()
     });
     assert!(
-        nobody.contains("write `api_key` and `api_secret`"),
+        nobody.contains("set `api_key` and `api_secret`"),
         "{nobody}"
     );
     assert_eq!(

@@ -40,7 +40,10 @@ fn one_that_does_not_listen_where_the_urls_point_makes_the_run_invalid() {
     load(folder.path(), "rtsp://127.0.0.1:9/a", server.id()).expect(110);
     let report = Report::read(&folder.path().join("out.json"));
     let reasons = report.0["verdict"]["reasons"].to_string();
-    assert!(reasons.contains("no process listens on port 9"), "{reasons}");
+    assert!(
+        reasons.contains("no process listens on port 9"),
+        "{reasons}"
+    );
 }
 
 #[test]

@@ -466,12 +466,19 @@ impl Receiver {
             if !self.gaps.iter().any(|gap| gap.asked) {
                 self.nak_at = now + self.nak_every();
             }
-            let fresh = |gap: &Gap| !gap.asked && (self.patience_max == 0 || gap.patience == 0);
+            let is_patient = self.patience_max > 0;
+            let fresh = |gap: &Gap| !gap.asked && (!is_patient || gap.patience == 0);
             let ranges = self.gaps.iter().filter(|gap| fresh(gap));
             let named = write_nak(header, ranges.map(|gap| gap.range), out);
-            let patient = self.patience_max > 0;
-            for gap in self.gaps.iter_mut() {
-                gap.asked |= !patient || gap.patience == 0;
+            let mut marked = 0;
+            for gap in self.gaps.iter_mut().filter(|gap| fresh(gap)) {
+                marked += u64::from(gap.range.count());
+                // The next NAK has the ranges that did not fit into this one.
+                if marked > named {
+                    self.nak_wanted = true;
+                    break;
+                }
+                gap.asked = true;
             }
             named
         } else if self.periodic_nak && self.gaps.missing() > 0 && now >= self.nak_at {

@@ -338,6 +338,18 @@ fn naks_without_tsbpd_repeat_after_300_ms() {
 }
 
 #[test]
+fn gaps_beyond_one_nak_are_requested_by_the_next() {
+    let mut receiver = with_config(|config| config.periodic_nak = false);
+    for number in 0..=500 {
+        receiver.data(&data(number * 2, 0), b"", at(1));
+    }
+    while receiver.write_next(at(1), &mut Vec::new()) {}
+    let counts = receiver.statistics();
+    assert_eq!(counts.pkt_asked, 500);
+    assert!(counts.pkt_sent_nak > 1, "{counts:?}");
+}
+
+#[test]
 fn light_ack_follows_64_packets() {
     let mut receiver = receiver(Delivery::Counting);
     let mut out = Vec::new();

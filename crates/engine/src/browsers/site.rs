@@ -21,6 +21,9 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 const HEAD_MAX: usize = 16 << 10;
 const BODY_MAX: usize = 1 << 20;
 
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 /// Maximum number of concurrent connections.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -139,6 +142,8 @@ impl Drop for Site {
 fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
     while !shared.ends.load(Ordering::Acquire) {
         let Ok((stream, _)) = listener.accept() else {
+            // Without file descriptors each attempt fails at once.
+            std::thread::sleep(ACCEPT_PAUSE);
             continue;
         };
         if shared.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {

@@ -161,6 +161,7 @@ impl Keys for ClientConfig {
 
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         let source = self.publish.as_mut().or(self.participate.as_mut());
+        let source = source.or(self.feed.as_mut());
         let file = source.and_then(|source| source.file.as_mut());
         self.tls.ca.as_mut().into_iter().chain(file).collect()
     }

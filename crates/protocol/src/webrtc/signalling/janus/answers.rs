@@ -71,10 +71,11 @@ impl Janus {
                 }
             }
             Kind::SlowLink { uplink, lost } => {
+                // The uplink of Janus is the downlink of the client.
                 let counter = if uplink {
-                    m::SLOW_UPLINKS
-                } else {
                     m::SLOW_DOWNLINKS
+                } else {
+                    m::SLOW_UPLINKS
                 };
                 scope.recorder.add(counter, 1);
                 scope

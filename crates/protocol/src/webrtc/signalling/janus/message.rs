@@ -49,7 +49,7 @@ pub enum Kind {
     },
     /// Many packets were lost recently.
     SlowLink {
-        /// True for the way to Janus.
+        /// True for packets that Janus sends, as seen from Janus (`slow_link` in its plugin.h).
         uplink: bool,
         /// Number of lost packets.
         lost: u64,

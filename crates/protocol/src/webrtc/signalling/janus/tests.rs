@@ -573,6 +573,20 @@ fn timeout_and_hang_up_fail_the_client() {
 }
 
 #[test]
+fn uplink_of_janus_is_the_downlink_of_the_client() {
+    let mut side = Side::in_room(room());
+    for (uplink, lost) in [(true, 5), (true, 6), (false, 7)] {
+        side.hears_json(json!({
+            "janus": "slowlink", "sender": ROOM_HANDLE, "media": "video", "uplink": uplink,
+            "lost": lost,
+        }));
+    }
+    let counters = [m::SLOW_DOWNLINKS, m::SLOW_UPLINKS, m::SLOW_LINK_LOST];
+    let counts = counters.map(|counter| side.recorder.counter(counter));
+    assert_eq!(counts, [2, 1, 18]);
+}
+
+#[test]
 fn trickled_candidates_follow_the_answer() {
     let mut side = Side::new(Settings {
         trickle: true,

@@ -32,8 +32,8 @@ impl Control {
         self.0.kill.store(true, Ordering::Relaxed);
     }
 
-    /// Holds the load plan at its current number of clients, or resumes it if it is held. Takes
-    /// effect within 200 ms, and only while clients are active.
+    /// Holds the load plan at its current number of clients, or resumes it if it is held.
+    /// Noticed within 200 ms, and only while clients are active.
     pub fn hold_or_go_on(&self) {
         self.0.hold.fetch_xor(true, Ordering::Relaxed);
     }

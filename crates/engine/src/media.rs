@@ -43,7 +43,7 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 type Answers = BTreeMap<String, Result<MediaDescription, String>>;
 
 /// Time limit for asking before a run of this duration. It keeps a silent server from delaying a
-/// short run. A description that is missing now does not hinder the run.
+/// short run. The run itself finds out what is missing then.
 pub(crate) fn within(duration: Option<Duration>) -> Duration {
     let allowed = duration.map(|duration| (duration / SHARE_OF_RUN).max(DESCRIBE_AT_LEAST));
     allowed.unwrap_or(DESCRIBE_WITHIN).min(DESCRIBE_WITHIN)

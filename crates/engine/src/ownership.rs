@@ -9,7 +9,8 @@ use sut::{PortOwner, Sut, Transport};
 
 /// Compares the owners of all ports that the scenario's URLs name on this machine with the observed
 /// server. Returns a reason for each port that another process owns. `at_end` also reports ports
-/// that no process owns; at the beginning of a run the server may not listen yet.
+/// that no process owns: set it only while the server runs, and not at the beginning of a run, when
+/// the server may not listen yet.
 pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String> {
     let mut ports = Vec::new();
     for population in &scenario.populations {
@@ -20,8 +21,7 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String>
             .filter_map(|url| endpoint(url, protocol.default_port_of(url)))
             .collect();
         for (host, port) in endpoints {
-            // A server in its own namespace is alone there, so its address cannot be another
-            // process's.
+            // No other machine has the address of a server that is in its own namespace.
             if is_of_the_server(&host, scenario) || is_this_machine(&host) {
                 ports.push((port, protocol.transport));
             }

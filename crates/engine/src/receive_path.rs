@@ -273,7 +273,7 @@ fn needed(ports: u64) -> u64 {
 
 /// Claims at least the needed number of ports for this run. Returns `None` if they are not free.
 fn claim(ports: u64) -> Result<Option<Claim>, EngineError> {
-    // The number per client is an upper bound. If it exceeds the range, all of the range is tried.
+    // `ports` is an upper bound of the need. If it exceeds the range, the whole range is tried.
     let most = Claim::most(&DEFAULT_RANGE);
     let needed = needed(ports).min(most);
     // Twice the number, so that a port rests before another client uses it.

@@ -64,6 +64,7 @@ pub(crate) struct ReceptionOrder {
     pub(crate) ports: Option<Ports>,
     /// Receive buffer of each socket, in bytes.
     pub(crate) receive_buffer: u64,
+    /// Size of the packet ring, in bytes.
     pub(crate) ring: u64,
 }
 
@@ -381,7 +382,8 @@ impl Talk {
         sent.map_err(|error| format!("the connection broke: {error}"))
     }
 
-    /// Returns the next message, or `None` if the read timeout passes first.
+    /// Returns the next message. Reads once if it has none yet; `None` if that takes longer than
+    /// the read timeout, or does not complete a message.
     pub(crate) fn hear<T: for<'a> Deserialize<'a>>(
         &mut self,
         most: usize,

@@ -385,7 +385,7 @@ fn start_server(
         let text = secrets.mask(&in_words(&step));
         progress(&before_it_begins(Phase::Launching(text)));
     };
-    // The paths of the scenario are absolute.
+    // The paths of the scenario are resolved already.
     let started = match apart {
         None => {
             let tell = std::cell::RefCell::new(tell);

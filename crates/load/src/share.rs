@@ -174,7 +174,8 @@ impl Share {
         self.held_from.is_none_or(|from| at <= from).then_some(at)
     }
 
-    /// Time at which [`Share::next_action`] may return an action; `None` if there will be none.
+    /// Time at which [`Share::next_action`] may return an action; `None` if there will be none, or
+    /// none before the plan is resumed.
     pub fn next_due(&self) -> Option<Time> {
         if self.closed {
             return None;

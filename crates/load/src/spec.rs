@@ -71,9 +71,9 @@ pub struct Stage {
     pub over: Duration,
 }
 
-/// Load as written in a scenario: one of `{clients: 240}`, `{clients: 240, ramp: 60s}`, `{clients:
-/// 240, one_every: 2s}`, `{stages: [{clients: 100, over: 30s}, ...]}`, `{arrivals: 5/s,
-/// max_clients: 500}`.
+/// Load as written in a scenario: one of
+/// `{clients: 240}`, `{clients: 240, ramp: 60s}`, `{clients: 240, one_every: 2s}`,
+/// `{stages: [{clients: 100, over: 30s}, ...]}`, `{arrivals: 5/s, max_clients: 500}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadSpec {

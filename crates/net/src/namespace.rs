@@ -69,7 +69,7 @@ impl Namespace {
     /// Inode of the namespace: that of `/proc/PID/ns/net` of each process in it (namespaces(7)).
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub fn inode(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.ino())
     }

@@ -56,7 +56,8 @@ impl Client {
     /// Reads the trusted certificates, once: takes some milliseconds.
     ///
     /// # Errors
-    /// The file cannot be read, or it contains no certificate to trust.
+    /// The file cannot be read, or there is no certificate to trust, in the file or on this
+    /// machine.
     pub fn prepare(&self) -> Result<(), Fault> {
         self.config().map(|_| ())
     }

@@ -76,7 +76,7 @@ impl Behind {
     /// Inode of the network namespace behind the link.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub fn network(&self) -> io::Result<u64> {
         self.inside.inode()
     }

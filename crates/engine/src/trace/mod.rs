@@ -300,7 +300,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The run did not begin.
+        // The thread is still here only if the run did not begin.
         if let Some(thread) = self.thread.take() {
             finish(&self.tracer.records);
             let _ = thread.join();

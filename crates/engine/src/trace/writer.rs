@@ -17,7 +17,8 @@ use super::pcapng::Blocks;
 use super::tracer::{End, Record, Shared, What};
 
 /// Delay of a record before it is written, so that earlier ones can be sorted in: received data is
-/// read later than data sent meanwhile. Longer than a media connection is left unread.
+/// read later than data sent meanwhile. A media connection may stay unread longer (`READ_INTERVAL`
+/// of the worker); its packets may then follow later ones.
 const ORDER_WITHIN: Duration = Duration::from_millis(300);
 
 /// Maximum time until sorted records are in the file.

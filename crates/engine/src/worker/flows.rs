@@ -114,7 +114,8 @@ impl Sending {
         }
     }
 
-    /// Disables joining of datagrams (`UDP_SEGMENT`). Has an effect only before the first flow.
+    /// Sets whether datagrams are sent without joining (`UDP_SEGMENT`). Has an effect only before
+    /// the first flow.
     pub(super) fn send_apart(&mut self, apart: bool) {
         self.how.apart = apart;
     }

@@ -1,9 +1,9 @@
 //! A worker: one thread that owns its sessions, their sockets, timers and measurements.
 //!
-//! The worker is a single poll loop. The loop never blocks outside its poll, takes no lock and
-//! shares no state. Commands of other threads arrive as a [`Command`]; results leave as a
-//! [`WorkerReport`]. The loop is the same for clients and for a reference server: both are
-//! [`Session`]s.
+//! The worker is a single poll loop. The loop never blocks outside its poll, unless the queue of
+//! reports is full, and shares no state except with its pacer. Commands of other threads arrive as
+//! a [`Command`]; results leave as a [`WorkerReport`]. The loop is the same for clients and for a
+//! reference server: both are [`Session`]s.
 //!
 //! A worker consists of parts. Each part owns its state, takes anything else it needs as arguments,
 //! and returns its results; no part knows the worker. The parts are connected in [`wiring`]. This

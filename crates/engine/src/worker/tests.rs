@@ -400,7 +400,7 @@ fn an_end_that_comes_with_the_last_bytes_is_seen() {
                 cx.out.push_back(tcp(to, PATIENCE));
             }
             Input::Opened { .. } => *deadline = Some(cx.now),
-            // Both are there before the session is called again.
+            // The bytes and the end are both there before the worker reads again.
             Input::Deadline => {
                 *deadline = None;
                 let (mut stream, _) = listening

@@ -164,7 +164,7 @@ impl Program {
         }
     }
 
-    /// Keeps a random share of packets whole.
+    /// Captures a random share of datagrams whole.
     fn keep_sample(&mut self, wanted: &FilterRule) {
         if let Some(bits) = wanted.whole_sample {
             self.load(libc::BPF_W, RANDOM);
@@ -235,7 +235,7 @@ pub(super) struct FilterRule {
     pub(super) snapshot: u32,
     /// UDP datagrams are captured whole if any of these bits is set in their first payload byte.
     pub(super) whole_if: u8,
-    /// Share of UDP datagrams that are kept whole: one in 2 to the power of this, at random.
+    /// Share of UDP datagrams that are captured whole: one in 2 to the power of this, at random.
     pub(super) whole_sample: Option<u8>,
     /// UDP datagrams of which only the first bytes of the payload are captured.
     pub(super) brief: Option<Brief>,
@@ -668,7 +668,7 @@ mod tests {
     }
 
     #[test]
-    fn sample_of_datagrams_is_kept_whole() {
+    fn sample_of_datagrams_is_captured_whole() {
         for (brief, less) in [
             (None, 164),
             (

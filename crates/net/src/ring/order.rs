@@ -2,9 +2,9 @@
 //! after the other: the state of a stream has left the processor's caches when its next packet
 //! arrives, and fetching it costs more than counting a packet.
 //!
-//! Packets of one port keep their order of arrival. If there is a fragment among them that does not
-//! contain its port, all packets keep their order of arrival, so that a fragmented datagram never
-//! overtakes another one of its stream.
+//! Packets of one port keep their order of arrival. If a short check does not find the port of one
+//! packet (a fragment, or one with IPv6 extension headers), all packets keep their order of
+//! arrival, so that a fragmented datagram never overtakes another one of its stream.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Deref, RangeInclusive};

@@ -22,8 +22,8 @@ const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
-/// Maximum number of extension headers. Packets with more are malformed: RFC 8200, 4.1 defines
-/// seven.
+/// Maximum number of headers after the IPv6 header, that of UDP or TCP included. Packets with more
+/// are malformed: RFC 8200, 4.1 defines seven extension headers.
 const EXTENSIONS_MAX: usize = 8;
 
 /// Result of parsing a packet.
@@ -223,7 +223,7 @@ impl<'a> V4<'a> {
 }
 
 /// Returns the datagram of an IPv4 packet that is not a fragment, as nearly all are. It is what
-/// [`Packet::read`] returns, found sooner. `None` has no meaning.
+/// [`Packet::read`] returns, found sooner. `None` implies nothing about the packet.
 #[inline(always)]
 pub(super) fn whole_udp_v4<'a>(frame: &Frame<'a>) -> Option<Udp<'a>> {
     if frame.packet.first()? >> 4 != 4 {

@@ -28,8 +28,8 @@ pub(super) struct FrameReader {
 
 /// Parses arbitrary bytes as the ring would, and checks the results: for fuzzing. The first byte
 /// holds flags. If bit 0 is clear, the rest is a block; if it is set, the rest is packets, each
-/// after 6 bytes with its length and the kernel's metadata. If bit 1 is set, the ports are 2048,
-/// else all. If bit 2 is set, little is wanted of most datagrams.
+/// after 6 bytes with its length and the kernel's metadata. If bit 1 is set, the ring is for
+/// 2048 ports, else for all. If bit 2 is set, little is wanted of most datagrams.
 ///
 /// # Panics
 /// If a result is impossible for this input.

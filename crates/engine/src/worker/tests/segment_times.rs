@@ -191,7 +191,7 @@ fn segments_keep_exact_times_with_periodic_reads() {
             (true, Some(Closed::End))
         );
         // 600 ms, with a read every 400. Until the ring has delivered the beginning of the media,
-        // the connection is read on readiness, which on a busy machine takes long.
+        // the connection is read on readiness, which on a busy machine causes many reads.
         if !disturbed(&sent) && heard.reads < COUNT / 4 {
             break (heard, sent);
         }

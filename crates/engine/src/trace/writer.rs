@@ -17,9 +17,9 @@ use super::pcapng::Blocks;
 use super::tracer::{End, Record, Shared, What};
 
 /// Delay of a record before it is written, so that earlier ones can be sorted in: received data is
-/// read later than data sent meanwhile. A media connection may stay unread longer (`READ_INTERVAL`
-/// of the worker); its packets may then follow later ones.
-const ORDER_WITHIN: Duration = Duration::from_millis(300);
+/// read later than data sent meanwhile. Longer than a media connection stays unread
+/// (`READ_INTERVAL` of the worker, 400 ms).
+const ORDER_WITHIN: Duration = Duration::from_millis(600);
 
 /// Maximum time until sorted records are in the file.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);

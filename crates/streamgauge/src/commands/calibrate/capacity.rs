@@ -1,5 +1,6 @@
-//! How much this machine can stand for by one receive path: more clients each second, until the
-//! tester is no longer true or no longer fit, or the reference server beside it can do no more.
+//! Measures the capacity of this machine for one receive path: more clients each second, until the
+//! tester is no longer accurate or healthy, or the reference server on the same machine cannot keep
+//! up.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -19,39 +20,40 @@ use crate::args::Way;
 use crate::commands::demo::{free_port, reference_server};
 use crate::exit::Failure;
 
-/// What each client plays, in bit/s: some 100 packets a second.
+/// Bit rate of each client's media in bit/s: about 100 packets a second.
 pub(super) const CLIENT_RATE: f64 = 1e6;
 const CLIENT_RATE_TEXT: &str = "1Mbps";
-/// Clients in the first second, and by how much there are more in each that follows.
+/// Clients in the first second, and the factor by which they grow each second after it.
 pub(super) const FIRST: u64 = 50;
 const GROWTH: f64 = 1.5;
-/// Seconds after which it ends at the latest.
+/// Maximum duration in seconds.
 const SECONDS: u32 = 10;
 const SECONDS_QUICK: u32 = 7;
-/// Clients whose every packet is logged by a server of its own that has nothing else to do: by them
-/// the tester's errors are known at each moment.
+/// Clients of a separate, otherwise idle server that logs every packet. They show the errors of the
+/// tester at each moment.
 const PROBES: u32 = 5;
-/// Descriptors that one client takes at most: two ports and a connection.
+/// Maximum number of descriptors per client: two ports and a connection.
 const FILES_A_CLIENT: u64 = 3;
-/// Descriptors for all else.
+/// Descriptors for everything else.
 const FILES_BESIDE: u64 = 200;
-/// Less than this share of what the playing clients are due, and the server has fallen behind.
+/// The server has fallen behind if it sends less than this share of the media due to the playing
+/// clients.
 const SHORT: f64 = 0.97;
-/// After so many seconds in a row in which the tester was not fit nothing more is to be learnt.
+/// The trial stops after this many consecutive seconds in which the tester was unhealthy.
 const UNFIT_MAX: u32 = 2;
 
-/// What was the limit.
+/// The limiting factor of the capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// The tester: for this reason.
+    /// The tester, for this reason.
     Tester(String),
-    /// The reference server on the same machine: for this reason. The tester could have done more.
+    /// The reference server on the same machine, for this reason. The tester could have done more.
     Server(String),
-    /// Nothing, up to the most that was tried.
+    /// No limit up to the highest load that was tried.
     None,
 }
 
-/// What one second carried.
+/// Load of one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Carried {
     pub(super) clients: f64,
@@ -59,25 +61,24 @@ pub(super) struct Carried {
     pub(super) bits: f64,
 }
 
-/// How much this machine can stand for.
+/// Capacity of this machine.
 #[derive(Clone, Debug)]
 pub(super) struct Capacity {
-    /// The last second in which all was well.
+    /// Load of the last good second.
     pub(super) carried: Carried,
-    /// Why not more.
     pub(super) limit: Limit,
 }
 
-/// How one second went.
+/// Result of one second.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Second {
     carried: Carried,
-    /// What was wrong with the tester, and with the server.
+    /// Faults of the tester and of the server.
     tester: Option<String>,
     server: Option<String>,
 }
 
-/// Finds it out.
+/// Runs the trial.
 pub(super) fn capacity(
     way: Way,
     quick: bool,
@@ -126,13 +127,13 @@ fn text(way: Way, port: u16, probe: u16, seconds: u32, files: Option<u64>) -> St
     for second in 0..seconds {
         let clients = (FIRST as f64 * GROWTH.powi(second as i32)) as u64;
         let clients = clients.min(most);
-        // A string takes whatever is written.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "        - {{ clients: {clients}, over: 1s }}");
     }
     text
 }
 
-/// How each second went, the first left out: there the probes begin.
+/// Returns the result of each second. The first is left out, as the probes start in it.
 fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec<Second>, Failure> {
     let began = began(reader)?;
     let clients = clients_of(reader, load, began)?;
@@ -149,7 +150,7 @@ fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec
         let window = window.map_err(Failure::bad)?;
         let start = window.start.as_secs_f64();
         let span = start..start + window.seconds;
-        // The last one is that in which all was ended.
+        // The last, shorter window is the one in which the run was stopped.
         if window.index == 0 || window.seconds < 0.999 {
             continue;
         }
@@ -184,7 +185,7 @@ fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec
         let cpu = totals("server", server).map_or(0.0, |server| value(&server, "cpu"));
         let behind = if expected - received > overflow {
             let lost = plural(expected - received - overflow, "packet", "packets");
-            Some(format!("{lost} did not leave it or were lost on their way"))
+            Some(format!("{lost} were not sent or were lost on their way"))
         } else if bits < due * SHORT {
             Some(format!(
                 "it sent {} of the {} that were due, with {}",
@@ -204,8 +205,9 @@ fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec
     Ok(seconds)
 }
 
-/// The last second before the first that was not well, and why that one was not. One that the next
-/// takes back was a hiccup of the machine: more clients went well.
+/// Returns the last good second before the first bad one, and the fault in the bad one. A bad
+/// second before a good one is ignored as a hiccup of the machine: the good one carried more
+/// clients.
 fn conclude(seconds: &[Second]) -> Capacity {
     let is_bad = |second: &Second| second.tester.is_some() || second.server.is_some();
     let bad = (0..seconds.len())
@@ -237,7 +239,7 @@ fn unfit(own: &Totals, bounds: &HealthBounds, overflow: f64) -> Option<String> {
         ))
     } else if cpu > bounds.worker_cpu {
         Some(format!(
-            "its busiest worker took {}",
+            "its busiest worker used {}",
             figure(measure::Unit::Cores, cpu)
         ))
     } else if lag > bounds.lag_p99.as_secs_f64() {
@@ -267,11 +269,11 @@ fn jitter_off(probe: &Totals, probes: &[Served], span: Range<f64>) -> Option<Str
     })
 }
 
-/// What is known of a client of the load. Times are seconds of the run.
+/// A client of the load. Times are seconds since the start of the run.
 struct Client {
     first_media: f64,
     ended: f64,
-    /// When its first packet left the server.
+    /// Time at which its first packet left the server.
     left: Option<f64>,
 }
 
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hiccup_is_not_the_end() {
+    fn a_bad_second_before_a_good_one_is_ignored() {
         let good = |clients| second(clients, None, None);
         let bad = |clients| second(clients, Some("late"), None);
         let capacity = conclude(&[good(50.0), bad(75.0), good(112.0)]);
@@ -363,13 +365,13 @@ mod tests {
     }
 
     #[test]
-    fn where_both_were_at_their_end_the_tester_is_not_excused() {
+    fn tester_is_the_limit_if_the_server_is_slow_as_well() {
         let capacity = conclude(&[second(50.0, Some("late"), Some("slow"))]);
         assert_eq!(capacity.limit, Limit::Tester("late".to_owned()));
     }
 
     #[test]
-    fn what_is_due_is_what_clients_play() {
+    fn media_is_due_only_to_playing_clients() {
         let client = Client {
             first_media: 2.25,
             ended: f64::INFINITY,
@@ -381,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_takes_no_more_clients_than_there_are_descriptors_for() {
+    fn descriptor_limit_bounds_the_number_of_clients() {
         let text = text(Way::Tcp, 1, 2, SECONDS, Some(FILES_BESIDE + 300));
         assert!(text.contains("clients: 100, over: 1s"), "{text}");
         assert!(!text.contains("clients: 112"), "{text}");

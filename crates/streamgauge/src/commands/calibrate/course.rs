@@ -1,4 +1,4 @@
-//! What is calibrated: a protocol, how its media is received, and over what.
+//! Cases of `calibrate`: a protocol, the path by which its media is received, and the network.
 
 use protocol::calibration::Trial;
 use protocol::descriptor::Transport;
@@ -6,17 +6,17 @@ use protocol::registry::{PROTOCOLS, Protocol, RTSP_PROTOCOL};
 
 use crate::args::Way;
 
-/// A protocol by one way.
+/// A protocol on one receive path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Course {
     pub(super) protocol: &'static Protocol,
     pub(super) way: Way,
-    /// Whether it is over an emulated link, and not over the loopback interface.
+    /// True if over an emulated link, false if over the loopback interface.
     pub(super) linked: bool,
 }
 
 impl Course {
-    /// All there are: RTSP, whose server logs every packet, and what protocols declare.
+    /// Returns all cases: RTSP, whose server logs every packet, and those that protocols declare.
     pub(super) fn all() -> Vec<Course> {
         let rtsp = Way::ALL.into_iter().map(|way| Course {
             protocol: &RTSP_PROTOCOL,
@@ -25,7 +25,7 @@ impl Course {
         });
         let declared = PROTOCOLS.iter().flat_map(|&protocol| {
             let ways: &[(Way, bool)] = match (protocol.datagrams, protocol.transport) {
-                // Its media can come by the ring.
+                // Media of this protocol can come from the packet ring.
                 (Some(_), _) => &[
                     (Way::Ring, false),
                     (Way::Sockets, false),
@@ -44,18 +44,18 @@ impl Course {
         rtsp.chain(declared).collect()
     }
 
-    /// Whether the truth is a log of every packet.
+    /// True if the reference server logs every packet.
     pub(super) fn logs_packets(self) -> bool {
         self.protocol.name == RTSP_PROTOCOL.name
     }
 
-    /// The trials that its protocol declares.
+    /// Returns the trials that the protocol declares for this network.
     pub(super) fn declared(self) -> impl Iterator<Item = &'static Trial> {
         let trials = self.protocol.trials.iter();
         trials.filter(move |trial| trial.link.is_some() == self.linked)
     }
 
-    /// As people read it.
+    /// Title for people.
     pub(super) fn title(self) -> String {
         let name = self.protocol.name;
         match (self.protocol.datagrams.is_some(), self.linked) {
@@ -68,10 +68,9 @@ impl Course {
 }
 
 impl Way {
-    /// All there are.
     const ALL: [Way; 3] = [Way::Ring, Way::Sockets, Way::Tcp];
 
-    /// As it is written in JSON.
+    /// Name in JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Way::Ring => "udp_ring",
@@ -80,7 +79,7 @@ impl Way {
         }
     }
 
-    /// As people read it.
+    /// Title for people.
     fn title(self) -> &'static str {
         match self {
             Way::Ring => "UDP, read from packet rings",
@@ -89,7 +88,7 @@ impl Way {
         }
     }
 
-    /// The `transport` of a population that is received in this way.
+    /// Returns the `transport` of a population on this receive path.
     pub(super) fn transport(self) -> &'static str {
         match self {
             Way::Ring | Way::Sockets => "udp",
@@ -97,7 +96,7 @@ impl Way {
         }
     }
 
-    /// What has to be set of a scenario, so that it is received in this way.
+    /// Returns the setting of a scenario that selects this receive path.
     pub(super) fn set(self) -> Option<&'static str> {
         match self {
             Way::Ring => Some("tester.receive=ring"),

@@ -1,5 +1,5 @@
-//! The trials that protocols declare: clients against their reference servers, and every figure
-//! held against what those say they did.
+//! Trials that protocols declare: clients against the reference servers of these protocols. Every
+//! figure is compared with what the servers report.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use super::trial::{BEGIN_EVERY, Reference, Trial, Trouble, began, play, reasons,
 use crate::commands::demo::{free_port, reference_server};
 use crate::exit::Failure;
 
-/// By how much the delay that a link planned for a packet may be off: the rounding of its clock.
+/// Permitted error of the delay that a link planned for a packet: the rounding of its clock.
 const PLANNED: Tolerance = Tolerance::Absolute(10e-6);
 
-/// What all trials of a course have in common.
+/// Common settings of all trials of a case.
 pub(super) struct Setting<'a> {
     pub(super) course: Course,
     /// Length of the media.
     pub(super) length: Duration,
-    /// Where files are put.
+    /// Folder for temporary files.
     pub(super) folder: &'a Path,
-    /// What the user set of the tester.
+    /// Settings of the tester that the user gave.
     pub(super) set: &'a [String],
 }
 
 impl Setting<'_> {
-    /// Runs the trials of a course: without a link all at once, else one after the other.
+    /// Runs the trials of a case: all at once over loopback, one after the other over links.
     pub(super) fn trial(
         &self,
         control: &Control,
@@ -105,7 +105,7 @@ impl Setting<'_> {
     ) -> Result<Trial, Trouble> {
         let protocol = self.course.protocol;
         let Some(link) = trial.link else {
-            return Err(Failure::bad("a trial without a link is none over one").into());
+            return Err(Failure::bad("a trial over a link declares no link").into());
         };
         let port = free_port(protocol.transport)?;
         let served = self.folder.join("linked.served");
@@ -121,7 +121,7 @@ impl Setting<'_> {
             json!(trial.thresholds),
             link.up,
             link.down,
-            // JSON is a part of what scenarios are written in.
+            // JSON is a subset of YAML, in which scenarios are written.
             json!(command),
             json!(ready),
             self.populations(trial, &format!("{{server}}:{port}")),
@@ -153,7 +153,7 @@ impl Setting<'_> {
         play(&scenario, self.folder, control, progress)
     }
 
-    /// The flags of a trial's server, whose report goes to that file.
+    /// Returns the flags of a trial's server, which writes its report to `report`.
     fn flags(&self, trial: &Declared, report: &Path) -> Result<Vec<String>, Failure> {
         let own = trial.server.iter().map(|flag| self.filled(flag));
         let mut flags: Vec<String> = own.collect();
@@ -161,7 +161,7 @@ impl Setting<'_> {
         Ok(flags)
     }
 
-    /// The populations of a trial whose server is at that address, as a scenario has them.
+    /// Returns the populations of a trial as text of a scenario. Its server is at `address`.
     fn populations(&self, trial: &Declared, address: &str) -> String {
         let population = |clients: &TrialClients| {
             let mut text = format!(
@@ -185,7 +185,7 @@ impl Setting<'_> {
     }
 }
 
-/// What is known when a run is over, of a server that wrote that report.
+/// Collects the evidence after a run whose server wrote its report to `served`.
 fn evidence(reader: &Reader, report: &Report, served: &Path) -> Result<Evidence, Failure> {
     let unreadable = |error: &dyn std::fmt::Display| {
         let path = served.display();
@@ -213,8 +213,8 @@ fn evidence(reader: &Reader, report: &Report, served: &Path) -> Result<Evidence,
     })
 }
 
-/// Holds a direction of a link against what was asked of it; gives what its delay is, and how late
-/// it was itself.
+/// Compares a direction of a link with its settings. Returns its delay, with its mean lateness as
+/// the uncertainty.
 fn compare_link(name: &'static str, millis: u32, seen: &Metrics, rows: &mut Vec<Row>) -> Known {
     let asked = f64::from(millis) / 1e3;
     let mut row = |metric: &str, unit, truth, measured, tolerance| {
@@ -239,7 +239,7 @@ fn compare_link(name: &'static str, millis: u32, seen: &Metrics, rows: &mut Vec<
     }
 }
 
-/// Holds what the clients of a trial measured against what is known.
+/// Compares what the clients of a trial measured with what is known.
 fn compare(
     trial: &Declared,
     evidence: &Evidence,
@@ -258,7 +258,7 @@ fn compare(
                 .find(check.metric)
                 .map_or(Unit::Count, |metric| metric.unit),
         };
-        // What cannot be told is no figure, with which nothing agrees.
+        // An unknown truth is NaN: no measured value agrees with it.
         let truth = check.truth.of(evidence).unwrap_or(Known::exactly(f64::NAN));
         rows.push(Row {
             streams: check.clients,

@@ -1,28 +1,28 @@
-//! What is measured against what is true: errors, tolerances, and whether they are kept.
+//! Compares measured figures with true ones: errors, tolerances and judgements.
 
 use measure::Unit;
 pub(super) use protocol::calibration::{DELAY as STARTUP, Known, Tolerance};
 
-/// Counts: exact.
+/// Counts must be exact.
 pub(super) const COUNT: Tolerance = Tolerance::Exact;
 /// The mean of the interarrival jitter: 2 %, or 20 µs.
 pub(super) const JITTER: Tolerance = Tolerance::ShareOr(0.02, 20e-6);
 /// Bit rates: 0.1 %.
 pub(super) const BIT_RATE: Tolerance = Tolerance::ShareOr(0.001, 0.0);
 
-/// What becomes of a figure.
+/// Result of comparing a figure with its true value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     /// Within its tolerance.
     Ok,
-    /// Not within it.
+    /// Outside its tolerance.
     Off,
-    /// The true value is not known well enough to tell.
+    /// The true value is not known precisely enough.
     Unknown,
 }
 
 impl Judgement {
-    /// As it is written in JSON.
+    /// Name in JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Judgement::Ok => "ok",
@@ -32,30 +32,29 @@ impl Judgement {
     }
 }
 
-/// One figure, judged.
+/// A figure, its true value and its tolerance.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
-    /// Whose.
+    /// Group of streams, population or direction of a link that the figure is about.
     pub(super) streams: &'static str,
-    /// Which, as `streamgauge metrics` names it, and which figure of it.
+    /// Name as in `streamgauge metrics`, with the statistic.
     pub(super) metric: String,
-    /// What it is counted in.
     pub(super) unit: Unit,
-    /// What is true.
+    /// True value.
     pub(super) truth: Known,
-    /// What was measured; `None` where nothing was.
+    /// Measured value. `None` if nothing was measured.
     pub(super) measured: Option<f64>,
-    /// By how much it may be off.
+    /// Permitted error.
     pub(super) tolerance: Tolerance,
 }
 
 impl Row {
-    /// By how much it is off.
+    /// Returns the measured minus the true value. `None` if nothing was measured.
     pub(super) fn error(&self) -> Option<f64> {
         self.measured.map(|measured| measured - self.truth.value)
     }
 
-    /// How that is to be judged. What was not measured is off.
+    /// Judges the error. A figure that was not measured is `Off`.
     pub(super) fn judge(&self) -> Judgement {
         let Some(error) = self.error().map(f64::abs) else {
             return Judgement::Off;
@@ -66,13 +65,13 @@ impl Row {
         } else if error <= most + self.truth.unsure {
             Judgement::Unknown
         } else {
-            // A figure that is no number is off too.
+            // NaN is off too.
             Judgement::Off
         }
     }
 }
 
-/// What becomes of many: off where one is, else unknown where one is.
+/// Returns the worst judgement: `Off` before `Unknown` before `Ok`.
 pub(super) fn worst<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Judgement {
     let mut worst = Judgement::Ok;
     for judgement in rows.into_iter().map(Row::judge) {
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerances_are_those_that_are_stated() {
+    fn stated_tolerances_are_applied() {
         for (tolerance, truth, good, bad) in [
             // 20 µs below 1 ms, 2 % above.
             (JITTER, 0.5e-3, 0.519e-3, 0.521e-3),
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_found_guilty_on_a_truth_that_is_not_known() {
+    fn error_within_the_uncertainty_of_truth_is_unknown() {
         let mut row = row(1e-3, Some(1.03e-3), JITTER);
         row.truth.unsure = 15e-6;
         assert_eq!(row.judge(), Judgement::Unknown);
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_off_outweighs_all() {
+    fn off_outweighs_unknown_and_ok() {
         let good = row(1.0, Some(1.0), COUNT);
         let bad = row(1.0, Some(2.0), COUNT);
         let mut unknown = bad.clone();

@@ -1,4 +1,4 @@
-//! `streamgauge calibrate`: proves on this machine that what is measured is true.
+//! `streamgauge calibrate`: checks on this machine that measured figures are right.
 
 mod capacity;
 mod course;
@@ -29,26 +29,27 @@ use trial::{Trial, Trouble};
 
 /// Length of the media of a trial.
 const LENGTH: Duration = Duration::from_secs(4);
-/// The same, in a hurry.
+/// Length of the media of a trial with `--quick`.
 const LENGTH_QUICK: Duration = Duration::from_secs(3);
 
-/// What was found of one course.
+/// Results of one case.
 struct Found {
     course: Course,
     trial: Trial,
-    /// How much it carries; `None` where nobody asked, or where its figures are not true anyway.
+    /// Load that the machine can measure. `None` if it was skipped or if the figures are wrong
+    /// anyway.
     capacity: Option<Capacity>,
 }
 
-/// What was found in all.
+/// Results of all cases.
 struct Outcome {
     found: Vec<Found>,
-    /// Courses that this process cannot have, and why.
+    /// Cases that are not available to this process, and why.
     missing: Vec<(Course, String)>,
 }
 
 impl Outcome {
-    /// Whether there is anything, and all of it true.
+    /// Returns `true` if there are results, and all figures are right.
     fn passed(&self) -> bool {
         let mut judgements = self.found.iter().map(|found| found.trial.judge());
         !self.found.is_empty() && judgements.all(|judgement| judgement == Judgement::Ok)
@@ -105,8 +106,8 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
             })
         };
         let mut trial = match once() {
-            // A path that was asked for by name and cannot be had is an error; else it is only
-            // said.
+            // A requested receive path that is not available is an error. If none was requested, it
+            // is only reported.
             Err(Trouble::NoPath(why)) if arguments.path.is_empty() => {
                 outcome.missing.push((course, why));
                 continue;
@@ -118,7 +119,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
             other => other?,
         };
         if trial.was_disturbed() {
-            // Something else took the processor meanwhile. That happens; once more.
+            // Another process used the processor during the trial. That happens: repeat it once.
             trial = once()?;
         }
         let skips = arguments.skip_capacity || !course.logs_packets();
@@ -152,7 +153,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
     })
 }
 
-/// The courses that were asked for: all where none was.
+/// Returns the requested cases: all if none was requested.
 fn wanted(arguments: &args::Calibrate) -> Result<Vec<Course>, Failure> {
     let mut courses = Course::all();
     for name in &arguments.protocol {
@@ -161,7 +162,7 @@ fn wanted(arguments: &args::Calibrate) -> Result<Vec<Course>, Failure> {
             known.dedup();
             let known = known.join(", ");
             return Err(Failure::bad(format_args!(
-                "--protocol {name}: what can be calibrated is {known}"
+                "--protocol {name}: only {known} can be calibrated"
             )));
         }
     }
@@ -172,12 +173,14 @@ fn wanted(arguments: &args::Calibrate) -> Result<Vec<Course>, Failure> {
             && (arguments.path.is_empty() || arguments.path.contains(way))
     });
     match courses.is_empty() {
-        true => Err(Failure::bad("no --protocol is received by that --path")),
+        true => Err(Failure::bad(
+            "no given --protocol is received by a given --path",
+        )),
         false => Ok(courses),
     }
 }
 
-/// Does something that Ctrl-C ends.
+/// Runs something that Ctrl-C stops.
 fn stoppable<T>(run: impl FnOnce(&Control) -> Result<T, Trouble>) -> Result<T, Trouble> {
     let control = Control::new();
     let watch = Watch::start(control.clone())
@@ -186,7 +189,7 @@ fn stoppable<T>(run: impl FnOnce(&Control) -> Result<T, Trouble>) -> Result<T, T
     if watch.any() {
         return Err(Trouble::Failure(Failure {
             exit: Exit::Stopped,
-            message: Message::Plain("stopped before it was done".to_owned()),
+            message: Message::Plain("stopped before calibration was complete".to_owned()),
         }));
     }
     done

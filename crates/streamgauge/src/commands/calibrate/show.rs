@@ -1,4 +1,4 @@
-//! What calibrating found: tables for people, JSON for programs.
+//! Results of `calibrate`: tables for people, JSON for programs.
 
 use measure::Unit;
 use report::human::{count, figure, plural};
@@ -13,7 +13,8 @@ use crate::console::Console;
 use crate::exit::Failure;
 use crate::output::Output;
 
-/// Writes the JSON where it was asked for, and the tables unless standard output is taken.
+/// Writes the JSON if requested, and the tables: to standard error if the JSON goes to standard
+/// output.
 pub(super) fn show(
     outcome: &Outcome,
     json: Option<Output>,
@@ -38,7 +39,7 @@ pub(super) fn show(
     written
 }
 
-/// A table for each receive path, and the conclusion.
+/// Returns a table for each case, and the conclusion.
 fn text(outcome: &Outcome, everything: bool, paint: Paint) -> String {
     let all = &outcome.found;
     let mut text = String::new();
@@ -47,7 +48,10 @@ fn text(outcome: &Outcome, everything: bool, paint: Paint) -> String {
         text.push('\n');
         text.push_str(&table(&found.trial.rows, everything, paint));
         for reason in &found.trial.reasons {
-            text.push_str(&format!("  {} {reason}\n", paint.bad("the run itself:")));
+            text.push_str(&format!(
+                "  {} {reason}\n",
+                paint.bad("the run is not to be trusted:")
+            ));
         }
         if let Some(capacity) = &found.capacity {
             text.push_str(&carries(capacity));
@@ -72,16 +76,16 @@ fn text(outcome: &Outcome, everything: bool, paint: Paint) -> String {
         ))
     } else if unknown > 0 {
         paint.doubtful(&format!(
-            "not known: the reference server was interrupted while it sent, so that {unknown} of {rows} \
-             true values are not known well enough; try again when this machine has less to do"
+            "not known: the reference server was interrupted while it sent, so {unknown} of {rows} true values are \
+             not known precisely enough; try again when this machine is less busy"
         ))
     } else {
-        paint.bad("NOT TRUE: the tester was not fit while it was calibrated")
+        paint.bad("NOT TRUE: the tester was unhealthy during calibration")
     });
     text
 }
 
-/// How much a receive path carries, in two lines.
+/// Returns the capacity of a receive path, in two lines.
 fn carries(capacity: &Capacity) -> String {
     let Carried {
         clients,
@@ -93,17 +97,17 @@ fn carries(capacity: &Capacity) -> String {
         Limit::Server(_) | Limit::None => "at least ",
     };
     let why = match &capacity.limit {
-        Limit::Tester(reason) => format!("the tester was at its end: {reason}"),
+        Limit::Tester(reason) => format!("the tester was at its limit: {reason}"),
         Limit::Server(reason) => format!(
-            "the reference server, which shares this machine, was at its end before the tester: {reason}"
+            "the reference server, which shares this machine, reached its limit before the tester: {reason}"
         ),
-        Limit::None => "more was not tried".to_owned(),
+        Limit::None => "no higher load was tried".to_owned(),
     };
     if clients == 0.0 {
-        return format!("  this machine stands for fewer than {FIRST} clients: {why}\n");
+        return format!("  this machine can measure fewer than {FIRST} clients: {why}\n");
     }
     format!(
-        "  this machine stands for {at_least}{} of {} each: {} packets/s, {};\n  then {why}\n",
+        "  this machine can measure {at_least}{} of {} each: {} packets/s, {};\n  then {why}\n",
         plural(clients, "client", "clients"),
         figure(Unit::BitsPerSecond, CLIENT_RATE),
         count(packets.round()),
@@ -121,7 +125,7 @@ const HEADINGS: [&str; 6] = [
 ];
 
 fn table(rows: &[Row], everything: bool, paint: Paint) -> String {
-    // What did not happen and was not seen takes a line of its own only where one asks for it.
+    // Figures that are correctly 0 get a line of their own only with `--verbose`.
     let nothing = |row: &&Row| row.judge() == Judgement::Ok && row.measured == Some(0.0);
     let left_out = rows.iter().filter(nothing).count();
     let rows: Vec<&Row> = if everything {
@@ -171,7 +175,7 @@ fn table(rows: &[Row], everything: bool, paint: Paint) -> String {
     let line = |cells: [&str; 6]| {
         let mut line = String::from(" ");
         for (index, (cell, width)) in cells.iter().zip(widths).enumerate() {
-            // Names to the left, figures to the right.
+            // Names are aligned to the left, figures to the right.
             line.push_str(&if index < 2 {
                 format!(" {cell:<width$}")
             } else {
@@ -198,14 +202,13 @@ fn table(rows: &[Row], everything: bool, paint: Paint) -> String {
         text.push('\n');
     }
     if !everything && left_out > 0 {
-        let line =
-            format!("  and {left_out} that are 0, as they should be (--verbose shows them)\n");
+        let line = format!("  and {left_out} that are correctly 0 (--verbose shows them)\n");
         text.push_str(&paint.faint(&line));
     }
     text
 }
 
-/// A figure with as many digits as its tolerance asks for: errors must be seen.
+/// Formats a figure with as many digits as its tolerance needs, so that errors are visible.
 fn exact(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Seconds => format!("{:.3} ms", value * 1e3),

@@ -1,5 +1,5 @@
-//! One trial: reference servers with known faults, clients against them by one receive path, and
-//! every figure held against what is true.
+//! A trial: reference servers with known faults, clients on one receive path, and every figure
+//! compared with the truth.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,31 +20,31 @@ use crate::commands::demo::{free_port, reference_server};
 use crate::commands::run::overrides;
 use crate::exit::Failure;
 
-/// How far apart the clients of a group begin.
+/// Interval between the starts of a group's clients.
 pub(super) const BEGIN_EVERY: Duration = Duration::from_millis(25);
 
-/// Alike streams of one server.
+/// Similar streams of one server.
 struct Group {
     name: &'static str,
     clients: u32,
-    /// What the server is started with.
+    /// Flags of the server.
     server: &'static [&'static str],
-    /// Which of its figures are held against the truth, beside the counts.
+    /// Timing figures that are compared with the truth, in addition to the counts.
     timed: Timed,
 }
 
-/// Which figures of time are compared.
+/// Timing figures to compare.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Timed {
-    /// None: with packets out of order times say little.
+    /// No figures, because times say little about packets out of order.
     No,
     /// Jitter and start-up delay.
     Delays,
-    /// These, and the bit rate.
+    /// Jitter, start-up delay and bit rate.
     All,
 }
 
-/// Faults of one kind to a server, so that the truth of each is simple.
+/// Each server injects one kind of fault, so that the truth of each is simple.
 const GROUPS: [Group; 3] = [
     Group {
         name: "steady",
@@ -83,7 +83,7 @@ const GROUPS: [Group; 3] = [
             "duplicate=2%",
             "--fault",
             "reorder=2%x3",
-            // After it what is late comes at once: a burst for every buffer on the way.
+            // After the stall, late packets leave at once: a burst for every buffer on the way.
             "--fault",
             "stall=1s+300ms",
         ],
@@ -91,14 +91,14 @@ const GROUPS: [Group; 3] = [
     },
 ];
 
-/// Why there is no trial.
+/// Reason why a trial could not be run.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// This process cannot have the receive path, for this reason.
+    /// The receive path is not available to this process, for this reason.
     NoPath(String),
-    /// It cannot make a link, for this reason.
+    /// This process cannot create a link, for this reason.
     NoLink(String),
-    /// Something else.
+    /// Any other failure.
     Failure(Failure),
 }
 
@@ -118,20 +118,20 @@ impl From<Trouble> for Failure {
     }
 }
 
-/// What a trial came to.
+/// Results of a trial.
 #[derive(Default)]
 pub(super) struct Trial {
-    /// The receive path, as the run's report names it; `None` where it names none.
+    /// Receive path as the run's report names it. `None` if it names none.
     pub(super) receive_path: Option<String>,
-    /// Every figure that was compared.
+    /// Every compared figure.
     pub(super) rows: Vec<Row>,
-    /// Why the run itself is not to be trusted: the tester's own health, or clients that failed.
+    /// Reasons not to trust the run itself: the tester's health, or clients that failed.
     pub(super) reasons: Vec<String>,
 }
 
 impl Trial {
-    /// Whether no figure is wrong, and yet it does not tell enough: the server was interrupted, or
-    /// the run itself is not to be trusted.
+    /// Returns `true` if no figure is wrong but the trial is inconclusive: the server was
+    /// interrupted, or the run itself is not to be trusted.
     pub(super) fn was_disturbed(&self) -> bool {
         match worst(&self.rows) {
             Judgement::Unknown => true,
@@ -140,7 +140,8 @@ impl Trial {
         }
     }
 
-    /// Whether every figure is true, as far as one can tell.
+    /// Judges the trial. It is `Off` as well if it has no figures or if the run is not to be
+    /// trusted.
     pub(super) fn judge(&self) -> Judgement {
         match worst(&self.rows) {
             Judgement::Ok if !self.reasons.is_empty() || self.rows.is_empty() => Judgement::Off,
@@ -149,7 +150,7 @@ impl Trial {
     }
 }
 
-/// A reference server, and where its report goes.
+/// A reference server and the file that it writes its report to.
 pub(super) struct Reference {
     pub(super) server: Sut,
     pub(super) port: u16,
@@ -157,7 +158,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Starts one that logs every packet.
+    /// Starts an RTSP server that logs every packet.
     pub(super) fn start(folder: &Path, name: &str, with: &[&str]) -> Result<Reference, Failure> {
         let port = free_port(RTSP_PROTOCOL.transport)?;
         let report = folder.join(format!("{name}.served"));
@@ -172,14 +173,14 @@ impl Reference {
         })
     }
 
-    /// Ends it; gives the file where it says what it did.
+    /// Stops the server and returns the file of its report.
     pub(super) fn finish(self) -> PathBuf {
         self.server.stop();
         self.report
     }
 }
 
-/// Plays a scenario, and opens its run file.
+/// Runs a scenario and opens its run file.
 pub(super) fn play(
     scenario: &Scenario,
     folder: &Path,
@@ -271,7 +272,7 @@ pub(super) fn trial(
     })
 }
 
-/// Why a run is not to be trusted; empty where it is.
+/// Returns the reasons not to trust a run. Empty if it passed.
 pub(super) fn reasons(report: Report) -> Vec<String> {
     match report.verdict.result {
         Outcome::Pass => Vec::new(),
@@ -279,7 +280,7 @@ pub(super) fn reasons(report: Report) -> Vec<String> {
     }
 }
 
-/// A scenario out of a text, received in that way, with what the user set of the tester.
+/// Parses a scenario for this receive path, with the tester settings that the user gave.
 pub(super) fn scenario(way: Way, text: &str, set: &[String]) -> Result<Scenario, Failure> {
     let mut overrides = overrides();
     overrides.set.extend(way.set().map(str::to_owned));
@@ -287,7 +288,7 @@ pub(super) fn scenario(way: Way, text: &str, set: &[String]) -> Result<Scenario,
     Scenario::parse("calibrate", text, &overrides).map_err(Failure::diagnostic)
 }
 
-/// When the run began, in nanoseconds of `CLOCK_MONOTONIC`.
+/// Returns the start of the run, in nanoseconds of `CLOCK_MONOTONIC`.
 pub(super) fn began(reader: &Reader) -> Result<f64, Failure> {
     reader
         .meta("clock_monotonic_nanos")
@@ -316,7 +317,7 @@ fn compare_counts(group: &Group, served: &[Served], metrics: &Metrics, rows: &mu
     row("duplicated", truth.duplicated, value("duplicated"));
     row("reordered", truth.reordered, value("reordered"));
     row("loss_bursts", truth.loss_bursts, value("loss_bursts"));
-    // Of distributions whose values are counts the mean is exact, and so is what it is the mean of.
+    // The mean of a distribution of counts is exact, and so is the sum computed from it.
     let distribution = |name: &str| metrics.distribution(name);
     let longest = distribution("loss_burst_length").map_or(0.0, |found| found.max);
     row("loss_burst_length.max", truth.longest_burst, Some(longest));
@@ -343,8 +344,8 @@ fn compare_jitter(group: &Group, served: &[Served], metrics: &Metrics, rows: &mu
     }
 }
 
-/// A client's start-up delay: from the time at which the load put its first request, worked out
-/// here once more, to the time at which the server let its first packet go.
+/// Compares the start-up delay of each client: from the planned time of its first request, computed
+/// here independently, to the time at which the server sent its first packet.
 fn compare_startup(
     group: &Group,
     served: &[Served],
@@ -370,8 +371,8 @@ fn compare_startup(
             continue;
         };
         let due = began + f64::from(client.slot) * BEGIN_EVERY.as_nanos() as f64;
-        // The server reads its clock after the call that sends the first packet, so it may have
-        // left as much earlier as that call took.
+        // The server reads its clock after the call that sends the first packet. The packet may
+        // have left earlier by up to the duration of that call.
         let unsure = stream
             .departures
             .first()
@@ -411,7 +412,7 @@ fn compare_startup(
     Ok(())
 }
 
-/// The server's stream that a client's row is about.
+/// Finds the server's record of the stream in a client's row.
 pub(super) fn stream_of<'a>(
     streams: &serde_json::Value,
     served: &'a [Served],
@@ -420,16 +421,16 @@ pub(super) fn stream_of<'a>(
     served.iter().find(|stream| stream.ssrc == ssrc)
 }
 
-/// A population, the server or the tester, by its name.
+/// Finds a population, the server or the tester by its name.
 pub(super) fn find_subject<'a>(reader: &'a Reader, name: &str) -> Result<&'a Subject, Failure> {
     let mut subjects = reader.subjects().iter();
     subjects
         .find(|subject| subject.name == name)
-        .ok_or_else(|| Failure::bad(format_args!("the run file says nothing of `{name}`")))
+        .ok_or_else(|| Failure::bad(format_args!("the run file has nothing about `{name}`")))
 }
 
-/// The bit rate over the whole seconds in which every stream played: as a run with a warm-up has
-/// it.
+/// Compares the bit rate over the whole seconds in which every stream played, as a run with a
+/// warm-up counts it.
 fn compare_bit_rate(
     group: &Group,
     served: &[Served],
@@ -467,7 +468,7 @@ fn compare_bit_rate(
     Ok(())
 }
 
-/// The path as an argument.
+/// Returns the path as text of an argument.
 pub(super) fn utf8(path: &Path) -> Result<String, Failure> {
     path.to_str()
         .map(str::to_owned)

@@ -1,7 +1,7 @@
-//! What is true: worked out of the reference server's log of what left, and of nothing else.
+//! True figures, computed from the reference server's log of departures and from nothing else.
 //!
-//! Nothing here is shared with the code that measures. It is written to be obvious, not to be fast:
-//! sets of numbers, floating point, one pass for each question.
+//! This module shares no code with the code that measures. It is written to be obvious rather than
+//! fast: sets of numbers, floating point, one pass for each question.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,19 +11,19 @@ use serde_json::Value;
 use super::judge::Known;
 use crate::exit::Failure;
 
-/// Ticks a second of the reference server's video (RFC 6184, 8.2.1).
+/// Clock rate of the reference server's video in Hz (RFC 6184, 8.2.1).
 const VIDEO_CLOCK: f64 = 90_000.0;
 
-/// A packet that left. Times are nanoseconds of `CLOCK_MONOTONIC`, which all processes share.
+/// A packet that the server sent. Times are nanoseconds of `CLOCK_MONOTONIC`, which all processes
+/// share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Departure {
-    /// Right before it was handed to the network stack, and right after.
+    /// Times right before and right after it was handed to the network stack.
     pub(super) between: (f64, f64),
-    /// Its extended sequence number.
+    /// Extended sequence number.
     pub(super) number: u64,
-    /// Its RTP timestamp.
     pub(super) timestamp: u32,
-    /// Bytes of its payload.
+    /// Bytes of payload.
     pub(super) payload: u64,
 }
 
@@ -32,33 +32,33 @@ impl Departure {
         f64::midpoint(self.between.0, self.between.1)
     }
 
-    /// How far from [`Departure::at`] it may really have left.
+    /// Returns the maximum error of [`Departure::at`].
     fn unsure(&self) -> f64 {
         (self.between.1 - self.between.0) / 2.0
     }
 }
 
-/// One stream, as the server reports it.
+/// A stream as the server reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Served {
-    /// Synchronisation source: by it a client's stream is found.
+    /// Synchronisation source. It identifies the stream of a client.
     pub(super) ssrc: u64,
-    /// The first sequence number of the stream, which every client was told.
+    /// First sequence number of the stream, which the server told its client.
     pub(super) first_number: u64,
-    /// When the first packet left, in nanoseconds of `CLOCK_MONOTONIC`; `None` if none did.
+    /// Departure of the first packet, in nanoseconds of `CLOCK_MONOTONIC`. `None` if none left.
     pub(super) first_left: Option<f64>,
-    /// Each packet that left, in the order in which they did.
+    /// All packets that left, in the order of their departure.
     pub(super) departures: Vec<Departure>,
 }
 
-/// Counts of one stream, or of several added up.
+/// Counts of one stream, or their sums over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) expected: u64,
     pub(super) received: u64,
     pub(super) duplicated: u64,
     pub(super) reordered: u64,
-    /// How far behind the highest number each of the reordered came, added up.
+    /// Sum of the distances of reordered packets behind the highest number.
     pub(super) reorder_distance: u64,
     pub(super) loss_bursts: u64,
     pub(super) longest_burst: u64,
@@ -66,8 +66,8 @@ pub(super) struct Counts {
 }
 
 impl Served {
-    /// Reads the report of a reference server that was asked to log every packet, or none where
-    /// `logged` is false.
+    /// Reads the report of a reference server. With `logged`, the server must have logged every
+    /// packet.
     pub(super) fn read(path: &Path, logged: bool) -> Result<Vec<Served>, Failure> {
         let unreadable = |error: &dyn std::fmt::Display| {
             Failure::bad(format_args!(
@@ -78,13 +78,11 @@ impl Served {
         let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
         text.lines()
             .map(|line| serde_json::from_str(line).map_err(|error| unreadable(&error)))
-            // The last line is of the server as a whole.
+            // The last line is about the server as a whole.
             .filter(|line: &Result<Value, _>| !line.as_ref().is_ok_and(|l| l["pacing"].is_object()))
             .map(|line| {
                 Served::from_line(&line?, logged).ok_or_else(|| {
-                    unreadable(
-                        &"a line whose log does not go with its counts, or is no line of one",
-                    )
+                    unreadable(&"a malformed line, or one whose log disagrees with its counts")
                 })
             })
             .collect()
@@ -108,8 +106,8 @@ impl Served {
                 .collect::<Option<_>>()?,
             _ => Vec::new(),
         };
-        // The server keeps two records that know nothing of each other. Where they differ there is
-        // no truth to compare with.
+        // The server keeps two independent records. If they differ, there is no truth to compare
+        // with.
         let left = number("sent")? + number("duplicated")?;
         if logged && left != departures.len() as u64 {
             return None;
@@ -122,7 +120,7 @@ impl Served {
         })
     }
 
-    /// What a receiver that loses nothing counts.
+    /// Returns the counts of a receiver that loses nothing.
     pub(super) fn counts(&self) -> Counts {
         let mut seen = BTreeSet::new();
         let mut counts = Counts::default();
@@ -159,8 +157,9 @@ impl Served {
         counts
     }
 
-    /// Interarrival jitter after each packet, in seconds (RFC 3550, A.8), of a receiver whom
-    /// packets reach as they leave: when, how much, and how well that is known.
+    /// Returns the interarrival jitter after each packet, in seconds (RFC 3550, A.8), of a receiver
+    /// that packets reach the moment they leave: the time of the packet, the jitter and its
+    /// uncertainty.
     fn jitter(&self) -> Vec<(f64, Known)> {
         let (mut jitter, mut unsure) = (0.0, 0.0);
         let pairs = self.departures.windows(2);
@@ -183,7 +182,7 @@ impl Served {
 }
 
 impl Counts {
-    /// Of all these streams.
+    /// Returns the counts of all these streams together.
     pub(super) fn of(streams: &[Served]) -> Counts {
         let mut all = Counts::default();
         for counts in streams.iter().map(Served::counts) {
@@ -200,8 +199,8 @@ impl Counts {
     }
 }
 
-/// Mean of the jitter after each packet that left from `from` to before `to`, over all streams.
-/// `None` where there is none.
+/// Returns the mean of the jitter after each packet that left from `from` to before `to`, over all
+/// streams. `None` if no packet left then.
 pub(super) fn mean_jitter(streams: &[Served], from: f64, to: f64) -> Option<Known> {
     let mut sum = Known::default();
     let mut count = 0.0;
@@ -218,7 +217,7 @@ pub(super) fn mean_jitter(streams: &[Served], from: f64, to: f64) -> Option<Know
     })
 }
 
-/// Payload of first copies that left from `from` to before `to`, in bit/s.
+/// Returns the payload of first copies that left from `from` to before `to`, in bit/s.
 pub(super) fn bit_rate(streams: &[Served], from: f64, to: f64) -> f64 {
     let mut bytes = 0;
     for stream in streams {
@@ -236,7 +235,7 @@ pub(super) fn bit_rate(streams: &[Served], from: f64, to: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Streams of packets of 100 bytes that left at these milliseconds.
+    /// Returns a stream of packets of 100 bytes that left at these milliseconds.
     fn stream(packets: &[(u64, f64)]) -> Served {
         Served {
             first_number: 65_534,
@@ -245,7 +244,7 @@ mod tests {
                 .map(|&(number, at)| Departure {
                     between: (at * 1e6, at * 1e6),
                     number,
-                    // A frame each 10 ms.
+                    // One frame every 10 ms.
                     timestamp: (number as u32).wrapping_mul(900),
                     payload: 100,
                 })
@@ -255,8 +254,9 @@ mod tests {
     }
 
     #[test]
-    fn counts_by_hand() {
-        // Lost: the first, and 65,538 with its neighbour. Twice: 65,536. Overtaken by two: 65,537.
+    fn counts_equal_those_computed_by_hand() {
+        // Lost: the first, and 65,538 with its neighbour. Duplicated: 65,536. Overtaken by two:
+        // 65,537.
         let numbers = [65_535, 65_536, 65_536, 65_540, 65_541, 65_537];
         let stream = stream(&numbers.map(|number| (number, 0.0)));
         assert_eq!(
@@ -275,8 +275,8 @@ mod tests {
     }
 
     #[test]
-    fn jitter_by_hand() {
-        // The second is 1.6 ms late, the third in time again: |D| is 1.6 ms twice.
+    fn jitter_equals_that_computed_by_hand() {
+        // The second is 1.6 ms late, the third on time again: |D| is 1.6 ms twice.
         let stream = stream(&[(65_534, 0.0), (65_535, 11.6), (65_536, 20.0)]);
         let mean = mean_jitter(&[stream], 0.0, 1e9).expect("two values");
         let (first, second) = (1.6 / 16.0, 1.6 / 16.0 + (1.6 - 0.1) / 16.0);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_a_departure_is_not_known_of_the_jitter() {
+    fn uncertain_departures_make_the_jitter_uncertain() {
         let mut stream = stream(&[(65_534, 0.0), (65_535, 10.0)]);
         stream.departures[1].between = (10e6, 10.32e6);
         let mean = mean_jitter(&[stream], 0.0, 1e9).expect("one value");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bit_rate_leaves_second_copies_out() {
+    fn bit_rate_excludes_duplicates() {
         let stream = stream(&[
             (65_534, 0.0),
             (65_535, 10.0),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_does_not_go_with_the_counts_is_refused() {
+    fn log_that_disagrees_with_its_counts_is_refused() {
         let line = |sent: u64| {
             serde_json::json!({
                 "ssrc": 1, "first_seq": 2, "first_left_nanos": 5, "sent": sent, "duplicated": 0,

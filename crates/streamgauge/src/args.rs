@@ -1,4 +1,4 @@
-//! The command line: what can be asked, and with what.
+//! Command-line arguments: the commands and their options.
 
 mod help;
 mod link;
@@ -34,27 +34,27 @@ Exit codes:
    99  a threshold failed
   104  the scenario, an argument or the launch of the server is wrong
   105  stopped by the user
-  110  the measurement is invalid: the tester itself was at its end, or measured the wrong thing; or
-       calibrate found that what it measures here is not true
-A series ends with the first of 104, 105, 110 and 99 that any of its runs came to.";
+  110  the measurement is invalid: the tester itself was overloaded or measured the wrong thing, or
+       calibrate found that figures measured on this machine are wrong
+A series exits with the first of 104, 105, 110 and 99 that any of its runs exited with.";
 
-/// The seed of a run where none is named: another one each time, which the report names. It is
-/// short enough to be typed.
+/// Draws the seed of a run for which none is given. The report names it. It has 32 bits, short
+/// enough to be typed.
 pub(crate) fn new_seed() -> u64 {
     let drawn = RandomState::new().build_hasher().finish();
     drawn & u64::from(u32::MAX)
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Global {
-    /// No progress, and of the summary the verdict and its cause alone
+    /// Print no progress, and only the verdict and its cause as the summary
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Every metric and event in the summary
+    /// Print every metric and event in the summary
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// Print a plain line now and then instead of the live view, as without a terminal
+    /// Print plain progress lines instead of the live view, as without a terminal
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) no_live: bool,
     /// When to use colours: auto (on a terminal), always or never. With auto, NO_COLOR in the
@@ -69,13 +69,13 @@ pub(crate) struct Global {
         overrides_with = "no_color"
     )]
     pub(crate) color: When,
-    /// As --color never
+    /// Same as --color never
     #[arg(long, global = true, hide = true, overrides_with = "color")]
     no_color: bool,
 }
 
 impl Global {
-    /// When there are colours, by whichever option came last.
+    /// Returns when to use colours: the last of the two options wins.
     pub(crate) fn color(self) -> When {
         match self.no_color {
             true => When::Never,
@@ -84,59 +84,59 @@ impl Global {
     }
 }
 
-/// When there are colours.
+/// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
     /// On a terminal, unless the environment says otherwise
     Auto,
     /// Also in files and pipes
     Always,
-    /// Nowhere
+    /// Not at all
     Never,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Play clients against an embedded reference server: no set-up at all
+    /// Run clients against an embedded reference server, without any set-up
     Demo(Box<Demo>),
-    /// Play clients against a server: one line, no file
+    /// Run clients against a server: one command line, no file
     Load(Box<Load>),
-    /// Run a scenario file: once, or once for each of the values under its `vary`, with one table
-    /// at the end
+    /// Run a scenario file: once, or once for each value under its `vary`, with one table at the
+    /// end
     Run(Box<Run>),
-    /// Prove on this machine that what is measured is true: against a reference server with known
-    /// faults
+    /// Check against a reference server with known faults that figures measured on this machine are
+    /// right
     Calibrate(Calibrate),
-    /// Validate a scenario file, say what it will need and do, and ask the server what its media
-    /// is; plays nothing
+    /// Validate a scenario file, print what it needs and does, and ask the server for a description
+    /// of its media; starts no clients
     Check(Check),
     /// Run an embedded reference server, with faults on request
     #[command(subcommand)]
     Serve(Serve),
-    /// Send MPEG-TS to multicast groups at a constant bit rate, each datagram stamped, so that
-    /// receivers can account for all
+    /// Send MPEG-TS to multicast groups at a constant bit rate, with a stamp in each datagram, so
+    /// that receivers can account for every datagram
     Send(Box<Send>),
-    /// Receive media on this machine for runs on another, which know a secret, and report back what
-    /// came
+    /// Receive media on this machine for runs on other machines that know a secret, and report the
+    /// figures back to them
     Receive(Receive),
     /// Run any program behind an emulated link: delay, loss, rate, queue
     Link(Box<Link>),
-    /// Report a run again, out of its run file, or a series out of its folder
+    /// Report a run again from its run file, or a series from its folder
     Report(Report),
     /// List every metric: name, unit, definition and source
     Metrics(Metrics),
-    /// List the servers that a scenario can launch (`server: {launch: NAME}`), and which are
-    /// installed here
+    /// List the servers that a scenario can launch (`server: {launch: NAME}`), and which of them
+    /// are installed here
     Servers(Servers),
-    /// Print a JSON Schema: of the scenario file, or of the JSON report of a run or a series
+    /// Print a JSON Schema: that of the scenario file, or of the JSON report of a run or a series
     Schema(Schema),
-    /// Print a script with which a shell completes commands and options
+    /// Print a completion script for a shell
     Completions(Completions),
     /// Print the manual page (roff), or write one for each command to a folder
     Man(Man),
 }
 
-/// How media is received.
+/// Path by which media is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Way {
     /// UDP, from a packet ring of each worker
@@ -147,7 +147,7 @@ pub(crate) enum Way {
     Tcp,
 }
 
-/// The reports that are written beside what is shown.
+/// Report files, written in addition to the summary on the terminal.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = help::OUTPUT)]
 pub(crate) struct Reports {
@@ -176,28 +176,28 @@ pub(crate) struct Reports {
 pub(crate) struct Results {
     #[command(flatten)]
     pub(crate) reports: Reports,
-    /// Where to keep the run: a file, or a folder in which it gets a name; a series is a folder of
-    /// its own [default: streamgauge-NAME-TIME.run in this folder, or .series]
+    /// Run file to write, or a folder to create it in; a series gets a folder of its own [default:
+    /// streamgauge-NAME-TIME.run in this folder, or .series]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Replace what --out names, and the reports that are there
+    /// Overwrite the run file that --out names, and existing reports
     #[arg(long, requires = "replaceable")]
     pub(crate) force: bool,
-    /// Keep no run file: the report is all there is
+    /// Keep no run file, only the report
     #[arg(long, conflicts_with_all = ["out", "trace"])]
     pub(crate) no_run_file: bool,
-    /// Serve the figures of the run under way to Prometheus at this address, or at this port of
-    /// 127.0.0.1: http://ADDRESS/metrics. Other machines need the token that is printed, or that
-    /// STREAMGAUGE_TOKEN holds
+    /// Serve the figures of the current run to Prometheus at http://ADDRESS/metrics; a port alone
+    /// means 127.0.0.1. Other machines need the token that is printed, or that STREAMGAUGE_TOKEN
+    /// holds
     #[arg(long, value_name = "ADDRESS", value_parser = crate::view_server::address, hide_short_help = true)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Push the figures of the run under way to a collector of OpenTelemetry once a second: OTLP
-    /// over HTTP, at this URL, such as http://127.0.0.1:4318. Headers are taken from
+    /// Push the figures of the current run to an OpenTelemetry collector once a second: OTLP over
+    /// HTTP, at this URL, such as http://127.0.0.1:4318. Headers are taken from
     /// OTEL_EXPORTER_OTLP_HEADERS
     #[arg(long, value_name = "URL", hide_short_help = true)]
     pub(crate) otlp: Option<String>,
-    /// Show the run live in a browser, on the page of --html: at this address, or at this port of
-    /// 127.0.0.1. Other machines need a token, as with --metrics [default: 127.0.0.1:9106]
+    /// Show the run live in a browser, on the page of --html, served at this address; a port alone
+    /// means 127.0.0.1. Other machines need a token, as with --metrics [default: 127.0.0.1:9106]
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -208,8 +208,8 @@ pub(crate) struct Results {
         hide_short_help = true
     )]
     pub(crate) dashboard: Option<SocketAddr>,
-    /// Begin without asking the server what the media of each URL is (its bit rate, length and
-    /// codecs)
+    /// Start without asking the server for a description of the media of each URL (bit rate, length
+    /// and codecs)
     #[arg(long, hide_short_help = true)]
     pub(crate) no_describe: bool,
 }
@@ -219,10 +219,10 @@ pub(crate) struct Results {
 pub(crate) struct Run {
     /// The scenario file (YAML); - is standard input
     pub(crate) scenario: PathBuf,
-    /// Set a key of it, such as clients.viewers.load.clients=500 (may be repeated)
+    /// Set a key of the scenario, such as clients.viewers.load.clients=500 (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Seed of everything random, in place of the scenario's
+    /// Random seed, instead of the scenario's
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
@@ -235,23 +235,23 @@ pub(crate) struct Run {
 
 #[derive(Debug, Args)]
 pub(crate) struct Calibrate {
-    /// Shorter trials: some figures are then of fewer packets
+    /// Run shorter trials; some figures then rest on fewer packets
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Find out only whether figures are true, and not how much this machine can stand for
+    /// Check only whether figures are right, not how much load this machine can measure
     #[arg(long)]
     pub(crate) skip_capacity: bool,
-    /// Calibrate only this protocol (may be repeated) [default: all that declare how]
+    /// Calibrate only this protocol (may be repeated) [default: all that declare trials]
     #[arg(long, value_name = "NAME")]
     pub(crate) protocol: Vec<String>,
-    /// Calibrate only this receive path (may be repeated) [default: all that this process can have]
+    /// Calibrate only this receive path (may be repeated) [default: all that this process can use]
     #[arg(long, value_enum, value_name = "PATH")]
     pub(crate) path: Vec<Way>,
-    /// Set a key of the tester to calibrate it as it will be used, such as
+    /// Set a key of the tester, to calibrate it with the settings of later runs, such as
     /// tester.receive_buffer=64KiB (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Write what was found to this file, as JSON; - is standard output
+    /// Write the results to this file, as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -261,10 +261,10 @@ pub(crate) struct Calibrate {
 pub(crate) struct Check {
     /// The scenario file (YAML); - is standard input
     pub(crate) scenario: PathBuf,
-    /// Set a key of it, such as clients.viewers.load.clients=500 (may be repeated)
+    /// Set a key of the scenario, such as clients.viewers.load.clients=500 (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Look at the file alone: send nothing, and do not look for the programs of servers
+    /// Check the file only: send nothing, and do not look for the programs of servers
     #[arg(long)]
     pub(crate) offline: bool,
 }
@@ -279,7 +279,7 @@ pub(crate) struct Report {
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// For which shell
+    /// Shell that the script is for
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
@@ -293,34 +293,34 @@ pub(crate) struct Man {
 
 #[derive(Debug, Args)]
 pub(crate) struct Metrics {
-    /// Only the metrics whose name contains this, or all of a protocol or subject of this name
+    /// List only metrics whose name contains this, or all metrics of the protocol or subject of
+    /// this name
     pub(crate) name: Option<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Servers {
-    /// Show this one in full: how it is started, its configuration, what to know, what to do where
-    /// it is missing; the path of a file of your own checks that
+    /// Show this server in full: how it is started, its configuration, notes, and what to do if it
+    /// is not installed. The path of a server file of your own checks that file
     pub(crate) name: Option<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The file of NAME as it is, to begin one of your own with
+    /// Print the file of NAME unchanged, as a start for one of your own
     #[arg(long, requires = "name", conflicts_with = "json")]
     pub(crate) yaml: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
-    /// Of what
+    /// Document that the schema describes
     #[arg(value_enum, default_value = "scenario")]
     pub(crate) of: SchemaOf,
 }
 
-/// Of what a schema is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaOf {
     /// The scenario file
@@ -342,7 +342,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// What a command says with `-h` or `--help`, at 80 columns.
+    /// Returns the help of a command with `-h` or `--help`, at 80 columns.
     fn help_of(path: &[&str], long: bool) -> String {
         let mut command = Cli::command().term_width(80);
         command.build();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn help_of_load_is_in_sections_with_examples_and_variables() {
+    fn help_of_load_has_sections_examples_and_variables() {
         let text = help_of(&["load"], true);
         let sections = ["Load:", "Media:", "Messages", "TLS", "Tester:", "Output:"];
         let after = ["Examples:", "Environment:"];
@@ -374,7 +374,7 @@ mod tests {
         for word in ["STREAMGAUGE_KEY", "STREAMGAUGE_CATALOGUE", "NO_COLOR"] {
             assert!(text.contains(word), "{word} is missing in {text}");
         }
-        // Whoever adds an option says where it belongs.
+        // Every new option must name its section.
         let options = &text[text.find("\nOptions:").expect("--help")..];
         let options = &options[..options.find("\nLoad:").expect("it is after that")];
         assert_eq!(options.matches("\n  -").count(), 1, "{options}");
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_in_the_help_of_all_that_read_them() {
+    fn help_lists_variables_for_commands_that_read_them() {
         for name in ["demo", "load", "run", "check"] {
             let text = help_of(&[name], true);
             assert!(text.contains("STREAMGAUGE_KEY"), "{name}: {text}");
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn help_with_many_options_is_in_sections() {
+    fn help_with_many_options_has_sections() {
         for path in [
             &["demo"][..],
             &["serve", "rtsp"],
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn one_liners_are_read() {
+    fn load_accepts_a_one_liner() {
         let line = "streamgauge load rtsp://h/a -c 200 --ramp 20s -d 60s --json - -q";
         let cli = Cli::try_parse_from(line.split(' ')).expect("it is a good line");
         let Command::Load(load) = cli.command else {
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_options_about_colour_the_last_one_counts() {
+    fn last_colour_option_wins() {
         for (line, when) in [
             ("streamgauge metrics", When::Auto),
             ("streamgauge metrics --color always", When::Always),
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_asked_for() {
+    fn duration_without_a_unit_is_an_error() {
         let error = Cli::try_parse_from(["streamgauge", "demo", "-d", "60"]).expect_err("60 what?");
         let text = error.to_string();
         assert!(text.contains("--duration") && text.contains("60"), "{text}");

@@ -1,4 +1,4 @@
-//! What can be asked of a link.
+//! Options of `link`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,74 +13,74 @@ Examples:
   streamgauge link --rtt 60ms --rate 20Mbps --queue 100ms --down 'loss=1% in bursts of 4' -- bash
   streamgauge link --rtt 178ms -- streamgauge load rtsp://{host}:8554/a -c 20 -d 30s
 
-The program has a network of its own, whose only way out is the link. This machine is at its other
-end: {host} in the program's arguments, and STREAMGAUGE_LINK_HOST in its environment, are its address
-there (10.82.0.1, or the next that is free). A server must listen on that address or on all. It takes
-CAP_NET_ADMIN and CAP_SYS_ADMIN (root).
+The program runs in a network of its own, whose only way out is the link. This machine is at the
+other end. Its address there (10.82.0.1, or the next free one) is {host} in the program's arguments
+and STREAMGAUGE_LINK_HOST in its environment. A server must listen on that address or on all. The
+command needs CAP_NET_ADMIN and CAP_SYS_ADMIN (root).
 
-The exit code is the program's, and 110 where the program succeeded and the link was late or dropped
-packets by its own fault: then what was measured over it is not what was asked for.";
+The exit code is the program's, or 110 if the program succeeded but the link was late or dropped
+packets by its own fault: then the link did not behave as configured.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Link {
-    /// How long a packet takes there and back: half of it each way
+    /// Round-trip time: half of it each way
     #[arg(long, value_name = "TIME", conflicts_with = "delay")]
     rtt: Option<TimeSpan>,
-    /// How long a packet takes, each way
+    /// Delay of a packet, each way
     #[arg(long, value_name = "TIME")]
     delay: Option<TimeSpan>,
-    /// How the delay varies: 3ms, '3ms normal', '3ms pareto reordering'
+    /// Jitter of the delay: 3ms, '3ms normal', '3ms pareto reordering'
     #[arg(long, value_name = "JITTER")]
     jitter: Option<Jitter>,
-    /// What is lost: 0.5%, '1% in bursts of 4', 'every 100', 'packets 3, 7, 9' (counted from 0)
+    /// Packet loss: 0.5%, '1% in bursts of 4', 'every 100', 'packets 3, 7, 9' (counted from 0)
     #[arg(long, value_name = "LOSS")]
     loss: Option<Loss>,
-    /// How many bits pass per second
+    /// Bit rate of the link
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// What waits while others pass: 100ms, 64KiB, '100ms codel' [default: 100ms]
+    /// Queue in front of the rate limit: 100ms, 64KiB, '100ms codel' [default: 100ms]
     #[arg(long, value_name = "QUEUE", requires = "rate")]
     queue: Option<Queue>,
-    /// The share of packets that arrive twice
+    /// Share of packets that arrive twice
     #[arg(long, value_name = "SHARE")]
     duplicate: Option<Ratio>,
-    /// The share of packets that are held back, and for how long: '1% by 10ms'
+    /// Share of packets that are held back, and for how long: '1% by 10ms'
     #[arg(long, value_name = "SHARE by TIME")]
     reorder: Option<HeldBack>,
-    /// The share of packets that arrive with a wrong bit
+    /// Share of packets that arrive with a wrong bit
     #[arg(long, value_name = "SHARE")]
     corrupt: Option<Ratio>,
-    /// When nothing passes: 10s..12s; may be said several times
+    /// Outage, during which nothing passes: 10s..12s (may be repeated)
     #[arg(long, value_name = "FROM..UNTIL")]
     outage: Vec<Outage>,
-    /// From the program to this machine alone, in place of what is said of both directions:
-    /// loss=1%, delay=70ms, rate=5Mbps and so on; may be said several times
+    /// Setting for packets from the program to this machine only, instead of the one for both
+    /// directions: loss=1%, delay=70ms, rate=5Mbps and so on (may be repeated)
     #[arg(long, value_name = "KEY=VALUE", value_parser = one_key)]
     up: Vec<Keys>,
-    /// The same from this machine to the program
+    /// Setting for packets from this machine to the program only, as --up
     #[arg(long, value_name = "KEY=VALUE", value_parser = one_key)]
     down: Vec<Keys>,
-    /// The longest packet that passes, in bytes with its IP header
+    /// Longest packet that passes, in bytes with its IP header
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..=9000))]
     mtu: Option<u16>,
-    /// What the link does over time: lines of time,rate,delay,loss in seconds, bit/s, seconds one
-    /// way and a share from 0 to 1; an empty field stays as it was
+    /// Course of the link over time: lines of time,rate,delay,loss in seconds, bit/s, seconds one
+    /// way and a share from 0 to 1; an empty field keeps its value
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Seed of all chance [default: another one each time, which is printed]
+    /// Random seed [default: a new one each time, which is printed]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     /// Write the record to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// The program, and its arguments
+    /// Program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 impl Link {
-    /// What the link is to do, its trace left out.
+    /// Returns the configuration of the link, without its trace.
     pub(crate) fn config(&self) -> LinkConfig {
         let sum = |keys: &[Keys]| {
             keys.iter().fold(Keys::default(), |mut sum, keys| {
@@ -111,7 +111,7 @@ impl Link {
     }
 }
 
-/// One setting of one direction.
+/// Parses one setting of one direction.
 fn one_key(text: &str) -> Result<Keys, String> {
     let (key, value) = text
         .split_once('=')
@@ -129,7 +129,7 @@ fn one_key(text: &str) -> Result<Keys, String> {
         "corrupt" => keys.corrupt = Some(value.parse().map_err(words)?),
         _ => {
             return Err(format!(
-                "`{key}` is none of delay, jitter, loss, rate, queue, duplicate, reorder, corrupt"
+                "unknown key `{key}`: use delay, jitter, loss, rate, queue, duplicate, reorder or corrupt"
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! What can be asked of a load from one line, and of a demonstration.
+//! Options of `load` and `demo`.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -9,7 +9,7 @@ use scenario::OptionSetting;
 use super::protocol_options::ProtocolOptions;
 use super::{Results, help, new_seed};
 
-/// The names of the protocols that can be demonstrated.
+/// Returns the names of the protocols that can be demonstrated.
 fn demonstrated() -> Vec<&'static str> {
     let all = PROTOCOLS
         .iter()
@@ -17,7 +17,7 @@ fn demonstrated() -> Vec<&'static str> {
     all.map(|protocol| protocol.name).collect()
 }
 
-/// How media is carried.
+/// Transport of media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     /// RTP over UDP
@@ -27,7 +27,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// As the scenario file writes it.
+    /// Returns the name that the scenario file uses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Transport::Udp => "udp",
@@ -36,12 +36,12 @@ impl Transport {
     }
 }
 
-/// How the tester receives.
+/// Options for the tester's receive path.
 #[derive(Debug, Args)]
 pub(crate) struct Receiving {
-    /// How media is received: from packet rings, which also tell when segments of connections came
-    /// (ring; needs CAP_NET_RAW), or from sockets alone (sockets); auto is the ring where it can be
-    /// had [default: auto]
+    /// Receive path of media: packet rings, which also time the segments of TCP connections (ring;
+    /// needs CAP_NET_RAW), or sockets alone (sockets); auto is the ring if it is available
+    /// [default: auto]
     #[arg(long, value_name = "PATH", help_heading = help::TESTER, hide_short_help = true)]
     pub(crate) receive: Option<String>,
     /// Receive buffer of each media socket, such as 64KiB [default: 1MiB]
@@ -50,7 +50,7 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// As settings of the scenario, which is where they are checked.
+    /// Returns them as settings of the scenario, which validates them.
     pub(crate) fn settings(&self) -> Vec<OptionSetting> {
         [
             ("--receive", "tester.receive", &self.receive),
@@ -72,14 +72,14 @@ impl Receiving {
     }
 }
 
-/// How TLS is spoken, with URLs of rtsps and https.
+/// Options for TLS.
 #[derive(Debug, Args)]
 pub(crate) struct Securing {
-    /// Take any certificate of the server, even one that has expired or is another's
+    /// Accept any certificate of the server, even an expired one or one for another name
     #[arg(long, conflicts_with = "tls_ca", help_heading = help::TLS, hide_short_help = true)]
     pub(crate) tls_no_verify: bool,
-    /// Trust the certificates of this file (PEM), of authorities or the server's own [default: what
-    /// this machine trusts]
+    /// Trust the certificates in this file (PEM), of authorities or the server's own [default:
+    /// those that this machine trusts]
     #[arg(long, value_name = "FILE", help_heading = help::TLS, hide_short_help = true)]
     pub(crate) tls_ca: Option<String>,
     /// Name that the certificate must be for [default: the URL's host]
@@ -88,7 +88,7 @@ pub(crate) struct Securing {
 }
 
 impl Securing {
-    /// As settings of this population of the scenario, which is where they are checked.
+    /// Returns them as settings of this population of the scenario, which validates them.
     pub(crate) fn settings(&self, population: &str) -> Vec<OptionSetting> {
         let no = self.tls_no_verify.then(|| "false".to_owned());
         [
@@ -108,12 +108,12 @@ impl Securing {
     }
 }
 
-/// Whose traffic is kept.
+/// Clients whose traffic is captured.
 #[derive(Debug, Args)]
 pub(crate) struct Tracing {
-    /// Keep all that this client sends and receives in a capture file for Wireshark, beside the run
-    /// file: POPULATION/NUMBER, such as viewers/0, or only the number where there is one population
-    /// (may be repeated)
+    /// Write all that this client sends and receives to a capture file for Wireshark, next to the
+    /// run file: POPULATION/NUMBER, such as viewers/0, or the number alone if there is one
+    /// population (may be repeated)
     #[arg(long, value_name = "CLIENT", help_heading = help::OUTPUT, hide_short_help = true)]
     pub(crate) trace: Vec<String>,
 }
@@ -121,13 +121,13 @@ pub(crate) struct Tracing {
 #[derive(Debug, Args)]
 #[command(after_long_help = help::ENVIRONMENT)]
 pub(crate) struct Demo {
-    /// Which protocol to show
+    /// Protocol to demonstrate
     #[arg(
         value_parser = PossibleValuesParser::new(demonstrated()),
         default_value = demonstrated()[0]
     )]
     pub(crate) protocol: String,
-    /// How many clients [default: 500; srt: 100]
+    /// Number of clients [default: 500; srt: 100]
     #[arg(
         short,
         long,
@@ -138,22 +138,22 @@ pub(crate) struct Demo {
     /// Start the clients evenly over this time [default: 2s, or a quarter of a shorter run]
     #[arg(long, value_name = "TIME", help_heading = help::LOAD)]
     pub(crate) ramp: Option<TimeSpan>,
-    /// How long to run, ramp included
+    /// Duration of the run, ramp included
     #[arg(short, long, value_name = "TIME", default_value = "8s", help_heading = help::LOAD)]
     pub(crate) duration: TimeSpan,
-    /// What must hold, such as "viewers.loss < 1%" (may be repeated)
+    /// Condition that must hold, such as "viewers.loss < 1%" (may be repeated)
     #[arg(long = "threshold", value_name = "THRESHOLD", help_heading = help::LOAD)]
     pub(crate) thresholds: Vec<String>,
-    /// Seed of everything random [default: a new one each time]
+    /// Random seed [default: a new one each time]
     #[arg(long, default_value_t = new_seed(), hide_default_value = true, help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) seed: u64,
-    /// How media is carried over RTSP [default: udp]
+    /// Transport of media over RTSP [default: udp]
     #[arg(long, value_enum, help_heading = help::MEDIA)]
     pub(crate) transport: Option<Transport>,
     /// Bit rate of the media of each client [default: 100kbps; rtmp: 200kbps; srt: 500kbps]
     #[arg(long, value_name = "RATE", help_heading = help::MEDIA)]
     pub(crate) bitrate: Option<BitRate>,
-    /// Let the server do something wrong, such as loss=1%
+    /// Let the server inject a fault, such as loss=1%
     ///
     /// May be repeated. `streamgauge serve rtsp --fault help` lists all faults.
     #[arg(long = "fault", value_name = "FAULT", help_heading = help::MEDIA)]
@@ -166,17 +166,17 @@ pub(crate) struct Demo {
     pub(crate) results: Results,
 }
 
-/// The times, rates and numbers are read with the scenario that they become part of, and mean what
-/// they mean there.
+/// Times, rates and numbers are parsed together with the scenario that they become part of, and
+/// mean the same as there.
 #[derive(Debug, Args)]
 #[command(after_long_help = help::OF_LOAD)]
 pub(crate) struct Load {
-    /// What to play, such as rtsp://host/clip{1..10}
+    /// URL to play, such as rtsp://host/clip{1..10}
     ///
     /// {1..10} stands for ten URLs. Each client picks one of all URLs.
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
-    /// How many clients [default: 1]
+    /// Number of clients [default: 1]
     #[arg(short, long, value_name = "NUMBER", help_heading = help::LOAD)]
     pub(crate) clients: Option<String>,
     /// Start them evenly over this time
@@ -184,7 +184,7 @@ pub(crate) struct Load {
     /// Default: all at once.
     #[arg(long, value_name = "TIME", conflicts_with_all = ["one_every", "arrivals"], help_heading = help::LOAD)]
     pub(crate) ramp: Option<String>,
-    /// Start one client every so often
+    /// Start one client per interval
     #[arg(
         long,
         value_name = "TIME",
@@ -193,9 +193,9 @@ pub(crate) struct Load {
         hide_short_help = true
     )]
     pub(crate) one_every: Option<String>,
-    /// Let clients arrive at this rate, such as 5/s
+    /// Start clients at this rate, such as 5/s
     ///
-    /// --clients is then how many there may be at a time.
+    /// --clients is then the maximum at a time.
     #[arg(
         long,
         value_name = "RATE",
@@ -204,21 +204,21 @@ pub(crate) struct Load {
         hide_short_help = true
     )]
     pub(crate) arrivals: Option<String>,
-    /// How long to run [default: until the media ends]
+    /// Duration of the run [default: until media ends]
     ///
-    /// Counted from the start of the run, ramp included. Clients of messages stay until then,
-    /// unless --messages is given.
+    /// Counted from the start of the run, ramp included. Message clients stay until then, unless
+    /// --messages is given.
     #[arg(short, long, value_name = "TIME", help_heading = help::LOAD)]
     pub(crate) duration: Option<String>,
-    /// What must hold: "viewers.loss < 1%" (may repeat)
+    /// Must hold: "viewers.loss < 1%" (may repeat)
     ///
-    /// The population is called `viewers`, and with URLs of messages `senders`.
-    /// `streamgauge metrics` lists what can be named, such as "viewers.startup_delay.p95 < 2s".
+    /// The population is called `viewers`, and with message URLs `senders`. `streamgauge metrics`
+    /// lists all metrics. Another example: "viewers.startup_delay.p95 < 2s".
     #[arg(long = "threshold", value_name = "THRESHOLD", help_heading = help::LOAD)]
     pub(crate) thresholds: Vec<String>,
     /// Launch this known server, and measure it too
     ///
-    /// `streamgauge servers` lists those that are known, such as vlc.
+    /// `streamgauge servers` lists the known servers, such as vlc.
     #[arg(long, value_name = "SERVER", help_heading = help::LOAD)]
     pub(crate) launch: Option<String>,
     /// Measure this running server too
@@ -226,33 +226,32 @@ pub(crate) struct Load {
     /// The process must own the port that is tested.
     #[arg(long, value_name = "PID", conflicts_with = "launch", help_heading = help::LOAD)]
     pub(crate) pid: Option<u32>,
-    /// Which URL a client picks: random or in_turn [default: random]
+    /// How a client picks its URL: random or in_turn [default: random]
     #[arg(long, help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) pick: Option<String>,
-    /// End each client after this time, instead of at its media's end
+    /// End each client after this time, instead of at the end of its media
     #[arg(long, value_name = "TIME", help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) leave_after: Option<String>,
-    /// Let another client take the place of one that ended
+    /// Start another client in place of each one that ends
     #[arg(long, help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) rejoin: bool,
-    /// Leave this much of the beginning out of every figure and threshold
+    /// Exclude this much time at the start from every figure and threshold
     #[arg(long, value_name = "TIME", help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) warm_up: Option<String>,
-    /// Seed of everything random [default: a new one each time]
+    /// Random seed [default: a new one each time]
     #[arg(long, value_name = "NUMBER", help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) seed: Option<String>,
     /// udp, tcp, http or multicast [default: udp]
     ///
-    /// How media is carried with RTSP: RTP over UDP, interleaved in the connection, that tunnelled
-    /// over HTTP, or by a multicast group.
+    /// Transport of media with RTSP: RTP over UDP, interleaved in the connection, interleaved and
+    /// tunnelled over HTTP, or by a multicast group.
     #[arg(long, help_heading = help::MEDIA)]
     pub(crate) transport: Option<String>,
     #[command(flatten)]
     pub(crate) protocol_options: ProtocolOptions,
     #[command(flatten)]
     pub(crate) securing: Securing,
-    /// How many threads run clients [default: one for each thousand clients, as far as there are
-    /// cores]
+    /// Number of threads that run clients [default: one per thousand clients, at most one per core]
     #[arg(long, value_name = "NUMBER", help_heading = help::TESTER, hide_short_help = true)]
     pub(crate) workers: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What can be asked of the clients of some protocols: the options that these declare.
+//! Options of `load` that only some protocols have: each protocol declares its own.
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use protocol::options::ClientOption;
@@ -6,7 +6,7 @@ use protocol::reference::unescaped;
 use protocol::registry::PROTOCOLS;
 use scenario::OptionSetting;
 
-/// The options of protocols that were given, with their values.
+/// Protocol options given on the command line, with their values.
 #[derive(Debug)]
 pub(crate) struct ProtocolOptions(Vec<(&'static ClientOption, String)>);
 
@@ -55,7 +55,7 @@ fn argument(option: &'static ClientOption) -> Arg {
 }
 
 impl ProtocolOptions {
-    /// As settings of this population of the scenario, which is where they are checked.
+    /// Returns them as settings of this population of the scenario, which validates them.
     pub(crate) fn settings(&self, population: &str) -> Vec<OptionSetting> {
         let settings = self.0.iter().map(|(option, value)| {
             let key = format!("clients.{population}.{}", option.key);

@@ -10,13 +10,13 @@ use protocol::registry::{self, PROTOCOLS};
 
 use super::help;
 
-/// A reference server, and what is asked of it.
+/// A reference server and the flags given for it.
 #[derive(Debug)]
 pub(crate) struct Serve {
     pub(crate) server: &'static ReferenceServer,
     /// Flags whose values are text.
     pub(crate) flags: Flags,
-    /// Flags that name files, which need not be text.
+    /// Flags that name files, whose paths need not be UTF-8.
     pub(crate) files: BTreeMap<&'static str, PathBuf>,
 }
 
@@ -128,7 +128,7 @@ fn argument(flag: &'static Flag) -> Arg {
     }
 }
 
-/// Reads whole numbers within these bounds, and keeps them as they are written.
+/// Returns a parser of whole numbers within these bounds, whose values stay text.
 fn number(least: u64, most: u64) -> ValueParser {
     use clap::builder::TypedValueParser;
     match (i64::try_from(least), i64::try_from(most)) {

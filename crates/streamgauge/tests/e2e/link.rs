@@ -1,5 +1,5 @@
-//! A program behind an emulated link: exactly those packets arrive that the link let through, as
-//! late as was asked for, and the record says so.
+//! A program behind an emulated link: exactly the packets arrive that the link lets through, with
+//! the configured delay, and the record agrees.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::namespace::Namespace;
 use crate::support::{Finished, Process, folder, streamgauge, wait_for};
 
-/// Longer than anything takes that is waited for.
+/// Time limit of everything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A network with a loopback interface; none where it cannot be made.
+/// Returns a network with a loopback interface, or `None` if it cannot be made.
 fn network() -> Option<Namespace> {
     let space = Namespace::with_multicast()?;
     Path::new("/dev/net/tun").exists().then_some(space)
@@ -26,8 +26,8 @@ fn run(space: &Namespace, folder: &Path, options: &[&str], program: &[&str]) -> 
     Process::start(space.within(&command), folder).finish(PATIENCE)
 }
 
-/// Sends numbered datagrams to an echo at the other end, waits for what comes back, and prints the
-/// numbers. It is done when the last one is back, which is not lost.
+/// Sends numbered datagrams to an echo at the other end and prints the numbers that come back. It
+/// ends when the last one is back, which is not lost.
 const ASK: &str = "
 import os, socket, sys, time
 sent = int(sys.argv[1])
@@ -43,7 +43,7 @@ while not back or back[-1] != sent - 1:
 print(time.monotonic() - begun, *back)
 ";
 
-/// Answers what it is sent, in the network, until the test ends.
+/// Starts an echo in the network, which ends with the test.
 fn echo(space: &Namespace, folder: &Path) -> (Process, u16) {
     const ECHO: &str = "
 import socket
@@ -64,7 +64,7 @@ while True:
 }
 
 #[test]
-fn exactly_what_a_link_lets_through_arrives_and_when_it_was_to() {
+fn packets_arrive_as_the_link_drops_and_delays_them() {
     let Some(space) = network() else { return };
     let folder = folder();
     let (_echo, port) = echo(&space, folder.path());
@@ -89,7 +89,7 @@ fn exactly_what_a_link_lets_through_arrives_and_when_it_was_to() {
     let mut words = said.split_whitespace();
     let seconds: f64 = words.next().and_then(|word| word.parse().ok()).expect(said);
     let back: Vec<u64> = words.map(|word| word.parse().expect(said)).collect();
-    // Up every tenth is lost; of what is sent back the first, the second and the sixth.
+    // On the way up every tenth is lost; on the way back the first, the second and the sixth.
     let there = (0..99).filter(|number| number % 10 != 9);
     let expected: Vec<u64> = there
         .zip(0..)
@@ -120,14 +120,14 @@ fn exactly_what_a_link_lets_through_arrives_and_when_it_was_to() {
         assert!(delay >= 0.1 && delay <= 0.1 + late + 1e-9, "{record}");
     }
     assert_eq!(record["link"]["rtt"], "200ms");
-    // A busy machine may make it late, and then it says so.
+    // A busy machine may make the link late; then the record says so.
     let fit = record["fit"] == true;
     assert_eq!(finished.status.code(), Some(if fit { 0 } else { 110 }));
     assert_eq!(finished.stderr.contains("not to be trusted"), !fit);
 }
 
 #[test]
-fn a_program_behind_a_link_is_started_ended_and_heard_as_by_a_shell() {
+fn program_behind_a_link_runs_as_under_a_shell() {
     let Some(space) = network() else { return };
     let folder = folder();
     let code = run(&space, folder.path(), &[], &["sh", "-c", "exit 7"]);
@@ -140,7 +140,7 @@ fn a_program_behind_a_link_is_started_ended_and_heard_as_by_a_shell() {
     let told = run(&space, folder.path(), &[], &["echo", "to {host}"]);
     assert_eq!(told.stdout, "to 10.82.0.1\n");
 
-    // Who ends the command ends the program.
+    // A signal to the command ends the program.
     let waits = [
         "link",
         "--",
@@ -156,14 +156,14 @@ fn a_program_behind_a_link_is_started_ended_and_heard_as_by_a_shell() {
     waiting.signal("TERM");
     let ended = waiting.finish(PATIENCE);
     assert_eq!(ended.status.code(), Some(128 + 15), "{ended:?}");
-    // And nothing is left of the link.
+    // The link is removed completely.
     wait_for("the end of the interface", PATIENCE, || {
         (!space.table("dev").contains("sglink")).then_some(())
     });
 }
 
 #[test]
-fn what_a_link_cannot_be_is_refused_before_the_program_begins() {
+fn invalid_links_are_refused_before_the_program_starts() {
     let folder = folder();
     for (options, said) in [
         (
@@ -172,7 +172,7 @@ fn what_a_link_cannot_be_is_refused_before_the_program_begins() {
         ),
         (&["--loss", "0.5"], "0.5%"),
         (&["--queue", "100ms"], "--rate"),
-        (&["--up", "lost=1%"], "`lost` is none of"),
+        (&["--up", "lost=1%"], "unknown key `lost`"),
         (&["--outage", "3s..1s"], "over after it has begun"),
         (&["--trace", "no-such-file"], "no-such-file"),
         (&["--mtu", "100"], "576"),
@@ -194,12 +194,12 @@ fn what_a_link_cannot_be_is_refused_before_the_program_begins() {
 }
 
 #[test]
-fn a_rate_and_a_queue_are_kept() {
+fn rate_and_queue_of_a_link_are_applied() {
     let Some(space) = network() else { return };
     let folder = folder();
     let record = folder.path().join("record.json");
-    // 200 datagrams of 1,228 bytes at once: at 10 Mb/s each takes 0.9824 ms, and 20 ms of them may
-    // wait.
+    // 200 datagrams of 1,228 bytes at once: at 10 Mb/s each takes 0.9824 ms, and the queue holds 20
+    // ms.
     const BURST: &str = "
 import os, socket
 end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -215,20 +215,20 @@ for number in range(200):
     assert_eq!(up["packets"], 200, "{record}");
     assert_eq!(up["lost"], up["lost_queue_full"], "{record}");
     let lost = up["lost"].as_u64().expect("a number");
-    // Those that find room are some twenty, and one for each millisecond that sending took.
+    // About twenty find room, and one more for each millisecond that sending took.
     assert!((1..=180).contains(&lost), "{record}");
     let queue = up["queue_bytes"]["max"].as_f64().expect("a number");
     assert!((1228.0..=21.0 * 1228.0).contains(&queue), "{record}");
 }
 
 #[test]
-fn a_trace_changes_the_link_while_it_is_used() {
+fn trace_changes_the_link_while_it_is_used() {
     let Some(space) = network() else { return };
     let folder = folder();
     let (_echo, port) = echo(&space, folder.path());
     let trace = folder.path().join("trace.csv");
     fs::write(&trace, "time,rate,delay,loss\n0,,0.001,0\n5,,0.2,\n").expect("there is room");
-    // Asks until an answer takes as long as the second line says.
+    // Asks until an answer takes as long as the second line of the trace demands.
     const UNTIL_SLOW: &str = "
 import os, socket, sys, time
 end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -259,10 +259,10 @@ print(quick)
 }
 
 #[test]
-fn the_program_ends_if_the_link_is_killed() {
+fn program_ends_if_the_link_is_killed() {
     let Some(space) = network() else { return };
     let folder = folder();
-    // The shell says its number, and stays.
+    // The shell prints its process ID and stays.
     let words = [
         "link",
         "--delay",

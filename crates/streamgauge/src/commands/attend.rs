@@ -1,5 +1,5 @@
-//! What all commands do that serve or send until they are stopped: they raise the limit of open
-//! files, listen for Ctrl-C, say where they listen, and how it goes.
+//! Common part of the commands that serve or send until stopped: raises the limit of open files,
+//! handles Ctrl-C, prints the addresses that the command listens on, and shows its status.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::files;
 use crate::progress::Status;
 use crate::signals::Watch;
 
-/// How long sessions get to end when it is stopped.
+/// Time that sessions get to end after a stop.
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A command that goes on until it is stopped.
+/// A command that runs until it is stopped.
 pub(crate) struct Attended {
     console: Console,
     control: Control,
     _watch: Watch,
     status: Status,
-    /// How saying where it listens went, once it was tried.
+    /// Result of printing the addresses. `None` before that.
     announced: Option<Result<(), Failure>>,
 }
 
 impl Attended {
-    /// To be called before it begins.
+    /// Prepares the process. Must be called before the command starts.
     pub(crate) fn begin(console: Console) -> Result<Attended, Failure> {
         files::raise();
         let control = Control::new();
@@ -40,13 +40,13 @@ impl Attended {
         })
     }
 
-    /// By what it is stopped.
+    /// Returns the handle that stops the command.
     pub(crate) fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// Says once where it listens. Whoever starts it waits for these lines, and reads the ports off
-    /// them.
+    /// Prints, once, the addresses that the command listens on. Programs that start this process
+    /// wait for these lines and read the ports from them.
     pub(crate) fn listens(&mut self, urls: impl IntoIterator<Item = String>) {
         let console = self.console;
         self.announced.get_or_insert_with(|| {
@@ -55,12 +55,12 @@ impl Attended {
         });
     }
 
-    /// Says how it goes.
+    /// Updates the status line.
     pub(crate) fn goes_on(&mut self, so_far: &str) {
         self.status.update(so_far);
     }
 
-    /// It has ended: gives what came of it.
+    /// Ends the status line and returns the result of the command.
     pub(crate) fn end<T>(self, finished: Result<T, EngineError>) -> Result<T, Failure> {
         self.status.finish();
         let finished = finished.map_err(Failure::bad)?;

@@ -1,4 +1,5 @@
-//! `streamgauge check`: what a scenario will need and do, and what its servers say of their media.
+//! `streamgauge check`: prints what a scenario needs and does, and how its servers describe their
+//! media.
 
 use engine::Control;
 use measure::media::Media;
@@ -55,13 +56,13 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
         console.say(&format!("warning: {warning}"));
     }
     if arguments.offline {
-        console.say("the scenario is good; its servers were not tried (--offline)");
+        console.say("the scenario is valid; its servers were not contacted (--offline)");
         return Ok(Exit::Pass);
     }
     let start = first.server.as_ref().map(|server| &server.start);
     if let Some(ServerStart::Launch { .. } | ServerStart::Command(_)) = start {
         console.say(
-            "the scenario is good; the run starts the server itself, and asks what its media is",
+            "the scenario is valid; the run starts the server itself and asks for the description of its media",
         );
         return Ok(Exit::Pass);
     }
@@ -70,13 +71,13 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
     }
     let exit = ask(&first, console)?;
     if exit == Exit::Pass {
-        console.say("the scenario is good");
+        console.say("the scenario is valid");
     }
     Ok(exit)
 }
 
-/// Whether any of the scenario's servers takes a connection. Says which do not: that one of several
-/// does not may well be meant.
+/// Returns `true` if any of the scenario's servers accepts a connection. A server that does not is
+/// only a warning: with several servers that may be intended.
 fn can_be_reached(scenario: &Scenario, console: Console) -> bool {
     let tried = engine::reach(scenario);
     let any = tried.is_empty() || tried.iter().any(|reached| reached.error.is_none());
@@ -87,18 +88,18 @@ fn can_be_reached(scenario: &Scenario, console: Console) -> bool {
     }
     if !any {
         console.say(
-            "the scenario can be read, but its server cannot be reached: start it, or mend `urls`",
+            "the scenario can be read, but its server cannot be reached: start it, or correct `urls`",
         );
     }
     any
 }
 
-/// An error without what the scenario keeps secret.
+/// Returns an error with the scenario's secrets masked.
 fn masked(scenario: &Scenario, error: impl std::fmt::Display) -> Failure {
     Failure::bad(scenario.secrets().mask(&error.to_string()))
 }
 
-/// The scenario of each of its runs, one at a time: there may be a thousand.
+/// Iterates over the scenarios of all runs, one at a time: there may be a thousand.
 fn scenarios(plan: &Plan) -> Box<dyn Iterator<Item = Result<Scenario, Failure>> + '_> {
     match plan {
         Plan::Run(scenario) => Box::new(std::iter::once(Ok(scenario.as_ref().clone()))),
@@ -109,7 +110,7 @@ fn scenarios(plan: &Plan) -> Box<dyn Iterator<Item = Result<Scenario, Failure>> 
     }
 }
 
-/// The servers that its runs launch or watch, each once.
+/// Returns the servers that the runs launch or observe, without duplicates.
 fn servers(plan: &Plan) -> Result<Vec<Server>, Failure> {
     let mut servers: Vec<Server> = Vec::new();
     for scenario in scenarios(plan) {
@@ -119,7 +120,7 @@ fn servers(plan: &Plan) -> Result<Vec<Server>, Failure> {
     Ok(servers)
 }
 
-/// Asks the servers of a scenario what their media is.
+/// Asks the servers of a scenario to describe their media.
 fn ask(scenario: &Scenario, console: Console) -> Result<Exit, Failure> {
     let control = Control::new();
     let _watch = Watch::start(control.clone())
@@ -139,8 +140,8 @@ fn ask(scenario: &Scenario, console: Console) -> Result<Exit, Failure> {
     Ok(exit_of(&media))
 }
 
-/// Something is wrong where no server says anything at all; that one of several does not may well
-/// be meant.
+/// Returns the exit of the check: it fails only if no URL has a description. That one of several
+/// has none may be intended.
 fn exit_of(media: &Media) -> Exit {
     let known = |url: &measure::media::DescribedUrl| url.description.is_some();
     match media.urls.is_empty() || media.urls.iter().any(known) {
@@ -155,7 +156,7 @@ mod tests {
     use measure::media::{DescribedUrl, MediaDescription};
 
     #[test]
-    fn only_where_nothing_is_known_has_it_failed() {
+    fn check_fails_only_if_no_url_is_described() {
         let url = |known: bool| DescribedUrl {
             population: "viewers".to_owned(),
             url: "rtsp://h/a".to_owned(),

@@ -1,5 +1,5 @@
 //! `streamgauge demo`: a reference server launched like any server under test, clients against it,
-//! a report.
+//! and a report.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -17,7 +17,7 @@ use crate::commands::run::overrides;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
-/// Over how long clients start, at most and where nothing is said.
+/// Default ramp, or a quarter of the duration if that is shorter.
 const RAMP: Duration = Duration::from_secs(2);
 
 pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Failure> {
@@ -34,7 +34,7 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
         Some(bitrate) => bitrate.to_string(),
         None => shown.bitrate.to_owned(),
     };
-    // What is wrong with them is said here, not by the server that is launched with them.
+    // Invalid flags are reported here, before a server is launched with them.
     let flags = Flags::usual(reference.flags)
         .with("fault", arguments.faults.clone())
         .with("bitrate", vec![bitrate.clone()]);
@@ -59,17 +59,18 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
     play(play_it, console)
 }
 
-/// A port that nobody has. Another program may take it before the server does, which then says so.
+/// Returns a free port. Another program may take it before the server does; then the server fails
+/// and reports it.
 pub(crate) fn free_port(of: descriptor::Transport) -> Result<u16, Failure> {
     let any = (Ipv4Addr::LOCALHOST, 0);
     let tcp = || {
         let listener = TcpListener::bind(any)?;
         let address = listener.local_addr()?;
-        // A server may speak UDP there too.
+        // A server may use the same port of UDP as well.
         UdpSocket::bind(address).map(|_| address)
     };
     let bound = match of {
-        // Some numbers are free of TCP alone.
+        // Some ports are free for TCP but not for UDP.
         descriptor::Transport::Tcp => (0..16)
             .map(|_| tcp())
             .find(Result::is_ok)
@@ -115,8 +116,8 @@ fn server(
     reference_server(protocol, port, with)
 }
 
-/// This very program, as a reference server in a process of its own: so it is observed like any
-/// other.
+/// Returns this program as a reference server in a process of its own, so that it is observed like
+/// any other server.
 pub(crate) fn reference_server(
     protocol: &Protocol,
     port: u16,
@@ -132,7 +133,7 @@ pub(crate) fn reference_server(
     })?;
     let mut command: Vec<String> = vec![program];
     command.extend(["serve", protocol.name].map(str::to_owned));
-    // Where no connection shows that it listens, it says so.
+    // A server without connections prints a line when it is ready.
     let ready = match protocol.transport {
         descriptor::Transport::Tcp => {
             command.push("--quiet".to_owned());

@@ -1,4 +1,4 @@
-//! `streamgauge link`: any program behind an emulated link.
+//! `streamgauge link`: runs any program behind an emulated link.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,20 +18,20 @@ use crate::args;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
-/// The longest packet, unless another is said.
+/// Default MTU.
 const USUAL_MTU: u16 = 1500;
 
-/// What stands for this machine's address in the program's arguments.
+/// Placeholder for this machine's address in the program's arguments.
 const HOST: &str = "{host}";
 
-/// The variable that is the same in the program's environment. To a run behind a link it sets no
-/// key.
+/// Environment variable that tells the program the same address. A run behind a link does not take
+/// it for a key of the scenario.
 pub(crate) const HOST_VARIABLE: &str = "STREAMGAUGE_LINK_HOST";
 
-/// The version of the record in JSON.
+/// Version of the JSON record.
 const RECORD_VERSION: u32 = 1;
 
-/// Ends as the program does.
+/// Runs the program behind a link and returns its exit code.
 pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Failure> {
     let config = config(arguments)?;
     let seed = arguments.seed.unwrap_or_else(args::new_seed);
@@ -39,7 +39,7 @@ pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Fai
         courses: config.courses().map_err(Failure::bad)?,
         seed,
     };
-    // Before anything begins, because they are for the program.
+    // Signals are for the program, so they are caught before anything starts.
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::bad(format_args!("cannot listen for signals: {error}")))?;
     let handle = signals.handle();
@@ -52,11 +52,11 @@ pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Fai
     ));
     if !behind.goes_first() {
         console.say(
-            "warning: the link may not go before other programs (CAP_SYS_NICE): on a busy machine \
+            "warning: the link has no real-time priority (CAP_SYS_NICE): on a busy machine \
              packets leave late",
         );
     }
-    // Without this process there is no network.
+    // The network ends with this process, so the program must end with it as well.
     let guard = behind.network().and_then(sut::Guard::over);
     let guard =
         guard.map_err(|error| Failure::bad(format_args!("cannot guard the program: {error}")))?;
@@ -67,10 +67,10 @@ pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Fai
             let signal = match signal {
                 SIGTERM => Signal::TERM,
                 SIGHUP => Signal::HUP,
-                // The terminal gives them to the program itself.
+                // The terminal sends them to the program itself.
                 _ => continue,
             };
-            // It may have ended.
+            // The program may have ended.
             let _ = kill_process(program, signal);
         }
     });
@@ -106,7 +106,7 @@ fn config(arguments: &args::Link) -> Result<LinkConfig, Failure> {
 fn not_made(error: io::Error) -> Failure {
     let help = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            ": it takes CAP_NET_ADMIN and CAP_SYS_ADMIN; run it as root"
+            ": it needs CAP_NET_ADMIN and CAP_SYS_ADMIN; run it as root"
         }
         io::ErrorKind::NotFound => ": there is no /dev/net/tun; load the kernel module `tun`",
         _ => "",
@@ -124,7 +124,7 @@ fn start(words: &[OsString], behind: &Behind) -> Result<Child, Failure> {
         })
         .collect();
     let Some((program, arguments)) = words.split_first() else {
-        return Err(Failure::bad("no program: name it behind `--`"));
+        return Err(Failure::bad("no program: name it after `--`"));
     };
     let mut command = Command::new(program);
     command.args(arguments).env(HOST_VARIABLE, &host);
@@ -134,13 +134,14 @@ fn start(words: &[OsString], behind: &Behind) -> Result<Child, Failure> {
     })
 }
 
-/// As a shell says it.
+/// Returns the exit code as a shell reports it: 128 and the signal's number if a signal ended the
+/// program.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     u8::try_from(code.unwrap_or(1)).unwrap_or(1)
 }
 
-/// Shows the record. Gives whether the link did what it was to do.
+/// Prints and writes the record. Returns `true` if the link behaved as configured.
 fn show(
     record: Option<LinkWindow>,
     config: &LinkConfig,

@@ -1,4 +1,4 @@
-//! `streamgauge metrics` and `streamgauge schema`: what there is, out of the code itself.
+//! `streamgauge metrics` and `streamgauge schema`: lists generated from the code itself.
 
 use std::fmt::Write;
 
@@ -13,10 +13,10 @@ use crate::console::{Console, width};
 use crate::exit::{Exit, Failure};
 use crate::fold;
 
-/// The version of the list in JSON. It grows when a name goes away or changes its meaning.
+/// Version of the JSON list. It grows when a name disappears or changes its meaning.
 const METRICS_VERSION: u32 = 1;
 
-/// The metrics that have that in their name, or whose protocol or subject has that name.
+/// Lists the metrics whose name contains `wanted`, or whose protocol or subject has that name.
 fn listing(wanted: &str) -> String {
     let mut text = String::new();
     for protocol in PROTOCOLS {
@@ -29,7 +29,7 @@ fn listing(wanted: &str) -> String {
             &[protocol.name],
         );
     }
-    let browser = "a golden browser beside a population, NAME_golden";
+    let browser = "the golden browser of a population, NAME_golden";
     list(&mut text, browser, BROWSER_CATALOGUE, wanted, &["golden"]);
     let link = "uplink and downlink, the directions of an emulated link";
     list(&mut text, link, LINK_CATALOGUE, wanted, &LINKS);
@@ -41,7 +41,8 @@ fn listing(wanted: &str) -> String {
 /// Names of the subjects of an emulated link.
 const LINKS: [&str; 3] = ["link", "uplink", "downlink"];
 
-/// Whether a metric is wanted: by a part of its name, or by the whole name of what has it.
+/// Returns `true` if the name of the metric contains `wanted`, or if its protocol or subject has
+/// that name.
 fn is_wanted(metric: &Metric, wanted: &str, names: &[&str]) -> bool {
     names.contains(&wanted) || metric.name.contains(wanted)
 }
@@ -63,12 +64,12 @@ pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exi
 
 fn unknown(wanted: &str) -> Failure {
     Failure::bad(format_args!(
-        "no metric has `{wanted}` in its name, and no protocol or subject is called so; `streamgauge metrics` lists all"
+        "no metric has `{wanted}` in its name, and no protocol or subject has that name; `streamgauge metrics` lists all"
     ))
 }
 
-/// Every metric as data, by what it is measured of: `population` (of a protocol), `golden`,
-/// `uplink`, `downlink`, `server` or `tester`.
+/// Returns every metric as JSON, by its subject: `population` (of a protocol), `golden`, `uplink`,
+/// `downlink`, `server` or `tester`.
 fn metrics_json(wanted: &str) -> Result<Value, Failure> {
     let subject = |subject: &str, protocol: Option<&str>, catalogue: Catalogue| {
         let metrics = catalogue.metrics();
@@ -143,7 +144,7 @@ fn list(text: &mut String, title: &str, catalogue: Catalogue, wanted: &str, name
     }
 }
 
-/// Unit and statistics of a metric.
+/// Returns the unit and the statistics of a metric as text.
 fn kind(metric: &Metric) -> String {
     let unit = match metric.unit {
         measure::Unit::Count => "count",
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_name_metrics_that_there_are() {
+    fn documents_name_existing_metrics() {
         let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         let mut named = 0;
         for entry in std::fs::read_dir(docs).expect("there are pages") {

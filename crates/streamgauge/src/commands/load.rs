@@ -1,4 +1,4 @@
-//! `streamgauge load`: plays one line of arguments.
+//! `streamgauge load`: runs a scenario made from one command line.
 
 use scenario::{OneLiner, OptionSetting, Scenario};
 
@@ -51,13 +51,13 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
         .filter_map(|(option, key, value)| Some(OptionSetting::new(option, key, value?)));
     overrides.options.extend(of_server);
     let mut scenario = Scenario::from_one_liner(&line, &overrides).map_err(Failure::diagnostic)?;
-    // The name goes into reports and names of files, where no password belongs.
+    // Reports and file names contain the scenario's name, so it must not contain a password.
     let urls = arguments.urls.iter().map(|url| without_user(url));
     scenario.name = scenario::mask_text(&urls.collect::<Vec<_>>().join(" "));
     Ok(scenario)
 }
 
-/// The URL without name and password.
+/// Returns the URL without user name and password.
 fn without_user(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_becomes_a_scenario() {
+    fn command_line_becomes_a_scenario() {
         let line = [
             "rtsp://127.0.0.1/a{1..3}",
             "-c",
@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_can_be_watched() {
+    fn pid_option_observes_a_process() {
         let scenario = read(&["rtsp://127.0.0.1/a", "--pid", "42"]).expect("it is a good line");
         let server = scenario.server.expect("there is a server");
         assert_eq!(server.start, scenario::ServerStart::Observe { pid: 42 });
     }
 
     #[test]
-    fn whom_to_trust_can_be_said() {
+    fn tls_options_are_applied() {
         let line = [
             "rtsps://127.0.0.1/a",
             "--tls-ca",
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_ends_with_104() {
+    fn invalid_command_lines_exit_with_104() {
         for line in [
             &["rtsp://127.0.0.1/a", "-d", "60"][..],
             &["rtsp://127.0.0.1/a", "-c", "many"],
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn no_password_gets_into_the_name() {
+    fn scenario_name_contains_no_password() {
         assert_eq!(
             without_user("rtsp://me:se@cret@h:8554/a@b"),
             "rtsp://h:8554/a@b"

@@ -1,4 +1,4 @@
-//! `streamgauge completions` and `streamgauge man`: made from the arguments that the command takes.
+//! `streamgauge completions` and `streamgauge man`: generated from the command-line arguments.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::args::{self, Cli};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
-/// Prints a script for a shell.
+/// Prints a completion script for a shell.
 pub(crate) fn completions(
     arguments: &args::Completions,
     console: Console,
@@ -26,7 +26,7 @@ pub(crate) fn completions(
     Ok(Exit::Pass)
 }
 
-/// Prints the manual page, or writes that of every command.
+/// Prints the manual page, or writes the page of every command to a folder.
 pub(crate) fn man(arguments: &args::Man, console: Console) -> Result<Exit, Failure> {
     let command = Cli::command();
     let Some(folder) = &arguments.folder else {

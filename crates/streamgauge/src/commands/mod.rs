@@ -1,4 +1,4 @@
-//! The commands, each in its own file, and what running a scenario takes, whichever asks for it.
+//! The commands, each in its own file, and the code that they share for running a scenario.
 
 mod attend;
 pub(crate) mod calibrate;

@@ -1,4 +1,4 @@
-//! Plays a scenario and reports it: what `run`, `load` and `demo` have in common.
+//! Runs and reports a scenario: the common part of `run`, `load` and `demo`.
 
 use std::path::{Path, PathBuf};
 
@@ -19,17 +19,15 @@ use crate::place::{Kind, Place};
 use crate::progress::Display;
 use crate::signals::Watch;
 
-/// What to play, and where results go.
+/// A scenario to run, and where its results go.
 pub(crate) struct Play<'a> {
-    /// What.
     pub(crate) scenario: &'a Scenario,
-    /// Where results go.
     pub(crate) results: &'a Results,
-    /// Whose traffic to keep.
+    /// Clients whose traffic is captured.
     pub(crate) tracing: &'a Tracing,
 }
 
-/// Plays it to its end, or until the user stops it.
+/// Runs the scenario to its end, or until the user stops it.
 pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     files::check(play.scenario)?;
     let name = &play.scenario.name;
@@ -57,8 +55,8 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     made_plain(&place.path, console);
     let said = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());
     let finished = finished.map_err(|error| failed_to_begin(&error, said(&error), watch.any()))?;
-    // From here on a signal would only keep the report from being written, once; twice still ends
-    // it.
+    // The run has ended: from here on, signals do not keep the report from being written. The third
+    // signal of the process still ends it.
     let exit = Exit::of_run(
         finished.verdict.stopped_by_user,
         finished.verdict.result == VerdictResult::Invalid,
@@ -77,15 +75,15 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     }
 }
 
-/// Makes a run file one file again, which it is not where it was read while it was written. The run
-/// itself is whole in any case.
+/// Turns a run file that was read while it was written back into a single file. The run is complete
+/// even if that fails.
 pub(crate) fn made_plain(path: &Path, console: Console) {
     if let Err(error) = runfile::make_plain(path) {
         console.say(&format!("warning: {error}"));
     }
 }
 
-/// The files of results, which can be written.
+/// Claims the files of all reports, which can then be written.
 pub(crate) fn claimed(results: &Results) -> Result<Outputs, Failure> {
     Outputs::claim(&results.reports, Force::of(results.force))
 }
@@ -104,7 +102,7 @@ fn failed_to_begin(error: &EngineError, said: String, stopped: bool) -> Failure 
     }
 }
 
-/// The report of a run that has just ended, out of its run file as any later report.
+/// Reports a run that has just ended, from its run file like any later report.
 fn show(
     finished: &Finished,
     place: &Place,
@@ -119,7 +117,7 @@ fn show(
                 report.path = PathBuf::new();
             }
             if error.is_some() {
-                // The file broke before it got its verdict.
+                // The run file broke before the verdict was written to it.
                 report.verdict = finished.verdict.clone().into();
                 report.thresholds = finished
                     .thresholds
@@ -132,7 +130,8 @@ fn show(
         }
         (Err(error), None) => Err(Failure::bad(error)),
         (Err(_), Some(_)) => {
-            // Nothing can be read back, which is said anyway; this much is still known.
+            // The run file cannot be read, which is reported as an error anyway. The verdict is
+            // still known.
             console.say(&format!("verdict: {}", finished.verdict.result.name()));
             for reason in &finished.verdict.reasons {
                 console.say(&format!("  - {reason}"));
@@ -142,14 +141,15 @@ fn show(
     }
 }
 
-/// Reports a run file: in every form that was asked for, and as a summary.
+/// Reports a run file: in every requested form, and as a summary.
 pub(crate) fn report_file(path: &Path, outputs: Outputs, console: Console) -> Result<(), Failure> {
     let reader = report::open(path, engine::catalogue_of).map_err(Failure::bad)?;
     let report = Report::from_run(&reader).map_err(Failure::bad)?;
     write_out(&report, &reader, outputs, console)
 }
 
-/// The summary goes to standard output, unless another report goes there.
+/// Writes the reports and the summary. The summary goes to standard output unless a report goes
+/// there.
 fn write_out(
     report: &Report,
     reader: &Reader,
@@ -157,7 +157,7 @@ fn write_out(
     console: Console,
 ) -> Result<(), Failure> {
     let to_stderr = outputs.take_stdout();
-    // Said at the end: that a file could not be written is no reason to keep the summary back.
+    // Errors are returned at the end: a file that cannot be written must not suppress the summary.
     let mut written = Ok(());
     for (form, output) in outputs.reports {
         let done = output.write(|out| match form {

@@ -1,4 +1,4 @@
-//! `streamgauge receive`: takes media for runs on other machines, until it is stopped.
+//! `streamgauge receive`: receives media for runs on other machines until it is stopped.
 
 use std::fs;
 
@@ -13,10 +13,10 @@ use crate::files;
 use crate::progress::Status;
 use crate::signals::Watch;
 
-/// The shortest secret that is taken from a file, in bytes.
+/// Minimum length of a secret from a file, in bytes.
 const SECRET_MIN: usize = 12;
 
-/// Ends with 0 when it is stopped.
+/// Exits with 0 when it is stopped.
 pub(crate) fn receive(arguments: &args::Receive, console: Console) -> Result<Exit, Failure> {
     let (secret, drawn) = match &arguments.secret_file {
         None => {
@@ -29,7 +29,7 @@ pub(crate) fn receive(arguments: &args::Receive, console: Console) -> Result<Exi
             let secret = text.lines().next().unwrap_or("").trim().to_owned();
             if secret.len() < SECRET_MIN {
                 return Err(Failure::bad(format_args!(
-                    "{}: its first line is to be the secret, of at least {SECRET_MIN} characters",
+                    "{}: the first line must be a secret of at least {SECRET_MIN} characters",
                     path.display()
                 )));
             }
@@ -68,7 +68,7 @@ pub(crate) fn receive(arguments: &args::Receive, console: Console) -> Result<Exi
     Ok(Exit::Pass)
 }
 
-/// Whoever starts it waits for these lines.
+/// Prints the address and the secret. Programs that start this process wait for these lines.
 fn announce(
     progress: &ReceiveProgress,
     secret: Option<&str>,

@@ -1,4 +1,4 @@
-//! `streamgauge report`: a run again, out of its run file, or a series out of its folder.
+//! `streamgauge report`: reports a run again from its run file, or a series from its folder.
 
 use crate::args;
 use crate::commands::play::report_file;
@@ -8,7 +8,7 @@ use crate::exit::{Exit, Failure};
 use crate::force::Force;
 use crate::output::Outputs;
 
-/// Ends with 0 whatever the run came to: the question is what it was, not whether it passed.
+/// Exits with 0 whatever the verdict: the command reports it and does not judge it.
 pub(crate) fn report(arguments: &args::Report, console: Console) -> Result<Exit, Failure> {
     let outputs = Outputs::claim(&arguments.reports, Force::Unknown)?;
     if arguments.run.is_dir() {

@@ -1,4 +1,4 @@
-//! `streamgauge run`: plays a scenario file.
+//! `streamgauge run`: runs a scenario file.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::view_server::TOKEN_VARIABLE;
 
-/// What messages call a scenario that comes from there.
+/// Name of a scenario from standard input in messages.
 const STANDARD_INPUT: &str = "standard input";
 
-/// How long a scenario may be, in bytes.
+/// Maximum length of a scenario, in bytes.
 const SCENARIO_MAX: u64 = 1 << 20;
 
 pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failure> {
@@ -47,8 +47,8 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
     }
 }
 
-/// Reads a scenario file, or standard input where it is `-`, with what the command line and the
-/// environment set of it.
+/// Reads a scenario file, or standard input if `path` is `-`, and applies the settings of the
+/// command line and the environment.
 pub(crate) fn load(
     path: &Path,
     set: &[String],
@@ -61,15 +61,15 @@ pub(crate) fn load(
     let seed = seed.map(|seed| OptionSetting::new("--seed", "seed", &seed.to_string()));
     overrides.options.extend(seed);
     if path == Path::new("-") {
-        // Paths in it count from where we are.
+        // Relative paths in it start at the current folder.
         let text = standard_input()?;
         return Plan::parse(STANDARD_INPUT, &text, &overrides).map_err(Failure::diagnostic);
     }
     Plan::load(path, &overrides).map_err(Failure::diagnostic)
 }
 
-/// All of standard input, as far as a scenario may be long, and one byte more: so it is seen that
-/// it is too long.
+/// Reads a scenario from standard input. Stops one byte after the maximum length, so that a longer
+/// text is detected.
 fn standard_input() -> Result<String, Failure> {
     let wrong = |why: &str| {
         Failure::bad(format_args!(
@@ -95,9 +95,10 @@ fn standard_input() -> Result<String, Failure> {
     })
 }
 
-/// What is set by the environment, and what the command knows that no file says.
+/// Returns the settings from the environment, the known servers and a seed for scenarios without
+/// one.
 pub(crate) fn overrides() -> Overrides {
-    // What is wrong with the folder of the user's own entries is said where one is looked for.
+    // An unreadable folder of the user's own servers is reported when a server is looked up.
     let known_servers = sut::catalogue::names().unwrap_or_default();
     let overrides = Overrides {
         default_seed: new_seed(),

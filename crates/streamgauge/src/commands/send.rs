@@ -1,4 +1,4 @@
-//! `streamgauge send`: MPEG-TS to multicast groups, for a time or until it is stopped.
+//! `streamgauge send`: sends MPEG-TS to multicast groups, for a given time or until it is stopped.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::args;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
-/// Ends with 0 when its time is over or it is stopped.
+/// Exits with 0 when its time has passed or it is stopped.
 pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Failure> {
     let targets = targets(&arguments.urls)?;
     let rate = arguments.bitrate.map(|rate| rate.0);
@@ -40,7 +40,7 @@ pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Fai
     let finished = attended.end(finished)?;
     if finished.pacing.packets == 0 && finished.pacing.refused > 0 {
         return Err(Failure::bad(
-            "nothing left: the network stack refused every datagram; is there a route to each group?",
+            "nothing was sent: the network stack refused every datagram; is there a route to each group?",
         ));
     }
     for line in result(&finished) {
@@ -49,7 +49,7 @@ pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Fai
     Ok(Exit::Pass)
 }
 
-/// The groups, each once.
+/// Parses the groups and refuses duplicates.
 fn targets(urls: &[String]) -> Result<Vec<Target>, Failure> {
     let urls = scenario::expand_urls(urls).map_err(Failure::bad)?;
     if urls.len() > GROUPS_MAX {
@@ -64,7 +64,7 @@ fn targets(urls: &[String]) -> Result<Vec<Target>, Failure> {
         let target: Target = url.parse().map_err(Failure::bad)?;
         if !seen.insert(target.group) {
             return Err(Failure::bad(format_args!(
-                "{} is there twice: its streams could not be told apart",
+                "{} is given twice: its streams could not be told apart",
                 target.group
             )));
         }
@@ -73,13 +73,13 @@ fn targets(urls: &[String]) -> Result<Vec<Target>, Failure> {
     Ok(targets)
 }
 
-/// What is going to be sent.
+/// Describes what is going to be sent.
 fn plan(targets: &[Target], looped: &LoopedStream) -> String {
     let rate = looped.bits_per_second() as f64;
     let each = match targets {
         [one] => one.to_string(),
         [first, .., last] => format!(
-            "{first} to {last}, {}, {} in sum",
+            "{first} to {last}, {}, {} in total",
             plural(targets.len() as f64, "group", "groups"),
             megabits(rate * targets.len() as f64)
         ),
@@ -87,7 +87,7 @@ fn plan(targets: &[Target], looped: &LoopedStream) -> String {
     };
     let stamps = match looped.lists_stamps() {
         true => "",
-        false => "; its programme map changes or is full: it does not list the stamps",
+        false => "; its programme map (PMT) changes or is full, so it does not list the stamps",
     };
     format!(
         "sending {} to {each}: {}, {} datagrams/s of 1316 bytes each{stamps}",
@@ -101,7 +101,7 @@ fn megabits(rate: f64) -> String {
     format!("{:.3} Mb/s", rate / 1e6)
 }
 
-/// What had been sent a second ago.
+/// Totals at the last update, a second ago.
 #[derive(Default)]
 struct Before {
     packets: u64,
@@ -137,11 +137,11 @@ fn bursts(pacing: &Pacing) -> String {
     )
 }
 
-/// What was sent, line by line.
+/// Returns the lines that summarise what was sent.
 fn result(finished: &SendFinished) -> Vec<String> {
     let SendFinished { streams, pacing } = finished;
     let sent: u64 = streams.iter().map(|stream| stream.sent).sum();
-    // The last one takes its time too.
+    // The last datagram occupies its interval as well.
     let rate = |stream: &protocol::media::ts::flow::SentStream| {
         let (from, to) = stream.from_to_nanos?;
         let each = DATAGRAM_BITS as f64 / stream.bits_per_second as f64;
@@ -153,7 +153,7 @@ fn result(finished: &SendFinished) -> Vec<String> {
         .filter_map(rate)
         .fold(0.0, |sum, own| sum + own);
     let mut lines = vec![format!(
-        "sent {} to {}, at {} in sum",
+        "sent {} to {}, at {} in total",
         plural(sent as f64, "datagram", "datagrams"),
         plural(streams.len() as f64, "group", "groups"),
         megabits(rate),
@@ -164,7 +164,7 @@ fn result(finished: &SendFinished) -> Vec<String> {
         pacing.lateness_max_seconds,
     ) {
         lines.push(format!(
-            "pacing: half of them left within {} of their time, 99 % within {}, the latest after {}; {}",
+            "pacing: half of the datagrams left within {} of their due time, 99 % within {}, the latest after {}; {}",
             seconds(half),
             seconds(most),
             seconds(last),

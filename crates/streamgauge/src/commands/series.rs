@@ -1,4 +1,4 @@
-//! A series: one run after the other out of one scenario, and the table of all.
+//! Series: one scenario, several runs one after the other, and a table of all.
 
 mod folder;
 
@@ -24,20 +24,19 @@ use crate::place::{Kind, Place};
 use crate::progress::{Display, Status};
 use crate::signals::Watch;
 
-/// How often it is looked whether the user wants the waiting between two runs to end.
+/// Interval between checks for a stop during the pause between two runs.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What to play, and where results go.
+/// A series to run, and where its results go.
 pub(crate) struct Play<'a> {
-    /// What.
     pub(crate) series: &'a Series,
-    /// Where results go: `out` is a folder.
+    /// Here, `out` names a folder.
     pub(crate) results: &'a Results,
-    /// Whose traffic to keep, in every run.
+    /// Clients whose traffic is captured in every run.
     pub(crate) tracing: &'a Tracing,
 }
 
-/// Checks what only this machine knows of every run: that it has the descriptors for it.
+/// Checks for every run what depends on this machine: the limit of file descriptors.
 pub(crate) fn check(series: &Series) -> Result<(), Failure> {
     for run in 0..series.runs() {
         files::check(&series.scenario(run).map_err(Failure::diagnostic)?)?;
@@ -45,7 +44,7 @@ pub(crate) fn check(series: &Series) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Plays every run, or as many as the user and the scenario want, and shows the table.
+/// Runs the series, until the user or the scenario ends it, and shows the table.
 pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     check(play.series)?;
     let first = play.series.scenario(0).map_err(Failure::diagnostic)?;
@@ -83,7 +82,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     gone?;
     let exit = match play.series.find() {
         None => exit_of(&course.index, course.control.is_stopped()),
-        // Runs that fail are part of the search.
+        // Failed runs are part of the search.
         Some(_) => {
             let exit = exit_of(&course.searched(), course.control.is_stopped());
             match exit {
@@ -107,28 +106,28 @@ fn secrets_of(series: &Series) -> Result<Vec<Secrets>, Failure> {
         .collect()
 }
 
-/// A series under way.
+/// A series in progress.
 struct Course<'a> {
     play: &'a Play<'a>,
     console: Console,
-    /// What shows runs to others while they go; none when the last one is over.
+    /// Live views and exports of the current run. `None` after the last run.
     outlets: Option<Outlets>,
     control: Control,
     watch: Watch,
     index: Index,
     place: Place,
-    /// Those of every run: the command line that a run file keeps may name them all.
+    /// Secrets of every run: the command line that a run file keeps may contain any of them.
     secrets: Vec<Secrets>,
-    /// How many runs have begun.
+    /// Number of runs that have begun.
     begun: usize,
-    /// The runs that a search can do without.
+    /// Runs that a search can skip.
     unneeded: Vec<bool>,
-    /// Whether every search has found what it looked for.
+    /// True if every search has found a run that passes.
     found_all: bool,
 }
 
 impl Course<'_> {
-    /// Shows no run any more, and makes their files plain ones.
+    /// Ends the live views and exports, and turns the run files into single files.
     fn let_go(&mut self) {
         if let Some(outlets) = self.outlets.take() {
             outlets.finish();
@@ -157,7 +156,7 @@ impl Course<'_> {
         self.write()
     }
 
-    /// Looks for the first of these runs that passes. Says whether the series goes on.
+    /// Searches for the first of these runs that passes. Returns `true` if the series continues.
     fn search(&mut self, runs: &[usize]) -> Result<bool, Failure> {
         let mut search = Search::new(runs.len());
         while let Some(at) = search.next() {
@@ -174,7 +173,7 @@ impl Course<'_> {
         Ok(true)
     }
 
-    /// Gives a run its turn. Says whether the series goes on.
+    /// Runs one run and keeps its outcome in the index. Returns `true` if the series continues.
     fn turn(&mut self, run: usize) -> Result<bool, Failure> {
         if self.begun > 0 {
             self.settle();
@@ -195,7 +194,8 @@ impl Course<'_> {
         Ok(!ends)
     }
 
-    /// The run that begins next, or has begun, of how many.
+    /// Returns the number of a run as text. The total is left out in a search, where it is not
+    /// known.
     fn number(&self, begun: usize) -> String {
         match self.play.series.find() {
             None => format!("run {begun} of {}", self.play.series.runs()),
@@ -203,7 +203,8 @@ impl Course<'_> {
         }
     }
 
-    /// The index, where a run that failed is no failure of the series.
+    /// Returns the index with failed runs as passed: in a search, a failed run is no failure of the
+    /// series.
     fn searched(&self) -> Index {
         let mut index = self.index.clone();
         for run in &mut index.runs {
@@ -214,7 +215,7 @@ impl Course<'_> {
         index
     }
 
-    /// Plays one run to its end.
+    /// Runs one run to its end.
     fn one(&self, run: usize) -> Result<(EntryOutcome, Option<String>), Failure> {
         let scenario = self
             .play
@@ -256,8 +257,8 @@ impl Course<'_> {
         finished
     }
 
-    /// Leaves the machine in peace for a while, so that a run does not measure what the last one
-    /// left behind.
+    /// Waits until the machine has settled, so that a run does not measure leftovers of the
+    /// previous one.
     fn settle(&self) {
         let status = Status::new(self.console);
         let deadline = Instant::now() + self.play.series.settle();
@@ -355,13 +356,13 @@ fn said(outcome: EntryOutcome, reason: Option<&str>) -> String {
     }
 }
 
-/// Of all its runs the gravest: could not begin, before stopped, before invalid, before failed.
+/// Returns the exit code of the gravest outcome: could not begin, then stopped, invalid, failed.
 fn exit_of(index: &Index, stopped: bool) -> Exit {
     let any = |outcome| index.runs.iter().any(|run| run.outcome == outcome);
     if any(EntryOutcome::NotBegun) {
         return Exit::Bad;
     }
-    // Stopped between two runs, none of them was.
+    // A stop between two runs leaves no run with the outcome `Stopped`.
     let cut = stopped && any(EntryOutcome::Planned);
     Exit::of_run(
         any(EntryOutcome::Stopped) || cut,
@@ -370,7 +371,7 @@ fn exit_of(index: &Index, stopped: bool) -> Exit {
     )
 }
 
-/// Reports the series in a folder: in every form that was asked for, and as a table.
+/// Reports the series in a folder: in every requested form, and as a table.
 pub(crate) fn show(folder: &Path, outputs: Outputs, console: Console) -> Result<(), Failure> {
     write_out(&open(folder)?, folder, outputs, console)
 }
@@ -386,7 +387,7 @@ fn write_out(
     console: Console,
 ) -> Result<(), Failure> {
     let to_stderr = outputs.take_stdout();
-    // Said at the end: that a file could not be written is no reason to keep the table back.
+    // Errors are returned at the end: a file that cannot be written must not suppress the table.
     let mut written = Ok(());
     let reader_of = |file: &str| report::open(&folder.join(file), engine::catalogue_of);
     for (form, output) in outputs.reports {
@@ -404,7 +405,7 @@ fn write_out(
     }
     if let Some(csv) = outputs.csv {
         let done = csv.write(|tables| {
-            // What has no run file, or one that cannot be read, the table says.
+            // Runs without a readable run file are left out here; the table reports them.
             let runs = series.runs.iter();
             let mut readable = runs.filter_map(|row| Some((&row.file, reader_of(&row.file).ok()?)));
             readable.try_for_each(|(file, reader)| tables.add(file, &reader))
@@ -445,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_ends_with_the_gravest_of_its_runs() {
+    fn series_exits_with_the_gravest_outcome_of_its_runs() {
         use EntryOutcome::{Fail, Invalid, NotBegun, Pass, Planned, Stopped};
         for (outcomes, stopped, code) in [
             (&[Pass, Pass][..], false, 0),

@@ -1,4 +1,4 @@
-//! `streamgauge serve`: an embedded reference server until it is stopped.
+//! `streamgauge serve`: runs an embedded reference server until it is stopped.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use crate::args::Serve;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
-/// Ends with 0 when it is stopped: that is how every server ends.
+/// Exits with 0 when it is stopped, which is how every server ends.
 pub(crate) fn serve(arguments: &Serve, console: Console) -> Result<Exit, Failure> {
     let flags = &arguments.flags;
     let ports: Vec<u16> = flags.values(common::PORT);

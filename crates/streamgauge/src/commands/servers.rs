@@ -1,4 +1,5 @@
-//! `streamgauge servers`: the servers that can be launched, and which of them are installed here.
+//! `streamgauge servers`: lists the servers that can be launched, and which of them are installed
+//! here.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use crate::args;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
-/// Lists them all, or shows one.
+/// Lists all servers, or shows one.
 pub(crate) fn servers(arguments: &args::Servers, console: Console) -> Result<Exit, Failure> {
     match &arguments.name {
         Some(name) => show(name, arguments, console),
@@ -19,10 +20,10 @@ pub(crate) fn servers(arguments: &args::Servers, console: Console) -> Result<Exi
     }
 }
 
-/// What this machine has of a server.
+/// Installation of a server on this machine.
 struct Here {
     program: Option<PathBuf>,
-    /// The version, or why it is not known.
+    /// Version, or the reason why it is unknown.
     version: Result<Option<String>, String>,
 }
 
@@ -61,7 +62,7 @@ fn list(arguments: &args::Servers, console: Console) -> Result<Exit, Failure> {
     Ok(Exit::Pass)
 }
 
-/// Asks all programs at once, because each takes its time to answer.
+/// Queries all programs at once, because each takes time to answer.
 fn look(all: &[Listed]) -> Vec<Option<Here>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = all
@@ -105,12 +106,12 @@ fn table(all: &[Listed], here: &[Option<Here>]) -> String {
         let _ = write!(text, "\nThese cannot be used:\n{wrong}");
     }
     text.push_str(
-        "\n`streamgauge servers NAME` shows how one is started, and how it is installed where it is missing.\n",
+        "\n`streamgauge servers NAME` shows how a server is started, and how to install it.\n",
     );
     text
 }
 
-/// Rows with their columns under each other.
+/// Aligns the columns of these rows.
 fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| {
         let widths = rows.iter().map(|row| row[column].chars().count());
@@ -160,11 +161,11 @@ fn in_full(listed: &Listed, entry: &ServerEntry, here: &Here) -> String {
     match &here.version {
         Ok(Some(version)) => line("version", version),
         Ok(None) => {}
-        Err(error) => line("version", &format!("not known: {error}")),
+        Err(error) => line("version", &format!("unknown: {error}")),
     }
     match &listed.file {
         Some(file) => line("entry", &file.display().to_string()),
-        None => line("entry", "a part of streamgauge"),
+        None => line("entry", "built into streamgauge"),
     }
     line("command", &entry.command.join(" "));
     for (name, value) in &entry.environment {
@@ -172,15 +173,15 @@ fn in_full(listed: &Listed, entry: &ServerEntry, here: &Here) -> String {
     }
     match &entry.needs_root {
         Some(reason) => line("user", &format!("as streamgauge, because {reason}")),
-        None => line("user", "65534 (nobody) where streamgauge is root"),
+        None => line("user", "65534 (nobody) if streamgauge is root"),
     }
     line("port", &entry.port.to_string());
     let ready = match &entry.ready {
-        EntryReady::Port => "its port is its own, and accepts a connection".to_owned(),
-        EntryReady::Urls => "its port is its own, and it describes each of its URLs".to_owned(),
-        EntryReady::Line(line) => format!("its port is its own, and it printed `{line}`"),
+        EntryReady::Port => "it owns its port, and the port accepts a connection".to_owned(),
+        EntryReady::Urls => "it owns its port, and describes each of its URLs".to_owned(),
+        EntryReady::Line(line) => format!("it owns its port, and has printed `{line}`"),
         EntryReady::Pattern(pattern) => {
-            format!("its port is its own, and it printed a line that matches `{pattern}`")
+            format!("it owns its port, and has printed a line that matches `{pattern}`")
         }
     };
     line("ready when", &ready);
@@ -196,7 +197,7 @@ fn in_full(listed: &Listed, entry: &ServerEntry, here: &Here) -> String {
         }
     }
     if !entry.notes.is_empty() {
-        text.push_str("\nTo know:\n");
+        text.push_str("\nNotes:\n");
         for note in &entry.notes {
             let _ = writeln!(text, "  - {}", note.trim_end());
         }
@@ -251,13 +252,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_under_each_other() {
+    fn columns_are_aligned() {
         let rows = [["a", "bé", ""], ["long", "b", "c"]].map(|row| row.map(str::to_owned));
         assert_eq!(columns(&rows), "a     bé\nlong  b   c\n");
     }
 
     #[test]
-    fn one_is_shown_with_its_command_and_template() {
+    fn server_is_shown_with_its_command_and_template() {
         let listed = catalogue::find("tvgate").expect("it is built in");
         let entry = listed.entry.as_ref().expect("it is good");
         let here = Here {

@@ -1,4 +1,4 @@
-//! Series: several runs out of one scenario file, and one table.
+//! Series: several runs of one scenario file, and one table.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Process, folder, free_port, number, run, streamgauge, wait_for};
 
-/// A scenario that launches a reference server for each run.
+/// Writes a scenario that launches a reference server for each run.
 fn scenario(folder: &Path, vary: &str) {
     let port = free_port();
     let program = env!("CARGO_BIN_EXE_streamgauge");
@@ -39,7 +39,7 @@ fn outcomes(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_series_makes_one_table_and_the_folder_makes_it_again() {
+fn report_repeats_the_table_of_a_series() {
     let folder = folder();
     scenario(
         folder.path(),
@@ -56,7 +56,7 @@ fn a_series_makes_one_table_and_the_folder_makes_it_again() {
         assert_eq!(number(&row["figures"]["playing"]), clients);
         assert_eq!(row["figures"]["tester_fit"], true);
         assert!(row["figures"]["server_memory"].is_number(), "{row}");
-        // Each is a run file like any other.
+        // Each file is a run file like any other.
         let file = format!("x.series/{}", row["file"].as_str().expect("a name"));
         let alone = run(folder.path(), ["report", &file]).expect(0);
         let setting = format!("clients.viewers.load.clients: {clients}");
@@ -66,14 +66,14 @@ fn a_series_makes_one_table_and_the_folder_makes_it_again() {
     assert!(finished.stdout.contains("capacity"), "{}", finished.stdout);
     let again = run(folder.path(), ["report", "x.series"]).expect(0);
     assert_eq!(again.stdout, finished.stdout);
-    // Who wants quiet gets the verdict of each run.
+    // With `-q` there is only the verdict of each run.
     let quiet = run(folder.path(), ["report", "x.series", "-q"]).expect(0);
     let lines: Vec<&str> = quiet.stdout.lines().collect();
     let of_run = |at: usize| lines[at].starts_with("PASS") && lines[at].contains("clients: ");
     assert!((0..lines.len()).all(of_run), "{}", quiet.stdout);
     let runs = report["runs"].as_array().map(Vec::len);
     assert_eq!(Some(lines.len()), runs, "{}", quiet.stdout);
-    // It is replaced only where that is asked for, as a run file is.
+    // A series is replaced only with `--force`, like a run file.
     let arguments = ["run", "s.yaml", "-q", "--out", "x.series/"];
     run(folder.path(), arguments).expect(104).names("--force");
     let force = ["--force", "--set", "stop_at=fail"];
@@ -81,7 +81,7 @@ fn a_series_makes_one_table_and_the_folder_makes_it_again() {
 }
 
 #[test]
-fn a_series_gets_a_name_in_a_folder_and_is_kept_only_if_it_is_to_be() {
+fn series_gets_a_name_in_a_folder_unless_it_is_not_kept() {
     let folder = folder();
     scenario(folder.path(), "vary: {clients.viewers.load.clients: [1]}");
     let count = |place: &str| {
@@ -108,7 +108,7 @@ fn a_series_gets_a_name_in_a_folder_and_is_kept_only_if_it_is_to_be() {
     assert_eq!(outcomes(&report), ["pass"]);
 
     for (out, names) in [
-        ("mine/a", "mine/a: this is no folder"),
+        ("mine/a", "mine/a: this is not a folder"),
         ("missing/x.series", "missing: there is no such folder"),
         ("-", "standard output"),
     ] {
@@ -119,7 +119,7 @@ fn a_series_gets_a_name_in_a_folder_and_is_kept_only_if_it_is_to_be() {
 }
 
 #[test]
-fn what_fails_or_cannot_begin_is_a_row_and_the_series_goes_on() {
+fn failed_run_is_a_row_and_the_series_continues() {
     let folder = folder();
     let program = env!("CARGO_BIN_EXE_streamgauge");
     let server = format!("{program}, serve, rtsp, --quiet, --bitrate, 100kbps, --port, PORT");
@@ -135,7 +135,7 @@ fn what_fails_or_cannot_begin_is_a_row_and_the_series_goes_on() {
     let reason = report["runs"][0]["reasons"][0].as_str().expect("a reason");
     assert!(reason.contains("/nothing/such"), "{reason}");
     assert!(finished.stdout.contains("NOT BEGUN"), "{}", finished.stdout);
-    // Unless it is to stop there.
+    // With `stop_at=fail` the series ends there.
     let arguments = [
         "run",
         "s.yaml",
@@ -155,7 +155,7 @@ fn what_fails_or_cannot_begin_is_a_row_and_the_series_goes_on() {
     assert_eq!(outcomes(&report), ["not_begun", "planned", "planned"]);
 }
 
-/// Starts a series of three runs without an end of their own, and waits until the first plays.
+/// Starts a series of three long runs, and waits until the first one plays.
 fn endless(folder: &Path) -> Process {
     scenario(folder, "vary: {clients.viewers.load.clients: [1, 2, 3]}");
     let arguments = [
@@ -176,7 +176,7 @@ fn endless(folder: &Path) -> Process {
 }
 
 #[test]
-fn ctrl_c_ends_the_run_and_the_series_after_it() {
+fn ctrl_c_ends_the_current_run_and_the_series() {
     let folder = folder();
     let series = endless(folder.path());
     series.signal("INT");
@@ -193,7 +193,7 @@ fn ctrl_c_ends_the_run_and_the_series_after_it() {
 }
 
 #[test]
-fn a_kill_loses_nothing_that_was_measured() {
+fn kill_of_a_series_loses_no_measured_window() {
     let folder = folder();
     let series = endless(folder.path());
     series.signal("KILL");

@@ -1,4 +1,4 @@
-//! A verdict is earned: nothing that was not measured passes, and the report says why.
+//! Verdicts: a run that did not measure anything does not pass, and the report says why.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use crate::support::{
     Process, RUN_WITHIN, Report, Server, established, folder, run, streamgauge, wait_for,
 };
 
-/// A server that takes connections and keeps them, and does nothing else with them.
+/// Starts a server that accepts connections, keeps them, and does nothing else.
 fn idle_server() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -21,7 +21,7 @@ fn idle_server() -> u16 {
     port
 }
 
-/// A server that takes WebSockets, reads what comes, and never answers a message.
+/// Starts a server that accepts WebSockets, reads them, and never answers a message.
 fn mute_websocket() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -37,8 +37,8 @@ fn mute_websocket() -> u16 {
     port
 }
 
-/// Answers the handshake of a WebSocket (RFC 6455, 4.2.2), by way of the system's tools: nothing of
-/// it is ours.
+/// Answers the handshake of a WebSocket (RFC 6455, 4.2.2) with the system's tools, without code of
+/// streamgauge.
 fn accept_websocket(stream: &mut TcpStream) -> std::io::Result<()> {
     use std::io::Write;
     let mut head = Vec::new();
@@ -70,7 +70,7 @@ fn accept_websocket(stream: &mut TcpStream) -> std::io::Result<()> {
 }
 
 #[test]
-fn a_bound_on_a_share_needs_its_unit() {
+fn bound_on_a_share_needs_a_unit() {
     let folder = folder();
     for (threshold, help) in [
         ("viewers.loss < 1", "write `1%`, or `100%`"),
@@ -87,7 +87,7 @@ fn a_bound_on_a_share_needs_its_unit() {
 }
 
 #[test]
-fn a_plan_that_the_run_has_no_time_for_is_refused() {
+fn plan_that_is_longer_than_the_run_is_refused() {
     let folder = folder();
     let arguments = "load rtsp://127.0.0.1:1/a -c 20 -d 2s --ramp 10s";
     run(folder.path(), arguments.split(' '))
@@ -102,7 +102,7 @@ fn a_plan_that_the_run_has_no_time_for_is_refused() {
 }
 
 #[test]
-fn a_run_that_measured_nothing_is_no_pass() {
+fn run_that_measured_nothing_does_not_pass() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let url = server.url();
@@ -116,7 +116,7 @@ fn a_run_that_measured_nothing_is_no_pass() {
         "{}",
         ended.stdout
     );
-    // A server that says yes to all and sends nothing: its clients end before they can complain.
+    // A server that accepts everything and sends nothing: the run ends before its clients time out.
     let silent = Scripted::start(|_| Answer::Good);
     let ended = run(folder.path(), ["load", &silent.url(), "-d", "3s"]).expect(99);
     assert!(
@@ -127,7 +127,7 @@ fn a_run_that_measured_nothing_is_no_pass() {
 }
 
 #[test]
-fn a_run_that_is_stopped_says_so_and_what_held_until_then() {
+fn stopped_run_reports_which_thresholds_held() {
     for signal in ["INT", "TERM", "HUP"] {
         let folder = folder();
         let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
@@ -162,14 +162,14 @@ fn a_run_that_is_stopped_says_so_and_what_held_until_then() {
 }
 
 #[test]
-fn rates_cover_the_time_of_sending_and_not_that_of_closing() {
+fn rates_cover_the_time_of_sending_but_not_of_closing() {
     let folder = folder();
     let url = format!("tcp://127.0.0.1:{}", idle_server());
     let arguments = ["load", &url, "-c", "2", "-d", "4s", "--json", "out.json"];
     run(folder.path(), arguments).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
-    // A message a second on each of two connections. The server never closes, which the run waits
-    // for.
+    // One message a second on each of two connections. The server never closes them, which the run
+    // waits for.
     let rate = report.metric("sent_rate").as_f64().expect("it has a rate");
     assert!((1.9..=2.1).contains(&rate), "{rate}");
     let duration = report.0["run"]["duration"].as_f64().expect("a number");
@@ -179,7 +179,7 @@ fn rates_cover_the_time_of_sending_and_not_that_of_closing() {
 }
 
 #[test]
-fn messages_that_nobody_answers_fail_a_run() {
+fn unanswered_messages_fail_a_run() {
     let folder = folder();
     let url = format!("ws://127.0.0.1:{}/", mute_websocket());
     let arguments = ["load", &url, "-c", "3", "-d", "3s", "--in-flight", "1"];
@@ -192,7 +192,7 @@ fn messages_that_nobody_answers_fail_a_run() {
 }
 
 #[test]
-fn each_run_has_a_seed_of_its_own_and_says_it() {
+fn each_run_reports_a_seed_of_its_own() {
     let folder = folder();
     let seed = |arguments: &str| {
         let ended = run(folder.path(), arguments.split(' '));
@@ -209,7 +209,7 @@ fn each_run_has_a_seed_of_its_own_and_says_it() {
 }
 
 #[test]
-fn clients_that_are_turned_away_fail_a_run() {
+fn clients_turned_away_fail_a_run() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let url = server.url();
@@ -227,7 +227,7 @@ fn clients_that_are_turned_away_fail_a_run() {
 }
 
 #[test]
-fn the_second_line_says_why_and_quiet_keeps_it() {
+fn second_line_has_the_cause_even_if_quiet() {
     let folder = folder();
     let why = "2 of 2 clients failed: connection refused (127.0.0.1:1)";
     let line = ["load", "rtsp://127.0.0.1:1/a", "-c", "2", "-d", "2s"];
@@ -246,7 +246,7 @@ fn the_second_line_says_why_and_quiet_keeps_it() {
 }
 
 #[test]
-fn a_threshold_shows_what_it_compared() {
+fn threshold_shows_the_statistic_that_it_compared() {
     let folder = folder();
     let thresholds = [
         "viewers.startup_delay.p99.9 < 5s",
@@ -272,7 +272,7 @@ fn a_threshold_shows_what_it_compared() {
 }
 
 #[test]
-fn a_threshold_that_does_not_hold_can_end_a_run() {
+fn failed_threshold_with_abort_ends_the_run() {
     let folder = folder();
     let server = Server::start(
         folder.path(),
@@ -305,7 +305,7 @@ fn a_threshold_that_does_not_hold_can_end_a_run() {
 }
 
 #[test]
-fn a_scenario_whose_server_is_away_is_not_called_good() {
+fn check_fails_if_the_server_is_unreachable() {
     let folder = folder();
     let scenario =
         "clients: {viewers: {urls: ['tcp://127.0.0.1:1'], load: {clients: 2}}}\nduration: 5s\n";
@@ -313,12 +313,12 @@ fn a_scenario_whose_server_is_away_is_not_called_good() {
     let ended = run(folder.path(), ["check", "away.yaml"])
         .expect(99)
         .names("127.0.0.1:1: connection refused");
-    assert!(!ended.stderr.contains("is good"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("is valid"), "{}", ended.stderr);
     run(folder.path(), ["check", "--offline", "away.yaml"]).expect(0);
 }
 
 #[test]
-fn a_threshold_that_will_have_no_data_is_warned_of() {
+fn threshold_without_data_is_warned_of() {
     let folder = folder();
     let scenario = "clients: {viewers: {urls: ['rtsp://127.0.0.1:1/a'], load: {clients: 2, ramp: 2s}}}\n\
                     duration: 9s\nwarm_up: 3s\nthresholds: ['viewers.startup_delay.p95 < 1s']\n";
@@ -329,7 +329,7 @@ fn a_threshold_that_will_have_no_data_is_warned_of() {
 }
 
 #[test]
-fn a_population_without_media_fails_whatever_else_is_allowed() {
+fn population_without_media_fails_whatever_is_allowed() {
     let folder = folder();
     let line = [
         "load",
@@ -352,7 +352,7 @@ fn a_population_without_media_fails_whatever_else_is_allowed() {
 }
 
 #[test]
-fn a_server_that_ends_before_the_run_fails_it_and_is_the_cause() {
+fn end_of_the_server_fails_the_run_and_is_the_cause() {
     let folder = folder();
     let port = crate::support::free_port();
     let program = env!("CARGO_BIN_EXE_streamgauge");

@@ -1,4 +1,4 @@
-//! The folder of a series.
+//! Folder of a series.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,14 @@ use runfile::series::{INDEX, Index, IndexError};
 use crate::exit::Failure;
 use crate::place::slug;
 
-/// Makes the folder. A series that is there is taken away; what else is in it stays.
+/// Creates the folder. An existing series in it is removed; other files stay.
 ///
 /// # Errors
-/// In words, with what to do.
+/// The folder cannot be created or cleared. The message says what to do.
 pub(super) fn make(path: &Path) -> Result<(), Failure> {
     let refused = |error: io::Error| {
         Failure::bad(format_args!(
-            "{}: the folder for the series cannot be made: {}; name another place with `-o`",
+            "{}: the folder for the series cannot be created: {}; name another place with `-o`",
             path.display(),
             io_reason(&error)
         ))
@@ -30,7 +30,7 @@ pub(super) fn make(path: &Path) -> Result<(), Failure> {
 }
 
 fn empty(folder: &Path, index: &Index) -> Result<(), Failure> {
-    // What a killed run leaves beside its file belongs to it.
+    // A killed run leaves these files next to its run file; they belong to it.
     let files = index.runs.iter().flat_map(|run| {
         ["", "-wal", "-shm"].map(|suffix| folder.join(format!("{}{suffix}", run.file)))
     });
@@ -49,7 +49,7 @@ fn empty(folder: &Path, index: &Index) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The name of a run's file: its number, counted from 1, and its values.
+/// Returns the file name of a run: its number, counted from 1, and its values.
 pub(super) fn run_file(run: usize, runs: usize, values: &[String]) -> String {
     let digits = runs.to_string().len();
     let values = slug(&values.join(" "));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_series_that_is_replaced_only_its_own_files_go() {
+    fn replacing_a_series_removes_only_its_own_files() {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = folder.path().join("a.series");
         assert!(make(&path).is_ok(), "it is made");

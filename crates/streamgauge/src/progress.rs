@@ -1,5 +1,5 @@
-//! Shows how a run goes: one block that is redrawn once a second in a terminal, else one plain line
-//! now and then.
+//! Progress display of a run: on a terminal, a block that is redrawn once a second; otherwise a
+//! plain line every few seconds.
 
 mod block;
 mod curves;
@@ -18,10 +18,10 @@ use keys::Keys;
 use line::ScreenLine;
 use lines::{History, View};
 
-/// How often a plain line is written where nobody watches.
+/// Interval between plain lines without a terminal.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
-/// Shows how a run goes. What it shows in a terminal is removed when it is dropped.
+/// Progress display of a run. Dropping it removes its block from the terminal.
 pub(crate) struct Display {
     console: Console,
     planned: Option<Duration>,
@@ -33,7 +33,7 @@ enum Shown {
     Block {
         block: Block,
         history: History,
-        /// Held for what it does when it is dropped.
+        /// Kept for its `Drop`.
         keys: Option<Keys>,
     },
     Plain {
@@ -43,8 +43,8 @@ enum Shown {
 }
 
 impl Display {
-    /// A display of a run that is planned to last so long, where that is known. Its keys steer the
-    /// run by `control`.
+    /// Creates the display of a run. `planned` is its planned duration, if known. The keys of the
+    /// display control the run through `control`.
     pub(crate) fn new(console: Console, planned: Option<Duration>, control: &Control) -> Display {
         let shown = if console.quiet {
             Shown::Nothing
@@ -67,7 +67,7 @@ impl Display {
         }
     }
 
-    /// Shows how it stands.
+    /// Shows this progress.
     pub(crate) fn update(&mut self, progress: &Progress) {
         match &mut self.shown {
             Shown::Nothing => {}
@@ -101,7 +101,7 @@ impl Display {
         }
     }
 
-    /// Removes the block, to make room for the summary.
+    /// Removes the block to make room for the summary.
     pub(crate) fn finish(self) {
         drop(self);
     }
@@ -115,7 +115,7 @@ impl Drop for Display {
     }
 }
 
-/// One line that says how something stands, redrawn in a terminal; nothing where there is none.
+/// A status line that is redrawn on a terminal. Without a terminal nothing is shown.
 pub(crate) struct Status(Option<RefCell<Block>>);
 
 impl Status {
@@ -124,7 +124,7 @@ impl Status {
         Status(shown.then(|| RefCell::new(Block::new(console.paint_stderr()))))
     }
 
-    /// Shows how it stands.
+    /// Shows this text.
     pub(crate) fn update(&self, text: &str) {
         if let Some(block) = &self.0 {
             let line = |size: Size| vec![ScreenLine::plain(text).cut(size.columns)];

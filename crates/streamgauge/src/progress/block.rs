@@ -7,7 +7,7 @@ use report::paint::Paint;
 
 use super::line::ScreenLine;
 
-/// Columns and rows that lines may take.
+/// Columns and rows that the lines may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     /// At least 1.
@@ -16,22 +16,22 @@ pub(super) struct Size {
     pub(super) rows: usize,
 }
 
-/// What a terminal has where it does not say.
+/// Size of a terminal that does not report its size.
 const USUAL: (usize, usize) = (80, 24);
 
-/// Marks what is written as one picture, for terminals that know that. Others ignore it.
+/// Synchronized output: marks a frame for terminals that support it. Others ignore it.
 const BEGIN: &str = "\u{1b}[?2026h";
 const END: &str = "\u{1b}[?2026l";
 
 /// Lines on standard error that are redrawn in place.
 ///
-/// The cursor rests below the last line and is never hidden, so nothing has to be put right if the
+/// The cursor rests below the last line and is never hidden, so nothing must be restored if the
 /// process is killed.
 pub(super) struct Block {
     paint: Paint,
-    /// What is on the screen.
+    /// Lines on the screen.
     shown: Vec<ScreenLine>,
-    /// The terminal's columns when it was drawn.
+    /// Columns of the terminal when the lines were drawn.
     columns: usize,
 }
 
@@ -44,11 +44,11 @@ impl Block {
         }
     }
 
-    /// Draws these lines in place of those before.
+    /// Replaces the lines on the screen.
     pub(super) fn draw(&mut self, lines: impl FnOnce(Size) -> Vec<ScreenLine>) {
         let terminal = terminal();
-        // A line that takes the last column leaves the cursor between two rows, and the row below
-        // is the cursor's.
+        // A line that fills the last column leaves the cursor between two rows. The row below the
+        // lines is the cursor's.
         let size = Size {
             columns: terminal.0.saturating_sub(1).max(1),
             rows: terminal.1.saturating_sub(1).max(1),
@@ -60,7 +60,7 @@ impl Block {
         }
     }
 
-    /// Writes a line that stays, above the block.
+    /// Writes a line above the block, which stays.
     pub(super) fn write_above(&mut self, text: &str) {
         let lines = std::mem::take(&mut self.shown);
         let terminal = terminal();
@@ -78,9 +78,8 @@ impl Block {
         }
     }
 
-    /// What a terminal of these columns and rows is sent to show these lines in place of those it
-    /// shows. Each line is written over the one before, and nothing is cleared first: so nothing
-    /// flickers.
+    /// Returns what a terminal of these columns and rows receives to replace the shown lines. Each
+    /// line overwrites the previous one and nothing is cleared first, so nothing flickers.
     fn frame(&mut self, lines: Vec<ScreenLine>, terminal: (usize, usize)) -> String {
         let mut text = format!("{BEGIN}{}", up(&self.shown, terminal));
         for line in &lines {
@@ -95,8 +94,8 @@ impl Block {
     }
 }
 
-/// Brings the cursor from below these lines to the first of them. A terminal that was made narrower
-/// has wrapped them.
+/// Returns the sequence that moves the cursor from below these lines to the first of them. A
+/// terminal that has become narrower has wrapped the lines.
 fn up(lines: &[ScreenLine], (columns, rows): (usize, usize)) -> String {
     let taken = lines.iter().map(|line| line.width().div_ceil(columns));
     let taken: usize = taken.map(|rows| rows.max(1)).sum();
@@ -106,7 +105,7 @@ fn up(lines: &[ScreenLine], (columns, rows): (usize, usize)) -> String {
     }
 }
 
-/// Columns and rows of the terminal.
+/// Returns the columns and rows of the terminal.
 fn terminal() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
     let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
@@ -115,7 +114,7 @@ fn terminal() -> (usize, usize) {
     })
 }
 
-/// Written at once. A terminal that is gone is no reason to end a run.
+/// Writes the text at once. A closed terminal must not end a run.
 fn put(text: &str) {
     let mut out = io::stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(up(&lines, (80, 24)), "\r\u{1b}[3A");
         assert_eq!(up(&lines, (40, 24)), "\r\u{1b}[4A");
         assert_eq!(up(&lines, (20, 24)), "\r\u{1b}[6A");
-        // What has left the screen at the top cannot be reached.
+        // Lines that have left the screen at the top cannot be reached.
         assert_eq!(up(&lines, (20, 4)), "\r\u{1b}[3A");
         assert_eq!(up(&[], (80, 24)), "\r");
     }

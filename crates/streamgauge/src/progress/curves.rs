@@ -1,4 +1,4 @@
-//! The main curves of a run: what comes, and how many clients there are.
+//! Main curves of a run: media or messages, and the number of clients.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,16 +13,16 @@ use report::human::{count, figure, span};
 
 use super::line::{ScreenLine, Tone};
 
-/// How many windows curves go back at most.
+/// Maximum number of windows in a curve.
 const KEPT: usize = 240;
 
-/// The most populations that have a curve of their own.
+/// Maximum number of populations with curves of their own.
 const CURVES_MAX: usize = 3;
 
-/// The columns between the two charts.
+/// Columns between the two charts.
 const GAP: u16 = 3;
 
-/// What stands for a tone while ratatui draws.
+/// Colours that stand for tones while ratatui draws.
 const TONES: [(Color, Tone); 4] = [
     (Color::Green, Tone::Good),
     (Color::Magenta, Tone::Doubtful),
@@ -30,17 +30,17 @@ const TONES: [(Color, Tone); 4] = [
     (Color::DarkGray, Tone::Faint),
 ];
 
-/// The colours of the populations, in their order.
+/// Colours of the populations, in their order.
 const OF_POPULATIONS: [Color; CURVES_MAX] = [Color::Green, Color::Magenta, Color::Reset];
 
 type Points = VecDeque<(f64, f64)>;
 
-/// Figures of the windows before, of the first populations.
+/// Figures of the previous windows, of the first populations.
 #[derive(Debug, Default)]
 pub(super) struct Curves {
     rates: BTreeMap<String, Points>,
     clients: BTreeMap<String, Points>,
-    /// Whether rates are those of messages.
+    /// True if the rates are those of messages.
     of_messages: bool,
 }
 
@@ -53,7 +53,7 @@ fn push(all: &mut BTreeMap<String, Points>, name: &str, at: f64, value: f64) {
 }
 
 impl Curves {
-    /// Takes a window in. One that was cut short has no rate.
+    /// Adds a window. A window that was cut short has no rate.
     pub(super) fn add(&mut self, progress: &Progress) {
         let at = progress.elapsed.as_secs_f64();
         let first = progress.populations.first();
@@ -69,20 +69,20 @@ impl Curves {
                 Does::Publish => rates.sent_bitrate,
                 Does::Send => rates.sent,
             };
-            // What is counted in another unit has no place in the same chart.
+            // A rate in another unit does not belong into the same chart.
             if of_messages == self.of_messages {
                 push(&mut self.rates, name, at, rate);
             }
         }
     }
 
-    /// Whether there is a curve: two windows or more.
+    /// Returns `true` if there are curves to draw, which takes two windows.
     pub(super) fn has_course(&self) -> bool {
         let mut curves = self.clients.values();
         curves.any(|points| points.front().map(|first| first.0) < points.back().map(|last| last.0))
     }
 
-    /// Both charts beside each other, in so many columns and rows.
+    /// Draws both charts side by side in this many columns and rows.
     pub(super) fn lines(&self, columns: usize, rows: usize) -> Vec<ScreenLine> {
         let area = Rect::new(0, 0, short(columns), short(rows));
         let mut buffer = Buffer::empty(area);
@@ -165,7 +165,7 @@ fn draw(
     chart.render(area, buffer);
 }
 
-/// What was drawn, as lines of the terminal.
+/// Converts the drawn buffer to lines of the terminal.
 fn rows_of(buffer: &Buffer) -> Vec<ScreenLine> {
     let area = buffer.area;
     let rows = area.top()..area.bottom();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_rise_with_what_they_show() {
+    fn curves_rise_with_their_values() {
         let mut curves = Curves::default();
         for second in 1..=20 {
             curves.add(&progress(second, second as f64 * 1e6));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_does_not_grow_with_the_run() {
+    fn curves_keep_a_limited_number_of_windows() {
         let mut curves = Curves::default();
         for second in 1..=1_000 {
             curves.add(&progress(second, 1e6));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_a_run_that_has_just_begun() {
+    fn nothing_is_drawn_before_the_second_window() {
         let mut curves = Curves::default();
         assert!(drawn(&curves).concat().is_empty());
         curves.add(&progress(1, 1e6));

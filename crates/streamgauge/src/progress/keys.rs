@@ -1,8 +1,8 @@
-//! Keys while a run goes: `q` ends it in order, as Ctrl-C does, and `h` holds its ramp or lets it go
-//! on.
+//! Keys during a run: `q` stops the run gracefully, as Ctrl-C does, and `h` holds its ramp or
+//! resumes it.
 //!
-//! The terminal hands keys over at once and shows none of them. Ctrl-C and Ctrl-Z stay what they
-//! are. Where the process is not in the foreground, the terminal is left alone: reading from it
+//! The terminal delivers keys immediately and does not echo them. Ctrl-C and Ctrl-Z keep their
+//! meaning. The terminal is not touched if the process is not in the foreground: reading from it
 //! would stop the process.
 
 use std::io;
@@ -18,23 +18,24 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr,
 };
 
-/// How the terminal was before.
+/// Settings of the terminal before the run.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// How long to wait for a key before it is looked whether the run is over.
+/// Time to wait for a key before checking whether the run has ended.
 const WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
 
-/// Listens for keys until it is dropped.
+/// Handles keys until it is dropped.
 pub(super) struct Keys {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keys {
-    /// Begins to listen; none where there is no terminal to listen to.
+    /// Starts to handle keys. Returns `None` if standard input is not a terminal, or the process is
+    /// not in its foreground.
     pub(super) fn start(control: &Control) -> Option<Keys> {
         if !isatty(io::stdin()) || !is_in_front() {
             return None;
@@ -73,8 +74,8 @@ impl Drop for Keys {
     }
 }
 
-/// Leaves the terminal as it was before. Where it is another's meanwhile, it is left alone: to set
-/// it would stop the process, and the shell sets it anew.
+/// Restores the settings of the terminal. If another process is in the foreground now, they are not
+/// touched: setting them would stop this process, and the shell restores them itself.
 pub(crate) fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before.filter(|_| is_in_front()) {
@@ -89,8 +90,8 @@ fn is_in_front() -> bool {
 fn listen(over: &AtomicBool, control: &Control) {
     let mut asked = false;
     while !over.load(Ordering::Relaxed) {
-        // A wait goes on where it was when the process is put into the background; a read there would
-        // stop it again. So only what is there already is read.
+        // A wait continues after the process was put into the background, but a read would stop the
+        // process there. So bytes are only read if they are already available.
         let stdin = io::stdin();
         let mut there = [PollFd::new(&stdin, PollFlags::IN)];
         let any = poll(&mut there, Some(&WAIT)).unwrap_or(0) > 0;
@@ -103,7 +104,7 @@ fn listen(over: &AtomicBool, control: &Control) {
         }
         let mut key = [0];
         match rustix::io::read(io::stdin(), &mut key) {
-            // A second one would end the run at once: that is for Ctrl-C alone.
+            // A second signal would end the run at once, which only Ctrl-C may do.
             Ok(1) if key[0] == b'q' && !asked => {
                 asked = true;
                 let _ = kill_process(getpid(), Signal::INT);

@@ -1,10 +1,10 @@
-//! A line of a terminal: text in parts, each with its colour, that can be measured and cut.
+//! A line of a terminal: text in parts with a tone each. Its width is known, and it can be cut.
 
 use report::gate::plain;
 use report::paint::Paint;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// How a part of a line looks.
+/// Look of a part of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
     #[default]
@@ -21,24 +21,24 @@ pub(super) enum Tone {
 pub(super) struct ScreenLine(Vec<(Tone, String)>);
 
 impl ScreenLine {
-    /// A line without colour.
+    /// Returns a line without colour.
     pub(super) fn plain(text: &str) -> ScreenLine {
         ScreenLine::default().with(Tone::Plain, text)
     }
 
-    /// The line with more text at its end. What steers a terminal is shown as a sign: text of a
-    /// server must not reach it as a command.
+    /// Adds text at the end. Control characters become visible signs, because text from a server
+    /// must not reach the terminal as a command.
     pub(super) fn with(mut self, tone: Tone, text: &str) -> ScreenLine {
         self.0.push((tone, plain(text).into_owned()));
         self
     }
 
-    /// Columns that it takes.
+    /// Returns the number of columns that the line takes.
     pub(super) fn width(&self) -> usize {
         self.0.iter().map(|(_, text)| text.width()).sum()
     }
 
-    /// The line in at most this many columns; what is left out becomes `…`.
+    /// Cuts the line to at most this many columns. A cut is marked with `…`.
     pub(super) fn cut(self, columns: usize) -> ScreenLine {
         if self.width() <= columns {
             return self;
@@ -65,7 +65,7 @@ impl ScreenLine {
         ScreenLine(parts)
     }
 
-    /// The line with escape sequences for its colours.
+    /// Returns the line with the escape sequences of its colours.
     pub(super) fn painted(&self, paint: Paint) -> String {
         let parts = self.0.iter().map(|(tone, text)| match tone {
             Tone::Plain => text.clone(),
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cut_line_fits_and_says_that_it_was_cut() {
+    fn cut_line_fits_and_is_marked() {
         let line = ScreenLine::plain("viewers").with(Tone::Bad, ", 10 failed");
         assert_eq!(line.width(), 18);
         assert_eq!(line.clone().cut(18), line);

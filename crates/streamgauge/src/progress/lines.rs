@@ -1,4 +1,4 @@
-//! What is said of a run while it goes.
+//! Text of the progress display.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,34 +12,33 @@ use super::block::Size;
 use super::curves::Curves;
 use super::line::{ScreenLine, Tone};
 
-/// How many windows sparklines go back at most.
+/// Maximum number of windows in a sparkline.
 const KEPT: usize = 60;
 
-/// The longest progress bar, in columns.
+/// Maximum length of the progress bar, in columns.
 const BAR_MAX: usize = 40;
 
-/// The shortest sparkline that shows anything, in columns.
+/// Minimum length of a sparkline that is of use, in columns.
 const SPARK_MIN: usize = 4;
 
-/// The loss that fills a sparkline where none was higher: 1 %.
+/// Loss that takes the full height of a sparkline if no loss was higher: 1 %.
 const LOSS_SCALE: f64 = 0.01;
 
-/// The columns and rows from which on there is room for charts.
+/// Minimum columns and rows of a terminal with charts.
 const CHARTS_FROM: (usize, usize) = (72, 19);
 
-/// How many rows charts have.
+/// Rows of the charts.
 const CHART_ROWS: usize = 9;
 
-/// How many lines name why clients failed.
+/// Maximum number of lines about failed clients.
 const FAILURES_MAX: usize = 4;
 
-/// Figures of the windows before.
+/// Figures of the previous windows.
 #[derive(Debug, Default)]
 pub(super) struct History {
     populations: BTreeMap<String, Track>,
     curves: Curves,
-    /// Clients that failed, by population and reason: reasons are enumerated, so that there are not
-    /// many.
+    /// Failed clients by population and reason. Reasons are enumerated, so there are few.
     failures: BTreeMap<(String, String), Failed>,
 }
 
@@ -47,22 +46,22 @@ pub(super) struct History {
 #[derive(Clone, Copy, Debug)]
 struct Failed {
     count: u64,
-    /// When the first and the last of them were seen.
+    /// Times at which the first and the last of them were reported.
     first: Duration,
     last: Duration,
 }
 
-/// What a population did in the last windows, the newest last.
+/// Last windows of a population, the newest last.
 #[derive(Debug, Default)]
 struct Track {
-    /// Bit/s, or messages a second.
+    /// Bit/s, or messages per second.
     rate: VecDeque<f64>,
-    /// Share of the packets lost, or answers a second.
+    /// Share of lost packets, or answers per second.
     detail: VecDeque<f64>,
 }
 
 impl History {
-    /// Takes a window in. One that was cut short has no rates, and adds nothing.
+    /// Adds a window. A window that was cut short has no rates, so only its failures are added.
     pub(super) fn add(&mut self, progress: &Progress) {
         self.curves.add(progress);
         let at = progress.elapsed;
@@ -97,8 +96,8 @@ impl History {
 }
 
 impl History {
-    /// Why clients failed, in so many lines: the reasons that were seen last, of which the newest
-    /// stands last.
+    /// Returns the reasons why clients failed, in at most this many lines: the reasons that were
+    /// reported last, the newest at the end.
     fn failures(&self, lines: usize) -> Vec<ScreenLine> {
         let all = self.failures.len();
         let shown = match all <= lines {
@@ -112,7 +111,7 @@ impl History {
         let mut texts: Vec<ScreenLine> = Vec::new();
         if shown < all && lines > 0 {
             let more = (all - shown) as f64;
-            let text = plural(more, "other reason before", "other reasons before");
+            let text = plural(more, "older reason", "older reasons");
             texts.push(ScreenLine::default().with(Tone::Faint, &text));
         }
         texts.extend(failures.into_iter().map(|((population, reason), failed)| {
@@ -122,7 +121,7 @@ impl History {
                 true => format!("{first} to {}", span(failed.last.as_secs_f64())),
                 false => first,
             };
-            // The reason first: a narrow terminal cuts the end.
+            // The reason comes first, because a narrow terminal cuts the end.
             let text = format!("{clients} × {reason} of {population}, {when}");
             ScreenLine::default().with(Tone::Bad, &text)
         }));
@@ -130,37 +129,38 @@ impl History {
     }
 }
 
-/// Characters of a step before the run, such as the command of a server, that a plain line shows.
+/// Maximum length of a step before the run in a plain line, in characters; such a step is the
+/// command of a server.
 const LAUNCHING_MAX: usize = 200;
 
-/// What a terminal shows of a run.
+/// Progress of a run on a terminal.
 pub(super) struct View<'a> {
     pub(super) progress: &'a Progress,
     pub(super) history: &'a History,
-    /// How long the run was to last when it began, where that is known.
+    /// Duration that was planned when the run began, if known.
     pub(super) planned: Option<Duration>,
-    /// Whether keys are listened to.
+    /// True if keys are handled.
     pub(super) obeys_keys: bool,
 }
 
 impl View<'_> {
-    /// The lines: time, charts where there is room, then each population, then server and tester,
-    /// and below what failed, and below charts which keys there are. None is wider than the terminal, and
-    /// there are no more than it has rows.
+    /// Returns the lines: time; charts if there is room; each population; server and tester;
+    /// failures; and, below charts, the keys. No line is wider than the terminal, and there are no
+    /// more lines than it has rows.
     pub(super) fn lines(&self, size: Size) -> Vec<ScreenLine> {
         let mut lines = vec![self.time(size.columns)];
         let populations = &self.progress.populations;
         if !populations.is_empty() {
             let charts = self.charts(size);
             let below = match charts.is_empty() {
-                // What is left of the rows.
+                // Failures take the rows that are left.
                 true => {
                     let left = size.rows.saturating_sub(2 + 2 * populations.len());
                     self.history.failures(left.min(FAILURES_MAX))
                 }
                 false => self.below(),
             };
-            // Time, and server and tester.
+            // Two lines: the time, and server and tester.
             let others = 2 + charts.len() + below.len();
             let rows = size.rows.saturating_sub(others);
             lines.extend(charts);
@@ -189,7 +189,7 @@ impl View<'_> {
         lines.map(|line| line.cut(size.columns)).collect()
     }
 
-    /// The main curves, where there is room for them and for all populations.
+    /// Returns the charts, if there is room for them and for all populations.
     fn charts(&self, size: Size) -> Vec<ScreenLine> {
         let populations = self.progress.populations.len();
         let needed = CHARTS_FROM
@@ -205,7 +205,7 @@ impl View<'_> {
         let mut lines = self.history.failures(FAILURES_MAX);
         if self.obeys_keys && self.progress.phase == Phase::Running {
             let hold = match self.progress.is_held {
-                true => "h: let the ramp go on",
+                true => "h: resume the ramp",
                 false => "h: hold the ramp",
             };
             let keys = format!("q: stop and report, {hold}");
@@ -214,7 +214,7 @@ impl View<'_> {
         lines
     }
 
-    /// How far the run is: a bar and the time left.
+    /// Returns the progress of the run: a bar and the time left.
     fn time(&self, columns: usize) -> ScreenLine {
         let elapsed = self.progress.elapsed;
         let so_far = span(elapsed.as_secs_f64());
@@ -225,18 +225,18 @@ impl View<'_> {
                 return ScreenLine::default().with(Tone::Strong, &shorten(text, columns));
             }
             (Phase::Lingering, _) => {
-                let text = format!("{so_far}, watching what the server gives back");
+                let text = format!("{so_far}, observing what the server releases");
                 return ScreenLine::default().with(Tone::Strong, &text);
             }
             (Phase::Running, None) if is_held => {
-                let text = format!("{so_far}, endless, held (h to go on)");
+                let text = format!("{so_far}, endless, held (h to resume)");
                 return ScreenLine::default().with(Tone::Doubtful, &text);
             }
             (Phase::Running, Some(planned)) if is_held => {
                 let planned = span(planned.as_secs_f64());
                 (
-                    format!("{so_far} of {planned}, held (h to go on)"),
-                    "held (h to go on)".to_owned(),
+                    format!("{so_far} of {planned}, held (h to resume)"),
+                    "held (h to resume)".to_owned(),
                 )
             }
             (Phase::Running, None) => {
@@ -275,7 +275,7 @@ impl View<'_> {
         line.with(Tone::Strong, &text)
     }
 
-    /// What a population receives and sends, and how that went over the last windows.
+    /// Returns the rates of a population, with sparklines of the last windows.
     fn sparks(
         &self,
         name: &str,
@@ -283,7 +283,7 @@ impl View<'_> {
         columns: usize,
     ) -> Option<ScreenLine> {
         let track = self.history.populations.get(name)?;
-        // Figures that keep their places are easier to read; there is no room for it everywhere.
+        // Figures at fixed columns are easier to read, but narrow terminals have no room for them.
         let pad = columns >= 60;
         let columns = columns.saturating_sub(2);
         let rate = match &population.rates {
@@ -327,7 +327,7 @@ impl View<'_> {
     }
 }
 
-/// The text of a run where no terminal is: one line.
+/// Returns the progress as one line, for output that is not a terminal.
 pub(super) fn plain(progress: &Progress, planned: Option<Duration>) -> String {
     let elapsed = span(progress.elapsed.as_secs_f64());
     let of = planned.map_or_else(String::new, |planned| {
@@ -338,7 +338,7 @@ pub(super) fn plain(progress: &Progress, planned: Option<Duration>) -> String {
         Phase::Warning(text) => format!("warning: {text}"),
         Phase::Running => "running".to_owned(),
         Phase::Stopping => "stopping (Ctrl-C to stop at once)".to_owned(),
-        Phase::Lingering => "watching what the server gives back".to_owned(),
+        Phase::Lingering => "observing what the server releases".to_owned(),
     };
     let mut text = format!("{elapsed}{of}, {phase}");
     for (name, population) in &progress.populations {
@@ -376,7 +376,7 @@ fn does(does: Does) -> &'static str {
     }
 }
 
-/// What a population does before all: receive, publish, or send messages.
+/// Returns the main rate of a population: of received or published media, or of messages.
 fn rate(does: Does, rates: &Rates) -> String {
     match does {
         Does::Play => figure(Unit::BitsPerSecond, rates.bitrate),
@@ -385,7 +385,7 @@ fn rate(does: Does, rates: &Rates) -> String {
     }
 }
 
-/// What stands beside it: loss, or answers where there are any.
+/// Returns the second figure of a population: loss, or answers if there are any.
 fn detail_of(population: &PopulationProgress) -> Option<(Tone, String)> {
     let rates = population.rates.as_ref()?;
     match population.does {
@@ -406,7 +406,7 @@ fn detail_of(population: &PopulationProgress) -> Option<(Tone, String)> {
     }
 }
 
-/// A population's clients and, if wanted, its figures, as far as they fit.
+/// Returns the clients of a population and, with `figures`, its rates, as far as they fit.
 fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bool) -> ScreenLine {
     let does = does(population.does);
     let (active, playing) = (population.active, population.playing);
@@ -442,7 +442,7 @@ fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bo
     with(format!("{playing} {does}")).0
 }
 
-/// Server and tester, as much of it as fits.
+/// Returns the state of server and tester, as far as it fits.
 fn machines(progress: &Progress, columns: usize) -> ScreenLine {
     let tester = &progress.tester;
     let server = progress.server_cpu.map_or_else(String::new, |cpu| {
@@ -488,7 +488,7 @@ fn machines(progress: &Progress, columns: usize) -> ScreenLine {
     ways.nth(fits.unwrap_or(shortest)).unwrap_or_default()
 }
 
-/// A progress bar of so many columns.
+/// Returns a progress bar of this many columns.
 fn bar(elapsed: Duration, planned: Duration, columns: usize) -> ScreenLine {
     let share = match planned.is_zero() {
         true => 1.0,
@@ -501,8 +501,8 @@ fn bar(elapsed: Duration, planned: Duration, columns: usize) -> ScreenLine {
         .with(Tone::Plain, " ")
 }
 
-/// The newest values, one column each. The highest of them, or `least`, takes the full height; what
-/// is not 0 does not look like it.
+/// Returns a sparkline of the newest values, one column each. The highest of them, or `least`,
+/// takes the full height. A value above 0 is always higher than 0.
 fn spark(values: &VecDeque<f64>, least: f64, columns: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = values.iter().skip(values.len().saturating_sub(columns));
@@ -515,7 +515,7 @@ fn spark(values: &VecDeque<f64>, least: f64, columns: usize) -> String {
         BARS[height]
     });
     let text: String = bars.collect();
-    // What stands behind it keeps its place.
+    // Padding, so that text after the sparkline keeps its column.
     let missing = columns.saturating_sub(values.len());
     format!("{}{text}", " ".repeat(missing))
 }

@@ -1,4 +1,4 @@
-//! What a terminal shows of a run while it goes.
+//! Live view of a run on a terminal.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use crate::support::{Process, RUN_WITHIN, Report, Server, folder, have, number, run, wait_for};
 
-/// A terminal that keeps what it shows, as far as the command makes use of one.
+/// A terminal that keeps its contents, as far as the command uses its features.
 struct Screen {
     lines: Vec<String>,
     row: usize,
     column: usize,
-    /// How the screen looked each time before something was written over it.
+    /// Contents of the screen each time before it was overwritten.
     seen: Vec<Vec<String>>,
 }
 
 impl Screen {
-    /// What a terminal of so many columns shows of this output.
+    /// Returns the screen of a terminal of this many columns after this output.
     fn of(output: &str, columns: usize) -> Screen {
         let mut screen = Screen {
             lines: vec![String::new()],
@@ -87,14 +87,14 @@ impl Screen {
     }
 }
 
-/// Starts the command in a terminal of 40 columns. Its output is wider than that only in the
-/// summary, which is written elsewhere.
+/// Starts the command in a terminal of 40 columns. Only the summary is wider, and it is written
+/// elsewhere.
 fn in_terminal(folder: &Path, arguments: &str) -> Process {
     in_terminal_of((40, 20), folder, arguments)
 }
 
-/// Starts it in a terminal of so many columns and rows, whose keys are what is written to `keys`.
-/// How the terminal is left is in `modes.txt`.
+/// Starts the command in a terminal of this many columns and rows. Text written to `keys` is its
+/// input. `modes.txt` has the modes in which it leaves the terminal.
 fn in_terminal_of((columns, rows): (u32, u32), folder: &Path, arguments: &str) -> Process {
     let program = env!("CARGO_BIN_EXE_streamgauge");
     let line = format!(
@@ -119,7 +119,7 @@ fn in_terminal_of((columns, rows): (u32, u32), folder: &Path, arguments: &str) -
     Process::start(command, folder)
 }
 
-/// What the terminal was sent, without script's own first and last line.
+/// Returns what the terminal was sent, without the first and the last line of `script`.
 fn sent(folder: &Path) -> String {
     let text = std::fs::read_to_string(folder.join("terminal.txt")).unwrap_or_default();
     let begun = text.split_once('\n').map_or("", |(_, rest)| rest);
@@ -130,7 +130,7 @@ fn sent(folder: &Path) -> String {
 }
 
 #[test]
-fn terminal_shows_one_block_that_is_gone_at_the_end() {
+fn terminal_shows_one_block_and_removes_it_at_the_end() {
     if !have("script") {
         return;
     }
@@ -154,7 +154,7 @@ fn terminal_shows_one_block_that_is_gone_at_the_end() {
             "{text}"
         );
     }
-    // The last half second is no whole window.
+    // The last half second is not a whole window.
     assert!(
         drawn.iter().all(|text| !text.contains(" 0 bit/s")),
         "{drawn:?}"
@@ -199,7 +199,7 @@ fn terminal_is_clean_after_ctrl_c_and_after_an_error() {
 }
 
 #[test]
-fn terminal_with_room_shows_curves_and_q_ends_the_run_in_order() {
+fn large_terminal_shows_curves_and_q_ends_the_run() {
     if !have("script") {
         return;
     }
@@ -218,7 +218,7 @@ fn terminal_with_room_shows_curves_and_q_ends_the_run_in_order() {
     assert_eq!(screen.lines.concat().trim(), "", "{:?}", screen.lines);
     let summary = std::fs::read_to_string(folder.path().join("summary.txt")).expect("a summary");
     assert!(summary.contains("STOPPED"), "{summary}");
-    // Every client said goodbye: the second `q` did not end it at once.
+    // Every client left gracefully: the second `q` did not end the run at once.
     assert!(summary.contains("5 stopped"), "{summary}");
     let modes = std::fs::read_to_string(folder.path().join("modes.txt")).expect("it was asked");
     for mode in ["icanon", "echo", "isig"] {
@@ -227,10 +227,10 @@ fn terminal_with_room_shows_curves_and_q_ends_the_run_in_order() {
     }
 }
 
-/// While the ramp is held, nobody starts and nobody leaves; after it the plan is carried out to its
-/// end, as much later.
+/// While the ramp is held, no client starts and none leaves. After it the plan continues to its
+/// end, later by the time that it was held.
 #[test]
-fn h_holds_the_ramp_and_lets_it_go_on() {
+fn h_holds_and_resumes_the_ramp() {
     if !have("script") {
         return;
     }
@@ -249,12 +249,12 @@ fn h_holds_the_ramp_and_lets_it_go_on() {
         "the hold, for three seconds",
         Duration::from_secs(60),
         || {
-            let times = sent(folder.path()).matches("held (h to go on)").count();
+            let times = sent(folder.path()).matches("held (h to resume)").count();
             (times >= 3).then_some(())
         },
     );
     press("h");
-    // How it does is no matter here.
+    // The verdict does not matter here.
     let code = load.finish(RUN_WITHIN).status.code();
     assert!(matches!(code, Some(0 | 99 | 110)), "{code:?}");
     run(folder.path(), ["report", "x.run", "--json", "x.json"]).expect(0);
@@ -274,7 +274,7 @@ fn h_holds_the_ramp_and_lets_it_go_on() {
     );
     let clients = &report["populations"]["viewers"]["clients"];
     assert_eq!(number(&clients["started"]), 30, "{clients}");
-    // Five start in a second; the first at once.
+    // Five clients start per second, the first at once.
     let level = (from * 5.0).floor() + 1.0;
     let windows = report["windows"].as_array().expect("a list");
     let before_it_went_on = windows.iter().filter(|window| {
@@ -300,7 +300,7 @@ fn h_holds_the_ramp_and_lets_it_go_on() {
 }
 
 #[test]
-fn without_the_live_view_a_terminal_gets_plain_lines() {
+fn no_live_writes_plain_lines_to_a_terminal() {
     if !have("script") {
         return;
     }

@@ -59,7 +59,7 @@ fn refused(number: u64, count: u64) -> Failures {
     }
 }
 
-/// A window cut short, as the last one of a run.
+/// Returns a window that was cut short, like the last one of a run.
 fn cut_short() -> Progress {
     let mut progress = progress();
     progress.phase = Phase::Stopping;
@@ -158,7 +158,7 @@ fn run_without_end_is_endless() {
 }
 
 #[test]
-fn launching_says_nothing_of_clients() {
+fn launching_shows_no_clients() {
     let launching = Progress {
         phase: Phase::Launching("waiting up to 10 s for port 8554 of 127.0.0.1".to_owned()),
         populations: Vec::new(),
@@ -252,7 +252,7 @@ fn many_populations_are_bounded_by_the_height() {
 }
 
 #[test]
-fn plain_line_says_how_it_stands() {
+fn plain_line_shows_populations_server_and_tester() {
     let planned = Some(Duration::from_secs(120));
     assert_eq!(
         plain(&progress(), planned),
@@ -291,12 +291,12 @@ fn sparkline_shows_the_newest_and_hides_no_loss() {
 }
 
 #[test]
-fn charts_stand_above_where_there_is_room_and_failures_below() {
+fn charts_are_above_and_failures_below_populations() {
     let mut history = History::default();
     for second in 70..=75 {
         let mut progress = progress();
         progress.elapsed = Duration::from_secs(second);
-        // In each of the last seconds for one reason more than in that before.
+        // Each of these seconds has one more reason than the second before.
         let reasons = 0..second.saturating_sub(70);
         progress.failures = reasons.map(|number| refused(number, 2)).collect();
         history.add(&progress);
@@ -316,7 +316,7 @@ fn charts_stand_above_where_there_is_room_and_failures_below() {
     assert_eq!(
         below,
         [
-            "2 other reasons before",
+            "2 older reasons",
             "6 × refused_2 of viewers, 1 min 13 s to 1 min 15 s",
             "4 × refused_3 of viewers, 1 min 14 s to 1 min 15 s",
             "2 × refused_4 of viewers, 1 min 15 s",
@@ -328,24 +328,24 @@ fn charts_stand_above_where_there_is_room_and_failures_below() {
         assert!(!text.contains("132 Mbit/s"), "{text}");
         assert!(text.contains("refused_4"), "{text}");
     }
-    // What matters more goes before.
+    // More important lines take precedence.
     let text = shown(&progress(), &history, Some(120), (80, 4)).join("\n");
     assert!(!text.contains("refused_"), "{text}");
 }
 
 #[test]
-fn a_held_run_says_so_and_ends_later() {
+fn held_run_is_marked_and_ends_later() {
     let mut progress = progress();
     progress.is_held = true;
     progress.held = Duration::from_secs(20);
     let first = |size| shown(&progress, &History::default(), Some(120), size).remove(0);
     let wide = first((80, 24));
     assert!(
-        wide.ends_with("1 min 15 s of 2 min 20 s, held (h to go on)"),
+        wide.ends_with("1 min 15 s of 2 min 20 s, held (h to resume)"),
         "{wide}"
     );
     let narrow = first((40, 24));
-    assert!(narrow.ends_with(" held (h to go on)"), "{narrow}");
+    assert!(narrow.ends_with(" held (h to resume)"), "{narrow}");
     let endless = shown(&progress, &History::default(), None, (80, 24)).remove(0);
-    assert_eq!(endless, "1 min 15 s, endless, held (h to go on)");
+    assert_eq!(endless, "1 min 15 s, endless, held (h to resume)");
 }

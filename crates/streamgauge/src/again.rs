@@ -1,7 +1,7 @@
-//! The command line that repeats a run: that of this process with its seed, and without what says
-//! where results go.
+//! Builds the command line that repeats a run: the arguments of this process with the seed of the
+//! run, without the options that say where results go.
 
-/// Options that say where results go, and take a value.
+/// Options that say where results go and take a value.
 const PLACES: [&str; 9] = [
     "--out",
     "--json",
@@ -13,10 +13,10 @@ const PLACES: [&str; 9] = [
     "--otlp",
     "-o",
 ];
-/// Those that take none, or theirs behind `=`.
+/// Options about results without a separate value: flags, and those whose value follows `=`.
 const ABOUT_PLACES: [&str; 3] = ["--force", "--no-run-file", "--dashboard"];
 
-/// The command line of this process, which played a run with this seed, as a shell reads it.
+/// Returns the command line of this process with `seed`, quoted for a shell.
 pub(crate) fn command(seed: u64) -> String {
     let words = std::env::args_os().skip(1);
     let words = words.map(|word| word.to_string_lossy().into_owned());
@@ -49,7 +49,7 @@ fn repeated(words: impl Iterator<Item = String>, seed: u64) -> String {
     text
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell if necessary.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_left_out_and_the_seed_is_there() {
+    fn output_options_are_dropped_and_the_seed_is_added() {
         let words = [
             "demo",
             "-c",

@@ -1,7 +1,6 @@
-//! What is said to the user, and where: everything on standard error but what was asked for by
-//! name.
+//! Output for the user: results go to standard output, everything else to standard error.
 //!
-//! All of it goes through [`report::gate`]: what servers, scenarios and run files say cannot steer
+//! All output passes [`report::gate`], so text from servers, scenarios and run files cannot control
 //! the terminal.
 
 use std::ffi::OsString;
@@ -15,7 +14,7 @@ use crate::args::{Global, When};
 use crate::exit::{Failure, Message};
 use crate::fold;
 
-/// How to speak to the user.
+/// Output settings of the command line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
     pub(crate) quiet: bool,
@@ -24,7 +23,7 @@ pub(crate) struct Console {
     colours: Colours,
 }
 
-/// Where there are colours.
+/// The streams on which colours are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Colours {
     Everywhere,
@@ -33,8 +32,8 @@ enum Colours {
 }
 
 impl Colours {
-    /// As the option says; where it says nothing, as the environment does: <https://no-color.org>
-    /// and then <https://bixense.com/clicolors>.
+    /// Returns the choice of the option. With `Auto`, the environment decides:
+    /// <https://no-color.org> first, then <https://bixense.com/clicolors>.
     fn new(when: When, environment: impl Fn(&str) -> Option<OsString>) -> Colours {
         let is_set = |name| environment(name).is_some_and(|value| !value.is_empty());
         match when {
@@ -75,7 +74,7 @@ impl Console {
         }
     }
 
-    /// Whether someone reads standard error as it comes.
+    /// Returns `true` if standard error is a terminal that may show the live view.
     pub(crate) fn live(self) -> bool {
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         self.may_be_live && io::stderr().is_terminal() && !dumb
@@ -89,7 +88,7 @@ impl Console {
         self.colours.paint(io::stderr())
     }
 
-    /// A line for the user that is no result. Where nobody reads it any more, that is no error.
+    /// Prints a message that is no result. A closed standard error is ignored.
     pub(crate) fn say(self, text: &str) {
         if !self.quiet {
             let text = gate::lines(text, self.paint_stderr().colour);
@@ -97,23 +96,24 @@ impl Console {
         }
     }
 
-    /// A result: what was asked for.
+    /// Prints a result to standard output.
     pub(crate) fn print(self, text: &str) -> Result<(), Failure> {
         let text = gate::lines(text, self.paint_stdout().colour);
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            // The reader has what it wanted, such as the first lines.
+            // The reader has closed the pipe: it has what it wanted, such as the first lines.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Err(error) => Err(Failure::bad(format_args!(
-                "cannot write to standard output: {}; send it to another place",
+                "cannot write to standard output: {}; redirect it elsewhere",
                 report::io_reason(&error)
             ))),
             Ok(()) => Ok(()),
         }
     }
 
-    /// A result in lines. On a terminal those that are too long are folded between words, and go on
-    /// indented by `hanging` more; elsewhere each stays one line, for programs that search it.
+    /// Prints a result of several lines. On a terminal, long lines are folded between words, and
+    /// their continuations are indented by `hanging` more columns. Elsewhere lines stay whole, for
+    /// programs that search them.
     pub(crate) fn print_folded(self, text: &str, hanging: usize) -> Result<(), Failure> {
         if io::stdout().is_terminal() {
             return self.print(&fold::lines(text, width(io::stdout()), hanging));
@@ -121,14 +121,14 @@ impl Console {
         self.print(text)
     }
 
-    /// A result in JSON.
+    /// Prints a result as JSON.
     pub(crate) fn print_json(self, value: &serde_json::Value) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value).map_err(Failure::bad)?;
         self.print(&(gate::json(&text).into_owned() + "\n"))
     }
 
-    /// A result that is laid out for whoever reads it: on standard output, unless something else
-    /// goes there.
+    /// Prints a result that is laid out for its reader: to standard output, or to standard error if
+    /// another result goes to standard output.
     pub(crate) fn show(
         self,
         to_stderr: bool,
@@ -148,19 +148,19 @@ impl Console {
         self.print(&text(layout))
     }
 
-    /// The message of a failure.
+    /// Prints the message of a failure.
     pub(crate) fn fail(self, failure: &Failure) {
         let paint = self.paint_stderr();
         let mut text = String::new();
         match &failure.message {
             Message::Plain(message) => {
-                // Not even a colour is theirs to set.
+                // The message may contain foreign text, which must not set colours either.
                 let message = gate::lines(message, false);
                 text = format!("{} {message}\n", paint.bad("error:"));
             }
             Message::Diagnostic(diagnostic) => {
                 let mut theme = match (paint.colour, io::stderr().is_terminal()) {
-                    // The colours that pass the gate.
+                    // Colours that the gate lets through.
                     (true, _) => GraphicalTheme {
                         characters: ThemeCharacters::unicode(),
                         styles: ThemeStyles::ansi(),
@@ -186,7 +186,8 @@ impl Console {
     }
 }
 
-/// Columns of the terminal that the summary goes to; 80 where there is none.
+/// Returns the columns of a terminal, at most 120. Returns 80 if there are fewer than 40 or no
+/// terminal.
 pub(crate) fn width(of: impl std::os::fd::AsFd) -> usize {
     rustix::termios::tcgetwinsize(of)
         .ok()
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_option_goes_before_the_environment_and_no_before_force() {
+    fn option_overrides_no_color_overrides_clicolor_force() {
         use Colours::{Everywhere, Nowhere, OnTerminals};
         for (when, environment, colours) in [
             (When::Auto, &[][..], OnTerminals),

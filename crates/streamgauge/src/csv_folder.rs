@@ -1,4 +1,4 @@
-//! The folder for tables of a run, which `--csv` names.
+//! Folder for the tables of a run, which `--csv` names.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read};
@@ -10,16 +10,16 @@ use report::{ReportError, io_reason};
 use crate::exit::Failure;
 use crate::force::Force;
 
-/// A folder in which the tables can be written.
+/// A folder to which the tables can be written.
 pub(crate) struct CsvFolder {
     path: PathBuf,
-    /// We made it: it goes again if it is not used.
+    /// True if this process created the folder. It is removed if it is not used.
     made: bool,
 }
 
 impl CsvFolder {
-    /// Makes the folder where it is missing. A file in it that has a table's name and is no table
-    /// of ours is not replaced.
+    /// Creates the folder if it is missing. A file that has the name of a table but is not a table
+    /// of streamgauge is not replaced.
     pub(crate) fn claim(path: &Path, force: Force) -> Result<CsvFolder, Failure> {
         let made = match fs::create_dir(path) {
             Ok(()) => true,
@@ -34,13 +34,13 @@ impl CsvFolder {
             let file = path.join(table.file);
             if force != Force::Given && !is_replaceable(&file, table) {
                 return Err(Failure::bad(format_args!(
-                    "{} is no table of streamgauge, so it is not replaced: name another folder \
+                    "{} is not a table of streamgauge, so it is not replaced: name another folder \
                      with `--csv`",
                     file.display()
                 )));
             }
         }
-        // Whether files can be made there is found out before the run.
+        // Whether files can be created in the folder is checked before the run.
         tempfile::tempfile_in(path).map_err(|error| refused(path, &error))?;
         Ok(folder)
     }
@@ -72,7 +72,7 @@ impl Drop for CsvFolder {
     }
 }
 
-/// Whether nothing is lost by writing there: no file, an empty one, or such a table.
+/// Returns `true` if writing to the path loses nothing: no file, an empty file, or the same table.
 fn is_replaceable(path: &Path, table: Table) -> bool {
     let holds_something = |about: fs::Metadata| about.is_file() && about.len() > 0;
     if !fs::metadata(path).is_ok_and(holds_something) {

@@ -1,8 +1,9 @@
-//! `--dashboard`: the page of the run under way, live in a browser, out of its run file.
+//! `--dashboard`: a live page of the current run for browsers, made from its run file.
 //!
-//! One thread answers requests, another reads the run file and tells every browser what has come
+//! One thread answers requests; another reads the run file and sends updates to every browser
 //! (server-sent events). Both only read, so they share nothing with the measurement. Nothing is
-//! read while nobody looks, and reading takes a twentieth of one core at most, at a low priority.
+//! read while no browser is connected. Reading takes at most a twentieth of one core, at a low
+//! priority.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,15 +23,15 @@ use crate::followed::Followed;
 use crate::http::{Head, write_until};
 use crate::view_server::{HEADERS, NICE, Served, ViewServer, refuse, respond};
 
-/// Where it is unless told otherwise.
+/// Default address.
 pub(crate) const USUAL: &str = "127.0.0.1:9106";
-/// How often browsers are told what has come.
+/// Interval between updates to browsers.
 const EVERY: Duration = Duration::from_secs(1);
-/// How much longer than it takes to tell them the pause after it is at least.
+/// Minimum pause between updates, as a multiple of the time that reading the last one took.
 const REST: u32 = 20;
-/// How long a browser may take to be told of a change.
+/// Time limit for sending an update to a browser.
 const TELL_WITHIN: Duration = Duration::from_secs(1);
-/// How many browsers may look on.
+/// Maximum number of connected browsers.
 const VIEWERS_MAX: usize = 8;
 const SERVED: Served = Served {
     what: "the dashboard",
@@ -38,7 +39,7 @@ const SERVED: Served = Served {
     thread: "dashboard",
 };
 
-/// Shows the run under way until it is dropped.
+/// Serves the page of the current run until it is dropped.
 pub(crate) struct Dashboard {
     shared: Arc<Shared>,
     server: Option<ViewServer>,
@@ -48,7 +49,7 @@ pub(crate) struct Dashboard {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Told of new browsers, of a new run, and of the end.
+    /// Signals a new browser, a new run, or the end.
     news: Condvar,
     over: AtomicBool,
 }
@@ -57,7 +58,7 @@ struct Shared {
 struct State {
     run: Option<Run>,
     viewers: Vec<Viewer>,
-    /// How many more there are, who are being told something.
+    /// Number of further browsers, to which an update is being sent.
     being_told: usize,
 }
 
@@ -67,7 +68,7 @@ impl State {
     }
 }
 
-/// The run that is shown.
+/// Run that the page shows.
 #[derive(Clone, PartialEq)]
 struct Run {
     followed: Followed,
@@ -77,11 +78,11 @@ struct Run {
 
 struct Viewer {
     stream: TcpStream,
-    /// Whether it knows what metrics mean, and what the run has come to so far.
+    /// True if the browser has received the definitions of metrics and the run so far.
     greeted: bool,
 }
 
-/// A run that is being read.
+/// A run file that is being read.
 struct Open {
     run: Run,
     reader: Reader,
@@ -90,7 +91,7 @@ struct Open {
 }
 
 impl Dashboard {
-    /// Begins to listen. There is no run yet.
+    /// Starts listening. There is no run yet.
     pub(crate) fn start(address: SocketAddr) -> Result<Dashboard, Failure> {
         let shared = Arc::<Shared>::default();
         let theirs = shared.clone();
@@ -111,13 +112,13 @@ impl Dashboard {
         })
     }
 
-    /// Where it is, for people.
+    /// Returns the URL for people.
     pub(crate) fn url(&self) -> String {
         let server = self.server.as_ref();
         server.map_or_else(String::new, |server| server.url("/"))
     }
 
-    /// From now on it is about the run of this file, which may not be there yet.
+    /// Shows the run of this file from now on. The file may not exist yet.
     pub(crate) fn show(&self, run_file: &Path, scenario: &Scenario) {
         let thresholds = scenario.thresholds.iter();
         self.shared.state().run = Some(Run {
@@ -132,7 +133,8 @@ impl Dashboard {
 impl Drop for Dashboard {
     fn drop(&mut self) {
         {
-            // With the lock: else it could fall between a look at it and the wait for news.
+            // The lock is needed: without it, the flag could be set between a check of it and the
+            // wait for news.
             let _state = self.shared.state();
             self.shared.over.store(true, Ordering::Release);
         }
@@ -163,7 +165,7 @@ fn answer(mut stream: TcpStream, head: &Head, shared: &Shared) -> io::Result<()>
         }
         "/events" => {
             if shared.state().looking_on() >= VIEWERS_MAX {
-                return refuse(&mut stream, "503 Service Unavailable", "too many look on");
+                return refuse(&mut stream, "503 Service Unavailable", "too many viewers");
             }
             let head = format!(
                 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{HEADERS}\
@@ -181,16 +183,16 @@ fn answer(mut stream: TcpStream, head: &Head, shared: &Shared) -> io::Result<()>
     }
 }
 
-/// Tells every browser what has come, until it is over: the last time then.
+/// Sends updates to all browsers until the dashboard ends. The last update is sent then.
 fn tell(shared: &Shared) {
     let _ = rustix::process::nice(NICE);
     let mut open = None;
     loop {
         let is_last = shared.is_over();
         let begun = Instant::now();
-        // What cannot be read now can be a second later.
+        // A run file that cannot be read now may be readable a second later.
         let events = news(shared, &mut open).unwrap_or_default();
-        // What it takes to send them is the browsers' matter.
+        // The time for sending does not count: it depends on the browsers.
         let spent = begun.elapsed();
         if let Some(events) = events {
             send(shared, &events);
@@ -202,7 +204,7 @@ fn tell(shared: &Shared) {
     }
 }
 
-/// Waits so long, and longer where nobody looks on.
+/// Waits for `pause`, or until a browser connects if that takes longer.
 fn rest(shared: &Shared, pause: Duration) {
     let until = Instant::now() + pause;
     let mut state = shared.state();
@@ -217,9 +219,9 @@ fn rest(shared: &Shared, pause: Duration) {
     }
 }
 
-/// What browsers are to be told; none where there is nothing new.
+/// An update for browsers.
 struct Events {
-    /// For those who have not been told yet what metrics mean.
+    /// Sent first to browsers that do not have the definitions of metrics yet.
     definitions: String,
     run: String,
 }
@@ -265,8 +267,8 @@ fn news(shared: &Shared, open: &mut Option<Open>) -> Result<Option<Events>, Repo
     }))
 }
 
-/// Tells all browsers. Whoever takes too long looks on no more; the lock is free meanwhile, because
-/// the run waits for it where it ends.
+/// Sends an update to all browsers and disconnects those that take too long. The lock is free
+/// meanwhile, because the end of the run waits for it.
 fn send(shared: &Shared, events: &Events) {
     let mut viewers = {
         let mut state = shared.state();
@@ -288,7 +290,7 @@ fn send(shared: &Shared, events: &Events) {
     state.viewers.append(&mut viewers);
 }
 
-/// An event as a browser reads it: JSON has no line ends of its own.
+/// Formats a server-sent event. The JSON has no line breaks.
 fn event(name: &str, data: &serde_json::Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }

@@ -1,24 +1,24 @@
-//! How the command ends: exit codes, and the one message of an error.
+//! Exit codes, and the error message of a failed command.
 
 use std::fmt::Display;
 use std::process::ExitCode;
 
 use measure::verdict;
 
-/// How the command ended.
+/// Result of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Passed, or did what was asked.
     Pass,
     /// A threshold failed.
     Failed,
-    /// The scenario, an argument or the launch is wrong.
+    /// The scenario, an argument or the launch of the server is wrong.
     Bad,
     /// Stopped by the user.
     Stopped,
     /// The measurement is invalid.
     Invalid,
-    /// As a program ended that was to be run.
+    /// Exit code of the program that the command ran.
     Program(u8),
 }
 
@@ -34,7 +34,8 @@ impl Exit {
         }
     }
 
-    /// The code of a run where several may hold: stopped before invalid before failed.
+    /// Returns the result of a run for which several may hold: stopped before invalid before
+    /// failed.
     pub(crate) fn of_run(stopped: bool, invalid: bool, failed: bool) -> Exit {
         match (stopped, invalid, failed) {
             (true, _, _) => Exit::Stopped,
@@ -51,24 +52,24 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why the command could not do what was asked.
+/// Reason why a command could not do what was asked.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: Message,
 }
 
-/// What is said of a failure.
+/// Message of a failure.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A sentence.
+    /// Plain text.
     Plain(String),
-    /// A message that points at its place in a file.
+    /// A message that points to its place in a file.
     Diagnostic(Box<dyn miette::Diagnostic + Send + Sync>),
 }
 
 impl Failure {
-    /// Something wrong with what was asked for.
+    /// Returns a failure because of wrong input.
     pub(crate) fn bad(message: impl Display) -> Failure {
         Failure {
             exit: Exit::Bad,
@@ -76,7 +77,7 @@ impl Failure {
         }
     }
 
-    /// Something wrong at a place in a file that can be shown.
+    /// Returns a failure because of wrong input at a place in a file, which the message shows.
     pub(crate) fn diagnostic(error: impl miette::Diagnostic + Send + Sync + 'static) -> Failure {
         Failure {
             exit: Exit::Bad,
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_several_codes_the_gravest_is_taken() {
+    fn run_exits_with_the_gravest_result() {
         assert_eq!(Exit::of_run(true, true, true).code(), 105);
         assert_eq!(Exit::of_run(false, true, true).code(), 110);
         assert_eq!(Exit::of_run(false, false, true).code(), 99);

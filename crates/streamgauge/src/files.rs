@@ -1,4 +1,4 @@
-//! File descriptors: as many as the machine allows, and a clear word where that is too few.
+//! Limit of file descriptors: raised as far as possible, with a clear error if it is too low.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -6,7 +6,7 @@ use scenario::Scenario;
 
 use crate::exit::Failure;
 
-/// Raises this process's limit as far as it may, and returns it. `None` is without limit.
+/// Raises the limit of this process as far as permitted and returns it. `None` means no limit.
 pub(crate) fn raise() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -22,9 +22,9 @@ pub(crate) fn raise() -> Option<u64> {
     }
 }
 
-/// Raises the limit, and says whether a scenario's clients fit into it.
+/// Raises the limit and checks that it suffices for a scenario's clients.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), Failure> {
-    // First, because the number of workers follows from it.
+    // The limit is raised first, because the number of workers depends on it.
     let limit = raise();
     enough(
         engine::files_needed(scenario),
@@ -39,7 +39,7 @@ fn enough(need: u64, workers: u32, limit: Option<u64>) -> Result<(), Failure> {
             "this run needs {need} file descriptors {}, and may open {limit}\n  \
              raise the limit with `ulimit -Hn {need} && ulimit -n {need}` as root, or with \
              LimitNOFILE={need} in a systemd unit, or `--ulimit nofile={need}` of a container; \
-             or take more workers, or fewer clients",
+             or use more workers, or fewer clients",
             match workers {
                 1 => "in its one worker".to_owned(),
                 workers => format!("in each of its {workers} workers"),
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_few_are_named_with_the_number_needed() {
+    fn too_few_descriptors_are_an_error_with_the_number_needed() {
         assert!(enough(100, 1, Some(100)).is_ok());
         assert!(enough(u64::MAX, 1, None).is_ok());
         let failure = enough(6_000, 2, Some(1_024)).expect_err("too few");

@@ -1,9 +1,9 @@
-//! Text that is folded between words, so that no terminal breaks a word.
+//! Folding of text between words, so that no terminal breaks a word.
 
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-/// Folds each line to so many columns. What continues a line is indented as that line is, and by
-/// `hanging` more. A word that is longer than a line stays whole.
+/// Folds each line to `width` columns. Continuations are indented like the line, and by `hanging`
+/// more columns. A word that is longer than a line stays whole.
 pub(crate) fn lines(text: &str, width: usize, hanging: usize) -> String {
     let mut folded = String::with_capacity(text.len());
     for line in text.lines() {
@@ -15,7 +15,7 @@ pub(crate) fn lines(text: &str, width: usize, hanging: usize) -> String {
             .word_separator(WordSeparator::AsciiSpace)
             .word_splitter(WordSplitter::NoHyphenation);
         for (number, piece) in textwrap::wrap(line, &options).iter().enumerate() {
-            // What is left between words at the end of a line is no part of the text.
+            // A line of spaces becomes an empty line.
             let piece = if number == 0 && piece.trim().is_empty() {
                 ""
             } else {
@@ -28,8 +28,7 @@ pub(crate) fn lines(text: &str, width: usize, hanging: usize) -> String {
     folded
 }
 
-/// A text in paragraphs and lists, whose lines were broken elsewhere, each paragraph and each item
-/// on one line.
+/// Joins the lines of a text, so that each paragraph and each item of a list is one line.
 pub(crate) fn paragraphs(text: &str) -> Vec<String> {
     let mut paragraphs: Vec<String> = Vec::new();
     let mut open = false;
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_folded_between_words_and_keeps_its_indent() {
+    fn lines_are_folded_between_words_and_keep_their_indent() {
         let text = "short\n\n  threshold: viewers.loss below-seven-percent\n";
         assert_eq!(
             lines(text, 20, 4),
@@ -62,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn paragraphs_are_whole_and_items_of_lists_their_own() {
+    fn each_paragraph_and_list_item_becomes_one_line() {
         assert_eq!(
             paragraphs("One\nand two.\n\n- an item\n  goes on\n- another"),
             ["One and two.", "", "- an item goes on", "- another"]

@@ -1,18 +1,18 @@
-//! The run file of a run under way, for those that read it while it is written.
+//! Run file of the current run, for readers while it is written.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use report::{Reader, ReportError};
 
-/// How much earlier than it was asked for a run may have begun: times in a file are rounded.
+/// Tolerance for the start of a run before its request: times in a run file are rounded.
 const ROUNDED: Duration = Duration::from_secs(1);
 
-/// Where a run is kept that begins now.
+/// Run file of a run that starts now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Followed {
     path: PathBuf,
-    /// Since 1970.
+    /// Time of the request, since 1970.
     asked_at: Duration,
 }
 
@@ -25,7 +25,8 @@ impl Followed {
         }
     }
 
-    /// Opens it; none where it is not there yet, or an older one that the run is to replace.
+    /// Opens the run file. Returns `None` if it does not exist yet, or if it is an older file that
+    /// the run is going to replace.
     pub(crate) fn open(&self) -> Result<Option<Reader>, ReportError> {
         if !self.path.exists() {
             return Ok(None);

@@ -1,18 +1,18 @@
-//! Whether the user wants files replaced.
+//! `--force`: whether the user wants files replaced.
 
-/// Whether what is there already may be replaced though it is no report.
+/// Whether an existing file may be replaced even though it is not a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Force {
-    /// The user said so.
+    /// `--force` was given.
     Given,
-    /// The user could say so.
+    /// `--force` is possible but was not given.
     NotGiven,
-    /// The command has no such option.
+    /// The command has no `--force`.
     Unknown,
 }
 
 impl Force {
-    /// That of a command with the option.
+    /// Returns the value of a command that has the option.
     pub(crate) fn of(given: bool) -> Force {
         if given { Force::Given } else { Force::NotGiven }
     }

@@ -1,13 +1,13 @@
-//! What `--metrics`, `--dashboard` and `--otlp` know of connections and HTTP/1: how a request
-//! begins, and how to write in time.
+//! Connections and HTTP/1 for `--metrics`, `--dashboard` and `--otlp`: heads of requests, and
+//! writing with a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long a request may take.
+/// Time limit of a request.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(2);
-/// How many bytes of a request are read.
+/// Maximum length of the head of a request, in bytes.
 const HEAD_MAX: usize = 8 << 10;
 
 /// The head of a request.
@@ -15,9 +15,9 @@ const HEAD_MAX: usize = 8 << 10;
 pub(crate) struct Head {
     pub(crate) method: String,
     pub(crate) path: String,
-    /// What stands behind the path's question mark.
+    /// Part of the target after the question mark.
     pub(crate) query: String,
-    /// The host that was asked, with its port where one was named.
+    /// Requested host, with its port if it was given.
     pub(crate) host: Option<String>,
     /// The bearer token (RFC 6750, 2.1).
     pub(crate) bearer: Option<String>,
@@ -76,8 +76,8 @@ fn parse(bytes: &[u8]) -> Parsed {
     })
 }
 
-/// Writes all of it, or fails when it is not written by then: the time-out of a socket begins anew
-/// with each byte that it takes.
+/// Writes all bytes, or fails at `until`. The time-out of a socket alone would restart with each
+/// byte that it takes.
 pub(crate) fn write_until(
     stream: &mut TcpStream,
     mut bytes: &[u8],
@@ -95,7 +95,7 @@ pub(crate) fn write_until(
     Ok(())
 }
 
-/// How long it is until then; an error where it is past.
+/// Returns the time left until `until`, or an error if it has passed.
 pub(crate) fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     match left.is_zero() {
@@ -104,7 +104,7 @@ pub(crate) fn left(until: Instant) -> io::Result<Duration> {
     }
 }
 
-/// Makes whoever waits for connections at that address go on, and says whether it does.
+/// Wakes a thread that waits for connections at this address. Returns `true` if it accepted one.
 pub(crate) fn wake(mut address: SocketAddr) -> bool {
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_read() {
+    fn heads_of_requests_are_parsed() {
         let Parsed::Head(head) = parse(b"GET /events?token=x HTTP/1.1\r\nHOST: a:1\r\n\r\n") else {
             panic!("it is whole");
         };
@@ -142,9 +142,9 @@ mod tests {
         assert!(matches!(parse(b"\x01\r\n\r\n"), Parsed::Malformed));
     }
 
-    /// A browser that takes a little now and then is let go in time, and holds nobody up.
+    /// A browser that reads a little now and then is disconnected in time and delays nobody else.
     #[test]
-    fn a_browser_that_hardly_reads_is_let_go() {
+    fn writing_to_a_slow_browser_ends_at_the_deadline() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
         let address = listener.local_addr().expect("it is bound");
         let mut slow = TcpStream::connect(address).expect("it listens");

@@ -1,4 +1,4 @@
-//! The command: arguments in, exit codes out.
+//! The command: parses arguments and returns exit codes.
 
 mod again;
 mod args;
@@ -29,12 +29,13 @@ use crate::args::{Cli, Command};
 use crate::console::Console;
 use crate::exit::Exit;
 
-/// Ends as a tester that is at its end, if there is no memory left.
+/// Exits with 110, like an overloaded tester, if memory runs out.
 #[global_allocator]
 static MEMORY: net::memory::OrExit = net::memory::OrExit(110);
 
 fn main() -> ExitCode {
-    // Before the arguments are taken apart: the command line of a server is not ours to read.
+    // Comes before the parsing of arguments: the command line of a supervised server is not for
+    // streamgauge.
     let mut arguments = std::env::args_os().skip(1);
     if arguments
         .next()
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let error = error.format(&mut command);
-            // Where nobody reads it any more, there is nothing to be done about it.
+            // A closed output is ignored: nobody reads it.
             let _ = error.print();
             return exit_of(&error).into();
         }
@@ -81,8 +82,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether help and errors of arguments have colours: that has to be known before the arguments
-/// are.
+/// Returns whether help and errors of arguments have colours, which must be known before the
+/// arguments are parsed.
 fn colour_of_help(arguments: impl Iterator<Item = std::ffi::OsString>) -> ColorChoice {
     let mut choice = ColorChoice::Auto;
     let mut is_value = false;
@@ -108,7 +109,7 @@ fn colour_of_help(arguments: impl Iterator<Item = std::ffi::OsString>) -> ColorC
     choice
 }
 
-/// Help and version were asked for; everything else is a wrong argument.
+/// Help and version are results; every other error is a wrong argument.
 fn exit_of(error: &clap::Error) -> Exit {
     if error.use_stderr() {
         Exit::Bad
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_has_the_colours_that_are_asked_for() {
+    fn help_follows_the_colour_options() {
         for (line, choice) in [
             ("run --help", ColorChoice::Auto),
             ("--color always --help", ColorChoice::Always),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_end_with_104_and_help_with_0() {
+    fn wrong_arguments_exit_with_104_and_help_with_0() {
         for (line, code) in [
             ("streamgauge --help", 0),
             ("streamgauge load --help", 0),

@@ -1,11 +1,11 @@
-//! `--otlp`: pushes the figures of the run under way to a collector of OpenTelemetry, out of its run
+//! `--otlp`: pushes the figures of the current run to an OpenTelemetry collector, from its run
 //! file.
 //!
-//! A thread of its own reads the run file once a second, as any report does, and sends what it says:
-//! it shares nothing with the measurement, and goes behind it where both want the same processor.
-//! Nothing queues up where the collector is slow or away: each message has all counters and
-//! distributions of the run, and the levels of the windows since the last one that arrived, 60 at
-//! most.
+//! A separate thread reads the run file once a second, as any report does, and sends its figures.
+//! The thread shares nothing with the measurement, and has the lower priority if both need the same
+//! processor. Nothing queues up if the collector is slow or unreachable: each message has all
+//! counters and distributions of the run, and the levels of the windows since the last message that
+//! arrived, 60 at most.
 
 mod collector;
 
@@ -23,18 +23,18 @@ use crate::followed::Followed;
 use crate::view_server::NICE;
 use collector::Collector;
 
-/// How often is pushed: once a window.
+/// Interval between pushes: one window.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long the pause after a push is at most, where one after the other fails.
+/// Maximum pause after a push while pushes fail.
 const EVERY_MOST: Duration = Duration::from_secs(30);
-/// How much longer than the reading takes the pause after it is at least.
+/// Minimum pause between pushes, as a multiple of the time that reading took.
 const REST: u32 = 20;
-/// How long a push may take.
+/// Time limit of a push.
 const PUSH_WITHIN: Duration = Duration::from_secs(3);
-/// How long the end of a run waits: for a push that has begun, and the last one.
+/// Time that the end of a run waits for a push in progress and for the last one.
 const END_WITHIN: Duration = Duration::from_secs(7);
 
-/// Pushes until it is finished.
+/// Pushes figures until it is finished.
 pub(crate) struct Pushed {
     url: String,
     orders: Sender<Order>,
@@ -42,29 +42,29 @@ pub(crate) struct Pushed {
 }
 
 enum Order {
-    /// This run has begun, and the one before is over.
+    /// This run has begun, and the previous one has ended.
     Show(Followed),
-    /// The last run is over.
+    /// The last run has ended.
     End,
 }
 
-/// How it went.
+/// Result of all pushes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Done {
     pushes: u64,
     failed: u64,
-    /// What was wrong with the last that failed.
+    /// Reason of the last failure.
     why: String,
-    /// Runs whose last push failed: their totals have not arrived.
+    /// Runs whose last push failed, so that the collector lacks their totals.
     incomplete: u64,
-    /// Windows whose levels were given up.
+    /// Windows whose levels were discarded.
     left_out: u64,
-    /// Data points that the collector refused, and why.
+    /// Data points that the collector rejected, and its reason.
     rejected: u64,
     refused_for: String,
 }
 
-/// A run that is pushed.
+/// A run whose figures are pushed.
 struct Open {
     reader: Reader,
     running: Running,
@@ -72,8 +72,8 @@ struct Open {
 }
 
 impl Pushed {
-    /// Begins. There is no run yet, and nobody has been asked whether there is a collector: that is
-    /// no matter of the run.
+    /// Starts the thread. There is no run yet. The collector is not contacted: whether it is
+    /// reachable does not affect the run.
     pub(crate) fn start(url: &str) -> Result<Pushed, Failure> {
         let variables = |name: &str| std::env::var_os(name);
         let collector = Collector::new(url, variables).map_err(Failure::bad)?;
@@ -88,7 +88,7 @@ impl Pushed {
         };
         let thread = thread::Builder::new().name("otlp".to_owned());
         let started = thread.spawn(move || {
-            // Nobody is left to tell where the run's end has not waited for it.
+            // The result is unused if the end of the run did not wait for it.
             let _ = outbox.send(pusher.run(&inbox));
         });
         started.map_err(|error| {
@@ -100,24 +100,24 @@ impl Pushed {
         Ok(Pushed { url, orders, done })
     }
 
-    /// Where to, for people.
+    /// Returns the URL for people.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// From now on it is about the run of this file, which may not be there yet.
+    /// Pushes the run of this file from now on. The file may not exist yet.
     pub(crate) fn show(&self, run_file: &Path) {
-        // It lives until it is told to end.
+        // The thread runs until it receives `End`.
         let _ = self.orders.send(Order::Show(Followed::new(run_file)));
     }
 
-    /// Pushes the rest of the last run. Says what went wrong, if anything did.
+    /// Pushes the rest of the last run. Returns what went wrong, if anything.
     pub(crate) fn finish(self) -> Option<String> {
         let _ = self.orders.send(Order::End);
         match self.done.recv_timeout(END_WITHIN) {
             Ok(done) => done.in_words(&self.url),
             Err(_) => Some(format!(
-                "OTLP: the last push to {} hangs and is given up: the run's end is missing there",
+                "OTLP: the last push to {} was not complete in time: the run's end is missing there",
                 self.url
             )),
         }
@@ -125,7 +125,7 @@ impl Pushed {
 }
 
 impl Done {
-    /// What went wrong; none where nothing did.
+    /// Returns what went wrong in words. `None` if nothing went wrong.
     fn in_words(&self, url: &str) -> Option<String> {
         let mut parts = Vec::new();
         if self.failed > 0 {
@@ -182,7 +182,7 @@ impl Pusher {
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     let begun = Instant::now();
-                    // What cannot be read now can be a second later.
+                    // A run file that cannot be read now may be readable a second later.
                     let message = self.message().ok().flatten();
                     let spent = begun.elapsed();
                     match message.map(|message| self.push(&message)) {
@@ -196,7 +196,7 @@ impl Pusher {
         }
     }
 
-    /// Pushes what is left of a run, and lets its file go.
+    /// Pushes the rest of a run and closes its run file.
     fn end_run(&mut self) {
         if self.followed.is_none() {
             return;
@@ -204,7 +204,8 @@ impl Pusher {
         let message = self.message().ok().flatten();
         self.followed = None;
         if let Some(open) = self.open.take() {
-            // Before the push, which may take its time: the file is to be one file again.
+            // The file is closed before the push, which may take time, so that it becomes a single
+            // file again.
             drop(open.reader);
             self.done.left_out += open.push.left_out();
         }
@@ -215,7 +216,7 @@ impl Pusher {
         }
     }
 
-    /// What is new of the run; none where nothing is.
+    /// Returns a message with what is new in the run. `None` if nothing is new.
     fn message(&mut self) -> Result<Option<Vec<u8>>, ReportError> {
         if self.open.is_none() {
             let Some(followed) = &self.followed else {
@@ -240,7 +241,7 @@ impl Pusher {
         Ok(news.then(|| open.push.message(&open.running)))
     }
 
-    /// Whether the collector took it.
+    /// Pushes a message. Returns `true` if the collector accepted it.
     fn push(&mut self, message: &[u8]) -> bool {
         self.done.pushes += 1;
         match self.collector.push(message, Instant::now() + PUSH_WITHIN) {
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_wrong_is_one_line_and_nothing_is_none() {
+    fn failures_are_one_line_and_success_is_none() {
         assert_eq!(Done::default().in_words("http://c/"), None);
         let done = Done {
             pushes: 12,

@@ -1,4 +1,4 @@
-//! What shows a run to others while it goes: `--metrics`, `--dashboard` and `--otlp`.
+//! Live views and exports of a run: `--metrics`, `--dashboard` and `--otlp`.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::exit::Failure;
 use crate::otlp::Pushed;
 use crate::scrape::Scraped;
 
-/// Those that were asked for.
+/// The requested live views and exports.
 pub(crate) struct Outlets {
     scraped: Option<Scraped>,
     dashboard: Option<Dashboard>,
@@ -20,7 +20,7 @@ pub(crate) struct Outlets {
 }
 
 impl Outlets {
-    /// Starts them, and says where they are. There is no run yet.
+    /// Starts them and prints their URLs. There is no run yet.
     pub(crate) fn start(results: &Results, console: Console) -> Result<Outlets, Failure> {
         let scraped = results.metrics.map(Scraped::start).transpose()?;
         if let Some(scraped) = &scraped {
@@ -42,7 +42,7 @@ impl Outlets {
         })
     }
 
-    /// From now on it is about the run of this file, which may not be there yet.
+    /// Shows the run of this file from now on. The file may not exist yet.
     pub(crate) fn show(&self, run_file: &Path, scenario: &Scenario) {
         if let Some(scraped) = &self.scraped {
             scraped.show(run_file);
@@ -55,7 +55,7 @@ impl Outlets {
         }
     }
 
-    /// The last run is over: what it came to is shown, and then no more.
+    /// Shows the end of the last run, and ends the live views and exports.
     pub(crate) fn finish(self) {
         drop((self.dashboard, self.scraped));
         if let Some(text) = self.pushed.and_then(Pushed::finish) {

@@ -1,5 +1,5 @@
-//! Files that the user asked for: a place that cannot be written is said before a run, not after
-//! it.
+//! Report files that the user requested. A path that cannot be written is an error before the run
+//! instead of after it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
@@ -12,24 +12,20 @@ use crate::csv_folder::CsvFolder;
 use crate::exit::Failure;
 use crate::force::Force;
 
-/// What the first key of everything that is written with `--json` can be.
+/// Possible first keys of the documents that `--json` writes.
 const FIRST_KEYS: [&str; 3] = ["schema_version", "series_version", "missing"];
 
-/// What is written.
+/// Format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The JSON report.
     Json,
-    /// The HTML report.
     Html,
-    /// JUnit XML.
     Junit,
-    /// Markdown.
     Markdown,
 }
 
 impl Form {
-    /// The option that names where it goes.
+    /// Returns the option that names its file.
     fn option(self) -> &'static str {
         match self {
             Form::Json => "--json",
@@ -39,7 +35,7 @@ impl Form {
         }
     }
 
-    /// What it is called in a sentence.
+    /// Returns its name for messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Form::Json => "JSON",
@@ -49,7 +45,7 @@ impl Form {
         }
     }
 
-    /// Those that were asked for, and where each goes.
+    /// Returns the requested formats with their paths.
     pub(crate) fn all(reports: &Reports) -> impl Iterator<Item = (Form, &PathBuf)> {
         let all = [
             (Form::Json, &reports.json),
@@ -62,24 +58,24 @@ impl Form {
     }
 }
 
-/// The reports that the user asked for beside what is shown.
+/// Requested reports, in addition to the summary.
 #[derive(Default)]
 pub(crate) struct Outputs {
-    /// Those that are one file each.
+    /// Reports of one file each.
     pub(crate) reports: Vec<(Form, Output)>,
-    /// The folder for tables.
+    /// Folder for tables.
     pub(crate) csv: Option<CsvFolder>,
 }
 
 impl Outputs {
-    /// Sees to it that each can be written.
+    /// Checks that each report can be written.
     pub(crate) fn claim(reports: &Reports, force: Force) -> Result<Outputs, Failure> {
         let mut outputs = Outputs::default();
         for (index, (form, path)) in Form::all(reports).enumerate() {
             let mut before = Form::all(reports).take(index);
             if let Some((other, _)) = before.find(|(_, other)| *other == path) {
                 return Err(Failure::bad(format_args!(
-                    "{} and {} name the same place: name another one for one of them",
+                    "{} and {} name the same file: use a different one for each",
                     other.option(),
                     form.option()
                 )));
@@ -92,32 +88,32 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Whether one takes standard output, so that nothing else may be written there.
+    /// Returns `true` if a report goes to standard output, so that nothing else may be written
+    /// there.
     pub(crate) fn take_stdout(&self) -> bool {
         self.reports.iter().any(|(_, output)| output.is_stdout())
     }
 }
 
-/// Where a report goes.
+/// Destination of a report.
 pub(crate) enum Output {
-    /// To standard output.
     Stdout,
-    /// To a file.
     File(Claim),
 }
 
-/// A file that can be written, though nothing has been written yet.
+/// A file that can be written but has not been written yet.
 pub(crate) struct Claim {
     form: Form,
     path: PathBuf,
-    /// We made it, and there is nothing in it: it goes again if it is not used.
+    /// True if this process created the file, which is still empty. It is removed if it is not
+    /// used.
     empty: bool,
 }
 
 impl Output {
-    /// Sees to it that `path` can be written; `-` is standard output. A report that is there stays
-    /// as it is until the new one is written. Any other file that holds something is refused, as
-    /// `--json scenario.yaml` is a slip.
+    /// Checks that `path` can be written; `-` is standard output. An existing report is kept until
+    /// the new one is written. Any other file that is not empty is refused, because `--json
+    /// scenario.yaml` is a slip.
     pub(crate) fn claim(form: Form, path: &Path, force: Force) -> Result<Output, Failure> {
         if path == Path::new("-") {
             return Ok(Output::Stdout);
@@ -128,7 +124,7 @@ impl Output {
                 _ => ", or use `--force`",
             };
             return Err(Failure::bad(format_args!(
-                "{} is no report of streamgauge, so it is not replaced: name another file with `{}`{or}",
+                "{} is not a report of streamgauge, so it is not replaced: name another file with `{}`{or}",
                 path.display(),
                 form.option()
             )));
@@ -144,12 +140,12 @@ impl Output {
         }
     }
 
-    /// Whether it takes standard output, so that nothing else may be written there.
+    /// Returns `true` if it goes to standard output, so that nothing else may be written there.
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self, Output::Stdout)
     }
 
-    /// Writes it.
+    /// Writes the report.
     pub(crate) fn write(
         self,
         write: impl FnOnce(&mut dyn Write) -> Result<(), report::ReportError>,
@@ -158,14 +154,14 @@ impl Output {
             Output::Stdout => {
                 let mut out = BufWriter::new(io::stdout().lock());
                 match write(&mut out) {
-                    // The reader has what it wanted.
+                    // The reader has closed the pipe: it has what it wanted.
                     Err(report::ReportError::Write(error))
                         if error.kind() == io::ErrorKind::BrokenPipe =>
                     {
                         Ok(())
                     }
                     Err(report::ReportError::Write(error)) => Err(Failure::bad(format_args!(
-                        "cannot write to standard output: {}; send it to another place",
+                        "cannot write to standard output: {}; redirect it elsewhere",
                         io_reason(&error)
                     ))),
                     other => other.map_err(Failure::bad),
@@ -186,14 +182,15 @@ impl Output {
     }
 }
 
-/// Whether nothing is lost by writing there: no file, an empty one, a report, a device or a pipe.
+/// Returns `true` if writing to the path loses nothing: no file, an empty file, a report of this
+/// format, a device or a pipe.
 fn is_replaceable(form: Form, path: &Path) -> bool {
     let holds_something = |about: std::fs::Metadata| about.is_file() && about.len() > 0;
     if !std::fs::metadata(path).is_ok_and(holds_something) {
         return true;
     }
     let mut head = Vec::new();
-    // What cannot be read is no report of this user.
+    // A file that cannot be read is no report of this user.
     let read = File::open(path).and_then(|file| file.take(128).read_to_end(&mut head));
     let head = String::from_utf8_lossy(&head);
     read.is_ok()

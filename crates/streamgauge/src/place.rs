@@ -1,5 +1,5 @@
-//! Where a run is kept: decided before anything starts, so that no server is launched for a run
-//! that then cannot be kept.
+//! Path of a run file or a series. It is chosen before anything starts, so that no server is
+//! launched for a run that cannot be kept.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,36 +18,36 @@ use crate::console::Console;
 use crate::exit::Failure;
 use crate::output::Form;
 
-/// How much must be writable where a run is kept: less than its first second takes.
+/// Bytes that must be writable in the folder of a run: less than its first second takes.
 const ROOM: usize = 64 << 10;
 
-/// What is kept.
+/// Kind of result that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One run, in a file.
+    /// A run, in a file.
     Run,
-    /// The runs of a series, in a folder.
+    /// A series of runs, in a folder.
     Series,
 }
 
-/// Where a run or a series is kept.
+/// Path at which a run or a series is kept.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The run file, or the folder of the series.
     pub(crate) path: PathBuf,
-    /// Whether what is there already may be replaced.
+    /// True if an existing file or series at the path may be replaced.
     pub(crate) overwrite: bool,
-    /// Holds it until it has been reported, where it is not kept.
+    /// Folder of a run that is not kept. It exists until the run has been reported.
     temporary: Option<TempDir>,
 }
 
 impl Place {
-    /// Finds the place that the arguments name, or one in this folder, and sees to it that it can
-    /// be written. Where this folder cannot be written, which nobody asked for, the run goes on and
-    /// is not kept.
+    /// Chooses the path that the arguments name, or one in the current folder, and checks that it
+    /// can be written. If no path was named and the current folder cannot be written, the run
+    /// continues and is not kept.
     ///
     /// # Errors
-    /// In words, with what to do.
+    /// A message for people that says what to do.
     pub(crate) fn choose(
         kind: Kind,
         name: &str,
@@ -93,7 +93,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Whether it is still there after the command.
+    /// Returns `true` if the run still exists after the command.
     pub(crate) fn is_kept(&self) -> bool {
         self.temporary.is_none()
     }
@@ -101,8 +101,8 @@ impl Place {
     fn temporary(kind: Kind) -> Result<Place, Failure> {
         let refused = |error: io::Error| {
             Failure::bad(format_args!(
-                "{}: a run needs a place for its figures while it goes on: {}; name another one with `-o`, or with the \
-                 environment variable TMPDIR",
+                "{}: cannot create a folder for the run there: {}; name another one with `-o`, or with the environment \
+                 variable TMPDIR",
                 std::env::temp_dir().display(),
                 io_reason(&error)
             ))
@@ -133,17 +133,17 @@ impl Place {
         let why = io_reason(&error);
         if !tracing.trace.is_empty() {
             return Err(Failure::bad(format_args!(
-                "this folder cannot be written, and traces stand beside the run file: {why}; name another place with \
-                 `-o`"
+                "the current folder cannot be written, and traces are kept next to the run file: {why}; name another \
+                 place with `-o`"
             )));
         }
         console.say(&format!(
-            "warning: no run file is kept, because this folder cannot be written: {why}; name a place for it with `-o`"
+            "warning: no run file is kept, because the current folder cannot be written: {why}; name another with `-o`"
         ));
         Place::temporary(kind)
     }
 
-    /// A place of its own in a folder, which is made if it is missing.
+    /// Returns an unused path in a folder, which is created if it is missing.
     fn within(kind: Kind, name: &str, folder: &Path) -> Result<Place, Failure> {
         let made = match fs::create_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -173,7 +173,7 @@ impl Place {
         let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
         match entries.find(|entry| is_trace(&entry.file_name())) {
             Some(trace) => Err(Failure::bad(format_args!(
-                "{}: there is a trace already; add `--force` to replace it, or name another run file with `-o`",
+                "{}: a trace already exists; add `--force` to replace it, or name another run file with `-o`",
                 self.path.with_file_name(trace.file_name()).display()
             ))),
             None => Ok(()),
@@ -184,13 +184,13 @@ impl Place {
         let path = self.path.display();
         if !is_series && self.path.symlink_metadata().is_ok() {
             return Err(Failure::bad(format_args!(
-                "{path}: this is no folder, and a series is kept in one; name a folder with `-o`"
+                "{path}: this is not a folder, but a series is kept in one; name a folder with `-o`"
             )));
         }
         if is_series {
             if !self.overwrite {
                 return Err(Failure::bad(format_args!(
-                    "{path}: there is a series already; add `--force` to replace it, or name another folder with `-o`"
+                    "{path}: a series already exists; add `--force` to replace it, or name another folder with `-o`"
                 )));
             }
             for run in Index::read(&self.path).map_err(Failure::bad)?.runs {
@@ -205,7 +205,7 @@ impl Place {
     }
 }
 
-/// The folder that a file is in.
+/// Returns the folder that a file is in.
 fn folder_of(path: &Path) -> &Path {
     let parent = path
         .parent()
@@ -213,12 +213,12 @@ fn folder_of(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// As `mktemp` makes it. Nothing is lost if it is replaced.
+/// Returns `true` if the path is an empty file, such as `mktemp` makes. Replacing it loses nothing.
 fn is_empty_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
 }
 
-/// Tries whether a file can be made in a folder, and written.
+/// Checks that a file can be created in a folder and written.
 fn probe(folder: &Path) -> io::Result<()> {
     let mut file = tempfile::Builder::new()
         .prefix(".streamgauge-")
@@ -230,7 +230,7 @@ fn unusable(folder: &Path, error: &io::Error) -> Failure {
     let folder = folder.display();
     if error.kind() == io::ErrorKind::NotFound {
         return Failure::bad(format_args!(
-            "{folder}: there is no such folder to keep the run in; make it, or name another place with `-o`"
+            "{folder}: there is no such folder to keep the run in; create it, or name another place with `-o`"
         ));
     }
     Failure::bad(format_args!(
@@ -239,7 +239,7 @@ fn unusable(folder: &Path, error: &io::Error) -> Failure {
     ))
 }
 
-/// A path in a folder that nothing stands at: `streamgauge-NAME-TIME.run`, or `.series`.
+/// Returns an unused path in a folder: `streamgauge-NAME-TIME.run`, or `.series`.
 fn free(folder: &Path, name: &str, kind: Kind) -> PathBuf {
     let extension = match kind {
         Kind::Run => "run",
@@ -258,7 +258,8 @@ fn free(folder: &Path, name: &str, kind: Kind) -> PathBuf {
         .unwrap_or_else(|| folder.join(first))
 }
 
-/// The name, fit for the name of a file: letters, digits and single dashes, not too long.
+/// Converts a name to a part of a file name: letters, digits and single dashes, at most 40
+/// characters.
 pub(crate) fn slug(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars().flat_map(char::to_lowercase) {
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_names_of_files() {
+    fn names_become_safe_file_names() {
         assert_eq!(
             slug("VLC on demand, everybody at once"),
             "vlc-on-demand-everybody-at-once"

@@ -1,6 +1,6 @@
-//! `--metrics`: serves the figures of the run under way to Prometheus, out of its run file.
+//! `--metrics`: serves the figures of the current run to Prometheus, from its run file.
 //!
-//! It reads the run file as any report does, so it shares nothing with the measurement.
+//! The run file is read as by any report, so nothing is shared with the measurement.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -28,7 +28,7 @@ pub(crate) struct Scraped {
     server: ViewServer,
 }
 
-/// A run of which figures are given.
+/// A run file that is being read.
 struct Open {
     followed: Followed,
     reader: Reader,
@@ -36,7 +36,7 @@ struct Open {
 }
 
 impl Scraped {
-    /// Begins to listen. There is no run yet.
+    /// Starts listening. There is no run yet.
     pub(crate) fn start(address: SocketAddr) -> Result<Scraped, Failure> {
         let run_file = Arc::<Mutex<Option<Followed>>>::default();
         let theirs = run_file.clone();
@@ -49,12 +49,12 @@ impl Scraped {
         Ok(Scraped { run_file, server })
     }
 
-    /// Where it is, for people.
+    /// Returns the URL for people.
     pub(crate) fn url(&self) -> String {
         self.server.url("/metrics")
     }
 
-    /// From now on it is about the run of this file, which may not be there yet.
+    /// Serves the run of this file from now on. The file may not exist yet.
     pub(crate) fn show(&self, run_file: &Path) {
         *locked(&self.run_file) = Some(Followed::new(run_file));
     }
@@ -82,7 +82,7 @@ fn answer(
     }
 }
 
-/// The figures of the run under way; none where it has not begun to be kept.
+/// Returns the figures of the current run. `None` if it has no run file yet.
 fn figures(
     followed: Option<Followed>,
     open: &mut Option<Open>,

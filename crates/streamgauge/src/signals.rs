@@ -1,4 +1,4 @@
-//! Ctrl-C: once to stop in order, twice to stop at once.
+//! Ctrl-C: the first stops gracefully, the second at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use signal_hook::iterator::{Handle, Signals};
 use crate::exit::Exit;
 use crate::progress::keys;
 
-/// Listens for signals as long as it lives.
+/// Handles signals until it is dropped.
 pub(crate) struct Watch {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
@@ -19,10 +19,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Hands every signal that asks to end on to `control`.
+    /// Passes on to `control` every signal that asks the process to end.
     ///
-    /// The first stops in order, the second at once, and the third ends the process whatever it
-    /// does.
+    /// The first stops the run gracefully, the second at once. The third ends the process in any
+    /// case.
     pub(crate) fn start(control: Control) -> std::io::Result<Watch> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
@@ -49,7 +49,7 @@ impl Watch {
         })
     }
 
-    /// Whether any came.
+    /// Returns `true` if a signal has arrived.
     pub(crate) fn any(&self) -> bool {
         self.came.load(Ordering::Relaxed) > 0
     }

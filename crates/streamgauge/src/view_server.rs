@@ -1,8 +1,8 @@
-//! What `--metrics` and `--dashboard` have in common: a listener, and who may look.
+//! Common part of `--metrics` and `--dashboard`: a listener with access control.
 //!
 //! One thread accepts connections. Each request has two seconds and is read by a thread of its own,
-//! so a connection that says nothing delays nobody. One more thread answers, one after the other,
-//! those who may look. All go behind the measurement if both want the same processor.
+//! so a silent connection delays nobody. One more thread answers authorised requests, one after the
+//! other. All threads have a lower priority than the measurement.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -18,19 +18,19 @@ use report::io_reason;
 use crate::exit::Failure;
 use crate::http::{self, Head};
 
-/// The variable of the environment with the token that other machines have to send.
+/// Environment variable with the token that other machines must send.
 pub(crate) const TOKEN_VARIABLE: &str = "STREAMGAUGE_TOKEN";
 
-/// How long a token of the user's is.
+/// Length of a token that the user chose.
 const TOKEN_LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
 
-/// How much less urgent its threads are than the measurement (nice(2)).
+/// Nice value of its threads, so that the measurement has priority (nice(2)).
 pub(crate) const NICE: i32 = 10;
 
-/// The most connections whose request is being read. The next one takes the place of the oldest.
+/// Maximum number of connections whose request is being read. A further one replaces the oldest.
 const READING_MAX: usize = 64;
 
-/// The most requests that wait for their answer.
+/// Maximum number of requests that wait for their answer.
 const WAITING_MAX: usize = 16;
 
 /// Maximum duration of a request. Tests have more time, so that a busy machine does not fail them.
@@ -40,25 +40,25 @@ const READ_WITHIN: Duration = if cfg!(test) {
     http::REQUEST_MAX
 };
 
-/// The stack of a thread that reads a request, in bytes.
+/// Stack of a thread that reads a request, in bytes.
 const READER_STACK: usize = 128 << 10;
 
-/// What keeps an answer from being kept, framed, or taken for something else.
+/// Headers that keep an answer from being cached, framed, or taken for another content type.
 pub(crate) const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
                                   Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\n";
 
-/// What is served, and by which option.
+/// The name of the service in messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
-    /// As a message names it.
+    /// Subject of messages.
     pub(crate) what: &'static str,
-    /// How another address is named.
+    /// Option with which another address is given.
     pub(crate) option: &'static str,
-    /// The name of its threads.
+    /// Name of its threads.
     pub(crate) thread: &'static str,
 }
 
-/// Listens until it is dropped.
+/// Server that listens until it is dropped.
 pub(crate) struct ViewServer {
     address: SocketAddr,
     access: Access,
@@ -66,20 +66,20 @@ pub(crate) struct ViewServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Who may look.
+/// Access control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Access {
-    /// Whoever reaches the address, which only this machine does.
+    /// Clients on this machine, the only ones that reach the address.
     Here,
-    /// Who knows the token.
+    /// Clients that know the token.
     Token {
         token: String,
-        /// Whether the user chose it.
+        /// True if the user chose the token.
         is_users: bool,
     },
 }
 
-/// Reads `127.0.0.1:9105`, `[::1]:9105`, or a port alone, which is one of 127.0.0.1.
+/// Parses `127.0.0.1:9105`, `[::1]:9105`, or a port alone, which means 127.0.0.1.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text
         .parse()
@@ -91,8 +91,8 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl ViewServer {
-    /// Begins to listen. `answer` is called for each request of somebody who may look, with its
-    /// connection, one after the other.
+    /// Starts listening. Calls `answer` for each authorised request with its connection, one after
+    /// the other.
     pub(crate) fn start(
         address: SocketAddr,
         served: Served,
@@ -122,8 +122,7 @@ impl ViewServer {
         })
     }
 
-    /// Where that path is, for people. A token that was drawn for it is shown, one of the user's is
-    /// not.
+    /// Returns the URL of this path, for people. A generated token is shown, the user's is not.
     pub(crate) fn url(&self, path: &str) -> String {
         let url = format!("http://{}{path}", self.address);
         match &self.access {
@@ -150,7 +149,8 @@ impl Drop for ViewServer {
 }
 
 impl Access {
-    /// An address that other machines reach needs a token: the user's, or one that is drawn.
+    /// Returns the access to an address. An address that other machines reach needs a token: the
+    /// user's or a generated one.
     fn of(address: SocketAddr) -> Result<Access, Failure> {
         if address.ip().is_loopback() {
             return Ok(Access::Here);
@@ -159,7 +159,10 @@ impl Access {
             Some(token) => Access::with(token.to_str().unwrap_or_default()),
             None => {
                 let drawn = drawn().map_err(|error| {
-                    Failure::bad(format_args!("cannot draw a token: {}", io_reason(&error)))
+                    Failure::bad(format_args!(
+                        "cannot generate a token: {}",
+                        io_reason(&error)
+                    ))
                 })?;
                 Ok(Access::Token {
                     token: drawn,
@@ -173,7 +176,7 @@ impl Access {
         let may_be_in_a_url = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
         if !TOKEN_LENGTHS.contains(&token.len()) || !token.chars().all(may_be_in_a_url) {
             return Err(Failure::bad(format_args!(
-                "{TOKEN_VARIABLE} is no token: use {} to {} letters, digits and -._~",
+                "{TOKEN_VARIABLE} is not a valid token: use {} to {} letters, digits and -._~",
                 TOKEN_LENGTHS.start(),
                 TOKEN_LENGTHS.end()
             )));
@@ -184,10 +187,11 @@ impl Access {
         })
     }
 
-    /// Whether whoever asks may look.
+    /// Returns `true` if the request is authorised.
     ///
-    /// Without a token the address is one of this machine alone. A page of another site could still
-    /// ask it through a name of its own that leads here, so only addresses are answered to.
+    /// Without a token, only this machine reaches the address. A page of another site could still
+    /// send requests through a name of its own that resolves to the address, so only hosts that are
+    /// addresses or `localhost` are accepted.
     fn admits(&self, head: &Head) -> bool {
         if let Access::Token { token, .. } = self {
             let in_query = head.query.split('&');
@@ -211,13 +215,13 @@ impl Access {
     }
 }
 
-/// Whether they are the same, in a time that does not tell where they differ.
+/// Compares in a time that does not reveal where they differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
     one.len() == other.len() && differences == 0
 }
 
-/// A secret that nobody can guess: 128 bits.
+/// Generates a secret of 128 bits.
 fn drawn() -> io::Result<String> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -233,7 +237,7 @@ fn serve(
     access: &Access,
     mut answer: impl FnMut(TcpStream, &Head) -> io::Result<()> + Send,
 ) {
-    // Threads that are started from here inherit it.
+    // Threads started from here inherit the nice value.
     let _ = rustix::process::nice(NICE);
     let (admitted, requests) = sync_channel::<Admitted>(WAITING_MAX);
     let reading = AtomicUsize::new(0);
@@ -241,7 +245,7 @@ fn serve(
     thread::scope(|scope| {
         scope.spawn(move || {
             for (stream, head) in requests {
-                // A client that left or is too slow does not concern the run.
+                // A client that has left or is too slow does not affect the run.
                 let _ = answer(stream, &head);
             }
         });
@@ -257,7 +261,7 @@ fn serve(
                 continue;
             };
             give_up(&open, READING_MAX - 1);
-            // Those that were given up have yet to end.
+            // Readers that were given up may not have ended yet.
             if reading.load(Ordering::Acquire) >= 2 * READING_MAX {
                 continue;
             }
@@ -281,14 +285,14 @@ fn serve(
     });
 }
 
-/// The connections whose request is being read, by number.
+/// Connections whose request is being read, by number.
 type Open = Mutex<BTreeMap<usize, TcpStream>>;
 
 fn locked(open: &Open) -> MutexGuard<'_, BTreeMap<usize, TcpStream>> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stops reading all requests except the last `but`.
+/// Stops reading all requests except the newest `but`.
 fn give_up(open: &Open, but: usize) {
     let mut open = locked(open);
     while open.len() > but {
@@ -310,11 +314,13 @@ fn admit(
         None => refuse(
             &mut stream,
             "400 Bad Request",
-            "this is no request of HTTP/1",
+            "this is not an HTTP/1 request",
         ),
-        Some(head) if head.method != "GET" => {
-            refuse(&mut stream, "405 Method Not Allowed", "there is only GET")
-        }
+        Some(head) if head.method != "GET" => refuse(
+            &mut stream,
+            "405 Method Not Allowed",
+            "only GET is supported",
+        ),
         Some(head) if !access.admits(&head) => match access {
             Access::Here => refuse(
                 &mut stream,
@@ -327,7 +333,7 @@ fn admit(
                 "use the address that streamgauge printed, or send its token as a bearer token",
             ),
         },
-        // Full: those who may look ask faster than they can be answered.
+        // The queue is full: authorised clients ask faster than they can be answered.
         Some(head) => match admitted.try_send((stream, head)) {
             Ok(()) => Ok(()),
             Err(_) => Err(io::ErrorKind::WouldBlock.into()),
@@ -341,7 +347,7 @@ pub(crate) fn refuse(stream: &mut TcpStream, status: &str, text: &str) -> io::Re
     respond(stream, status, kind, format!("{text}\n").as_bytes())
 }
 
-/// Answers.
+/// Sends an answer.
 pub(crate) fn respond(
     stream: &mut TcpStream,
     status: &str,
@@ -370,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read() {
+    fn addresses_are_parsed() {
         assert_eq!(
             address("9105"),
             Ok(SocketAddr::from(([127, 0, 0, 1], 9105)))
@@ -386,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn on_this_machine_only_addresses_of_it_are_answered() {
+    fn local_access_requires_a_host_that_is_an_address() {
         for host in [
             "127.0.0.1:9106",
             "localhost:9106",
@@ -401,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn from_elsewhere_only_who_knows_the_token_is_answered() {
+    fn remote_access_requires_the_token() {
         let access = Access::with("abcdefghijklmnop").unwrap_or(Access::Here);
         assert!(access.admits(&asked("host:1", "token=abcdefghijklmnop")));
         for query in ["", "token=", "token=abcdefghijklmno", "abcdefghijklmnop"] {
@@ -423,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_say_nothing_delay_nobody() {
+    fn silent_connections_delay_nobody() {
         let served = Served {
             what: "figures",
             option: "--metrics",
@@ -438,7 +444,7 @@ mod tests {
         };
         let connect = || TcpStream::connect(server.address).expect("it listens");
         let silent: Vec<TcpStream> = (0..READING_MAX + 8).map(|_| connect()).collect();
-        // However long others have been silent for: they are there before this one is answered.
+        // The silent connections exist before this request is answered.
         let ask = |path: &str| {
             let mut stream = connect();
             let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
@@ -450,7 +456,7 @@ mod tests {
         for path in ["/one", "/two"] {
             assert!(ask(path).ends_with(path));
         }
-        // The last of the silent ones still has its time, so it was not waited for.
+        // The last silent connection still has time left, so nothing waited for it.
         let last = silent.last().expect("there are some");
         last.set_nonblocking(true).expect("it is a socket");
         let nothing = last.peek(&mut [0]).expect_err("it was closed");

@@ -1,5 +1,5 @@
-//! A collector of OpenTelemetry, and how it is sent a message: one POST on a connection of its own
-//! (OTLP, "OTLP/HTTP").
+//! An OpenTelemetry collector, and the transport of messages to it: one POST on a connection of its
+//! own (OTLP, "OTLP/HTTP").
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,17 +19,17 @@ use scenario::mask_text;
 
 use crate::http::{left, write_until};
 
-/// The variables with headers; those of the first stand for metrics alone and go before.
+/// Environment variables with headers. The first is for metrics only and has precedence.
 const HEADERS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
     "OTEL_EXPORTER_OTLP_HEADERS",
 ];
-/// The variables that name a file of the certificates that are trusted.
+/// Environment variables that name a file of trusted certificates.
 const CERTIFICATES: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE",
     "OTEL_EXPORTER_OTLP_CERTIFICATE",
 ];
-/// Headers that are not the user's to set.
+/// Headers that the user cannot set.
 const OWN: [&str; 6] = [
     "host",
     "content-type",
@@ -38,12 +38,12 @@ const OWN: [&str; 6] = [
     "transfer-encoding",
     "connection",
 ];
-/// How much of an answer is read, in bytes.
+/// Maximum number of bytes of an answer that are read.
 const ANSWER_MAX: usize = 64 << 10;
-/// How much of what it has to say is told, in characters.
+/// Maximum number of characters of the collector's message that are shown.
 const TEXT_MAX: usize = 200;
 
-/// Where messages go. Its headers are secrets: it is shown by its masked URL, and by nothing else.
+/// Destination of messages. Its headers are secrets: only its masked URL is ever shown.
 pub(super) struct Collector {
     url: Url,
     shown: String,
@@ -58,10 +58,10 @@ impl fmt::Display for Collector {
 }
 
 impl Collector {
-    /// Reads the URL of `--otlp`, and what the environment says beside it.
+    /// Parses the URL of `--otlp` and the environment variables that complete it.
     ///
     /// # Errors
-    /// In words, without secrets.
+    /// A message for people, without secrets.
     pub(super) fn new(
         url: &str,
         variable: impl Fn(&str) -> Option<OsString>,
@@ -109,10 +109,11 @@ impl Collector {
         })
     }
 
-    /// Sends a message, and gives what the collector said of it.
+    /// Sends a message and returns the collector's answer.
     ///
     /// # Errors
-    /// In words: it cannot be reached, does not answer by `until`, or refuses all of it.
+    /// A message for people: the collector cannot be reached, does not answer by `until`, or
+    /// refuses the whole message.
     pub(super) fn push(&self, message: &[u8], until: Instant) -> Result<Taken, String> {
         let length = message.len().to_string();
         let mut fields = vec![
@@ -148,7 +149,7 @@ impl Collector {
     }
 
     fn connect(&self, until: Instant) -> io::Result<Connection> {
-        let mut failed = io::Error::other("its name stands for no address");
+        let mut failed = io::Error::other("its name resolves to no address");
         for address in (self.url.host(), self.url.port()).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, left(until)?) {
                 Err(error) => failed = error,
@@ -172,8 +173,8 @@ impl Collector {
     }
 }
 
-/// Reads a list of headers (OpenTelemetry, "Protocol Exporter": the form of W3C Baggage), with names
-/// in small letters.
+/// Parses a list of headers (OpenTelemetry, "Protocol Exporter": the form of W3C Baggage). Names
+/// become lower case.
 fn headers(variable: &str, text: &str) -> Result<Vec<(String, String)>, String> {
     let mut headers = Vec::new();
     for (number, part) in (1..).zip(text.split(',')) {
@@ -181,19 +182,19 @@ fn headers(variable: &str, text: &str) -> Result<Vec<(String, String)>, String> 
             continue;
         }
         let wrong = |why: &str| {
-            // Not even a part of it: it may be a secret.
+            // The message contains no part of the header, which may be a secret.
             format!("{variable}: header {number} {why}; write NAME=VALUE,NAME=VALUE")
         };
         let (name, value) = part.split_once('=').ok_or_else(|| wrong("has no `=`"))?;
-        // What follows a semicolon belongs to Baggage alone.
+        // Text after a semicolon is meaningful in Baggage only.
         let value = value.split(';').next().unwrap_or_default();
         let name = name.trim().to_ascii_lowercase();
         let value = percent_decode(value.trim());
         if !is_token(&name) {
-            return Err(wrong("has no name of a header"));
+            return Err(wrong("has an invalid name"));
         }
         if !is_value(&value) {
-            return Err(wrong("has a value that no header can have"));
+            return Err(wrong("has an invalid value"));
         }
         if OWN.contains(&name.as_str()) {
             return Err(wrong("is set by streamgauge"));
@@ -207,7 +208,7 @@ fn headers(variable: &str, text: &str) -> Result<Vec<(String, String)>, String> 
 struct Connection {
     stream: TcpStream,
     layer: Option<Layer>,
-    /// By when all has to be done.
+    /// Deadline of the whole exchange.
     until: Instant,
 }
 
@@ -229,7 +230,7 @@ impl Connection {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // No more than is sealed at once.
+        // Limits the length of what is sealed at once.
         for part in bytes.chunks(64 << 10) {
             match &mut self.layer {
                 None => write_until(&mut self.stream, part, self.until)?,
@@ -243,7 +244,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Adds what comes next to `plain`; false where no more comes.
+    /// Appends the next bytes to `plain`. Returns `false` at the end.
     fn read(&mut self, plain: &mut Vec<u8>) -> io::Result<bool> {
         let mut room = [0; 16 << 10];
         self.stream.set_read_timeout(Some(left(self.until)?))?;
@@ -270,7 +271,7 @@ impl Connection {
         Ok(!opened.map_err(io::Error::other)?.ended)
     }
 
-    /// The status of the answer, and its body as far as it is read.
+    /// Returns the status of the answer, and its body up to the limit.
     fn answer(&mut self) -> io::Result<(u16, Vec<u8>)> {
         let mut decoder = Decoder::new();
         let mut status = None;

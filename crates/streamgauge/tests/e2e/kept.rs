@@ -1,5 +1,5 @@
-//! Where a run is kept: what is asked for is found out before anything starts, and nothing is lost
-//! or left by accident.
+//! Paths of run files and reports: they are checked before anything starts, and nothing is lost or
+//! left behind by accident.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::scripted::{Answer, Scripted};
 use crate::support::{Finished, Process, RUN_WITHIN, Report, folder, free_port, run, streamgauge};
 
-/// A short run, with these arguments too.
+/// Runs a short run with these additional arguments.
 fn demo(folder: &Path, more: &[&str]) -> Finished {
     run(folder, demo_arguments(more))
 }
@@ -19,7 +19,7 @@ fn demo_arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
     arguments
 }
 
-/// What in a folder has this ending.
+/// Returns the paths in a folder with this extension.
 fn ending(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("it can be read");
     let paths = entries.map(|entry| entry.expect("it can be read").path());
@@ -28,7 +28,7 @@ fn ending(folder: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_run_file_is_replaced_only_by_force() {
+fn run_file_is_replaced_only_with_force() {
     let folder = folder();
     let path = folder.path().join("x.run");
     demo(folder.path(), &["-q", "-o", "x.run"]).expect(0);
@@ -40,7 +40,7 @@ fn a_run_file_is_replaced_only_by_force() {
     assert!(fs::read(&path).expect("it is there") == first);
     demo(folder.path(), &["-q", "-o", "x.run", "--force"]).expect(0);
     assert!(fs::read(&path).expect("it is there") != first);
-    // An empty file, as `mktemp` makes it, holds nothing that could be lost.
+    // An empty file, such as `mktemp` makes, holds nothing that could be lost.
     fs::write(folder.path().join("empty.run"), "").expect("the test's folder can be written");
     demo(folder.path(), &["-q", "-o", "empty.run"]).expect(0);
 }
@@ -51,7 +51,7 @@ fn only_a_report_is_replaced_by_a_report() {
     let scenario = "clients: {viewers: {urls: ['rtsp://127.0.0.1:1/a'], load: {clients: 1}}}\n";
     let mine = folder.path().join("mine.yaml");
     fs::write(&mine, scenario).expect("the test's folder can be written");
-    let refusal = "error: mine.yaml is no report of streamgauge, so it is not replaced: name another file with `--json`";
+    let refusal = "error: mine.yaml is not a report of streamgauge, so it is not replaced: name another file with `--json`";
     run(
         folder.path(),
         ["run", "mine.yaml", "--no-run-file", "--json", "mine.yaml"],
@@ -68,18 +68,18 @@ fn only_a_report_is_replaced_by_a_report() {
         let arguments = [&["-q", "--no-run-file", "--json", "x.json"], more].concat();
         demo(folder.path(), &arguments)
     };
-    // As `mktemp` makes it.
+    // An empty file, as from `mktemp`.
     fs::write(&json, "").expect("the test's folder can be written");
     into(&[]).expect(0);
     let first = fs::read(&json).expect("it was made");
-    // One that cannot begin leaves the old one as it was.
+    // A run that cannot begin leaves the old report unchanged.
     into(&["--receive", "nothing"]).expect(104);
     run(folder.path(), ["report", "x.run", "--json", "x.json"]).expect(104);
     assert!(fs::read(&json).expect("it is there") == first);
     into(&[]).expect(0);
     assert!(fs::read(&json).expect("it is there") != first);
     fs::write(&json, "{\"mine\": 1}").expect("the test's folder can be written");
-    into(&[]).expect(104).names("x.json is no report");
+    into(&[]).expect(104).names("x.json is not a report");
     into(&["--force"]).expect(0);
     Report::read(&json);
 }
@@ -91,13 +91,13 @@ fn only_a_page_is_replaced_by_a_page() {
     demo(folder.path(), &["-q", "-o", "x.run", "--html", "x.html"]).expect(0);
     let first = fs::read_to_string(&page).expect("it was made");
     assert!(first.contains("PASS: demo"), "{first}");
-    // The run file alone makes the same page.
+    // `report` makes the same page from the run file alone.
     fs::remove_file(&page).expect("it is there");
     run(folder.path(), ["report", "x.run", "-q", "--html", "x.html"]).expect(0);
     assert!(fs::read_to_string(&page).expect("it was made") == first);
     run(folder.path(), ["report", "x.run", "-q", "--html", "x.html"]).expect(0);
     fs::write(&page, "<!doctype html>mine").expect("the test's folder can be written");
-    let refusal = "x.html is no report of streamgauge, so it is not replaced: name another file with `--html`";
+    let refusal = "x.html is not a report of streamgauge, so it is not replaced: name another file with `--html`";
     run(folder.path(), ["report", "x.run", "--html", "x.html"])
         .expect(104)
         .names(refusal);
@@ -106,11 +106,11 @@ fn only_a_page_is_replaced_by_a_page() {
         ["report", "x.run", "--html", "-", "--json", "-"],
     )
     .expect(104)
-    .names("the same place");
+    .names("the same file");
 }
 
 #[test]
-fn in_a_folder_a_run_gets_a_name() {
+fn run_file_in_a_folder_gets_a_name() {
     let folder = folder();
     fs::create_dir(folder.path().join("there")).expect("the test's folder can be written");
     for name in ["there", "new/"] {
@@ -144,7 +144,7 @@ fn nothing_is_sent_if_the_run_cannot_be_kept() {
         ("-o x.run --html x.run", "cannot be the same file"),
         (
             "-o y.run --trace 0",
-            "error: y.run.viewers-0.pcapng: there is a trace already",
+            "error: y.run.viewers-0.pcapng: a trace already exists",
         ),
         ("--no-run-file -o x.run", "--no-run-file"),
         ("--no-run-file --trace 0", "--no-run-file"),
@@ -162,7 +162,7 @@ fn nothing_is_sent_if_the_run_cannot_be_kept() {
 }
 
 #[test]
-fn without_a_run_file_there_is_the_report_and_nothing_is_left() {
+fn no_run_file_leaves_nothing_but_the_report() {
     let folder = folder();
     let scratch = folder.path().join("scratch");
     fs::create_dir(&scratch).expect("the test's folder can be written");
@@ -183,11 +183,11 @@ fn without_a_run_file_there_is_the_report_and_nothing_is_left() {
     assert_eq!(fs::read_dir(&scratch).expect("it is there").count(), 0);
 }
 
-/// A file system that is unmounted with the test.
+/// A file system that is unmounted when it is dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// `None` where mounting is not allowed.
+    /// Returns `None` if mounting is not permitted.
     fn new(place: PathBuf, options: &str) -> Option<Mounted> {
         fs::create_dir(&place).expect("the test's folder can be written");
         let mounted = Command::new("mount")
@@ -206,10 +206,10 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn in_a_folder_that_cannot_be_written_the_run_goes_on_and_says_so() {
+fn run_continues_with_a_warning_in_a_read_only_folder() {
     let folder = folder();
     let place = folder.path().join("read-only");
-    // Only root can mount; for others this folder would not be read-only.
+    // Only root can mount. For other users this folder would not be read-only.
     let Some(_mounted) = Mounted::new(place, "ro") else {
         return;
     };
@@ -231,11 +231,11 @@ fn in_a_folder_that_cannot_be_written_the_run_goes_on_and_says_so() {
         .names("`-o`");
     assert!(finished.stdout.contains("not kept"), "{}", finished.stdout);
     assert_eq!(fs::read_dir(&scratch).expect("it is there").count(), 0);
-    // A trace is worth nothing where it is not kept.
+    // A trace that is not kept is useless, so this is an error.
     within(&demo_arguments(&["--trace", "0"]))
         .expect(104)
         .names("`-o`");
-    // What was asked for by name is no matter of a warning.
+    // A path that the user named is an error instead of a warning.
     for out in ["x.run", ".", "x/"] {
         within(&demo_arguments(&["-o", out]))
             .expect(104)
@@ -245,7 +245,7 @@ fn in_a_folder_that_cannot_be_written_the_run_goes_on_and_says_so() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_named_before_anything_starts() {
+fn full_disk_is_an_error_before_anything_starts() {
     let folder = folder();
     let Some(_mounted) = Mounted::new(folder.path().join("full"), "size=16k") else {
         return;
@@ -299,7 +299,7 @@ fn a_scenario_can_come_from_standard_input() {
     with_input(folder.path(), &check, &large)
         .expect(104)
         .names("larger than 1 MiB");
-    // Paths count from where we are.
+    // Relative paths start at the current folder.
     let launched = format!("{text}server: {{ launch: ./own.yaml }}\n");
     with_input(folder.path(), &check, &launched)
         .expect(104)

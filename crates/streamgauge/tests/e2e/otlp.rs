@@ -1,5 +1,5 @@
-//! A collector of OpenTelemetry is pushed what the report says, by the messages that it knows, and
-//! holds no run up.
+//! An OpenTelemetry collector receives what the report says, in messages that it knows, and never
+//! delays a run.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,10 +15,10 @@ use crate::support::{
     Process, RUN_WITHIN, Report, assert_one_plain_file, folder, number, run, streamgauge,
 };
 
-/// What a collector was sent: heads and bodies.
+/// Requests that a collector received: heads and bodies.
 type Sent = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// A collector that takes everything, or nothing.
+/// A collector that accepts every message.
 struct Collector {
     port: u16,
     sent: Sent,
@@ -51,7 +51,7 @@ impl Collector {
         }
     }
 
-    /// What it was sent until now.
+    /// Stops the collector and returns what it received.
     fn stop(mut self) -> Vec<(String, Vec<u8>)> {
         self.over.store(true, Ordering::Release);
         drop(TcpStream::connect(("127.0.0.1", self.port)));
@@ -61,7 +61,7 @@ impl Collector {
     }
 }
 
-/// Reads a request, and answers it.
+/// Reads a request and answers it.
 fn taken(mut stream: TcpStream) -> Option<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut room = [0; 16 << 10];
@@ -84,8 +84,8 @@ fn taken(mut stream: TcpStream) -> Option<(String, Vec<u8>)> {
     }
 }
 
-/// A message in the wire format of protobuf (protobuf.dev/programming-guides/encoding): numbers of
-/// fields, and what they hold. The numbers are those of opentelemetry-proto 1.x.
+/// A message in the wire format of protobuf (protobuf.dev/programming-guides/encoding): numbers and
+/// values of fields. The numbers are those of opentelemetry-proto 1.x.
 #[derive(Debug, Default)]
 struct Message(Vec<(u64, Field)>);
 
@@ -116,7 +116,7 @@ fn part<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
 }
 
 impl Message {
-    /// Reads one, in which there are fields of these numbers only.
+    /// Parses a message, which may have only fields of these numbers.
     fn read(mut bytes: &[u8], known: &[u64]) -> Message {
         let mut message = Message::default();
         while !bytes.is_empty() {
@@ -151,7 +151,7 @@ impl Message {
         })
     }
 
-    /// The messages in a field, in which there are fields of these numbers only.
+    /// Parses the messages in a field, which may have only fields of these numbers.
     fn all(&self, number: u64, known: &'static [u64]) -> impl Iterator<Item = Message> {
         self.bytes(number)
             .map(move |bytes| Message::read(bytes, known))
@@ -168,7 +168,7 @@ impl Message {
         std::str::from_utf8(bytes).expect("it is UTF-8")
     }
 
-    /// What is not written is 0.
+    /// Returns the value of a field, 0 if it is absent.
     fn number(&self, number: u64) -> u64 {
         match self.fields(number).next() {
             None => 0,
@@ -182,7 +182,7 @@ impl Message {
     }
 }
 
-/// What a request holds: the resource, and the metrics.
+/// Parses a request. Returns the resource and the metrics.
 fn read(body: &[u8]) -> (Message, Vec<Message>) {
     let of_all = Message::read(body, &[1]).one(1, &[1, 2]);
     let scope = of_all.one(2, &[1, 2]);
@@ -195,11 +195,11 @@ fn metric<'a>(metrics: &'a [Message], name: &str) -> &'a Message {
     found.unwrap_or_else(|| panic!("{name} is missing"))
 }
 
-/// The fields of a point of a gauge or a sum.
+/// Fields of a data point of a gauge or a sum.
 const NUMBER_POINT: &[u64] = &[2, 3, 4, 6, 7];
 
 #[test]
-fn a_collector_is_pushed_what_the_report_says() {
+fn collector_receives_what_the_report_says() {
     let folder = folder();
     let collector = Collector::start();
     let url = format!("http://me:SECRET1@127.0.0.1:{}", collector.port);
@@ -228,7 +228,7 @@ fn a_collector_is_pushed_what_the_report_says() {
     }
 
     let report = Report::read(&folder.path().join("x.json"));
-    // The level of each window arrived, once.
+    // The level of each window arrived exactly once.
     let levels = sent.iter().flat_map(|(_, body)| {
         let (_, metrics) = read(body);
         let active = metrics
@@ -298,17 +298,17 @@ fn a_collector_is_pushed_what_the_report_says() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_or_hangs_does_not_hold_the_run_up() {
+fn absent_or_silent_collector_does_not_delay_the_run() {
     let folder = folder();
-    // It takes connections, and says nothing.
+    // Accepts connections and never answers.
     let hangs = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let gone = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let ports = [&hangs, &gone].map(|one| one.local_addr().expect("it is bound").port());
     drop(gone);
-    for (port, why) in ports
-        .into_iter()
-        .zip([&["it took too long", "hangs"][..], &["refused"]])
-    {
+    for (port, why) in ports.into_iter().zip([
+        &["it took too long", "not complete in time"][..],
+        &["refused"],
+    ]) {
         let url = format!("http://127.0.0.1:{port}");
         let begun = Instant::now();
         let line = [
@@ -342,7 +342,7 @@ fn a_collector_that_is_not_there_or_hangs_does_not_hold_the_run_up() {
 }
 
 #[test]
-fn a_url_that_is_none_is_said_before_the_run() {
+fn invalid_collector_url_is_an_error_before_the_run() {
     let folder = folder();
     let line = [
         "demo",

@@ -1,10 +1,10 @@
-//! What is printed, in the form that is asked for: with colours or without, as data.
+//! Formats of output: with or without colours, and as data.
 
 use serde_json::Value;
 
 use crate::support::{Process, RUN_WITHIN, folder, run, streamgauge};
 
-/// Whether an error is coloured, with these arguments and this environment.
+/// Returns `true` if an error is coloured with these arguments and this environment.
 fn coloured(arguments: &[&str], environment: &[(&str, &str)]) -> bool {
     let folder = folder();
     let mut command = streamgauge(["report", "missing.run"]);
@@ -22,9 +22,9 @@ fn coloured(arguments: &[&str], environment: &[(&str, &str)]) -> bool {
 }
 
 #[test]
-fn colours_are_where_they_are_asked_for() {
+fn colours_follow_options_and_environment() {
     let (no, force) = (("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1"));
-    // Nobody looks at a file.
+    // A file has no colours.
     assert!(!coloured(&[], &[]));
     assert!(coloured(&["--color", "always"], &[]));
     assert!(coloured(&["--color=always"], &[no]));
@@ -45,7 +45,7 @@ fn metrics(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn metrics_can_be_had_as_data() {
+fn metrics_are_available_as_json() {
     let all = metrics(&["metrics", "--json"]);
     assert_eq!(all["metrics_version"], 1);
     let subjects = all["subjects"].as_array().expect("a list");
@@ -110,7 +110,7 @@ fn metrics_are_folded_between_words_and_name_their_source() {
     assert_eq!(wide, None);
 }
 
-/// The rows of a table without quoted cells, by the names of its columns.
+/// Parses a table without quoted cells: rows by the names of the columns.
 fn table(text: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().expect("names").split(',').collect();
@@ -120,7 +120,7 @@ fn table(text: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
 }
 
 #[test]
-fn reports_for_other_programs_say_what_the_json_report_says() {
+fn other_report_formats_agree_with_the_json_report() {
     let folder = folder();
     let arguments = ["demo", "-c", "3", "-d", "3s", "--json", "r.json"];
     let reports = ["--junit", "j.xml", "--markdown", "m.md", "--csv", "tables"];
@@ -175,7 +175,8 @@ fn reports_for_other_programs_say_what_the_json_report_says() {
             .all(|row| row["outcome"] == "stopped")
     );
 
-    // Later and again, out of the run file; what is no such report is not replaced.
+    // Reports can be made again from the run file. A file that is not such a report is not
+    // replaced.
     let file = std::fs::read_dir(folder.path()).expect("it is there");
     let file = file.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let file = file.into_iter().find(|name| name.ends_with(".run"));
@@ -183,10 +184,10 @@ fn reports_for_other_programs_say_what_the_json_report_says() {
     run(folder.path(), ["report", &file, "--junit", "again.xml"]).expect(0);
     assert_eq!(read("again.xml"), junit);
     let refused = run(folder.path(), ["report", &file, "--junit", "r.json"]).expect(104);
-    refused.names("is no report of streamgauge");
+    refused.names("is not a report of streamgauge");
     std::fs::write(folder.path().join("tables/clients.csv"), "mine").expect("there is room");
     let refused = run(folder.path(), ["report", &file, "--csv", "tables"]).expect(104);
-    refused.names("clients.csv is no table of streamgauge");
+    refused.names("clients.csv is not a table of streamgauge");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn with(name: &'static str, value: &'static str) -> impl Fn(&str) -> Option<OsSt
 }
 
 #[test]
-fn the_path_is_added_where_there_is_none() {
+fn default_path_is_added_to_a_url_without_one() {
     for (url, whole) in [
         ("http://c:4318", "http://c:4318/v1/metrics"),
         ("http://c:4318/", "http://c:4318/v1/metrics"),
@@ -37,7 +37,7 @@ fn the_path_is_added_where_there_is_none() {
 }
 
 #[test]
-fn what_is_no_collector_is_said_without_secrets() {
+fn errors_about_the_url_contain_no_secrets() {
     for url in [
         "c:4318",
         "grpc://me:secret@c:4317",
@@ -54,7 +54,7 @@ fn what_is_no_collector_is_said_without_secrets() {
 }
 
 #[test]
-fn headers_are_read_as_opentelemetry_writes_them() {
+fn headers_are_parsed_in_the_form_of_opentelemetry() {
     let text = "api-key=a%3Db%20c, X-Scope-OrgID = tenant;property=1,,Authorization=Basic%20QQ==";
     let collector = Collector::new("http://c", with(HEADERS[1], text));
     let collector = collector.unwrap_or_else(|error| panic!("{error}"));
@@ -86,7 +86,7 @@ fn headers_are_read_as_opentelemetry_writes_them() {
 }
 
 #[test]
-fn headers_of_metrics_go_before_those_of_all() {
+fn headers_for_metrics_have_precedence() {
     let both = |name: &str| {
         let place = HEADERS.iter().position(|known| *known == name)?;
         Some(OsString::from(["a=metrics", "a=all"][place]))
@@ -95,7 +95,8 @@ fn headers_of_metrics_go_before_those_of_all() {
     assert_eq!(collector.headers, [("a".to_owned(), "metrics".to_owned())]);
 }
 
-/// What a collector that answers so makes of a message, and what it was sent.
+/// Pushes a message to a collector that answers with `answer`. Returns the result, and what was
+/// sent.
 fn pushed(answer: &'static [u8]) -> (Result<Taken, String>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let address = listener.local_addr().expect("it is bound");
@@ -110,7 +111,7 @@ fn pushed(answer: &'static [u8]) -> (Result<Taken, String>, String) {
         }
         stream.write_all(answer).expect("it reads");
         if answer.is_empty() {
-            // Until the other side has given up.
+            // Waits until the other side gives up.
             let _ = stream.read(&mut room);
         }
         String::from_utf8(sent).expect("it is text")
@@ -142,7 +143,7 @@ fn a_message_is_posted_and_the_answer_is_read() {
 }
 
 #[test]
-fn what_a_collector_refuses_is_told() {
+fn refused_data_points_and_messages_are_reported() {
     // partial_success { rejected_data_points: 3 error_message: "old" }, in two chunks.
     let (taken, _) = pushed(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -160,12 +161,12 @@ fn what_a_collector_refuses_is_told() {
 }
 
 #[test]
-fn a_collector_that_does_not_answer_is_given_up() {
+fn collector_that_does_not_answer_times_out() {
     let (taken, _) = pushed(b"");
     assert_eq!(taken, Err("it took too long".to_owned()));
 }
 
-/// A certificate for this address and its key, as files.
+/// Writes a certificate for this address and its key to files.
 fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
     let key = KeyPair::generate().expect("a key");
     let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a good name");
@@ -178,7 +179,7 @@ fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
 }
 
 #[test]
-fn over_tls_only_who_is_trusted_gets_a_message() {
+fn only_trusted_collectors_get_a_message_over_tls() {
     let folder = tempfile::tempdir().expect("a folder");
     let [own, key] = certificate(folder.path(), "own");
     let [other, _] = certificate(folder.path(), "other");
@@ -218,7 +219,7 @@ fn over_tls_only_who_is_trusted_gets_a_message() {
 }
 
 #[test]
-fn a_file_of_certificates_that_is_none_is_said_before_the_run() {
+fn unreadable_certificates_are_an_error_before_the_run() {
     let variable = with(CERTIFICATES[1], "/nowhere.pem");
     let Err(error) = Collector::new("https://c", variable) else {
         panic!("there is no such file");
